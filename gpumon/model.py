@@ -1,0 +1,356 @@
+"""The data that travels through gpumon: plain, frozen, and the same from every source.
+
+A ``Snapshot`` is one moment of one machine. Whoever receives one cannot tell whether it comes from
+a driver, the demo or a recording.
+
+``None`` means unknown, everywhere, and is never stood in for by 0. Why a value is unknown is kept
+beside it, in ``Gpu.unknown``. Units are bytes, percent, degrees Celsius, watts, joules, MHz,
+bytes per second and seconds; ``metrics.GPU_METRICS`` names the unit of every field. Times are
+seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
+from enum import Enum
+
+from msgspec import Struct
+
+
+class Unknown(str, Enum):
+    """Why a value is ``None``."""
+
+    NOT_SUPPORTED = "not supported"
+    """This card or this driver does not report it."""
+    NO_PERMISSION = "no permission"
+    """The driver reports it to other users only."""
+    CARD_LOST = "card lost"
+    """The card fell off the bus, or needs a reset, before it was read."""
+    NO_ANSWER = "no answer"
+    """The call has not come back, or keeps failing for a passing reason."""
+    ASLEEP = "asleep"
+    """The card is powered down and asking would wake it."""
+    NOT_READ = "not read yet"
+    """Nothing is wrong: its turn has not come, or a rate needs two readings."""
+
+
+class CardStatus(str, Enum):
+    """Whether a card answers the driver at all."""
+
+    OK = "ok"
+    ASLEEP = "asleep"
+    """Powered down by the kernel's runtime power management."""
+    NO_ANSWER = "no answer"
+    """A call to it has not come back."""
+    LOST = "lost"
+    """The driver says the card is gone (NVML error 15)."""
+    RESET_REQUIRED = "reset required"
+    """The driver says the card must be reset before use (NVML error 16)."""
+    NO_PERMISSION = "no permission"
+    """This user may not open the card, or its container was not given it."""
+    FAILING = "failing"
+    """Most calls to it fail for a reason the driver calls unknown (NVML error 999)."""
+
+
+class ProcessId(Struct, frozen=True, order=True):
+    """Who a process is: the number alone is reused, the pair is not.
+
+    Attributes:
+        pid: The number, in the name space of this program or, where the process is not visible
+            here, in whatever name space the driver speaks of.
+        start_time: Field 22 of ``/proc/PID/stat``, clock ticks between boot and the start of the
+            process; ``None`` when the process is not visible here.
+    """
+
+    pid: int
+    start_time: int | None
+
+
+class GpuUse(Struct, frozen=True):
+    """What one process has of one card, or of one MIG instance of it.
+
+    Attributes:
+        gpu_uuid: UUID of the (physical) card.
+        gpu_index: Index of that card in nvidia-smi's order.
+        instance: (GPU instance, compute instance) under MIG.
+        memory_used: Bytes of GPU memory.
+        sm: Percent of time with a kernel of this process running, over the driver's last window.
+        memory_activity: Percent of time its kernels read or wrote memory.
+        encoder: Percent of the video encoder.
+        decoder: Percent of the video decoder.
+    """
+
+    gpu_uuid: str
+    gpu_index: int
+    instance: tuple[int, int] | None = None
+    memory_used: int | None = None
+    sm: int | None = None
+    memory_activity: int | None = None
+    encoder: int | None = None
+    decoder: int | None = None
+
+
+class GpuProcess(Struct, frozen=True):
+    """A process that owns something on one or more cards.
+
+    Attributes:
+        id: Its identity.
+        type: ``C`` compute, ``G`` graphics, ``C+G`` both, ``M`` a client of MPS: nvidia-smi's
+            letters.
+        uses: One entry per card and instance, in card order, at least one.
+        visible: False when the host does not show such a process here (another PID name space,
+            a hidden ``/proc``); then only ``uses`` is known.
+        user: Name of the owner, or the number as text where it has no name.
+        uid: The owner's number.
+        name: The kernel's short name of it (``comm``).
+        command: Its argument vector, as it is: not safe to print, see ``gpumon.text``.
+        state: One letter, as in ``ps``: R, S, D, Z, T, ...
+        cpu_percent: Of one core, since the last reading; may exceed 100.
+        rss: Resident bytes of host memory.
+        started_at: When it started.
+    """
+
+    id: ProcessId
+    type: str
+    uses: tuple[GpuUse, ...]
+    visible: bool = True
+    user: str | None = None
+    uid: int | None = None
+    name: str | None = None
+    command: tuple[str, ...] = ()
+    state: str | None = None
+    cpu_percent: float | None = None
+    rss: int | None = None
+    started_at: float | None = None
+
+    @property
+    def memory_used(self) -> int | None:
+        """Bytes on all its cards together; ``None`` when any part is unknown."""
+        total = 0
+        for use in self.uses:
+            if use.memory_used is None:
+                return None
+            total += use.memory_used
+        return total
+
+    @property
+    def sm(self) -> float | None:
+        """Percent, the mean over its cards; ``None`` when no card tells."""
+        known = [use.sm for use in self.uses if use.sm is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def gpu_indices(self) -> tuple[int, ...]:
+        """Indices of its cards, each once, ascending."""
+        return tuple(sorted({use.gpu_index for use in self.uses}))
+
+
+class MigInstance(Struct, frozen=True):
+    """A MIG device: a slice of a card, with the few things NVML reports for one.
+
+    Attributes:
+        uuid: ``MIG-...``.
+        index: Its index under its parent, as in ``nvidia-smi -L``.
+        gpu_instance: GPU instance id.
+        compute_instance: Compute instance id.
+        profile: The profile's name, such as ``1g.10gb``.
+        multiprocessors: Number of SMs.
+        memory_total: Bytes.
+        memory_used: Bytes.
+        memory_free: Bytes.
+    """
+
+    uuid: str
+    index: int
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    profile: str | None = None
+    multiprocessors: int | None = None
+    memory_total: int | None = None
+    memory_used: int | None = None
+    memory_free: int | None = None
+
+
+class Gpu(Struct, frozen=True):
+    """One card at one moment. ``metrics.GPU_METRICS`` says what each field means and its unit.
+
+    Attributes:
+        status: Whether it answers.
+        status_since: When that status began, as far as this program saw.
+        sampled_at: When its newest values were read.
+        unknown: Field name -> why that field is ``None``. A field absent here that is ``None``
+            has simply not been read yet.
+        mig: Its MIG devices, when MIG is on.
+    """
+
+    index: int
+    uuid: str
+    status: CardStatus = CardStatus.OK
+    status_since: float | None = None
+    sampled_at: float | None = None
+    unknown: Mapping[str, Unknown] = {}
+    mig: tuple[MigInstance, ...] = ()
+
+    name: str | None = None
+    pci_bus_id: str | None = None
+    minor_number: int | None = None
+    architecture: str | None = None
+    compute_capability: str | None = None
+    vbios_version: str | None = None
+    serial: str | None = None
+
+    memory_used: int | None = None
+    memory_free: int | None = None
+    memory_reserved: int | None = None
+    memory_total: int | None = None
+    memory_unified: bool | None = None
+    bar1_used: int | None = None
+    bar1_total: int | None = None
+
+    utilization_gpu: int | None = None
+    utilization_memory: int | None = None
+    utilization_encoder: int | None = None
+    utilization_decoder: int | None = None
+    utilization_jpeg: int | None = None
+    utilization_ofa: int | None = None
+
+    temperature_gpu: int | None = None
+    temperature_memory: int | None = None
+    temperature_slowdown: int | None = None
+    temperature_shutdown: int | None = None
+    temperature_margin: int | None = None
+
+    power_draw: float | None = None
+    power_instant: float | None = None
+    power_average: float | None = None
+    power_limit: float | None = None
+    power_limit_min: float | None = None
+    power_limit_max: float | None = None
+    energy: float | None = None
+
+    clock_sm: int | None = None
+    clock_memory: int | None = None
+    clock_graphics: int | None = None
+    clock_video: int | None = None
+    clock_sm_max: int | None = None
+    clock_memory_max: int | None = None
+    clock_graphics_max: int | None = None
+    clock_video_max: int | None = None
+    pstate: int | None = None
+    clock_event_reasons: int | None = None
+
+    fan_speed: int | None = None
+    fan_speeds: tuple[int, ...] | None = None
+
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_rx: float | None = None
+    pcie_tx: float | None = None
+    nvlink_active: int | None = None
+    nvlink_count: int | None = None
+    nvlink_rx: float | None = None
+    nvlink_tx: float | None = None
+
+    ecc_mode: bool | None = None
+    ecc_corrected_volatile: int | None = None
+    ecc_uncorrected_volatile: int | None = None
+    ecc_corrected_aggregate: int | None = None
+    ecc_uncorrected_aggregate: int | None = None
+    remapped_rows_correctable: int | None = None
+    remapped_rows_uncorrectable: int | None = None
+    remapped_rows_pending: bool | None = None
+    remapped_rows_failure: bool | None = None
+    retired_pages_single_bit: int | None = None
+    retired_pages_double_bit: int | None = None
+    retired_pages_pending: bool | None = None
+    recovery_action: str | None = None
+    xid: int | None = None
+    xid_at: float | None = None
+
+    persistence_mode: bool | None = None
+    compute_mode: str | None = None
+    display_mode: bool | None = None
+    display_active: bool | None = None
+    mig_mode: bool | None = None
+
+
+class Host(Struct, frozen=True):
+    """The machine around the cards.
+
+    Attributes:
+        name: Host name.
+        driver_version: Of the NVIDIA kernel driver.
+        nvml_version: Of the library that speaks with it.
+        cuda_version: The newest CUDA version that driver supports, such as ``12.8``.
+        driver_since: Since when, as far as this program saw, the driver answers.
+        cpu_percent: Of all cores together, 0-100, since the last reading.
+        cpu_count: Logical cores.
+        load: Load averages over 1, 5 and 15 minutes.
+        memory_total: Bytes of host memory.
+        memory_used: Bytes that are neither free nor reclaimable.
+    """
+
+    name: str
+    driver_version: str | None = None
+    nvml_version: str | None = None
+    cuda_version: str | None = None
+    driver_since: float | None = None
+    cpu_percent: float | None = None
+    cpu_count: int | None = None
+    load: tuple[float, float, float] | None = None
+    memory_total: int | None = None
+    memory_used: int | None = None
+
+
+class Trouble(Struct, frozen=True):
+    """Why there are no cards to show, for a person.
+
+    Attributes:
+        sentence: What is wrong.
+        advice: What to do about it.
+    """
+
+    sentence: str
+    advice: str
+
+
+class OwnCost(Struct, frozen=True):
+    """What this program costs the machine it watches.
+
+    Attributes:
+        cpu_percent: Of one core, over the last seconds.
+        driver_share: Seconds spent inside driver calls per second.
+        tick_seconds: Median length of the last ticks.
+        missed_ticks: Deadlines skipped because a tick was still running, since the start.
+    """
+
+    cpu_percent: float | None = None
+    driver_share: float | None = None
+    tick_seconds: float | None = None
+    missed_ticks: int = 0
+
+
+class Snapshot(Struct, frozen=True):
+    """One moment of one machine.
+
+    Attributes:
+        time: When it was taken.
+        host: The machine.
+        gpus: Its cards, in nvidia-smi's order.
+        processes: Who owns what on them, in no particular order.
+        processes_at: When the process lists were read; they have a slower pace than the cards.
+        source: ``nvml``, ``demo`` or ``replay``.
+        trouble: Set when the driver cannot be reached; then ``gpus`` is empty.
+        cost: What sampling costs, filled in by the collector.
+    """
+
+    time: float
+    host: Host
+    gpus: tuple[Gpu, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+    processes_at: float | None = None
+    source: str = "nvml"
+    trouble: Trouble | None = None
+    cost: OwnCost | None = None

@@ -1,0 +1,69 @@
+"""Which cards a person named on the command line: ``--gpus 0,2-3,GPU-1a2b``."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class SelectionError(ValueError):
+    """A list of cards that cannot be read; the text says which part, and what would do."""
+
+
+class GpuSelection(Struct, frozen=True):
+    """A set of cards by index or by UUID prefix; empty means all of them.
+
+    Attributes:
+        indices: Indices in nvidia-smi's order.
+        prefixes: Beginnings of UUIDs, lower case.
+    """
+
+    indices: frozenset[int] = frozenset()
+    prefixes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.indices or self.prefixes)
+
+    def includes(self, index: int, uuid: str | None) -> bool:
+        """Whether a card belongs to the set.
+
+        Args:
+            index: Index of the card.
+            uuid: Its UUID; ``None`` while it is unknown, then only the index counts.
+        """
+        if not self or index in self.indices:
+            return True
+        return uuid is not None and uuid.lower().startswith(self.prefixes)
+
+
+ALL = GpuSelection()
+
+
+def parse_selection(text: str) -> GpuSelection:
+    """Read a list such as ``0,2-3,GPU-1a2b``.
+
+    Raises:
+        SelectionError: With a sentence for the person who typed it.
+    """
+    indices: set[int] = set()
+    prefixes: list[str] = []
+    for raw in text.split(","):
+        part = raw.strip()
+        if part.lower().startswith("gpu-"):
+            prefixes.append(part.lower())
+            continue
+        first, dash, last = part.partition("-")
+        if not _is_index(first) or (dash and not _is_index(last)):
+            raise SelectionError(
+                f"cannot read {part!r} as a card: give indices, ranges or UUIDs, "
+                "such as 0,2-3,GPU-1a2b"
+            )
+        low, high = int(first), int(last) if dash else int(first)
+        if high < low:
+            raise SelectionError(f"the range {part!r} runs backwards: write {high}-{low}")
+        indices.update(range(low, high + 1))
+    return GpuSelection(frozenset(indices), tuple(prefixes))
+
+
+def _is_index(text: str) -> bool:
+    """At most four ASCII digits: no machine has more cards, and no range may eat the memory."""
+    return text.isascii() and text.isdigit() and len(text) <= 4

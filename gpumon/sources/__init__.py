@@ -1,0 +1,72 @@
+"""Where snapshots come from. One door, ``Source``, whatever stands behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from gpumon.model import Snapshot
+
+
+class SourceError(Exception):
+    """A source cannot be opened, for a reason a person can act on.
+
+    Attributes:
+        sentence: What is wrong.
+        advice: What to do about it.
+    """
+
+    def __init__(self, sentence: str, advice: str) -> None:
+        super().__init__(f"{sentence} {advice}")
+        self.sentence = sentence
+        self.advice = advice
+
+
+class Call(Struct, frozen=True):
+    """A call the source is inside of at this moment.
+
+    Attributes:
+        gpu_uuid: The card it asks, or ``None`` when it asks the driver as a whole.
+        function: Its name.
+        since: When it began, on the monotonic clock.
+    """
+
+    gpu_uuid: str | None
+    function: str
+    since: float
+
+
+class Source(Protocol):
+    """Something that can say, again and again, how the cards are.
+
+    ``open``, ``sample`` and ``close`` are called by one thread only; ``current_call`` and
+    ``driver_seconds`` may be read by any.
+    """
+
+    def open(self) -> None:
+        """Make ready.
+
+        Raises:
+            SourceError: When there is nothing to sample.
+        """
+        ...
+
+    def sample(self) -> Snapshot:
+        """One snapshot, now. Never raises for what a card or a driver does."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back. May be called more than once."""
+        ...
+
+    @property
+    def current_call(self) -> Call | None:
+        """What ``sample`` is waiting for right now, for whoever watches it not come back."""
+        ...
+
+    @property
+    def driver_seconds(self) -> float:
+        """Seconds spent inside driver calls since it was opened."""
+        ...

@@ -1,0 +1,122 @@
+"""Text that other people chose, made safe to print, and measured in terminal cells.
+
+Process names, command lines, user and card names are hostile input: an escape sequence in one could
+move the cursor, retitle the terminal or fake a row. Whatever reaches a screen passes ``printable``.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+ELLIPSIS = "…"
+UNKNOWN = "–"
+"""What stands on screen for a value that is not known."""
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def printable(text: str) -> str:
+    """The text with everything that is not a visible character replaced.
+
+    Control, format (bidirectional overrides, zero-width joiners), private and unassigned characters
+    and lone surrogates each become one replacement character, tabs and line breaks a space, and
+    combining marks go, so that a cell on screen is a character in the string or half of a wide one.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _printable(text)
+
+
+@lru_cache(maxsize=4096)
+def _printable(text: str) -> str:
+    kept: list[str] = []
+    for character in unicodedata.normalize("NFC", text):
+        if character.isspace():
+            kept.append(" ")
+            continue
+        category = unicodedata.category(character)
+        if category[0] == "M":
+            continue
+        kept.append(_REPLACEMENT if category[0] == "C" else character)
+    return "".join(kept)
+
+
+def cell_width(text: str) -> int:
+    """How many terminal cells a printable text takes: 1 a character, 2 for a wide one."""
+    return len(text) if text.isascii() else _cell_width(text)
+
+
+@lru_cache(maxsize=4096)
+def _cell_width(text: str) -> int:
+    # The screen measures with these same tables; a second opinion would tear the columns.
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fit(text: str, width: int) -> str:
+    """Exactly ``width`` cells: padded on the right, or cut there with an ellipsis."""
+    size = cell_width(text)
+    if size <= width:
+        return text + " " * (width - size)
+    return _cut(text, width)
+
+
+def fit_right(text: str, width: int) -> str:
+    """Exactly ``width`` cells: padded on the left, or cut on the right with an ellipsis."""
+    size = cell_width(text)
+    if size <= width:
+        return " " * (width - size) + text
+    return _cut(text, width)
+
+
+def _cut(text: str, width: int) -> str:
+    """The beginning of a text that is too long, in exactly ``width`` cells."""
+    if width <= 0:
+        return ""
+    if text.isascii():
+        return text[: width - 1] + ELLIPSIS
+    kept: list[str] = []
+    used = 0
+    for character in text:
+        size = cell_width(character)
+        if used + size > width - 1:
+            break
+        kept.append(character)
+        used += size
+    return "".join(kept) + ELLIPSIS + " " * (width - 1 - used)
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in at most seven characters: ``42s``, ``22m``, ``3h12m``, ``5d04h``."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if minutes < 1:
+        return f"{whole}s"
+    if hours < 1:
+        return f"{minutes}m"
+    if days < 1:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{days}d{hours % 24:02d}h"
+
+
+def gibibytes(size: int | None) -> str:
+    """Bytes as GiB with one decimal, without the unit."""
+    return UNKNOWN if size is None else f"{size / 2**30:.1f}"
+
+
+def memory_size(size: int | None) -> str:
+    """Bytes with the unit that keeps it short: ``512K``, ``380M``, ``9.1G``, ``1.2T``."""
+    if size is None:
+        return UNKNOWN
+    value = float(size)
+    for unit in "BKM":
+        if value < 999.5:
+            return f"{value:.0f}{unit}"
+        value /= 1024
+    if value < 999.95:
+        return f"{value:.1f}G"
+    return f"{value / 1024:.1f}T"

@@ -1,0 +1,203 @@
+"""The command line: reads it, says what is wrong with it, and imports a command only when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from gpumon import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.selection import GpuSelection
+    from gpumon.sources import Source, SourceError
+
+LEAST_INTERVAL = 0.1
+LONGEST_INTERVAL = 3600.0
+DEFAULT_INTERVAL = 0.5
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+_DESCRIPTION = "What the GPUs of this machine do, and whose work it is."
+_EXAMPLES = """\
+examples:
+  gpumon                          the dashboard, a sample every half second
+  gpumon -n 0.1                   ten samples a second
+  gpumon --gpus 0,2-3 --user ann  some cards, one user's processes
+  gpumon --demo                   a shared machine that does not exist, to look around
+  gpumon snapshot --format json   one sample for a program to read
+
+Where standard output is no terminal, `gpumon` prints what `gpumon snapshot` does.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"gpumon: {message}; see {self.prog} --help", file=sys.stderr)  # noqa: T201 - words for a person go to standard error
+        raise SystemExit(EXIT_USAGE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run gpumon.
+
+    Returns:
+        The exit status: 0, 1 when there is nothing to show, 2 for a command line that cannot be
+        read.
+    """
+    options = _parser().parse_args(arguments)
+    if options.command == "snapshot":
+        return _snapshot(options, options.format, with_processes=options.processes)
+    if not sys.stdout.isatty():
+        return _snapshot(options, "table", with_processes=False)
+    if not sys.stdin.isatty():
+        return _fail("standard input is no terminal, so no key could be read: use gpumon snapshot.")
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return _fail("this terminal (TERM=dumb) cannot move its cursor: use gpumon snapshot.")
+    return _dashboard(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = _Parser(add_help=False)
+    what = common.add_argument_group("what to show")
+    what.add_argument(
+        "--gpus",
+        metavar="LIST",
+        type=_selection,
+        default=argparse.SUPPRESS,
+        help="only these cards: indices, ranges, UUIDs or their beginnings, such as 0,2-3,GPU-1a2b",
+    )
+    what.add_argument(
+        "--user", metavar="NAME", default=argparse.SUPPRESS, help="only this user's processes"
+    )
+    what.add_argument(
+        "--demo",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="a simulated machine with eight cards; needs no GPU",
+    )
+    parser = _Parser(
+        prog="gpumon",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        parents=[common],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"gpumon {__version__}")
+    pace = parser.add_argument_group("how often")
+    pace.add_argument(
+        "-n",
+        "--interval",
+        metavar="SECONDS",
+        type=_interval,
+        default=DEFAULT_INTERVAL,
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}, as in watch "
+        "(default: %(default)s)",
+    )
+    commands = parser.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", parser_class=_Parser
+    )
+    snapshot = commands.add_parser(
+        "snapshot",
+        parents=[common],
+        help="print one sample and exit",
+        description="Print one sample and exit. docs/snapshot.md describes the formats.",
+    )
+    snapshot.add_argument(
+        "--format",
+        choices=("table", "json", "csv", "prometheus"),
+        default="table",
+        help="for a person, or for a program (default: %(default)s)",
+    )
+    snapshot.add_argument(
+        "--processes",
+        action="store_true",
+        help="with --format csv: a row for each process and card in place of a row for each card",
+    )
+    return parser
+
+
+def _interval(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not LEAST_INTERVAL <= value <= LONGEST_INTERVAL:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds from {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
+        )
+    return value
+
+
+def _selection(text: str) -> GpuSelection:
+    from gpumon.selection import SelectionError, parse_selection
+
+    try:
+        return parse_selection(text)
+    except SelectionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _source(options: argparse.Namespace) -> Source:
+    from gpumon.selection import ALL
+
+    selection = getattr(options, "gpus", ALL)
+    if getattr(options, "demo", False):
+        from gpumon.sources.demo import DemoSource
+
+        return DemoSource(selection=selection)
+    from gpumon.sources.nvml import NvmlSource
+
+    return NvmlSource(selection)
+
+
+def _snapshot(options: argparse.Namespace, form: str, *, with_processes: bool) -> int:
+    from gpumon.commands.snapshot import print_snapshot
+    from gpumon.sources import SourceError
+
+    if with_processes and form != "csv":
+        return _fail("--processes goes with --format csv; the other formats hold them anyway.", 2)
+    try:
+        return print_snapshot(
+            _source(options), form, user=getattr(options, "user", None), by_process=with_processes
+        )
+    except SourceError as error:
+        return _explain(error)
+    except BrokenPipeError:
+        # Whoever read has seen enough; Python must not complain about it while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dashboard(options: argparse.Namespace) -> int:
+    from gpumon.collector import Collector
+    from gpumon.sources import SourceError
+
+    source = _source(options)
+    collector = Collector(source, options.interval)
+    # The driver is asked while the screen's modules, which take longer, are imported.
+    collector.start()
+    from gpumon.tui.start import show
+
+    try:
+        return show(source, collector, getattr(options, "user", None))
+    except SourceError as error:
+        return _explain(error)
+    finally:
+        collector.stop()
+
+
+def _explain(error: SourceError) -> int:
+    return _fail(f"{error.sentence} {error.advice} To look around without a card: gpumon --demo")
+
+
+def _fail(sentence: str, status: int = EXIT_FAILED) -> int:
+    print(f"gpumon: {sentence}", file=sys.stderr)  # noqa: T201 - words for a person go to standard error
+    return status

@@ -1,0 +1,506 @@
+"""The cards of a snapshot as rows: a line each, two columns of short lines, or tall panels.
+
+What a width has room for is decided in one place, ``card_columns``: a list of steps in the order in
+which things are worth having. Reading it backwards gives what is dropped first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.findings import Severity, card_state
+from gpumon.layout.cells import Field, Row, bar, braille, fill, spark
+from gpumon.model import CardStatus
+from gpumon.text import (
+    UNKNOWN,
+    cell_width,
+    fit,
+    fit_right,
+    gibibytes,
+    memory_size,
+    printable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.findings import Finding
+    from gpumon.history import History
+    from gpumon.model import Gpu, GpuProcess, MigInstance, Snapshot
+
+GLYPHS = {
+    Severity.GOOD: "○",
+    Severity.QUIET: "●",
+    Severity.NOTE: "◐",
+    Severity.WARNING: "▲",
+    Severity.CRITICAL: "✖",
+}
+"""A sign beside each word, so that no state is told by colour alone."""
+
+STATE_STYLES = {
+    Severity.GOOD: "state.good",
+    Severity.QUIET: "state.quiet",
+    Severity.NOTE: "state.note",
+    Severity.WARNING: "state.warning",
+    Severity.CRITICAL: "state.critical",
+}
+
+_SHORTEST = 40
+"""Below this width a card's short line no longer holds its numbers."""
+_PANEL_HEIGHT = 7
+_PANEL_WIDTH = 72
+_GUTTER = 2
+_BRIEF = 14
+"""A state column narrower than this gets the brief words."""
+
+
+class CardColumns(Struct, frozen=True):
+    """Widths in cells of the parts of a card's line; 0 is absent. Index and °C are always there."""
+
+    width: int
+    name: int = 0
+    power: int = 0
+    memory_bar: int = 5
+    util_bar: int = 0
+    clock: int = 0
+    pcie: int = 0
+    users: int = 0
+    spark: int = 0
+    state: int = 10
+
+
+_INDEX, _CELSIUS, _MEMORY_TEXT, _UTIL_TEXT = 3, 4, 12, 5
+
+# (column, width to reach, whether only the whole step is of use), most wanted first.
+_STEPS: tuple[tuple[str, int, bool], ...] = (
+    ("util_bar", 6, True),
+    ("name", 5, True),
+    ("memory_bar", 8, False),
+    ("state", 16, False),
+    ("power", 10, True),
+    ("memory_bar", 14, False),
+    ("util_bar", 9, False),
+    ("state", 22, False),
+    ("name", 9, False),
+    ("spark", 11, True),
+    ("memory_bar", 18, False),
+    ("util_bar", 14, False),
+    ("state", 30, False),
+    ("users", 14, True),
+    ("name", 16, False),
+    ("spark", 31, False),
+    ("clock", 10, True),
+    ("pcie", 16, True),
+    ("memory_bar", 26, False),
+    ("util_bar", 20, False),
+    ("spark", 61, False),
+    ("name", 24, False),
+    ("users", 20, False),
+    ("state", 40, False),
+    ("memory_bar", 60, False),
+    ("util_bar", 50, False),
+    ("state", 400, False),
+)
+
+
+def card_columns(width: int, longest_name: int) -> CardColumns:
+    """What a card's line of ``width`` cells holds.
+
+    Args:
+        width: Cells of the line.
+        longest_name: Cells of the longest short name among the cards.
+    """
+    widths = {"name": 0, "power": 0, "memory_bar": 5, "util_bar": 0, "state": 10}
+    widths |= {"clock": 0, "pcie": 0, "users": 0, "spark": 0}
+    left = width - _INDEX - _CELSIUS - _MEMORY_TEXT - _UTIL_TEXT - 15
+    for column, goal, whole in _STEPS:
+        target = min(goal, longest_name + 1) if column == "name" else goal
+        step = target - widths[column]
+        if step <= 0 or (whole and step > left):
+            continue
+        step = min(step, left)
+        widths[column] += step
+        left -= step
+    return CardColumns(width=width, **widths)
+
+
+class CardsShape(Struct, frozen=True):
+    """How the cards are laid out in the room they have.
+
+    Attributes:
+        panels: Height of each tall panel; 0 when the cards are lines.
+        columns: Lines side by side.
+        rows: Height of the whole, the heading included.
+    """
+
+    panels: int
+    columns: int
+    rows: int
+
+
+def cards_shape(lines: int, cards: int, width: int, room: int) -> CardsShape:
+    """Choose a shape.
+
+    Args:
+        lines: Lines the cards need, their MIG instances included.
+        cards: Number of cards.
+        width: Cells.
+        room: Rows the cards may take at most.
+    """
+    if 1 <= cards <= 2 and lines == cards and width >= _PANEL_WIDTH:
+        height = min(14, room // cards)
+        if height >= _PANEL_HEIGHT:
+            return CardsShape(height, 1, height * cards)
+    if lines + 1 <= room:
+        return CardsShape(0, 1, lines + 1)
+    if width >= 2 * _SHORTEST + _GUTTER:
+        needed = (lines + 1) // 2 + 1
+        return CardsShape(0, 2, min(needed, room))
+    return CardsShape(0, 1, max(0, room))
+
+
+class Cards:
+    """Draws cards, remembering the small graphs for as long as their second lasts."""
+
+    def __init__(self) -> None:
+        self._sparks: dict[tuple[str, int], tuple[int, str]] = {}
+
+    def line_count(self, snapshot: Snapshot) -> int:
+        """Lines all cards need when each has one, and each MIG instance one under it."""
+        return sum(1 + len(gpu.mig) for gpu in snapshot.gpus)
+
+    def rows(
+        self,
+        snapshot: Snapshot,
+        history: History,
+        width: int,
+        shape: CardsShape,
+        top: int = 0,
+    ) -> list[Row]:
+        """All rows of the cards.
+
+        Args:
+            snapshot: What to show.
+            history: Where the graphs and states come from.
+            width: Cells.
+            shape: From ``cards_shape``.
+            top: Lines scrolled away.
+        """
+        if shape.panels:
+            return [
+                row
+                for gpu in snapshot.gpus
+                for row in _panel(gpu, snapshot, history, width, shape.panels)
+            ]
+        column_width = (width - _GUTTER * (shape.columns - 1)) // shape.columns
+        names = [cell_width(short_name(gpu.name)) for gpu in snapshot.gpus]
+        columns = card_columns(column_width, max(names, default=0))
+        lines = self._lines(snapshot, history, columns)
+        room = shape.rows - 1
+        lines = lines[max(0, min(top, len(lines) - room * shape.columns)) :]
+        heading = _heading(columns)
+        rows = [heading, *lines[:room]]
+        if shape.columns > 1:
+            seconds: list[Row] = [heading, *lines[room : 2 * room]]
+            rows = [
+                fill([*row, (" " * _GUTTER, ""), *(seconds[y] if y < len(seconds) else ())], width)
+                for y, row in enumerate(rows)
+            ]
+        return rows
+
+    def _lines(self, snapshot: Snapshot, history: History, columns: CardColumns) -> list[Row]:
+        lines: list[Row] = []
+        for gpu in snapshot.gpus:
+            state = card_state(history, gpu)
+            holders = _holders(gpu, snapshot.processes) if columns.users else ""
+            graph = ""
+            if columns.spark:
+                graph = self._spark(history, gpu, columns.spark - 1, snapshot.time)
+            lines.append(_line(gpu, state, holders, graph, columns))
+            lines.extend(_mig_line(instance, columns) for instance in gpu.mig)
+        return lines
+
+    def _spark(self, history: History, gpu: Gpu, width: int, now: float) -> str:
+        """The last ``width`` buckets of a minute or more; drawn anew once a second."""
+        key = (gpu.uuid, width)
+        known = self._sparks.get(key)
+        if known is not None and known[0] == int(now):
+            return known[1]
+        values = history.gpu_buckets(gpu.uuid, "utilization_gpu", max(60, width), width, now)
+        text = spark(values, 100.0)
+        self._sparks[key] = (int(now), text)
+        return text
+
+
+def short_name(name: str | None) -> str:
+    """A card's name without the words that all of them share."""
+    if name is None:
+        return UNKNOWN
+    text = printable(name)
+    for word in ("NVIDIA ", "GeForce ", "Tesla ", "Quadro "):
+        text = text.removeprefix(word)
+    return text.strip() or UNKNOWN
+
+
+def _heading(columns: CardColumns) -> Row:
+    fields: list[Field] = [
+        (" # ", "heading"),
+        (fit("GPU", columns.name), "heading"),
+        (fit_right("°C", _CELSIUS), "heading"),
+        (fit_right("power", columns.power), "heading"),
+        (" " + fit("memory", columns.memory_bar + _MEMORY_TEXT - 1), "heading"),
+        (fit(" util", columns.util_bar), "heading") if columns.util_bar else ("", "heading"),
+        (fit_right("util" if not columns.util_bar else "", _UTIL_TEXT), "heading"),
+        (fit_right("SM MHz", columns.clock), "heading"),
+        (fit_right("PCIe rx  tx/s", columns.pcie), "heading"),
+        (fit(" last 60 s" if columns.spark < 62 else " last minute", columns.spark), "heading"),
+        (fit("  users", columns.users), "heading"),
+        (fit("  state", columns.state), "heading"),
+    ]
+    return fill((field for field in fields if field[0]), columns.width, "heading")
+
+
+def _line(gpu: Gpu, state: Finding, holders: str, graph: str, columns: CardColumns) -> Row:
+    quiet = "stale" if gpu.status is not CardStatus.OK else ""
+    fields: list[Field] = [(f"{gpu.index:>2} ", quiet or "strong")]
+    if columns.name:
+        fields.append((fit(short_name(gpu.name), columns.name), quiet))
+    fields.append((_number(gpu.temperature_gpu, _CELSIUS), quiet))
+    if columns.power:
+        fields += _power(gpu, columns.power, quiet)
+    fields += _memory(gpu.memory_used, gpu.memory_total, columns.memory_bar, quiet)
+    utilization = gpu.utilization_gpu
+    if columns.util_bar:
+        text = bar(None if utilization is None else utilization / 100, columns.util_bar - 1)
+        fields += [(" ", ""), (text, "bar.util" if not quiet else "bar.stale")]
+    fields += _percent(utilization, _UTIL_TEXT, quiet)
+    if columns.clock:
+        fields.append((_number(gpu.clock_sm, columns.clock), quiet or "dim"))
+    if columns.pcie:
+        fields.append((fit_right(_rates(gpu), columns.pcie), quiet or "dim"))
+    if columns.spark:
+        fields += [(" ", ""), (fit(graph, columns.spark - 1), "graph.util")]
+    if columns.users:
+        fields.append((fit("  " + holders, columns.users), quiet or "dim"))
+    fields.append((_state_text(state, columns.state), STATE_STYLES[state.severity]))
+    return fill(fields, columns.width)
+
+
+def _state_text(state: Finding, width: int) -> str:
+    words = state.brief if width < _BRIEF else state.short
+    return fit(f"  {GLYPHS[state.severity]} {printable(words)}", width)
+
+
+def _mig_line(instance: MigInstance, columns: CardColumns) -> Row:
+    """An instance under its card: its profile and memory, which is all NVML tells of one."""
+    name = printable(instance.profile or "MIG")
+    before = columns.name + _CELSIUS + columns.power
+    fields: list[Field] = [
+        (" └ ", "dim"),
+        (fit(f"{instance.index} {name}", before), "dim"),
+        *_memory(instance.memory_used, instance.memory_total, columns.memory_bar, ""),
+    ]
+    if instance.gpu_instance is not None:
+        ids = f"  GPU instance {instance.gpu_instance}"
+        if instance.compute_instance is not None:
+            ids += f", compute instance {instance.compute_instance}"
+        fields.append((ids, "dim"))
+    return fill(fields, columns.width)
+
+
+def _number(value: int | None, width: int) -> str:
+    return fit_right(UNKNOWN if value is None else str(value), width)
+
+
+def _percent(value: int | None, width: int, quiet: str) -> list[Field]:
+    if value is None:
+        return [(fit_right(UNKNOWN, width), quiet)]
+    return [(f"{value:>{width - 1}}", quiet), ("%", quiet or "dim")]
+
+
+def _power(gpu: Gpu, width: int, quiet: str) -> list[Field]:
+    if gpu.power_draw is None:
+        return [(fit_right(UNKNOWN, width), quiet)]
+    cap = "" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}"
+    # The cap keeps its width, so the draw stays in its place.
+    unit = f"{cap}W"
+    return [(f"{gpu.power_draw:>{width - len(unit)}.0f}", quiet), (unit, quiet or "dim")]
+
+
+def _memory(used: int | None, total: int | None, width: int, quiet: str) -> list[Field]:
+    fraction = None if used is None or not total else used / total
+    fields: list[Field] = [
+        (" ", ""),
+        (bar(fraction, width - 1), "bar.memory" if not quiet else "bar.stale"),
+    ]
+    if used is None and total is None:
+        return [*fields, (fit_right(UNKNOWN, _MEMORY_TEXT), quiet)]
+    cap = f"/{gibibytes(total)}G" if total is not None else "G"
+    return [
+        *fields,
+        (fit_right(gibibytes(used), _MEMORY_TEXT - len(cap)), quiet),
+        (cap, quiet or "dim"),
+    ]
+
+
+def _rates(gpu: Gpu) -> str:
+    """PCIe receive and transmit, as short as they go."""
+    if gpu.pcie_rx is None and gpu.pcie_tx is None:
+        return UNKNOWN
+    return f"{_rate(gpu.pcie_rx):>6} {_rate(gpu.pcie_tx):>6}"
+
+
+def _rate(value: float | None) -> str:
+    return memory_size(None if value is None else int(value))
+
+
+def _holders(gpu: Gpu, processes: Sequence[GpuProcess]) -> str:
+    """The users on a card, the one holding most first."""
+    held: dict[str, int] = {}
+    for process in processes:
+        for use in process.uses:
+            if use.gpu_uuid == gpu.uuid:
+                user = process.user or UNKNOWN
+                held[user] = held.get(user, 0) + (use.memory_used or 0)
+    order = sorted(held, key=lambda user: (-held[user], user))
+    return printable(" ".join(order))
+
+
+# -- tall panels ---------------------------------------------------------------------------------
+
+
+def _panel(gpu: Gpu, snapshot: Snapshot, history: History, width: int, height: int) -> list[Row]:
+    """One card in ``height`` rows: meters on the left, its last minutes on the right."""
+    state = card_state(history, gpu)
+    quiet = "stale" if gpu.status is not CardStatus.OK else ""
+    left = max(40, min(72, width * 2 // 5))
+    meters = _meters(gpu, left - 2, quiet)
+    graphs = _graphs(gpu, history, width - left - 1, height - 1, snapshot.time)
+    facts = _facts(gpu, height - 1 - len(meters), left - 2)
+    lines = [*meters, *facts]
+    rows = [_title(gpu, state, snapshot, width)]
+    for y in range(height - 1):
+        start = lines[y] if y < len(lines) else ()
+        rows.append(fill([(" ", ""), *fill(start, left), *graphs[y]], width))
+    return rows
+
+
+def _title(gpu: Gpu, state: Finding, snapshot: Snapshot, width: int) -> Row:
+    words = f"{GLYPHS[state.severity]} {printable(state.short)} "
+    name = f" {gpu.index}  {short_name(gpu.name)} "
+    holders = _holders(gpu, snapshot.processes)
+    middle = f"  {holders}" if holders else ""
+    room = max(0, width - cell_width(name) - cell_width(words))
+    return fill(
+        [
+            (name, "panel.title"),
+            (fit(middle, room), "panel.users"),
+            (words, f"panel.{STATE_STYLES[state.severity]}"),
+        ],
+        width,
+        "panel.users",
+    )
+
+
+def _meters(gpu: Gpu, width: int, quiet: str) -> list[Row]:
+    label, value = 8, 15
+    size = width - label - value
+    util_style, memory_style = ("bar.stale", "bar.stale") if quiet else ("bar.util", "bar.memory")
+    share = None if gpu.utilization_gpu is None else gpu.utilization_gpu / 100
+    memory = None
+    if gpu.memory_used is not None and gpu.memory_total:
+        memory = gpu.memory_used / gpu.memory_total
+    power = None
+    if gpu.power_draw is not None and gpu.power_limit:
+        power = gpu.power_draw / gpu.power_limit
+    heat = None
+    if gpu.temperature_gpu is not None:
+        heat = gpu.temperature_gpu / (gpu.temperature_slowdown or 100)
+    total = f"/{gibibytes(gpu.memory_total)}G"
+    cap = "W" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}W"
+    slow = "°C" if gpu.temperature_slowdown is None else f"/{gpu.temperature_slowdown}°C"
+    draw = UNKNOWN if gpu.power_draw is None else f"{gpu.power_draw:.0f}"
+    rows: list[tuple[str, float | None, str, str, str]] = [
+        ("util", share, util_style, _plain(gpu.utilization_gpu), "%"),
+        ("memory", memory, memory_style, gibibytes(gpu.memory_used), total),
+        ("power", power, "bar.other" if not quiet else "bar.stale", draw, cap),
+        ("heat", heat, "bar.other" if not quiet else "bar.stale", _plain(gpu.temperature_gpu), slow),
+    ]
+    return [
+        (
+            (fit(name, label), "dim"),
+            (bar(fraction, size), style),
+            (fit_right(number, value - cell_width(unit)), quiet or "strong"),
+            (unit, "dim"),
+        )
+        for name, fraction, style, number, unit in rows
+    ]
+
+
+def _plain(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def _facts(gpu: Gpu, room: int, width: int) -> list[Row]:
+    """What else is worth a line, as far as the panel reaches."""
+    facts = [
+        (
+            "clocks",
+            f"SM {_of(gpu.clock_sm, gpu.clock_sm_max)}  "
+            f"memory {_of(gpu.clock_memory, gpu.clock_memory_max)} MHz"
+            + ("" if gpu.pstate is None else f"  P{gpu.pstate}"),
+        ),
+        (
+            "PCIe",
+            f"gen {_of(gpu.pcie_generation, gpu.pcie_generation_max)} "
+            f"x{_plain(gpu.pcie_width)}  rx {_rate(gpu.pcie_rx)}/s  tx {_rate(gpu.pcie_tx)}/s",
+        ),
+        (
+            "memory",
+            f"activity {_plain(gpu.utilization_memory)}%  "
+            f"reserved {memory_size(gpu.memory_reserved)}  "
+            f"free {memory_size(gpu.memory_free)}",
+        ),
+        (
+            "video",
+            f"encoder {_plain(gpu.utilization_encoder)}%  "
+            f"decoder {_plain(gpu.utilization_decoder)}%  fan {_plain(gpu.fan_speed)}%",
+        ),
+    ]
+    rows: list[Row] = [
+        fill([(fit(name, 8), "dim"), (text, "")], width) for name, text in facts[: max(0, room)]
+    ]
+    return rows
+
+
+def _of(value: int | None, top: int | None) -> str:
+    return _plain(value) if top is None else f"{_plain(value)}/{top}"
+
+
+def _graphs(gpu: Gpu, history: History, width: int, height: int, now: float) -> list[list[Field]]:
+    """Utilisation and memory side by side, their newest value at the right edge."""
+    each = max(4, (width - 3) // 2)
+    span = 2 * each
+    util = history.gpu_buckets(gpu.uuid, "utilization_gpu", span, span, now)
+    memory = history.gpu_buckets(gpu.uuid, "memory_used", span, span, now)
+    tall = max(1, height - 1)
+    one = braille(util, 100.0, each, tall)
+    two = braille(memory, float(gpu.memory_total or 1), each, tall)
+    caption = f"last {span} s" if span < 120 else f"last {span // 60} min"
+    lines: list[list[Field]] = [
+        [("   ", ""), (one[y], "graph.util"), (" ", ""), (two[y], "graph.memory")]
+        for y in range(tall)
+    ]
+    lines.append(
+        [
+            ("   ", ""),
+            (fit(f"util, {caption}", each), "dim"),
+            (" ", ""),
+            (fit(f"memory, {caption}", each), "dim"),
+        ]
+    )
+    return lines
+
+

@@ -1,0 +1,228 @@
+"""What stands around cards and processes: header, rule, footer, the empty state, the tiny view."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.findings import Severity, card_state
+from gpumon.layout.cards import GLYPHS, STATE_STYLES
+from gpumon.layout.cells import Field, Row, fill
+from gpumon.layout.processes import users_of
+from gpumon.model import CardStatus
+from gpumon.text import UNKNOWN, cell_width, fit, gibibytes, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.history import History
+    from gpumon.model import GpuProcess, Host, OwnCost, Snapshot, Trouble
+
+
+class Moment(Struct, frozen=True):
+    """What the header says besides the machine.
+
+    Attributes:
+        interval: Seconds between samples.
+        age: Seconds since the newest values, when that is too long; else ``None``.
+        paused: Whether the picture is held.
+        cost: Own cost, when it is to be shown.
+    """
+
+    interval: float
+    age: float | None = None
+    paused: bool = False
+    cost: OwnCost | None = None
+
+
+def interval_text(interval: float) -> str:
+    """An interval as it is typed: ``0.5s``, ``2s``."""
+    return f"{interval:g}s"
+
+
+def header_row(snapshot: Snapshot, moment: Moment, width: int) -> Row:
+    """Machine on the left, time on the right; between them as much as there is room for."""
+    left: list[Field] = [(" gpumon", "header.title")]
+    if snapshot.source != "nvml":
+        left.append((f"  {snapshot.source.upper()}", "header.mark"))
+    left.append((f"  {printable(snapshot.host.name)}", "header"))
+    right = _right(snapshot, moment)
+    room = width - _cells(left) - _cells(right)
+    for fields in _middle(snapshot.host, moment.cost):
+        if _cells(fields) <= room:
+            left += fields
+            room -= _cells(fields)
+    if room < 0:
+        # The time and what is wrong matter more than the machine's name.
+        left, room = left[:1], width - _cells(left[:1]) - _cells(right)
+    return fill([*left, (" " * max(0, room), "header"), *right], width, "header")
+
+
+def _cells(fields: Sequence[Field]) -> int:
+    return sum(cell_width(text) for text, _ in fields)
+
+
+def _right(snapshot: Snapshot, moment: Moment) -> list[Field]:
+    fields: list[Field] = []
+    if moment.paused:
+        fields.append((" PAUSED ", "header.mark"))
+    if moment.age is not None:
+        silent = [gpu for gpu in snapshot.gpus if gpu.status is CardStatus.NO_ANSWER]
+        who = f"GPU {silent[0].index}: " if len(silent) == 1 else ""
+        fields.append((f" {who}no answer for {moment.age:.0f} s ", "header.alarm"))
+    else:
+        clock = time.strftime("%H:%M:%S", time.localtime(snapshot.time))
+        fields.append((f"  {clock}", "header"))
+    fields.append((f"  {interval_text(moment.interval)} ", "header.dim"))
+    return fields
+
+
+def _middle(host: Host, cost: OwnCost | None) -> list[list[Field]]:
+    """Parts of the header, most wanted first; each stands or falls as a whole."""
+    parts: list[list[Field]] = []
+    if cost is not None:
+        parts.append([("  self ", "header.dim"), (_cost_text(cost), "header")])
+    parts.append(_pair("driver", host.driver_version))
+    parts.append(_pair("CUDA", host.cuda_version))
+    cpu = None if host.cpu_percent is None else f"{host.cpu_percent:>3.0f}%"
+    parts.append(_pair("cpu", cpu))
+    if host.memory_total is not None and host.memory_used is not None:
+        total = f"{host.memory_total / 2**30:.0f}"
+        used = f"{host.memory_used / 2**30:>{len(total)}.0f}"
+        parts.append(_pair("mem", f"{used}/{total}G"))
+    if host.load is not None:
+        parts.append(_pair("load", f"{host.load[0]:>5.2f}"))
+    return [part for part in parts if part]
+
+
+def _pair(label: str, value: str | None) -> list[Field]:
+    if value is None:
+        return []
+    return [(f"  {label} ", "header.dim"), (printable(value), "header")]
+
+
+def _cost_text(cost: OwnCost) -> str:
+    """What gpumon itself takes: share of a core, and of the time inside the driver."""
+    cpu = UNKNOWN if cost.cpu_percent is None else f"{cost.cpu_percent:.1f}%"
+    inside = UNKNOWN if cost.driver_share is None else f"{cost.driver_share * 1000:.0f}"
+    return f"{cpu} cpu, {inside} ms/s in driver"
+
+
+def rule_row(
+    snapshot: Snapshot, shown: Sequence[GpuProcess], user: str | None, first: int, width: int
+) -> Row:
+    """The line between cards and processes, which counts them.
+
+    Args:
+        snapshot: What is on screen.
+        shown: The processes of the table, all of them.
+        user: The one user the table is narrowed to.
+        first: How many rows are scrolled away.
+        width: Cells.
+    """
+    whose = f" of {printable(user)}" if user is not None else ""
+    count = len(shown)
+    text = f" {count} process{'' if count == 1 else 'es'}{whose} "
+    if user is None and count:
+        users = users_of(shown)
+        text += f"· {users} user{'' if users == 1 else 's'} "
+    memory = _memory_sum(snapshot)
+    if memory:
+        text += f"· {memory} "
+    tail = f" {first + 1}– " if first else ""
+    line = "─" * max(0, width - cell_width(text) - cell_width(tail) - 2)
+    return fill([("──", "rule"), (text, "dim"), (line, "rule"), (tail, "dim")], width, "rule")
+
+
+def _memory_sum(snapshot: Snapshot) -> str:
+    """Memory of all cards together, when every one of them is known."""
+    if len(snapshot.gpus) < 2:
+        return ""
+    used = [gpu.memory_used for gpu in snapshot.gpus]
+    total = [gpu.memory_total for gpu in snapshot.gpus]
+    if any(size is None for size in used + total):
+        return ""
+    return f"{gibibytes(sum(filter(None, used)))} of {gibibytes(sum(filter(None, total)))}G used"
+
+
+def footer_row(keys: Sequence[tuple[str, str]], message: str, width: int) -> Row:
+    """The keys that matter, as many as fit; a message takes their place while there is one."""
+    if message:
+        return fill([(" " + printable(message), "footer.message")], width, "footer")
+    fields: list[Field] = []
+    left = width
+    for key, label in keys:
+        size = cell_width(key) + cell_width(label) + 3
+        if size > left:
+            break
+        fields += [(f" {key} ", "footer.key"), (f"{label} ", "footer")]
+        left -= size
+    return fill(fields, width, "footer")
+
+
+def empty_rows(trouble: Trouble | None, width: int, height: int) -> list[Row]:
+    """What stands in place of the cards when there are none."""
+    if trouble is None:
+        text = [("Waiting for the driver to answer ...", "dim")]
+    else:
+        inside = max(10, min(72, width - 4))
+        text = [(line, "state.critical") for line in textwrap.wrap(trouble.sentence, inside)]
+        text.append(("", ""))
+        text += [(line, "") for line in textwrap.wrap(trouble.advice, inside)]
+        text += [("", ""), ("Trying again every few seconds.", "dim")]
+    top = max(0, (height - len(text)) // 2)
+    rows = [fill((), width) for _ in range(top)]
+    for line, style in text:
+        shown = printable(line)
+        indent = max(0, (width - cell_width(shown)) // 2)
+        rows.append(fill([(" " * indent, ""), (shown, style)], width))
+    rows += [fill((), width) for _ in range(height - len(rows))]
+    return rows[: max(0, height)]
+
+
+def tiny_rows(snapshot: Snapshot | None, history: History, width: int, height: int) -> list[Row]:
+    """For a terminal too small for the dashboard: a short, honest line a card."""
+    if snapshot is None or not snapshot.gpus:
+        trouble = None if snapshot is None else snapshot.trouble
+        words = "waiting" if trouble is None else printable(trouble.sentence)
+        rows = [fill([(line, "")], width) for line in textwrap.wrap(words, max(1, width))]
+        return _exactly(rows, width, height)
+    # What is wrong comes first here too: the rest may not fit.
+    states = [(card_state(history, gpu), gpu) for gpu in snapshot.gpus]
+    if len(states) > height:
+        order = list(Severity)
+        states.sort(key=lambda pair: -order.index(pair[0].severity))
+    rows = []
+    for state, gpu in states:
+        percent = UNKNOWN if gpu.utilization_gpu is None else f"{gpu.utilization_gpu}%"
+        fields: list[Field] = [
+            (f"{gpu.index:>2} ", "strong"),
+            (f"{gibibytes(gpu.memory_used):>5}/{gibibytes(gpu.memory_total)}G ", ""),
+            (f"{percent:>4} ", ""),
+            (f"{GLYPHS[state.severity]} {printable(state.brief)}", STATE_STYLES[state.severity]),
+        ]
+        rows.append(fill(fields, width))
+    if len(rows) > height > 0:
+        hidden = len(rows) - height + 1
+        rows = [*rows[: height - 1], fill([(fit(f"… {hidden} more cards", width), "dim")], width)]
+    return _exactly(rows, width, height)
+
+
+def _exactly(rows: list[Row], width: int, height: int) -> list[Row]:
+    blank = [fill((), width) for _ in range(max(0, height - len(rows)))]
+    return [*rows, *blank][: max(0, height)]
+
+
+def own_cost_sentence(cost: OwnCost | None) -> str:
+    """What gpumon itself takes, in words."""
+    if cost is None or cost.cpu_percent is None or cost.driver_share is None:
+        return "gpumon is still measuring what it costs itself."
+    tick = "" if cost.tick_seconds is None else f", {cost.tick_seconds * 1000:.1f} ms a sample"
+    missed = f", {cost.missed_ticks} samples skipped" if cost.missed_ticks else ""
+    return (
+        f"gpumon itself takes {cost.cpu_percent:.1f} % of one core and spends "
+        f"{cost.driver_share * 1000:.0f} ms of every second inside the driver{tick}{missed}."
+    )

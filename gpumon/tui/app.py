@@ -1,0 +1,169 @@
+"""The application: takes snapshots from the collector's thread to the screen, and ends well."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.color import ColorSystem
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from gpumon.tui.pen import Pen
+from gpumon.tui.screens.dashboard import Dashboard
+from gpumon.tui.screens.help import HelpScreen
+from gpumon.tui.terminal import Terminal
+from gpumon.tui.theme import Palette, load_theme
+
+if TYPE_CHECKING:
+    from textual.messages import TerminalSupportsSynchronizedOutput
+    from textual.theme import Theme
+
+    from gpumon.collector import Collector
+    from gpumon.history import History
+    from gpumon.model import Snapshot
+
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SnapshotsArrived(Message, bubble=False):
+    """There are snapshots to take; many such messages are as good as one."""
+
+    def can_replace(self, message: Message) -> bool:
+        """A waiting message of this kind need not be followed by another."""
+        return isinstance(message, SnapshotsArrived)
+
+
+class GpumonApp(App[int]):
+    """The dashboard and what can be opened from it."""
+
+    TITLE = "gpumon"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark,f1", "help", "This page", key_display="?"),
+        Binding("q", "leave", "Quit", key_display="q"),
+        Binding("ctrl+c", "leave", "Quit", key_display="Ctrl+C", priority=True, system=True),
+        Binding("ctrl+z", "suspend_process", "Suspend", key_display="Ctrl+Z"),
+    ]
+
+    def __init__(
+        self,
+        collector: Collector,
+        history: History,
+        terminal: Terminal | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Make the application.
+
+        Args:
+            collector: Started or not; its snapshots are shown from the moment this runs.
+            history: To be filled with every snapshot, on this thread only.
+            terminal: To be restored by force when an orderly end takes too long.
+            user: The one user whose processes to show.
+        """
+        super().__init__()
+        self._collector = collector
+        self._history = history
+        self._terminal = terminal
+        self._arrived: deque[Snapshot] = deque()
+        self.ended_by: signal.Signals | None = None
+        """The signal that ended the application."""
+        self.register_theme(load_theme("gpumon"))
+        self.theme = "gpumon"
+        self._pen = Pen(self)
+        self.dashboard = Dashboard(collector, history, self._pen, self._palette(), user)
+
+    def on_mount(self) -> None:
+        """Take the screen, then the signals, then the snapshots."""
+        self.push_screen(self.dashboard)
+        self.theme_changed_signal.subscribe(self, self._take_theme)
+        loop = asyncio.get_running_loop()
+        if self._terminal is not None:
+            for number in _ENDING_SIGNALS:
+                loop.add_signal_handler(number, self._end_by, number)
+        self._unsubscribe = self._collector.subscribe(self._hand_over)
+        latest = self._collector.latest
+        if latest is not None and not self._arrived:
+            self._hand_over(latest)
+
+    def on_unmount(self) -> None:
+        """No more snapshots."""
+        self._unsubscribe()
+
+    def _hand_over(self, snapshot: Snapshot) -> None:
+        """Called on the collector's threads: leave the snapshot and ring the bell."""
+        self._arrived.append(snapshot)
+        self.post_message(SnapshotsArrived())
+
+    def on_snapshots_arrived(self) -> None:
+        """Every snapshot goes into the history, the newest on screen."""
+        if self._collector.failure is not None:
+            raise self._collector.failure
+        while self._arrived:
+            self._history.add(self._arrived.popleft())
+        if self._history.latest is not None:
+            self.dashboard.take(self._history.latest)
+
+    def on_terminal_supports_synchronized_output(
+        self, _: TerminalSupportsSynchronizedOutput
+    ) -> None:
+        """The terminal has answered Textual's question."""
+        self._pen.synchronized = True
+
+    def _palette(self) -> Palette:
+        name = self.console.color_system
+        systems = {
+            "standard": ColorSystem.STANDARD,
+            "256": ColorSystem.EIGHT_BIT,
+            "truecolor": ColorSystem.TRUECOLOR,
+        }
+        plain = name is None or "NO_COLOR" in os.environ
+        return Palette(self.theme_variables, None if plain else systems.get(name))
+
+    def _take_theme(self, _: Theme) -> None:
+        self.dashboard.repaint(self._palette())
+
+    def action_help(self) -> None:
+        """Open the help page."""
+        if not isinstance(self.screen, HelpScreen):
+            bindings = [
+                *self.BINDINGS,
+                *self.dashboard.BINDINGS,
+            ]
+            keys = [binding for binding in bindings if isinstance(binding, Binding)]
+            self.push_screen(HelpScreen(keys, self._history))
+
+    def action_leave(self) -> None:
+        """Quit, whatever the driver or the terminal are doing."""
+        self._leave(0)
+
+    def _end_by(self, number: signal.Signals) -> None:
+        self.ended_by = number
+        self._leave(128 + number)
+
+    def _leave(self, status: int) -> None:
+        if self._terminal is not None:
+            self._terminal.end_by_force_after_patience(status)
+        self.exit(status, return_code=status)
+
+
+def run(collector: Collector, history: History, user: str | None = None) -> int:
+    """Show the dashboard until it is left.
+
+    Returns:
+        The exit status. A signal that ends it is delivered again once the terminal is restored, so
+        that whoever waits for the program sees what ended it.
+    """
+    terminal = Terminal()
+    app = GpumonApp(collector, history, terminal, user)
+    try:
+        app.run()
+    finally:
+        collector.stop()
+    if app.ended_by is not None:
+        signal.signal(app.ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), app.ended_by)
+    return app.return_code or 0

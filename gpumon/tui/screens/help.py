@@ -1,0 +1,102 @@
+"""The help page: made from the bindings and the metric table, so that it cannot go stale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Static
+
+from gpumon import __version__
+from gpumon.findings import Severity
+from gpumon.layout.cards import GLYPHS
+from gpumon.layout.chrome import own_cost_sentence
+from gpumon.metrics import GPU_METRICS, PROCESS_METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.app import ComposeResult
+
+    from gpumon.history import History
+
+_STATES = {
+    Severity.GOOD: "free",
+    Severity.QUIET: "working, nothing to say",
+    Severity.NOTE: "worth knowing: idle while memory is held, full, asleep",
+    Severity.WARNING: "look: hot, slowed down, perhaps stuck, memory of no process",
+    Severity.CRITICAL: "the card does not answer, or is lost",
+}
+
+
+class HelpScreen(Screen[None]):
+    """Keys, signs, columns and metrics, and what gpumon itself costs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q", "close", "Close", key_display="Esc"),
+    ]
+
+    CSS_PATH = "help.tcss"
+
+    def __init__(self, bindings: Iterable[Binding], history: History) -> None:
+        """Make the page.
+
+        Args:
+            bindings: The keys of the screen it explains.
+            history: For the own cost in the newest snapshot.
+        """
+        super().__init__()
+        self._explained = list(bindings)
+        self._history = history
+
+    def compose(self) -> ComposeResult:
+        """One long page, to scroll with the arrow keys."""
+        with VerticalScroll():
+            yield Static(f"gpumon {__version__}    ↑↓ scroll   Esc back", classes="title")
+            yield Static(self._cost(), id="cost")
+            yield Static("Keys", classes="title")
+            yield Static(self._keys())
+            yield Static("Signs", classes="title")
+            yield Static(_pairs((GLYPHS[severity], words) for severity, words in _STATES.items()))
+            yield Static(
+                "– is unknown, never zero. The sum of the processes is less than the memory used: "
+                "the driver and the contexts of its clients take some."
+            )
+            yield Static("Process columns", classes="title")
+            yield Static(_pairs((metric.label, metric.about) for metric in PROCESS_METRICS))
+            yield Static("Metrics", classes="title")
+            yield Static(_pairs((metric.label, metric.about) for metric in GPU_METRICS))
+
+    def on_mount(self) -> None:
+        """Keep the cost fresh."""
+        self.query_one(VerticalScroll).focus()
+        self.set_interval(1.0, lambda: self.query_one("#cost", Static).update(self._cost()))
+
+    def action_close(self) -> None:
+        """Back to the dashboard."""
+        self.dismiss()
+
+    def _cost(self) -> str:
+        latest = self._history.latest
+        return own_cost_sentence(None if latest is None else latest.cost)
+
+    def _keys(self) -> Table:
+        return _pairs(
+            (binding.key_display or binding.key, binding.description)
+            for binding in self._explained
+            if binding.description
+        )
+
+
+def _pairs(rows: Iterable[tuple[str, str]]) -> Table:
+    """Two columns: a word, and what it means."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    for word, meaning in rows:
+        table.add_row(Text(word), Text(meaning))
+    return table

@@ -1,0 +1,95 @@
+"""The base of everything on the dashboard: rows of ``layout`` on screen, sent only where changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gpumon.layout.cells import changed_runs, encode, fill
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.layout.cells import Row
+    from gpumon.tui.pen import Pen
+    from gpumon.tui.theme import Palette
+
+
+class CellView(Widget):
+    """A widget whose content is rows of cells.
+
+    ``show`` compares new rows with the old and sends the difference; it causes no layout.
+    """
+
+    DEFAULT_CSS = """
+    CellView { width: 1fr; height: 1; }
+    """
+
+    def __init__(self, pen: Pen, palette: Palette, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
+        self._pen = pen
+        self._palette = palette
+        self._rows: list[Row] = []
+        self._strips: dict[int, Strip] = {}
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """What the widget shows."""
+        return self._rows
+
+    def repaint(self, palette: Palette) -> None:
+        """Take other colours."""
+        self._palette = palette
+        self._strips.clear()
+        self.refresh()
+
+    def show(self, rows: Sequence[Row], width: int) -> None:
+        """Show these rows, each ``width`` cells, from the widget's top."""
+        old, self._rows = self._rows, list(rows)
+        region = self.region
+        # While a layout is under way the widget is not yet where the rows were made for.
+        in_place = len(old) == len(rows) == region.height and width == region.width
+        direct = in_place and self._pen.ready(self.screen)
+        dirty: list[Region] = []
+        for y, row in enumerate(rows):
+            before = old[y] if y < len(old) else None
+            if before is row or before == row:
+                continue
+            self._strips.pop(y, None)
+            if not direct or before is None:
+                dirty.append(Region(0, y, region.width, 1))
+                continue
+            runs = changed_runs(before, row)
+            if runs is None:
+                runs = [(0, region.width)]
+            self._pen.add(encode(row, runs, region.x, region.y + y, self._palette.sgr))
+        if len(rows) < len(old):
+            self._strips.clear()
+            self.refresh()
+        elif dirty:
+            self.refresh(*dirty)
+
+    def render_line(self, y: int) -> Strip:
+        """One row as Textual wants it, for whole repaints."""
+        strip = self._strips.get(y)
+        if strip is None:
+            width = self.size.width
+            row = self._rows[y] if y < len(self._rows) else ()
+            styles = self._palette.styles
+            segments = [Segment(text, styles[style]) for text, style in fill(row, width)]
+            strip = self._strips[y] = Strip(segments, width)
+        return strip
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of a region, without the style cache: they carry their styles themselves."""
+        return [
+            self.render_line(y).crop(crop.x, crop.right) for y in range(crop.y, crop.y + crop.height)
+        ]
+
+    def on_resize(self) -> None:
+        """Strips are as wide as the widget was."""
+        self._strips.clear()

@@ -178,20 +178,24 @@ def _snapshot(options: argparse.Namespace, form: str, *, with_processes: bool) -
 
 def _dashboard(options: argparse.Namespace) -> int:
     from gpumon.collector import Collector
+    from gpumon.findings import conditions
+    from gpumon.history import History
     from gpumon.sources import SourceError
 
     source = _source(options)
+    history = History(conditions())
+    for snapshot in source.past():
+        history.add(snapshot)
     collector = Collector(source, options.interval)
+    collector.subscribe(history.add)
     # The driver is asked while the screen's modules, which take longer, are imported.
     collector.start()
-    from gpumon.tui.start import show
+    from gpumon.tui.app import run
 
     try:
-        return show(source, collector, getattr(options, "user", None))
+        return run(collector, history, getattr(options, "user", None))
     except SourceError as error:
         return _explain(error)
-    finally:
-        collector.stop()
 
 
 def _explain(error: SourceError) -> int:

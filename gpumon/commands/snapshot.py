@@ -102,6 +102,7 @@ def _text(snapshot: Snapshot, form: str, by_process: bool, stream: TextIO) -> st
 
 def _table(snapshot: Snapshot, stream: TextIO) -> str:
     """What the dashboard shows, all of it, one after the other."""
+    from gpumon.findings import conditions
     from gpumon.history import History
     from gpumon.layout.cards import Cards, CardsShape
     from gpumon.layout.chrome import Moment, header_row, rule_row
@@ -114,7 +115,7 @@ def _table(snapshot: Snapshot, stream: TextIO) -> str:
     )
 
     width = shutil.get_terminal_size().columns if stream.isatty() else _UNBOUNDED
-    history = History()
+    history = History(conditions())
     history.add(snapshot)
     cards = Cards()
     shape = CardsShape(0, 1, cards.line_count(snapshot) + 1)

@@ -73,51 +73,58 @@ class CardColumns(Struct, frozen=True):
 
 _INDEX, _CELSIUS, _MEMORY_TEXT, _UTIL_TEXT = 3, 4, 12, 5
 
+# Widths of the name that depend on the cards.
+_FIRST_WORD, _WHOLE_NAME = -1, -2
+_LONGEST_NAME = 24
+
 # (column, width to reach, whether only the whole step is of use), most wanted first.
 _STEPS: tuple[tuple[str, int, bool], ...] = (
     ("util_bar", 6, True),
-    ("name", 5, True),
+    ("name", _FIRST_WORD, True),
     ("memory_bar", 8, False),
     ("state", 16, False),
     ("power", 10, True),
-    ("memory_bar", 14, False),
+    ("memory_bar", 12, False),
     ("util_bar", 9, False),
-    ("state", 22, False),
-    ("name", 9, False),
+    ("state", 29, False),
     ("spark", 11, True),
     ("memory_bar", 18, False),
     ("util_bar", 14, False),
-    ("state", 30, False),
+    ("state", 36, False),
     ("users", 14, True),
-    ("name", 16, False),
+    ("name", _WHOLE_NAME, True),
     ("spark", 31, False),
     ("clock", 10, True),
     ("pcie", 16, True),
-    ("memory_bar", 26, False),
-    ("util_bar", 20, False),
-    ("spark", 61, False),
-    ("name", 24, False),
+    ("spark", 46, False),
     ("users", 20, False),
-    ("state", 40, False),
+    ("memory_bar", 24, False),
+    ("util_bar", 18, False),
+    ("spark", 61, False),
     ("memory_bar", 60, False),
     ("util_bar", 50, False),
     ("state", 400, False),
 )
 
 
-def card_columns(width: int, longest_name: int) -> CardColumns:
+def card_columns(width: int, names: Sequence[str]) -> CardColumns:
     """What a card's line of ``width`` cells holds.
 
     Args:
         width: Cells of the line.
-        longest_name: Cells of the longest short name among the cards.
+        names: Short names of the cards.
     """
+    first = max((cell_width(name.partition(" ")[0]) for name in names), default=0)
+    whole_name = max((cell_width(name) for name in names), default=0)
+    fixed = {
+        _FIRST_WORD: min(first, _LONGEST_NAME) + 1,
+        _WHOLE_NAME: min(whole_name, _LONGEST_NAME) + 1,
+    }
     widths = {"name": 0, "power": 0, "memory_bar": 5, "util_bar": 0, "state": 10}
     widths |= {"clock": 0, "pcie": 0, "users": 0, "spark": 0}
     left = width - _INDEX - _CELSIUS - _MEMORY_TEXT - _UTIL_TEXT - 15
     for column, goal, whole in _STEPS:
-        target = min(goal, longest_name + 1) if column == "name" else goal
-        step = target - widths[column]
+        step = fixed.get(goal, goal) - widths[column]
         if step <= 0 or (whole and step > left):
             continue
         step = min(step, left)
@@ -195,8 +202,7 @@ class Cards:
                 for row in _panel(gpu, snapshot, history, width, shape.panels)
             ]
         column_width = (width - _GUTTER * (shape.columns - 1)) // shape.columns
-        names = [cell_width(short_name(gpu.name)) for gpu in snapshot.gpus]
-        columns = card_columns(column_width, max(names, default=0))
+        columns = card_columns(column_width, [short_name(gpu.name) for gpu in snapshot.gpus])
         lines = self._lines(snapshot, history, columns)
         room = shape.rows - 1
         lines = lines[max(0, min(top, len(lines) - room * shape.columns)) :]
@@ -244,6 +250,13 @@ def short_name(name: str | None) -> str:
     return text.strip() or UNKNOWN
 
 
+def _name_within(name: str, width: int) -> str:
+    """As many of the name's words as fit, at least the first."""
+    while cell_width(name) > width and " " in name:
+        name = name.rpartition(" ")[0]
+    return name
+
+
 def _heading(columns: CardColumns) -> Row:
     fields: list[Field] = [
         (" # ", "heading"),
@@ -266,7 +279,7 @@ def _line(gpu: Gpu, state: Finding, holders: str, graph: str, columns: CardColum
     quiet = "stale" if gpu.status is not CardStatus.OK else ""
     fields: list[Field] = [(f"{gpu.index:>2} ", quiet or "strong")]
     if columns.name:
-        fields.append((fit(short_name(gpu.name), columns.name), quiet))
+        fields.append((fit(_name_within(short_name(gpu.name), columns.name - 1), columns.name), quiet))
     fields.append((_number(gpu.temperature_gpu, _CELSIUS), quiet))
     if columns.power:
         fields += _power(gpu, columns.power, quiet)

@@ -23,7 +23,8 @@ Row: TypeAlias = tuple[Field, ...]
 _GAP = 8
 
 _EIGHTHS = (" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
-_LEVELS = " ▁▂▃▄▅▆▇█"
+# The highest leaves a gap to the row above.
+_LEVELS = " ▁▂▃▄▅▆▇▇"
 
 
 def row_width(row: Row) -> int:

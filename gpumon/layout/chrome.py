@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import Severity, card_state
+from gpumon.findings import BRIEF_CELLS, Severity, card_state
 from gpumon.layout.cards import GLYPHS, STATE_STYLES
 from gpumon.layout.cells import Field, Row, fill
 from gpumon.layout.processes import users_of
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
     from gpumon.history import History
     from gpumon.model import GpuProcess, Host, OwnCost, Snapshot, Trouble
+
+
+_BRIEF_WIDTH = BRIEF_CELLS + 2
+"""A glyph, a space and the brief words."""
 
 
 class Moment(Struct, frozen=True):
@@ -198,11 +202,12 @@ def tiny_rows(snapshot: Snapshot | None, history: History, width: int, height: i
     rows = []
     for state, gpu in states:
         percent = UNKNOWN if gpu.utilization_gpu is None else f"{gpu.utilization_gpu}%"
+        words = f"{GLYPHS[state.severity]} {printable(state.brief)}"
         fields: list[Field] = [
             (f"{gpu.index:>2} ", "strong"),
-            (f"{gibibytes(gpu.memory_used):>5}/{gibibytes(gpu.memory_total)}G ", ""),
-            (f"{percent:>4} ", ""),
-            (f"{GLYPHS[state.severity]} {printable(state.brief)}", STATE_STYLES[state.severity]),
+            (fit(words, _BRIEF_WIDTH), STATE_STYLES[state.severity]),
+            (f"{percent:>5} ", ""),
+            (f"{gibibytes(gpu.memory_used):>6}/{gibibytes(gpu.memory_total)}G", ""),
         ]
         rows.append(fill(fields, width))
     if len(rows) > height > 0:

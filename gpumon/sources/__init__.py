@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpumon.model import Snapshot
 
 
@@ -55,6 +57,10 @@ class Source(Protocol):
 
     def sample(self) -> Snapshot:
         """One snapshot, now. Never raises for what a card or a driver does."""
+        ...
+
+    def past(self) -> Iterable[Snapshot]:
+        """What the source knows of the time before it was opened, oldest first; mostly nothing."""
         ...
 
     def close(self) -> None:

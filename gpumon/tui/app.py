@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import deque
+import sys
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
@@ -13,6 +13,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from gpumon.sources import SourceError
 from gpumon.tui.pen import Pen
 from gpumon.tui.screens.dashboard import Dashboard
 from gpumon.tui.screens.help import HelpScreen
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from gpumon.collector import Collector
     from gpumon.history import History
     from gpumon.model import Snapshot
+
+EXIT_NO_SOURCE = 1
+
+_OPENING = 1.0
+"""Seconds to wait for the driver before the screen says that it is being waited for."""
 
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -60,7 +66,7 @@ class GpumonApp(App[int]):
 
         Args:
             collector: Started or not; its snapshots are shown from the moment this runs.
-            history: To be filled with every snapshot, on this thread only.
+            history: What the collector fills; only read here.
             terminal: To be restored by force when an orderly end takes too long.
             user: The one user whose processes to show.
         """
@@ -68,7 +74,6 @@ class GpumonApp(App[int]):
         self._collector = collector
         self._history = history
         self._terminal = terminal
-        self._arrived: deque[Snapshot] = deque()
         self.ended_by: signal.Signals | None = None
         """The signal that ended the application."""
         self.register_theme(load_theme("gpumon"))
@@ -84,28 +89,30 @@ class GpumonApp(App[int]):
         if self._terminal is not None:
             for number in _ENDING_SIGNALS:
                 loop.add_signal_handler(number, self._end_by, number)
-        self._unsubscribe = self._collector.subscribe(self._hand_over)
-        latest = self._collector.latest
-        if latest is not None and not self._arrived:
-            self._hand_over(latest)
+        self._unsubscribe = self._collector.subscribe(self._ring, self._ring_for)
+        self.post_message(SnapshotsArrived())
 
     def on_unmount(self) -> None:
         """No more snapshots."""
         self._unsubscribe()
 
-    def _hand_over(self, snapshot: Snapshot) -> None:
-        """Called on the collector's threads: leave the snapshot and ring the bell."""
-        self._arrived.append(snapshot)
+    def _ring(self, _: Snapshot) -> None:
+        """Called on the collector's threads: there is something to show."""
+        self.post_message(SnapshotsArrived())
+
+    def _ring_for(self, _: BaseException) -> None:
+        """Likewise: the collector has failed."""
         self.post_message(SnapshotsArrived())
 
     def on_snapshots_arrived(self) -> None:
-        """Every snapshot goes into the history, the newest on screen."""
-        if self._collector.failure is not None:
-            raise self._collector.failure
-        while self._arrived:
-            self._history.add(self._arrived.popleft())
-        if self._history.latest is not None:
-            self.dashboard.take(self._history.latest)
+        """Show the newest snapshot, or end with what the collector failed of."""
+        failure = self._collector.failure
+        if isinstance(failure, SourceError):
+            self._leave(EXIT_NO_SOURCE)
+        elif failure is not None:
+            raise failure
+        elif self._collector.latest is not None:
+            self.dashboard.take(self._collector.latest)
 
     def on_terminal_supports_synchronized_output(
         self, _: TerminalSupportsSynchronizedOutput
@@ -121,7 +128,7 @@ class GpumonApp(App[int]):
             "truecolor": ColorSystem.TRUECOLOR,
         }
         plain = name is None or "NO_COLOR" in os.environ
-        return Palette(self.theme_variables, None if plain else systems.get(name))
+        return Palette(self.get_css_variables(), None if plain else systems.get(name))
 
     def _take_theme(self, _: Theme) -> None:
         self.dashboard.repaint(self._palette())
@@ -156,14 +163,28 @@ def run(collector: Collector, history: History, user: str | None = None) -> int:
     Returns:
         The exit status. A signal that ends it is delivered again once the terminal is restored, so
         that whoever waits for the program sees what ended it.
+
+    Raises:
+        SourceError: The source does not open.
     """
+    collector.wait_open(_OPENING)
+    _draw_on_standard_output()
     terminal = Terminal()
     app = GpumonApp(collector, history, terminal, user)
     try:
         app.run()
     finally:
         collector.stop()
+    if isinstance(collector.failure, SourceError):
+        raise collector.failure
     if app.ended_by is not None:
         signal.signal(app.ended_by, signal.SIG_DFL)
         os.kill(os.getpid(), app.ended_by)
     return app.return_code or 0
+
+
+def _draw_on_standard_output() -> None:
+    """Textual draws on standard error: make that the terminal where it was sent elsewhere."""
+    if not os.isatty(2):
+        sys.stderr.flush()
+        os.dup2(1, 2)

@@ -51,15 +51,16 @@ _MESSAGE_SECONDS = 3.0
 _WHEEL_ROWS = 3
 
 _FOOTER = (
+    ("q", "quit"),
+    ("?", "help"),
     ("↑↓", "select"),
     ("< >", "sort by"),
     ("r", "reverse"),
     ("p", "pause"),
     ("+ -", "interval"),
     ("o", "own cost"),
-    ("?", "help"),
-    ("q", "quit"),
 )
+"""Most needed first: what a narrow terminal has no room for is dropped from the end."""
 
 
 class Dashboard(Screen[None]):
@@ -218,7 +219,7 @@ class Dashboard(Screen[None]):
         trouble = None if snapshot is None else snapshot.trouble
         self._parts["cards"].show(empty_rows(trouble, width, height - 3), width)
         self._parts["rule"].show([((" " * width, ""),)], width)
-        self._parts["footer"].show([footer_row(_FOOTER[-2:], self._message, width)], width)
+        self._parts["footer"].show([footer_row(_FOOTER[:2], self._message, width)], width)
 
     def _place(self, cards: int, table: int, *, tiny: bool) -> None:
         """Set the heights of the parts; a layout pass only when they change."""
@@ -227,6 +228,7 @@ class Dashboard(Screen[None]):
         self._heights = (cards, table, tiny)
         for name, view in self._parts.items():
             view.display = (name == "tiny") == tiny
+        self._parts["tiny"].styles.height = self.size.height
         self._parts["cards"].styles.height = cards
         self._parts["processes"].styles.height = table
         self._parts["processes"].display = table > 0

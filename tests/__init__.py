@@ -1,0 +1,1 @@
+"""The tests: a promise each, at the real boundary."""

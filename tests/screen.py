@@ -1,0 +1,217 @@
+"""A program in a real pseudo-terminal, and what stands on its screen, cell by cell."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pyte
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+PATIENCE = 20.0
+"""Seconds a test waits for something that must come; a pass takes a fraction of it."""
+
+
+class Screen:
+    """Runs a command in a pty of its own session, as a login shell would.
+
+    Args:
+        command: Program and arguments.
+        env: Its environment; ``TERM`` is set here.
+        columns: Width in cells.
+        lines: Height in cells.
+        term: Value of ``TERM``.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        columns: int = 100,
+        lines: int = 24,
+        term: str = "xterm-256color",
+    ) -> None:
+        self.columns, self.lines = columns, lines
+        self.output = bytearray()
+        self._screen = pyte.Screen(columns, lines)
+        self._stream = pyte.ByteStream(self._screen)
+        self._changed = threading.Condition()
+        self._ended = False
+        self._held = threading.Event()
+        self._held.set()
+        master, slave = pty.openpty()
+        self._master, self._slave = master, slave
+        self._set_size()
+        self.attributes_before = termios.tcgetattr(slave)
+        environment = {**(os.environ if env is None else env), "TERM": term, "COLORTERM": "truecolor"}
+        self.process = subprocess.Popen(
+            list(command),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        self._reader = threading.Thread(target=self._read, name="pty-reader", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read(self) -> None:
+        """Take output until the program has ended and all it wrote has been read."""
+        while True:
+            self._held.wait()
+            ready, _, _ = select.select([self._master], [], [], 0.1)
+            if not ready:
+                if self.process.poll() is not None:
+                    break
+                continue
+            try:
+                data = os.read(self._master, 65536)
+            except OSError as error:
+                if error.errno == errno.EIO:
+                    break
+                raise
+            with self._changed:
+                self.output += data
+                self._stream.feed(data)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def hold(self) -> None:
+        """Read no more output: the terminal of somebody whose line is dead."""
+        self._held.clear()
+
+    def release(self) -> None:
+        """Read on."""
+        self._held.set()
+
+    def text(self) -> str:
+        """The screen, trailing blanks cut off."""
+        with self._changed:
+            return "\n".join(line.rstrip() for line in self._screen.display)
+
+    def rows(self) -> list[str]:
+        """The screen's lines, each as wide as the screen."""
+        with self._changed:
+            return list(self._screen.display)
+
+    def wait(self, holds: Callable[[Screen], bool], what: str, patience: float = PATIENCE) -> None:
+        """Wait until a condition holds for the screen.
+
+        Raises:
+            AssertionError: It did not come; the message shows the screen.
+        """
+        deadline = time.monotonic() + patience
+        with self._changed:
+            while not holds(self):
+                left = deadline - time.monotonic()
+                if left <= 0 or (self._ended and not holds(self)):
+                    why = "the program ended" if self._ended else f"not within {patience:g} s"
+                    raise AssertionError(f"{what}: {why}. The screen:\n{self.text()}")
+                self._changed.wait(left)
+
+    def wait_for(self, pattern: str, patience: float = PATIENCE) -> str:
+        """Wait until the pattern stands on the screen; returns the screen."""
+        found: list[str] = []
+
+        def holds(screen: Screen) -> bool:
+            text = screen.text()
+            if re.search(pattern, text):
+                found.append(text)
+            return bool(found)
+
+        self.wait(holds, f"waiting for {pattern!r}", patience)
+        return found[-1]
+
+    def wait_gone(self, pattern: str, patience: float = PATIENCE) -> None:
+        """Wait until the pattern stands on the screen no longer."""
+        self.wait(
+            lambda screen: re.search(pattern, screen.text()) is None,
+            f"waiting for {pattern!r} to go",
+            patience,
+        )
+
+    def type(self, keys: str) -> None:
+        """Type keys, or send any other input."""
+        os.write(self._master, keys.encode())
+
+    def click(self, x: int, y: int) -> None:
+        """Press and release the left button at a cell, counted from 0."""
+        self.type(f"\x1b[<0;{x + 1};{y + 1}M\x1b[<0;{x + 1};{y + 1}m")
+
+    def wheel(self, x: int, y: int, *, down: bool = True) -> None:
+        """Turn the wheel by one notch over a cell."""
+        self.type(f"\x1b[<{65 if down else 64};{x + 1};{y + 1}M")
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Change the terminal's size, as a window manager does."""
+        with self._changed:
+            self.columns, self.lines = columns, lines
+            self._screen.resize(lines, columns)
+        self._set_size()
+
+    def _set_size(self) -> None:
+        size = struct.pack("HHHH", self.lines, self.columns, 0, 0)
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, size)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program."""
+        self.process.send_signal(number)
+
+    def wait_end(self, patience: float = PATIENCE) -> int:
+        """Wait for the program to end and its output to be read; returns its exit status."""
+        status = self.process.wait(patience)
+        self._reader.join(patience)
+        return status
+
+    def attributes(self) -> list[object]:
+        """The terminal's settings now."""
+        return list(termios.tcgetattr(self._slave))
+
+    def hang_up(self) -> None:
+        """Take the terminal away, as a dropped connection does."""
+        self.release()
+        os.close(self._slave)
+        self._slave = -1
+        self.process.send_signal(signal.SIGHUP)
+
+    def close(self) -> None:
+        """End the program, if it still runs, and the terminal."""
+        self.release()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join(PATIENCE)
+        for descriptor in (self._master, self._slave):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        self._slave = self._master = -1

@@ -1,0 +1,85 @@
+"""Compiles the driver and the owner program on demand, once for each version of their sources."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .layout import NATIVE, SOURCES, c_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffp-contract=off",  # Python must be able to compute the very same numbers
+)
+_LIBRARY = "libnvidia-ml.so.1"
+
+
+def _cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "gpumon-simulated-driver"
+
+
+def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
+    """Returns the compiled target, from the cache if these very files were compiled before.
+
+    Several test processes may come here at once: each builds in a folder of its own and moves the
+    result into place in one step.
+    """
+    command = ["cc", *_FLAGS, *flags]
+    content = repr((command, sorted(files.items())))
+    folder = _cache() / hashlib.sha256(content.encode()).hexdigest()[:16]
+    result = folder / target
+    if result.exists():
+        return result
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        for name, text in files.items():
+            (Path(work) / name).write_text(text)
+        sources = [name for name in files if name.endswith(".c")]
+        done = subprocess.run(
+            [*command, "-o", target, *sources, "-lm"],
+            cwd=work,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{target} did not compile: {done.stderr}")
+        (Path(work) / target).replace(result)
+    return result
+
+
+def build(without: Iterable[str] = ()) -> Path:
+    """Returns the path of a `libnvidia-ml.so.1`, which lacks the symbols named in `without`."""
+    hidden = "".join(f"{name}; " for name in sorted(without))
+    files = {
+        **{path.name: path.read_text() for path in SOURCES},
+        "sim.h": (NATIVE / "sim.h").read_text(),
+        "layout.h": c_header(),
+        "exports.map": f"{{ global: nvml*; local: {hidden}*; }};\n",
+    }
+    flags = (
+        "-shared",
+        "-fPIC",
+        "-pthread",
+        f"-Wl,-soname,{_LIBRARY}",
+        "-Wl,--version-script=exports.map",
+    )
+    return _compile(_LIBRARY, flags, files)
+
+
+def build_owner() -> Path:
+    """Returns the path of the program that stands for a process on a card."""
+    source = NATIVE / "owner.c"
+    return _compile("owner", (), {source.name: source.read_text()})

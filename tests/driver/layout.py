@@ -1,0 +1,426 @@
+"""The shared state file, described once as ctypes; the C header of the driver is made from it."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+from typing import Any
+
+NATIVE = Path(__file__).resolve().parent / "native"
+SOURCES = tuple(path for path in sorted(NATIVE.glob("*.c")) if path.name != "owner.c")
+
+CARDS = 64
+PROCESSES = 2048
+MIGS = 8
+EVENTS = 64
+FIELDS = 320
+TEXT_SIZE = 96
+SIM_MAGIC = 0x47504D31
+"""Changes with the meaning of the file, so that a stale library refuses it."""
+
+CLOCK_RUNS = 2**64 - 1
+NOT_AVAILABLE = 2**64 - 1
+"""What the driver says for a process whose memory it cannot tell."""
+
+NO_INSTANCE = 2**32 - 1
+NO_SAMPLE = 2**32 - 1
+
+COMPUTE, GRAPHICS, MPS = 1, 2, 4
+
+METRICS: dict[str, str] = {
+    "minor_number": "N of /dev/nvidiaN",
+    "brand": "nvmlBrandType_t",
+    "architecture": "nvmlDeviceArchitecture_t",
+    "board_id": "",
+    "gpu_cores": "",
+    "bus_type": "2 = PCIe",
+    "memory_bus_width": "bit",
+    "compute_capability_major": "",
+    "compute_capability_minor": "",
+    "pci_domain": "",
+    "pci_bus": "",
+    "pci_device": "",
+    "pci_device_id": "",
+    "pci_subsystem_id": "",
+    "memory_total": "byte",
+    "memory_used": "byte, without the reserved",
+    "memory_reserved": "byte",
+    "bar1_total": "byte",
+    "bar1_used": "byte",
+    "utilization_gpu": "%",
+    "utilization_memory": "%",
+    "utilization_encoder": "%",
+    "utilization_decoder": "%",
+    "utilization_jpeg": "%",
+    "utilization_ofa": "%",
+    "sampling_period_us": "µs",
+    "temperature": "°C",
+    "temperature_memory": "°C",
+    "temperature_margin": "°C",
+    "temperature_shutdown": "°C",
+    "temperature_slowdown": "°C",
+    "temperature_memory_max": "°C",
+    "temperature_gpu_max": "°C",
+    "temperature_acoustic": "°C",
+    "tlimit_shutdown": "°C, signed offset",
+    "tlimit_slowdown": "°C, signed offset",
+    "tlimit_memory_max": "°C, signed offset",
+    "tlimit_gpu_max": "°C, signed offset",
+    "power_usage": "mW, average over a second; its integral is the energy",
+    "power_instant": "mW",
+    "power_limit": "mW, as asked for",
+    "power_limit_enforced": "mW",
+    "power_limit_default": "mW",
+    "power_limit_min": "mW",
+    "power_limit_max": "mW",
+    "power_management_mode": "0/1",
+    "energy_counter": "1 = the card counts its energy",
+    "clock_graphics": "MHz",
+    "clock_sm": "MHz",
+    "clock_memory": "MHz",
+    "clock_video": "MHz",
+    "clock_graphics_max": "MHz",
+    "clock_sm_max": "MHz",
+    "clock_memory_max": "MHz",
+    "clock_video_max": "MHz",
+    "clock_graphics_target": "MHz, application clock",
+    "clock_memory_target": "MHz, application clock",
+    "clock_event_reasons": "bits",
+    "clock_event_reasons_supported": "bits",
+    "pstate": "0 to 15, 32 = unknown",
+    "fan_count": "",
+    "fan_speed": "% of the maximum, as intended",
+    "pcie_generation": "",
+    "pcie_generation_max": "",
+    "pcie_generation_gpu_max": "",
+    "pcie_width": "lanes",
+    "pcie_width_max": "lanes",
+    "pcie_tx": "kB/s",
+    "pcie_rx": "kB/s",
+    "pcie_replays": "",
+    "pcie_counters": "1 = the card has fields 197 and 198",
+    "nvlink_count": "",
+    "nvlink_version": "",
+    "nvlink_down": "a bit for each link that is down",
+    "nvlink_tx": "KiB/s over all links",
+    "nvlink_rx": "KiB/s over all links",
+    "nvlink_counters": "1 = the card has fields 138 and 139",
+    "nvlink5_counters": "1 = the card has fields 202 and 204",
+    "ecc_mode": "0/1",
+    "ecc_mode_pending": "0/1",
+    "ecc_corrected_volatile": "",
+    "ecc_uncorrected_volatile": "",
+    "ecc_corrected_aggregate": "",
+    "ecc_uncorrected_aggregate": "",
+    "remapped_corrected": "rows",
+    "remapped_uncorrected": "rows",
+    "remapped_pending": "0/1",
+    "remapped_failed": "0/1",
+    "retired_single_bit": "pages",
+    "retired_double_bit": "pages",
+    "retired_pending": "0/1",
+    "recovery_action": "0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset",
+    "persistence_mode": "0/1",
+    "compute_mode": "0 default, 2 prohibited, 3 exclusive process",
+    "display_mode": "0/1",
+    "display_active": "0/1",
+    "virtualization_mode": "",
+    "mig_mode": "0/1",
+    "mig_mode_pending": "0/1",
+    "mig_count_max": "",
+    "event_types": "bits",
+}
+"""Every number a card reports, with its unit; a card that lacks one answers NOT_SUPPORTED."""
+
+METRIC_IDS = {name: i for i, name in enumerate(METRICS)}
+TEXTS = ("name", "uuid", "serial", "vbios")
+
+_OPENS_A_FUNCTION = re.compile(
+    r"\b(?:ENTER|ENTER_EARLY|ENTER_SYSTEM|INIT|NUMBER|NUMBER64|TEXT|PAIR|CHOSEN|LIST|UNSUPPORTED)"
+    r"\((nvml\w+)"
+)
+
+
+def functions_in(source: str) -> tuple[str, ...]:
+    """The NVML functions that C sources define, each once, in their order."""
+    return tuple(dict.fromkeys(_OPENS_A_FUNCTION.findall(source)))
+
+
+FUNCTIONS = functions_in("".join(path.read_text() for path in SOURCES))
+FUNCTION_IDS = {name: i for i, name in enumerate(FUNCTIONS)}
+
+
+class MetricState(ctypes.Structure):
+    """base + amplitude * sin(2 pi (t / period + phase)); NaN as base: the card does not have it."""
+
+    base: float
+    amplitude: float
+    period: float
+    phase: float
+    since: float
+    total: float
+    _fields_ = [
+        ("base", ctypes.c_double),
+        ("amplitude", ctypes.c_double),
+        ("period", ctypes.c_double),
+        ("phase", ctypes.c_double),
+        ("since", ctypes.c_double),  # when this wave began …
+        ("total", ctypes.c_double),  # … and what had flowed until then
+    ]
+
+
+class ProcessState(ctypes.Structure):
+    """A process on a card, as the lists and the utilisation samples tell it."""
+
+    pid: int
+    types: int
+    memory: int
+    gpu_instance: int
+    compute_instance: int
+    sm: int
+    memory_util: int
+    encoder: int
+    decoder: int
+    jpeg: int
+    ofa: int
+    sampled_us: int
+    _fields_ = [
+        ("pid", ctypes.c_uint32),
+        ("types", ctypes.c_uint32),
+        ("memory", ctypes.c_uint64),
+        ("gpu_instance", ctypes.c_uint32),
+        ("compute_instance", ctypes.c_uint32),
+        ("sm", ctypes.c_uint32),
+        ("memory_util", ctypes.c_uint32),
+        ("encoder", ctypes.c_uint32),
+        ("decoder", ctypes.c_uint32),
+        ("jpeg", ctypes.c_uint32),
+        ("ofa", ctypes.c_uint32),
+        ("sampled_us", ctypes.c_uint64),
+    ]
+
+
+class AttributesState(ctypes.Structure):
+    """What nvmlDeviceGetAttributes_v2 hands out for a MIG instance."""
+
+    multiprocessors: int
+    copy_engines: int
+    decoders: int
+    encoders: int
+    jpegs: int
+    ofas: int
+    gpu_slices: int
+    compute_slices: int
+    memory_mib: int
+    _fields_ = [
+        ("multiprocessors", ctypes.c_uint32),
+        ("copy_engines", ctypes.c_uint32),
+        ("decoders", ctypes.c_uint32),
+        ("encoders", ctypes.c_uint32),
+        ("jpegs", ctypes.c_uint32),
+        ("ofas", ctypes.c_uint32),
+        ("gpu_slices", ctypes.c_uint32),
+        ("compute_slices", ctypes.c_uint32),
+        ("memory_mib", ctypes.c_uint64),
+    ]
+
+
+class MigState(ctypes.Structure):
+    """A MIG instance; memory in bytes."""
+
+    present: int
+    gpu_instance: int
+    compute_instance: int
+    memory_total: int
+    memory_used: int
+    memory_reserved: int
+    attributes: AttributesState
+    name: bytes
+    uuid: bytes
+    _fields_ = [
+        ("present", ctypes.c_uint32),
+        ("gpu_instance", ctypes.c_uint32),
+        ("compute_instance", ctypes.c_uint32),
+        ("memory_total", ctypes.c_uint64),
+        ("memory_used", ctypes.c_uint64),
+        ("memory_reserved", ctypes.c_uint64),
+        ("attributes", AttributesState),
+        ("name", ctypes.c_char * TEXT_SIZE),
+        ("uuid", ctypes.c_char * TEXT_SIZE),
+    ]
+
+
+class EventState(ctypes.Structure):
+    """An event as nvmlEventSetWait_v2 hands it out."""
+
+    kind: int
+    data: int
+    gpu_instance: int
+    compute_instance: int
+    _fields_ = [
+        ("kind", ctypes.c_uint64),
+        ("data", ctypes.c_uint64),
+        ("gpu_instance", ctypes.c_uint32),
+        ("compute_instance", ctypes.c_uint32),
+    ]
+
+
+class CallRow(ctypes.Structure):
+    """One function on one card: what it does wrong, how often it was called, how long that took."""
+
+    calls: int
+    nanoseconds: int
+    unknown: float
+    code: int
+    latency_us: int
+    hang: int
+    _fields_ = [
+        ("calls", ctypes.c_uint64),
+        ("nanoseconds", ctypes.c_uint64),
+        ("unknown", ctypes.c_double),
+        ("code", ctypes.c_int32),
+        ("latency_us", ctypes.c_uint32),
+        ("hang", ctypes.c_uint32),
+    ]
+
+
+class CardState(ctypes.Structure):
+    """A slot for a card."""
+
+    present: int
+    lost: int
+    incarnation: int
+    mig_generation: int
+    edits: int
+    process_count: int
+    growth_step: int
+    growth_calls: int
+    events_written: int
+    name: bytes
+    uuid: bytes
+    serial: bytes
+    vbios: bytes
+    metrics: ctypes.Array[MetricState]
+    field_codes: ctypes.Array[ctypes.c_int32]
+    events: ctypes.Array[EventState]
+    migs: ctypes.Array[MigState]
+    processes: ctypes.Array[ProcessState]
+    _fields_ = [
+        ("present", ctypes.c_uint32),
+        ("lost", ctypes.c_uint32),
+        ("incarnation", ctypes.c_uint32),  # handles of an earlier card in this slot are stale
+        ("mig_generation", ctypes.c_uint32),  # likewise for its MIG instances
+        ("edits", ctypes.c_uint32),  # odd while Python writes what belongs together
+        ("process_count", ctypes.c_uint32),
+        ("growth_step", ctypes.c_uint32),  # by how much each call finds the process list longer
+        ("growth_calls", ctypes.c_uint32),
+        ("events_written", ctypes.c_uint64),
+        *((text, ctypes.c_char * TEXT_SIZE) for text in TEXTS),
+        ("metrics", MetricState * len(METRICS)),
+        ("field_codes", ctypes.c_int32 * FIELDS),
+        ("events", EventState * EVENTS),
+        ("migs", MigState * MIGS),
+        ("processes", ProcessState * PROCESSES),
+    ]
+
+
+class SimState(ctypes.Structure):
+    """The whole file. The last of the rows is for calls that concern no card."""
+
+    magic: int
+    loaded: int
+    init_result: int
+    epoch: int
+    latency_us: int
+    process_limit: int
+    process_stride: int
+    cuda_version: int
+    card_count: int
+    seed: int
+    draws: int
+    started_ns: int
+    started_wall_us: int
+    clock_ns: int
+    unknown: float
+    driver_version: bytes
+    nvml_version: bytes
+    order: ctypes.Array[ctypes.c_uint32]
+    rows: ctypes.Array[ctypes.Array[CallRow]]
+    cards: ctypes.Array[CardState]
+    _fields_ = [
+        ("magic", ctypes.c_uint32),
+        ("loaded", ctypes.c_uint32),
+        ("init_result", ctypes.c_int32),
+        ("epoch", ctypes.c_uint32),  # counts the loads of the driver
+        ("latency_us", ctypes.c_uint32),
+        ("process_limit", ctypes.c_uint32),
+        ("process_stride", ctypes.c_uint32),
+        ("cuda_version", ctypes.c_uint32),
+        ("card_count", ctypes.c_uint32),
+        ("seed", ctypes.c_uint64),
+        ("draws", ctypes.c_uint64),
+        ("started_ns", ctypes.c_uint64),
+        ("started_wall_us", ctypes.c_uint64),
+        ("clock_ns", ctypes.c_uint64),  # CLOCK_RUNS, or the time since the start that is shown
+        ("unknown", ctypes.c_double),
+        ("driver_version", ctypes.c_char * TEXT_SIZE),
+        ("nvml_version", ctypes.c_char * TEXT_SIZE),
+        ("order", ctypes.c_uint32 * CARDS),
+        ("rows", (CallRow * len(FUNCTIONS)) * (CARDS + 1)),
+        ("cards", CardState * CARDS),
+    ]
+
+
+_C_STRUCTS: dict[type[ctypes.Structure], str] = {
+    MetricState: "metric",
+    ProcessState: "process",
+    AttributesState: "attributes",
+    MigState: "mig",
+    EventState: "event",
+    CallRow: "call_row",
+    CardState: "card",
+    SimState: "sim",
+}
+_C_NUMBERS = {
+    ctypes.c_uint32: "uint32_t",
+    ctypes.c_int32: "int32_t",
+    ctypes.c_uint64: "uint64_t",
+    ctypes.c_double: "double",
+    ctypes.c_char: "char",
+}
+
+
+def _c_declaration(name: str, kind: Any) -> str:
+    """Declares a field; the dimensions of an array of arrays come outermost first, as in C."""
+    while issubclass(kind, ctypes.Array):
+        name += f"[{kind._length_}]"
+        kind = kind._type_
+    spelled = _C_NUMBERS[kind] if kind in _C_NUMBERS else f"struct {_C_STRUCTS[kind]}"
+    return f"{spelled} {name}"
+
+
+def _c_enum(name: str, prefix: str, names: tuple[str, ...]) -> str:
+    return f"enum {name} {{ {', '.join(prefix + n for n in names)} }};"
+
+
+def _c_struct(kind: type[ctypes.Structure]) -> str:
+    fields = "".join(f"    {_c_declaration(f[0], f[1])};\n" for f in kind._fields_)
+    name = _C_STRUCTS[kind]
+    same = f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(kind)}, "{name}");'
+    return f"struct {name} {{\n{fields}}};\n{same}"
+
+
+def c_header() -> str:
+    """The header that sim.h includes."""
+    sizes = ["CARDS", "PROCESSES", "MIGS", "EVENTS", "FIELDS", "TEXT_SIZE"]
+    constants = ", ".join(f"{name} = {globals()[name]}" for name in sizes)
+    parts = [
+        f"enum {{ {constants} }};",
+        f"#define SIM_MAGIC {SIM_MAGIC}u",
+        f"#define CLOCK_RUNS {CLOCK_RUNS}u",
+        _c_enum("metric_id", "METRIC_", tuple(METRICS)),
+        _c_enum("function", "FUNCTION_", FUNCTIONS),
+        *(_c_struct(kind) for kind in _C_STRUCTS),
+    ]
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,64 @@
+"""Whether the kernel has powered a card down, learned without touching it.
+
+Any call to the driver wakes a sleeping card, and keeps it awake while the driver is open. Linux
+itself answers these questions from memory.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_NVIDIA = "0x10de"
+_DISPLAY_CONTROLLER = "0x03"
+"""The PCI base class of graphics cards, with an output (0x0300) or without (0x0302)."""
+
+_BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+
+
+def runtime_status(pci_bus_id: str, sys: str = "/sys") -> str | None:
+    """The state of a card's runtime power management.
+
+    See ``Documentation/ABI/testing/sysfs-devices-power`` of the kernel.
+
+    Args:
+        pci_bus_id: As NVML writes it (``00000000:1B:00.0``) or as the kernel does.
+        sys: Where the system file system is mounted.
+
+    Returns:
+        ``active``, ``suspended``, ``suspending``, ``resuming``, ``error`` or ``unsupported``;
+        ``None`` when nothing is to be read here.
+    """
+    match = _BUS_ID.fullmatch(pci_bus_id)
+    if match is None:
+        return None
+    domain, bus, device, function = match.groups()
+    # The kernel writes at least four digits, more where the domain needs them.
+    name = f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
+    return _read(Path(sys, "bus/pci/devices", name, "power/runtime_status"))
+
+
+def nvidia_pci_devices(sys: str = "/sys") -> list[str]:
+    """NVIDIA's graphics cards on the PCI bus, asleep or awake, with a driver or without.
+
+    Sound and USB functions of the same boards, and NVSwitches, are left out.
+
+    Args:
+        sys: Where the system file system is mounted.
+
+    Returns:
+        The kernel's names of them (``0000:1b:00.0``), in order.
+    """
+    return sorted(
+        device.name
+        for device in Path(sys, "bus/pci/devices").glob("*")
+        if _read(device / "vendor") == _NVIDIA
+        and (_read(device / "class") or "").startswith(_DISPLAY_CONTROLLER)
+    )
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return None

@@ -1,0 +1,233 @@
+"""What the kernel knows of a process, read from ``/proc`` by hand.
+
+A hundred processes are looked at every second, which is why this does not go through psutil: one
+read of one file a process, and what cannot change is kept under (pid, start time).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+
+from msgspec import Struct
+
+from gpumon.model import ProcessId
+
+COMMAND_BYTES = 4096
+"""How much of a command line is read. Command lines reach megabytes; a page holds nearly all."""
+
+_STAT_BYTES = 2048
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_CLOCK_SET_SECONDS = 0.05
+
+_Incarnation = tuple[bytes, bytes]
+
+
+class ProcessFacts(Struct, frozen=True):
+    """One process at one moment. ``None`` is unknown.
+
+    Attributes:
+        id: Its identity; the start time is always known here.
+        name: The kernel's short name of it (``comm``), as it is: not safe to print.
+        user: Name of the owner, or the number as text where it has no name.
+        uid: The owner's effective user id.
+        command: Its argument vector as far as it fits in ``COMMAND_BYTES``, bytes that are no
+            UTF-8 replaced; ``()`` for kernel threads and for whoever died before it was read.
+        state: One letter, as in ``ps``: R, S, D, Z, T, ...
+        cpu_percent: Of one core since the previous reading of this identity; ``None`` at the first.
+        rss: Resident bytes, by the counters that ``ps`` shows. ``None`` for a process whose main
+            thread is dead while others live: the kernel then reports 0, whatever they hold.
+        started_at: When it started, seconds since the epoch.
+    """
+
+    id: ProcessId
+    name: str
+    user: str | None
+    uid: int | None
+    command: tuple[str, ...]
+    state: str
+    cpu_percent: float | None
+    rss: int | None
+    started_at: float
+
+
+class _Known:
+    """What is kept of a process between two readings."""
+
+    __slots__ = (
+        "command",
+        "cpu_percent",
+        "cpu_ticks",
+        "id",
+        "incarnation",
+        "name",
+        "read_at",
+        "start_time",
+        "uid",
+        "user",
+    )
+
+    def __init__(self, pid: int, start_time: bytes, cpu_ticks: int, now: float) -> None:
+        self.id = ProcessId(pid, int(start_time))
+        self.start_time = start_time
+        self.incarnation: _Incarnation | None = None
+        self.name = ""
+        self.uid: int | None = None
+        self.user: str | None = None
+        self.command: tuple[str, ...] = ()
+        self.cpu_ticks = cpu_ticks
+        self.cpu_percent: float | None = None
+        self.read_at = now
+
+    def measure(self, cpu_ticks: int, now: float) -> None:
+        """Take the CPU time used since the previous reading."""
+        elapsed = now - self.read_at
+        if elapsed > 0:
+            used = (cpu_ticks - self.cpu_ticks) / _TICKS_PER_SECOND
+            self.cpu_percent = used / elapsed * 100
+            self.cpu_ticks = cpu_ticks
+            self.read_at = now
+
+
+class ProcessReader:
+    """Reads processes again and again, at about 10 µs each.
+
+    Not safe to use from several threads. ``keep_only`` bounds what it remembers.
+
+    Args:
+        proc: Where the process file system is mounted.
+    """
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._known: dict[int, _Known] = {}
+        self._users: dict[int, str] = {}
+        self._boot = _boot_time()
+        self._boot_checked_at: float | None = None
+
+    def read(self, pid: int, now: float) -> ProcessFacts | None:
+        """What is known of a process at this moment.
+
+        The first process of a user asks the name service for the user's name, which may wait for
+        the network.
+
+        Args:
+            pid: Its number in this program's own PID name space: one of another name space would
+                name a stranger. See ``gpumon.host.namespaces``.
+            now: Seconds on the monotonic clock.
+
+        Returns:
+            ``None`` when there is no such process to be seen here: it ended, or ``/proc`` hides
+            it (``hidepid``).
+        """
+        stat = self._read_file(pid, "stat", _STAT_BYTES)
+        if stat is None:
+            return None
+        # The name is not escaped and may itself hold parentheses, spaces and line feeds; nothing
+        # after it holds a parenthesis.
+        end = stat.rindex(b")")
+        # Numbering of proc_pid_stat(5), less 3: 0 state, 11 utime, 12 stime, 17 num_threads,
+        # 19 starttime, 21 rss, 25 startstack.
+        fields = stat[end + 2 :].split(None, 26)
+        cpu_ticks = int(fields[11]) + int(fields[12])
+        rss_pages = int(fields[21])
+
+        known = self._known.get(pid)
+        if known is None or known.start_time != fields[19]:
+            known = self._known[pid] = _Known(pid, fields[19], cpu_ticks, now)
+        else:
+            known.measure(cpu_ticks, now)
+
+        # The address of the stack is drawn anew at every exec, so it tells one python from the
+        # next where the name does not; it is 0 in processes of other users, who have the name.
+        incarnation = (stat[stat.index(b"(") + 1 : end], fields[25])
+        # An exec shows the new name a moment before the new arguments: an empty command line of
+        # a process that has memory is no final answer.
+        if known.incarnation != incarnation or (not known.command and rss_pages):
+            self._read_identity(known, incarnation)
+
+        state = fields[0].decode()
+        leader_died = state == "Z" and fields[17] != b"1"
+        return ProcessFacts(
+            known.id,
+            known.name,
+            known.user,
+            known.uid,
+            known.command,
+            state,
+            known.cpu_percent,
+            None if leader_died else rss_pages * _PAGE_BYTES,
+            self._boot_time(now) + int(fields[19]) / _TICKS_PER_SECOND,
+        )
+
+    def keep_only(self, pids: set[int]) -> None:
+        """Forget every process but these."""
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
+
+    def _read_identity(self, known: _Known, incarnation: _Incarnation) -> None:
+        """Fill in what changes at an exec only."""
+        pid = known.id.pid
+        known.name = incarnation[0].decode(errors="replace")
+        try:
+            # The directory belongs to the effective user even where its files, of a process that
+            # may not be dumped, belong to root: task_dump_owner() in fs/proc/base.c.
+            known.uid = os.stat(f"{self._proc}/{pid}").st_uid  # noqa: PTH116 - a hot path
+        except OSError:
+            known.uid = None
+        known.user = None if known.uid is None else self._user(known.uid)
+        command = self._read_file(pid, "cmdline", COMMAND_BYTES)
+        # A dead process has no arguments left; those it had are still its own.
+        if command or known.incarnation is None:
+            known.command = _arguments(command or b"")
+        known.incarnation = incarnation
+
+    def _read_file(self, pid: int, name: str, size: int) -> bytes | None:
+        try:
+            descriptor = os.open(f"{self._proc}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return os.read(descriptor, size)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def _user(self, uid: int) -> str:
+        name = self._users.get(uid)
+        if name is None:
+            try:
+                name = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                name = str(uid)
+            self._users[uid] = name
+        return name
+
+    def _boot_time(self, now: float) -> float:
+        """When the machine started, by the clock as it is set now.
+
+        Taken afresh in every pass: when somebody sets the clock, start times move with it and ages
+        stay right. Moved only by real jumps, so that a process keeps one start time to the digit.
+        """
+        if now != self._boot_checked_at:
+            self._boot_checked_at = now
+            boot = _boot_time()
+            if abs(boot - self._boot) > _CLOCK_SET_SECONDS:
+                self._boot = boot
+        return self._boot
+
+
+def _boot_time() -> float:
+    # Start times count from CLOCK_BOOTTIME's zero, time name spaces included. `btime` of
+    # /proc/stat is the same difference cut to whole seconds, in a file of several milliseconds on
+    # a large machine, and lxcfs puts the container's start in its place.
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _arguments(command_line: bytes) -> tuple[str, ...]:
+    # Programs that write their own title leave the rest of the space filled with zeros.
+    text = command_line.rstrip(b"\0").decode(errors="replace")
+    return tuple(text.split("\0")) if text else ()

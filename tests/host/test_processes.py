@@ -1,0 +1,376 @@
+"""What the process reader promises, mostly on real processes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from gpumon.host.processes import COMMAND_BYTES, ProcessFacts, ProcessReader
+from gpumon.model import ProcessId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Child:
+    """A Python process that does what it is told, line by line, and answers each line."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVANT, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.answer()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def do(self, statement: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(statement + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+SERVANT = """
+import os, sys, threading, time
+print("ready", flush=True)
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    child = Child("an argument", "", "zwölf")
+    yield child
+    child.end()
+
+
+def facts(reader: ProcessReader, pid: int, now: float = 0.0) -> ProcessFacts:
+    found = reader.read(pid, now)
+    assert found is not None
+    return found
+
+
+class FakeProc:
+    """A ``/proc`` of one process whose every field a test can choose."""
+
+    def __init__(self, root: Path, pid: int = 42) -> None:
+        self.root = root
+        self.directory = root / str(pid)
+        self.directory.mkdir()
+        self.pid = pid
+        self.comm = b"python"
+        self.state = b"S"
+        self.ticks = 0
+        self.threads = 1
+        self.start_time = 1000
+        self.rss_pages = 10
+        self.stack = 0
+        self.command(b"python\0train.py\0")
+
+    def command(self, line: bytes) -> None:
+        (self.directory / "cmdline").write_bytes(line)
+
+    def write(self) -> None:
+        fields = [b"0"] * 50
+        fields[0] = self.state
+        fields[11] = b"%d" % self.ticks
+        fields[17] = b"%d" % self.threads
+        fields[19] = b"%d" % self.start_time
+        fields[21] = b"%d" % self.rss_pages
+        fields[25] = b"%d" % self.stack
+        line = b"%d (%s) %s\n" % (self.pid, self.comm, b" ".join(fields))
+        (self.directory / "stat").write_bytes(line)
+
+    def read(self, reader: ProcessReader, now: float = 0.0) -> ProcessFacts:
+        self.write()
+        return facts(reader, self.pid, now)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path)
+
+
+@pytest.fixture
+def reader(fake: FakeProc) -> ProcessReader:
+    return ProcessReader(str(fake.root))
+
+
+def test_a_process_is_told_as_psutil_tells_it(child: Child) -> None:
+    told = facts(ProcessReader(), child.pid)
+    peer = psutil.Process(child.pid)
+    assert told.id.pid == child.pid
+    assert told.name == peer.name()
+    assert told.user == peer.username()
+    assert told.uid == peer.uids().effective
+    assert list(told.command) == peer.cmdline()
+    assert told.command[-3:] == ("an argument", "", "zwölf")
+    assert told.rss == pytest.approx(peer.memory_info().rss, rel=0.05)
+    # psutil's own start of the machine is cut to whole seconds.
+    assert told.started_at == pytest.approx(peer.create_time(), abs=1.1)
+
+
+def test_the_start_time_is_now_for_a_process_started_now() -> None:
+    before = time.time()
+    child = Child()
+    told = facts(ProcessReader(), child.pid)
+    child.end()
+    tick = 1 / TICKS_PER_SECOND
+    assert before - 2 * tick <= told.started_at <= time.time() + 2 * tick
+
+
+def test_cpu_percent_is_unknown_at_first_and_then_what_was_used_since(child: Child) -> None:
+    reader = ProcessReader()
+    assert facts(reader, child.pid, 100.0).cpu_percent is None
+    before = sum(psutil.Process(child.pid).cpu_times()[:2])
+    child.do("end = time.process_time() + 0.2")
+    child.do("while time.process_time() < end: pass")
+    used = sum(psutil.Process(child.pid).cpu_times()[:2]) - before
+    assert used >= 0.15
+    percent = facts(reader, child.pid, 102.0).cpu_percent
+    assert percent == pytest.approx(used / 2.0 * 100, abs=2.0)
+
+
+def test_cpu_percent_of_several_cores_exceeds_100(fake: FakeProc, reader: ProcessReader) -> None:
+    fake.read(reader, 10.0)
+    fake.ticks = 4 * TICKS_PER_SECOND
+    assert fake.read(reader, 12.0).cpu_percent == pytest.approx(200.0)
+
+
+def test_two_readings_at_one_moment_lose_no_cpu_time(fake: FakeProc, reader: ProcessReader) -> None:
+    fake.read(reader, 10.0)
+    fake.ticks = TICKS_PER_SECOND
+    assert fake.read(reader, 10.0).cpu_percent is None
+    assert fake.read(reader, 11.0).cpu_percent == pytest.approx(100.0)
+    assert fake.read(reader, 11.0).cpu_percent == pytest.approx(100.0)
+
+
+def test_a_reused_pid_is_another_process(fake: FakeProc, reader: ProcessReader) -> None:
+    fake.ticks = 500
+    fake.read(reader, 10.0)
+    fake.start_time = 2000
+    fake.ticks = 3
+    fake.command(b"another\0")
+    told = fake.read(reader, 11.0)
+    assert told.id == ProcessId(fake.pid, 2000)
+    assert told.command == ("another",)
+    assert told.cpu_percent is None
+
+
+@pytest.mark.parametrize(
+    "name", ["a) S (b", "( )", ") R 1 2 3", "two words", "line\nfeed", "back\\slash", "\\n", ")))"]
+)
+def test_a_name_chosen_to_confuse_is_told_as_it_is(child: Child, name: str) -> None:
+    reader = ProcessReader()
+    before = facts(reader, child.pid)
+    child.do(f"open('/proc/self/comm', 'w').write({name!r})")
+    told = facts(reader, child.pid)
+    assert told.name == name
+    assert told.id == before.id
+    assert told.rss == pytest.approx(before.rss, rel=0.1)
+    assert told.command == before.command
+
+
+def test_the_command_is_read_again_after_an_exec(child: Child) -> None:
+    reader = ProcessReader()
+    before = facts(reader, child.pid)
+    script = "echo ready; read line"
+    child.do(f"os.execvp('sh', ['sh', '-c', {script!r}])")
+    told = facts(reader, child.pid)
+    assert told.id == before.id
+    assert told.name == "sh"
+    assert told.command == ("sh", "-c", script)
+
+
+def test_an_exec_of_the_same_program_is_noticed_too(child: Child) -> None:
+    reader = ProcessReader()
+    before = facts(reader, child.pid)
+    child.do(f"os.execv({sys.executable!r}, [{sys.executable!r}, '-c', {SERVANT!r}, 'second'])")
+    told = facts(reader, child.pid)
+    assert (told.id, told.name) == (before.id, before.name)
+    assert told.command[-1] == "second"
+
+
+def test_the_command_is_not_read_again_without_an_exec(
+    fake: FakeProc, reader: ProcessReader
+) -> None:
+    fake.read(reader)
+    fake.command(b"not looked at\0")
+    assert fake.read(reader, 1.0).command == ("python", "train.py")
+    fake.stack = 7
+    assert fake.read(reader, 2.0).command == ("not looked at",)
+
+
+def test_a_command_line_caught_in_the_middle_of_an_exec_is_read_again(
+    fake: FakeProc, reader: ProcessReader
+) -> None:
+    fake.command(b"")
+    assert fake.read(reader).command == ()
+    fake.command(b"train\0")
+    assert fake.read(reader, 1.0).command == ("train",)
+
+
+def test_a_kernel_thread_has_no_command_and_is_not_asked_again(
+    fake: FakeProc, reader: ProcessReader
+) -> None:
+    fake.rss_pages = 0
+    fake.command(b"")
+    assert fake.read(reader).command == ()
+    fake.command(b"never read\0")
+    assert fake.read(reader, 1.0).command == ()
+
+
+def test_a_command_of_megabytes_is_cut(fake: FakeProc, reader: ProcessReader) -> None:
+    fake.command(b"python\0" + b"x" * 2**20)
+    command = fake.read(reader).command
+    assert len("\0".join(command)) == COMMAND_BYTES
+    assert command[0] == "python"
+
+
+def test_bytes_that_are_no_utf8_are_replaced(fake: FakeProc, reader: ProcessReader) -> None:
+    fake.comm = b"\xff\xfe"
+    fake.command(b"a\xffb\0\x1b[31m\0")
+    told = fake.read(reader)
+    assert told.name == "\N{REPLACEMENT CHARACTER}" * 2
+    assert told.command == ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m")
+
+
+def test_a_self_written_title_has_no_empty_tail(fake: FakeProc, reader: ProcessReader) -> None:
+    fake.command(b"ray::IDLE" + b"\0" * 200)
+    assert fake.read(reader).command == ("ray::IDLE",)
+
+
+def test_a_zombie_answers_with_what_it_was(child: Child) -> None:
+    reader = ProcessReader()
+    alive = facts(reader, child.pid)
+    child.process.send_signal(signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    told = facts(reader, child.pid)
+    assert told.state == "Z"
+    assert told.id == alive.id
+    assert told.user == alive.user
+    assert told.command == alive.command
+    assert told.rss == 0
+
+
+def test_a_zombie_seen_for_the_first_time_has_no_command(child: Child) -> None:
+    child.process.send_signal(signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    told = facts(ProcessReader(), child.pid)
+    assert (told.state, told.command) == ("Z", ())
+    assert told.name
+
+
+def test_memory_is_unknown_where_only_the_main_thread_died(child: Child) -> None:
+    reader = ProcessReader()
+    assert facts(reader, child.pid).rss
+    child.do("threading.Thread(target=time.sleep, args=(60,)).start()")
+    assert child.process.stdin is not None
+    # Ends this thread only: the system call exit, not exit_group.
+    child.process.stdin.write(f"import ctypes; ctypes.CDLL(None).syscall({_exit_number()}, 0)\n")
+    child.process.stdin.flush()
+    deadline = time.monotonic() + 10
+    while facts(reader, child.pid).state != "Z":
+        assert time.monotonic() < deadline
+        os.sched_yield()
+    assert facts(reader, child.pid).rss is None
+
+
+def _exit_number() -> int:
+    return 60 if os.uname().machine == "x86_64" else 93
+
+
+def test_a_process_that_is_gone_is_not_visible(child: Child) -> None:
+    reader = ProcessReader()
+    facts(reader, child.pid)
+    child.end()
+    assert reader.read(child.pid, 1.0) is None
+
+
+def test_a_hidden_process_is_not_visible(tmp_path: Path) -> None:
+    # hidepid makes the directory of a stranger look absent, or refuses to open it.
+    assert ProcessReader(str(tmp_path)).read(1, 0.0) is None
+
+
+def test_an_owner_without_a_name_is_told_by_number(
+    fake: FakeProc, reader: ProcessReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def nobody(uid: int) -> None:
+        asked.append(uid)
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    told = fake.read(reader)
+    assert told.uid == os.getuid()
+    assert told.user == str(os.getuid())
+    fake.start_time += 1
+    fake.read(reader)
+    assert asked == [os.getuid()], "the name service is asked once for each user"
+
+
+def test_setting_the_clock_moves_start_times_and_leaves_ages(
+    fake: FakeProc, reader: ProcessReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time
+    before = fake.read(reader, 1.0).started_at
+    monkeypatch.setattr(time, "time", lambda: real() + 0.01)
+    assert fake.read(reader, 2.0).started_at == before, "a clock kept in step moves nothing"
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    assert fake.read(reader, 3.0).started_at == pytest.approx(before + 3600, abs=0.01)
+
+
+def test_forgetting_a_process_starts_its_measurements_anew(
+    fake: FakeProc, reader: ProcessReader
+) -> None:
+    fake.read(reader, 1.0)
+    reader.keep_only({fake.pid})
+    assert fake.read(reader, 2.0).cpu_percent == 0.0
+    reader.keep_only(set())
+    assert fake.read(reader, 3.0).cpu_percent is None
+
+
+def test_memory_is_in_bytes(fake: FakeProc, reader: ProcessReader) -> None:
+    fake.rss_pages = 3
+    assert fake.read(reader).rss == 3 * PAGE_BYTES
+
+
+def test_a_process_of_another_user_is_told_too() -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can start a process of another user")
+    process = subprocess.Popen(["/bin/sleep", "60"], user=65534)
+    try:
+        told = facts(ProcessReader(), process.pid)
+        assert told.uid == 65534
+        assert told.command == ("/bin/sleep", "60")
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,360 @@
+"""The demo: a believable machine, the same for the same seed and moment, with a past to tell."""
+
+from __future__ import annotations
+
+import math
+import time as system_time
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpumon.metrics import GPU_METRICS, Unit, clock_event_names
+from gpumon.model import CardStatus, Gpu, Snapshot
+from gpumon.selection import parse_selection
+from gpumon.sources.demo import DemoSource
+from gpumon.sources.signals import mean, ripples, scaled, steady, switch, together, wave
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from gpumon.clock import Clock
+    from gpumon.sources import Source
+
+START = 1_763_700_000.0
+GIB = 2**30
+HOUR = 3600.0
+DAY = 86400.0
+
+
+class SetClock:
+    """A clock that stands where it is put."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, event: Event, timeout: float) -> bool:
+        self.now += timeout
+        return event.is_set()
+
+
+class Demo:
+    """A demo that can be asked for any moment, in seconds after its start."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.clock = SetClock()
+        self.source = DemoSource(seed, self.clock)
+
+    def at(self, seconds: float) -> Snapshot:
+        self.clock.now = START + seconds
+        return self.source.sample()
+
+
+@pytest.fixture
+def demo() -> Demo:
+    return Demo()
+
+
+moments = st.floats(min_value=-DAY, max_value=30 * DAY)
+
+
+def held(snapshot: Snapshot) -> dict[int, int]:
+    """Bytes that processes hold of each card."""
+    found: dict[int, int] = defaultdict(int)
+    for process in snapshot.processes:
+        for use in process.uses:
+            assert use.memory_used is not None
+            found[use.gpu_index] += use.memory_used
+    return found
+
+
+def known(value: float | None) -> float:
+    assert value is not None
+    return value
+
+
+def test_it_is_a_source_that_says_it_is_a_demo(demo: Demo) -> None:
+    clock: Clock = demo.clock
+    source: Source = DemoSource(1, clock)
+    source.open()
+    assert source.sample().source == "demo"
+    assert source.current_call is None
+    assert source.driver_seconds == 0.0
+    source.close()
+    source.close()
+
+
+def test_the_same_seed_and_moment_give_the_same_snapshot_whatever_was_asked_before() -> None:
+    restless, calm = Demo(7), Demo(7)
+    for seconds in (0.0, 4000.5, 12.3, 12.4, -600.0):
+        restless.at(seconds)
+    list(restless.source.past())
+    assert restless.at(90.25) == calm.at(90.25)
+
+
+def test_another_seed_is_another_machine() -> None:
+    one, other = Demo(1).at(60), Demo(2).at(60)
+    assert not {gpu.uuid for gpu in one.gpus} & {gpu.uuid for gpu in other.gpus}
+    assert [gpu.power_draw for gpu in one.gpus] != [gpu.power_draw for gpu in other.gpus]
+
+
+def test_every_figure_of_the_story_is_there_at_the_start(demo: Demo) -> None:
+    snapshot = demo.at(0)
+    shared, partner, hot, notebook, free, stuck, lost, orphaned = snapshot.gpus
+    by_card = defaultdict(list)
+    for process in snapshot.processes:
+        by_card[process.gpu_indices].append(process)
+
+    (spanning,) = by_card[0, 1]
+    assert spanning.command[:2] == ("python", "train.py")
+    assert known(shared.utilization_gpu) > known(partner.utilization_gpu) > 0
+
+    assert hot.temperature_gpu == 86
+    assert "SW thermal" in clock_event_names(hot.clock_event_reasons or 0)
+
+    assert notebook.utilization_gpu == 0
+    assert known(notebook.memory_used) / GIB == pytest.approx(43.8, abs=0.1)
+    assert {process.user for process in by_card[3,]} == {"bo"}
+
+    assert not by_card[4,]
+    assert known(free.memory_used) < GIB // 10
+
+    assert stuck.utilization_gpu == 100
+    assert known(stuck.power_draw) / known(stuck.power_limit) == pytest.approx(0.17, abs=0.01)
+
+    assert lost.status is CardStatus.LOST
+    assert lost.xid == 79
+    assert START - known(lost.status_since) == pytest.approx(330)
+    assert not by_card[6,]
+
+    unattributed = known(orphaned.memory_used) - held(snapshot)[7]
+    assert unattributed / GIB == pytest.approx(31.0, abs=0.1)
+    assert any("vllm" in " ".join(process.command) for process in by_card[7,])
+
+    assert 16 <= len(snapshot.processes) <= 24
+    assert len({process.user for process in snapshot.processes}) >= 5
+
+
+@settings(deadline=None)
+@given(moments)
+def test_memory_adds_up_at_any_time(seconds: float) -> None:
+    snapshot = Demo().at(seconds)
+    on_card = held(snapshot)
+    for gpu in snapshot.gpus:
+        if gpu.status is CardStatus.LOST:
+            assert gpu.index not in on_card
+            continue
+        used, free = known(gpu.memory_used), known(gpu.memory_free)
+        assert free >= 0
+        assert used + free + known(gpu.memory_reserved) == gpu.memory_total
+        assert (used - on_card[gpu.index] > GIB) == (gpu.index == 7)
+
+
+@settings(deadline=None)
+@given(moments, st.integers(0, 50))
+def test_values_stay_within_what_such_a_card_can_do(seconds: float, seed: int) -> None:
+    for gpu in Demo(seed).at(seconds).gpus:
+        if gpu.status is CardStatus.LOST:
+            continue
+        for metric in GPU_METRICS:
+            value = getattr(gpu, metric.field)
+            if metric.unit is Unit.PERCENT and value is not None:
+                assert 0 <= value <= 100, metric.field
+        assert 25 <= known(gpu.temperature_gpu) <= 89
+        assert 60 <= known(gpu.power_draw) <= 720
+        assert 60 <= known(gpu.power_instant) <= 800
+        assert 345 <= known(gpu.clock_sm) <= known(gpu.clock_sm_max)
+        assert known(gpu.clock_sm) % 15 == 0
+
+
+@settings(deadline=None)
+@given(moments)
+def test_the_energy_counter_agrees_with_the_power(seconds: float) -> None:
+    demo = Demo()
+    before, after = demo.at(seconds - 1).gpus, demo.at(seconds).gpus
+    for old, new in zip(before, after, strict=True):
+        if new.energy is not None and old.energy is not None:
+            assert new.energy - old.energy == pytest.approx(known(new.power_draw), abs=0.02)
+
+
+@settings(deadline=None)
+@given(moments)
+def test_temperature_has_inertia(seconds: float) -> None:
+    demo = Demo()
+    before, after = demo.at(seconds).gpus, demo.at(seconds + 1).gpus
+    for old, new in zip(before, after, strict=True):
+        if old.temperature_gpu is not None and new.temperature_gpu is not None:
+            assert abs(new.temperature_gpu - old.temperature_gpu) <= 3
+
+
+@pytest.mark.parametrize("seconds", [-3 * HOUR, 0, 100])
+def test_every_metric_is_known_or_says_why_not(demo: Demo, seconds: float) -> None:
+    for gpu in demo.at(seconds).gpus:
+        for metric in GPU_METRICS:
+            # No error has happened is no reason why one is unknown.
+            if metric.field in ("xid", "xid_at"):
+                continue
+            value = getattr(gpu, metric.field)
+            assert (value is None) == (metric.field in gpu.unknown), (gpu.index, metric.field)
+
+
+def test_busy_cards_move_and_the_stuck_one_does_not(demo: Demo) -> None:
+    seen: list[list[Gpu]] = [list(demo.at(second).gpus) for second in range(60)]
+    moving = {
+        index
+        for index in range(8)
+        if len({gpus[index].utilization_gpu for gpus in seen}) > 5
+        and len({gpus[index].power_draw for gpus in seen}) > 30
+    }
+    assert moving >= {0, 1, 7}
+    assert {(gpus[5].utilization_gpu, gpus[5].power_draw) for gpus in seen} == {(100, 121.0)}
+
+
+def test_a_selection_shows_these_cards_and_what_is_on_them() -> None:
+    every, clock = Demo().at(0), SetClock()
+    some = DemoSource(1, clock, parse_selection("1-2,6")).sample()
+    assert some.gpus == tuple(every.gpus[index] for index in (1, 2, 6))
+    assert {use.gpu_index for process in some.processes for use in process.uses} == {1, 2}
+    assert held(some)[1] == held(every)[1]
+
+
+def test_power_follows_utilisation(demo: Demo) -> None:
+    gpus = [demo.at(second).gpus[0] for second in range(600)]
+    gpus.sort(key=lambda gpu: known(gpu.utilization_gpu))
+    calmest = [known(gpu.power_draw) for gpu in gpus[:60]]
+    busiest = [known(gpu.power_draw) for gpu in gpus[-60:]]
+    assert min(busiest) > max(calmest)
+
+
+def test_jobs_come_and_go_under_new_numbers(demo: Demo) -> None:
+    visits = [
+        {p.id for p in demo.at(minute * 60).processes if p.gpu_indices == (4,)}
+        for minute in range(60)
+    ]
+    assert set() in visits
+    visitors = set().union(*visits)
+    assert len(visitors) >= 4
+    assert len({visitor.pid for visitor in visitors}) == len(visitors)
+
+
+def test_a_job_is_the_same_process_with_the_same_start_as_long_as_it_runs(demo: Demo) -> None:
+    first = {p.id: p.started_at for p in demo.at(0).processes}
+    later = {p.id: p.started_at for p in demo.at(30).processes}
+    assert len(first.keys() & later.keys()) >= 16
+    assert all(later[id_] == first[id_] for id_ in first.keys() & later.keys())
+
+
+@settings(deadline=None)
+@given(moments)
+def test_no_two_processes_share_a_number(seconds: float) -> None:
+    pids = [process.id.pid for process in Demo().at(seconds).processes]
+    assert len(set(pids)) == len(pids)
+
+
+def test_the_leaking_job_grows(demo: Demo) -> None:
+    def leak(seconds: float) -> int:
+        (job,) = [p for p in demo.at(seconds).processes if "collect_rollouts.py" in p.command]
+        return job.memory_used or 0
+
+    assert leak(0) < leak(HOUR / 2) < leak(HOUR)
+
+
+def test_process_facts_are_complete(demo: Demo) -> None:
+    for process in demo.at(100).processes:
+        assert process.visible
+        assert None not in (process.user, process.uid, process.name, process.rss)
+        assert None not in (process.cpu_percent, process.started_at, process.id.start_time)
+        assert process.state in ("R", "S")
+        assert process.command
+        for use in process.uses:
+            assert None not in (use.memory_used, use.sm, use.memory_activity)
+
+
+def test_the_past_is_told_in_order_and_ends_where_the_present_begins(demo: Demo) -> None:
+    past = list(demo.source.past())
+    times = [snapshot.time for snapshot in past]
+    assert times == sorted(set(times))
+    assert times[0] == START - 4 * HOUR
+    assert times[-1] == START - 1
+    assert sum(time >= START - 120 for time in times) == 120
+    assert len(times) < 500
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    assert max(steps) <= 60
+
+
+def test_the_past_holds_what_findings_will_claim(demo: Demo) -> None:
+    past = list(demo.source.past())
+
+    def since(card: int, spell: str) -> float:
+        """Seconds before the start since when something holds that did not before."""
+        for snapshot in reversed(past):
+            gpu = snapshot.gpus[card]
+            holds = {
+                "idle": gpu.utilization_gpu == 0,
+                "stuck": known(gpu.utilization_gpu) >= 95 and known(gpu.power_draw) < 210,
+                "hot": "SW thermal" in clock_event_names(gpu.clock_event_reasons or 0),
+            }[spell]
+            if not holds:
+                return START - snapshot.time
+        return math.inf
+
+    assert since(3, "idle") == pytest.approx((3 * 60 + 12) * 60, abs=300)
+    assert since(5, "stuck") == pytest.approx(22 * 60, abs=61)
+    assert since(2, "hot") == pytest.approx(4 * 60, abs=16)
+    statuses = [snapshot.gpus[6].status for snapshot in past]
+    assert statuses[0] is CardStatus.OK
+    assert statuses == sorted(statuses, key=lambda status: status is CardStatus.LOST)
+    assert past[0].gpus[6].uuid == past[-1].gpus[6].uuid
+
+
+def test_a_sample_costs_less_than_a_millisecond(demo: Demo) -> None:
+    def cost(second: int) -> float:
+        begun = system_time.perf_counter()
+        demo.at(second)
+        return system_time.perf_counter() - begun
+
+    assert min(cost(second) for second in range(50)) < 1e-3
+
+
+COURSES = {
+    "steady": steady(3.0),
+    "ripples": ripples((2.0, 7.0, 0.3), (0.5, 1.1, 0.9)),
+    "wave": wave([(0, 1), (2, 5), (3, 0), (10, 1)], phase=0.4),
+    "together": together(steady(1.0), wave([(0, 0), (4, 2), (8, 0)])),
+    "scaled": scaled(ripples((2.0, 7.0, 0.3)), 3.0),
+    "switch before the start": switch(-5.0, steady(1.0), wave([(0, 0), (4, 2), (8, 0)])),
+    "switch after the start": switch(5.0, ripples((1.0, 3.0, 0.0)), steady(2.0)),
+}
+
+
+@pytest.mark.parametrize("name", COURSES)
+@given(end=st.floats(-1e4, 1e4), seconds=st.floats(0.5, 1e3))
+def test_a_mean_over_a_window_is_that_of_its_halves(name: str, end: float, seconds: float) -> None:
+    area = COURSES[name]
+    halves = mean(area, end, seconds / 2) + mean(area, end - seconds / 2, seconds / 2)
+    assert mean(area, end, seconds) == pytest.approx(halves / 2, abs=1e-6)
+    assert area(0.0) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_wave_passes_through_its_points_again_and_again() -> None:
+    area = wave([(0, 1), (2, 5), (3, 0), (10, 1)])
+    for begin in (-20, 0, 50):
+        for time, level in ((0, 1), (1, 3), (2, 5), (2.5, 2.5), (3, 0)):
+            assert mean(area, begin + time + 5e-5, 1e-4) == pytest.approx(level, abs=1e-3)
+    assert mean(area, 40, 10) == pytest.approx((6 + 2.5 + 3.5) / 10)
+
+
+def test_a_switch_changes_course_at_its_moment() -> None:
+    area = switch(-5.0, steady(1.0), steady(4.0))
+    assert mean(area, -5, 1) == pytest.approx(1)
+    assert mean(area, -4, 1) == pytest.approx(4)
+    assert mean(area, -4.5, 1) == pytest.approx(2.5)

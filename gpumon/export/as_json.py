@@ -1,0 +1,161 @@
+"""A snapshot as JSON: one object, one schema, for programs.
+
+The schema, ``gpumon.snapshot/1``, is told key by key in ``docs/snapshot.md``. Its rules:
+
+* Numbers are numbers, in base units that the key names: ``memory_used_bytes``,
+  ``power_draw_watts``, ``time_unix_seconds``. A key without a unit is a text, a flag or a count.
+* ``null`` is unknown, never 0. A card's ``unknown`` says why, by the same keys; a ``null`` that is
+  not named there has not been read yet or, as with ``xid``, has not happened.
+* Every key is there in every snapshot. ``trouble`` is ``null`` unless the driver cannot be reached;
+  then it says why and ``gpus`` is empty.
+* Within version 1 keys are only added, and words to ``status``, ``unknown`` and
+  ``clock_event_reasons``; a reader skips what it does not know. When a key goes, or changes its
+  name, unit or meaning, the number rises.
+
+The text is strict JSON: no NaN, no half characters. Other people's names and command lines are in
+it as they are, but characters that could act on a terminal are written as escapes.
+
+Fields come from the metric table and from the model; there is no other list of them here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpumon.metrics import (
+    GPU_METRIC,
+    GPU_METRICS,
+    PROCESS_METRICS,
+    Unit,
+    clock_event_names,
+    gpu_value,
+)
+
+if TYPE_CHECKING:
+    from gpumon.model import Gpu, GpuProcess, GpuUse, Snapshot
+
+SCHEMA = "gpumon.snapshot/1"
+"""The value of the key ``schema``."""
+
+_UNITS = {
+    "time": Unit.TIME,
+    "driver_since": Unit.TIME,
+    "processes_at": Unit.TIME,
+    "status_since": Unit.TIME,
+    "sampled_at": Unit.TIME,
+    "started_at": Unit.TIME,
+    "fan_speeds": Unit.PERCENT,
+    "rss": Unit.BYTES,
+    "sm": Unit.PERCENT,
+    "memory_activity": Unit.PERCENT,
+    "encoder": Unit.PERCENT,
+    "decoder": Unit.PERCENT,
+}
+"""Units of the model's fields that the metric table does not hold and whose names do not tell."""
+
+
+def to_json(snapshot: Snapshot, indent: int | None = None) -> str:
+    """A snapshot in the schema of this module.
+
+    Args:
+        snapshot: What to tell.
+        indent: Spaces for each level; ``None`` puts everything on one line.
+
+    Returns:
+        The text, without a line break at its end.
+    """
+    encoded = _encode(_snapshot(snapshot))
+    if indent is not None:
+        encoded = msgspec.json.format(encoded, indent=indent)
+    return _harmless(encoded.decode())
+
+
+def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        **_fields(snapshot, "host", "gpus", "processes", "trouble", "cost"),
+        "host": _fields(snapshot.host),
+        "trouble": _fields(snapshot.trouble) if snapshot.trouble else None,
+        "cost": _fields(snapshot.cost) if snapshot.cost else None,
+        "gpus": [_gpu(gpu) for gpu in snapshot.gpus],
+        "processes": [_process(process, snapshot.time) for process in snapshot.processes],
+    }
+
+
+def _gpu(gpu: Gpu) -> dict[str, Any]:
+    reasons = gpu.clock_event_reasons
+    told: dict[str, Any] = {metric.json_key: gpu_value(gpu, metric) for metric in GPU_METRICS}
+    told |= _fields(gpu, "unknown", "mig", *GPU_METRIC)
+    told["clock_event_reasons"] = None if reasons is None else clock_event_names(reasons)
+    told["unknown"] = {_key(field): why for field, why in gpu.unknown.items()}
+    told["mig"] = [_fields(instance) for instance in gpu.mig]
+    return told
+
+
+def _process(process: GpuProcess, now: float) -> dict[str, Any]:
+    told = {metric.json_key: metric.read(process, now) for metric in PROCESS_METRICS}
+    # The table tells cards and command line on one line; here they stay apart.
+    told |= _fields(process, "id", "uses")
+    told["gpu"] = process.gpu_indices
+    told["start_time_ticks"] = process.id.start_time
+    told["uses"] = [_use(use) for use in process.uses]
+    return told
+
+
+def _use(use: GpuUse) -> dict[str, Any]:
+    gpu_instance, compute_instance = use.instance or (None, None)
+    return {
+        **_fields(use, "instance"),
+        "gpu_instance": gpu_instance,
+        "compute_instance": compute_instance,
+    }
+
+
+def _fields(struct: msgspec.Struct, *without: str) -> dict[str, Any]:
+    """The fields of a part of the model by their JSON keys."""
+    return {
+        _key(field): getattr(struct, field)
+        for field in struct.__struct_fields__
+        if field not in without
+    }
+
+
+def _key(field: str) -> str:
+    """The JSON key of a field: its name and its unit."""
+    if field in GPU_METRIC:
+        return GPU_METRIC[field].json_key
+    unit = _UNITS.get(field)
+    return f"{field}_{unit.suffix}" if unit else field
+
+
+def _encode(told: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(told)
+    except UnicodeEncodeError:
+        # Half a surrogate pair stands for a byte that was no UTF-8; JSON has no way to say it.
+        return msgspec.json.encode(_whole(told))
+
+
+def _whole(value: Any) -> Any:
+    """The same with a replacement character for every half of a surrogate pair."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {key: _whole(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(part) for part in value]
+    return value
+
+
+def _harmless(text: str) -> str:
+    """The same JSON with every invisible character escaped, but for its own line breaks."""
+    if text.replace("\n", "").isprintable():
+        return text
+    import json
+
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in text
+    )

@@ -1,0 +1,118 @@
+"""A snapshot in Prometheus' text format, under the names that Grafana boards for GPUs read.
+
+Names, units, types and labels are those of NVIDIA's dcgm-exporter. A metric that the metric table
+gives a DCGM name for is here; an unknown value is no sample, and a card of which nothing is known
+has none.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gpumon.metrics import GPU_METRICS, Unit, gpu_value
+from gpumon.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client import Metric as Family
+
+    from gpumon.metrics import Metric
+    from gpumon.model import Gpu, Snapshot
+
+_COUNTERS = frozenset(
+    {
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+        "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
+        "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
+        "DCGM_FI_DEV_RETIRED_SBE",
+        "DCGM_FI_DEV_RETIRED_DBE",
+        "DCGM_FI_DEV_RETIRED_PENDING",
+        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+    }
+)
+"""What dcgm-exporter's ``etc/default-counters.csv`` calls a counter; everything else is a gauge."""
+
+
+_CONVERSIONS: dict[Unit, tuple[str, Callable[[float], float]]] = {
+    Unit.BYTES: ("MiB", lambda size: size // 2**20),
+    Unit.JOULES: ("mJ", lambda joules: round(joules * 1000)),
+    # NVML counts these in KB/s, which the model holds to be 1000 bytes; DCGM passes them on.
+    Unit.BYTES_PER_SECOND: ("KB/s", lambda pace: round(pace / 1000)),
+}
+"""DCGM's unit, and how to get there from the model's, where the two differ."""
+
+_UNIT_NAMES = {
+    Unit.PERCENT: "%",
+    Unit.CELSIUS: "C",
+    Unit.WATTS: "W",
+    Unit.MEGAHERTZ: "MHz",
+}
+
+
+def to_prometheus(snapshot: Snapshot) -> str:
+    """A snapshot in Prometheus' text format, with a line break at its end."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry()
+    registry.register(_Exporter(snapshot))
+    text = generate_latest(registry).decode()
+    # The library would give every counter a name in _total, which dcgm-exporter's have not.
+    for name in _COUNTERS:
+        text = text.replace(f"# TYPE {name} gauge\n", f"# TYPE {name} counter\n")
+    return text
+
+
+def exported_metrics() -> Iterator[tuple[Metric, str, str, str]]:
+    """Every metric that is exported, its name in Prometheus, its type and its unit there.
+
+    A text, such as the VBIOS version, is no sample.
+    """
+    for metric in GPU_METRICS:
+        if metric.dcgm is not None and metric.unit is not Unit.TEXT:
+            kind = "counter" if metric.dcgm in _COUNTERS else "gauge"
+            converted = _CONVERSIONS.get(metric.unit)
+            unit = converted[0] if converted else _UNIT_NAMES.get(metric.unit, "")
+            yield metric, metric.dcgm, kind, unit
+
+
+class _Exporter:
+    """What the registry collects from."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._gpus = [(gpu, _labels(gpu, snapshot.host.name)) for gpu in snapshot.gpus]
+
+    def collect(self) -> Iterator[Family]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        for metric, name, _, unit in exported_metrics():
+            about = f"{metric.label} (in {unit})" if unit else metric.label
+            family = GaugeMetricFamily(name, f"{about}. {metric.about}", labels=_LABELS)
+            for gpu, labels in self._gpus:
+                value = _value(gpu, metric)
+                if value is not None:
+                    family.add_metric(labels, value)
+            if family.samples:
+                yield family
+
+
+_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
+
+
+def _labels(gpu: Gpu, host: str) -> list[str]:
+    # dcgm-exporter's device is the index too, not the number of the device file.
+    texts = (gpu.uuid, gpu.pci_bus_id or "", f"nvidia{gpu.index}", gpu.name or "", host)
+    return [str(gpu.index), *map(printable, texts)]
+
+
+def _value(gpu: Gpu, metric: Metric) -> float | None:
+    """In DCGM's unit; ``None`` when it is unknown."""
+    value = gpu_value(gpu, metric)
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    converted = _CONVERSIONS.get(metric.unit)
+    return converted[1](value) if converted else value

@@ -1,0 +1,1 @@
+"""Where snapshots leave: JSON, CSV and Prometheus."""

@@ -1,0 +1,71 @@
+"""Snapshots whose every text was chosen by somebody else."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from gpumon.model import Gpu, GpuProcess, GpuUse, Host, MigInstance, ProcessId, Snapshot
+
+TEXTS = (
+    "=cmd|' /C calc'!A0",
+    "@SUM(1+1)*cmd",
+    "-2+3",
+    "+1",
+    "\t=1+1",
+    "\r=1+1",
+    " =1+1",
+    "＝1+1",
+    "\x1b]0;owned\x07",
+    "\x9b31m",
+    "a\nb\r\nc",
+    'quote " comma , semicolon ;',
+    "back\\slash \\n {braces} }",
+    "\udcff bad byte",
+    "\ud800",
+    "\U0001f600 wide",
+    "right \u202e left",
+    "# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION gauge\n",
+    "",
+    "\x00",
+)
+
+texts = st.one_of(
+    st.sampled_from(TEXTS), st.text(st.characters()), st.text("=+-@\t\r\n\"',\\ \ud800\x1b")
+)
+
+
+def snapshot_of(text: str) -> Snapshot:
+    """A card, a MIG instance and a process, and the text wherever a text may stand."""
+    use = GpuUse(gpu_uuid=text, gpu_index=0, instance=(1, 0), memory_used=2**20, sm=5)
+    return Snapshot(
+        time=1_763_700_000.5,
+        host=Host(name=text, driver_version=text, nvml_version=text, cuda_version=text),
+        gpus=(
+            Gpu(
+                index=0,
+                uuid=text,
+                name=text,
+                pci_bus_id=text,
+                architecture=text,
+                compute_capability=text,
+                vbios_version=text,
+                serial=text,
+                memory_used=2**20,
+                recovery_action=text,
+                compute_mode=text,
+                mig=(MigInstance(uuid=text, index=0, profile=text),),
+            ),
+        ),
+        processes=(
+            GpuProcess(
+                id=ProcessId(4711, 99),
+                type="C",
+                uses=(use,),
+                user=text,
+                name=text,
+                command=(text, text),
+                state="R",
+            ),
+        ),
+        processes_at=1_763_700_000.0,
+    )

@@ -1,0 +1,215 @@
+"""The JSON: one schema with a version, strict, and as whole as the model."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from gpumon.export.as_json import SCHEMA, to_json
+from gpumon.metrics import GPU_METRICS, PROCESS_METRICS
+from gpumon.model import (
+    CardStatus,
+    Gpu,
+    GpuProcess,
+    GpuUse,
+    Host,
+    MigInstance,
+    OwnCost,
+    ProcessId,
+    Snapshot,
+    Trouble,
+    Unknown,
+)
+from gpumon.sources.demo import DemoSource
+from tests.export.hostile import snapshot_of, texts
+
+BARE = Snapshot(
+    time=5.25,
+    host=Host(name="ada-07"),
+    gpus=(Gpu(index=0, uuid="GPU-0"),),
+    processes=(
+        GpuProcess(id=ProcessId(7, None), type="C", uses=(GpuUse("GPU-0", 0),), visible=False),
+    ),
+)
+
+
+def strictly(text: str) -> Any:
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def told(snapshot: Snapshot) -> Any:
+    return strictly(to_json(snapshot))
+
+
+def keys(value: Any, path: str = "") -> set[str]:
+    """Every key at every depth, lists flattened, less those of ``unknown``."""
+    if isinstance(value, dict):
+        found = set()
+        for key, part in value.items():
+            found.add(path + key)
+            if key != "unknown":
+                found |= keys(part, f"{path}{key}.")
+        return found
+    if isinstance(value, list):
+        return set().union(*(keys(part, path) for part in value))
+    return set()
+
+
+def test_the_version_of_the_schema_comes_first() -> None:
+    assert to_json(BARE).startswith('{"schema":"gpumon.snapshot/1"')
+    assert SCHEMA == "gpumon.snapshot/1"
+
+
+def test_every_key_is_there_however_little_is_known() -> None:
+    full = DemoSource().sample()
+    assert keys(told(BARE)) == keys(told(full))
+
+
+def test_numbers_are_the_models_in_its_units_under_keys_that_name_them() -> None:
+    snapshot = DemoSource().sample()
+    for gpu, row in zip(snapshot.gpus, told(snapshot)["gpus"], strict=True):
+        for metric in GPU_METRICS:
+            assert row[metric.json_key] == getattr(gpu, metric.field), metric.field
+    (row,) = told(Snapshot(1.0, Host("a"), (Gpu(0, "GPU-0", memory_used=3, power_draw=71.5),)))[
+        "gpus"
+    ]
+    assert row["memory_used_bytes"] == 3
+    assert row["power_draw_watts"] == 71.5
+
+
+@pytest.mark.parametrize(
+    ("struct", "place"),
+    [
+        (Gpu, "gpus."),
+        (MigInstance, "gpus.mig."),
+        (Host, "host."),
+        (GpuProcess, "processes."),
+        (GpuUse, "processes.uses."),
+        (Trouble, "trouble."),
+        (OwnCost, "cost."),
+        (Snapshot, ""),
+    ],
+)
+def test_no_field_of_the_model_is_left_out(struct: Any, place: str) -> None:
+    snapshot = Snapshot(
+        time=1.0,
+        host=Host(name="a"),
+        gpus=(Gpu(0, "GPU-0", mig=(MigInstance("MIG-0", 0),)),),
+        processes=BARE.processes,
+        trouble=Trouble("It broke.", "Mend it."),
+        cost=OwnCost(),
+    )
+    found = keys(told(snapshot))
+    # An identity and an instance are told by their parts.
+    parts = {"id": ("pid", "start_time_ticks"), "instance": ("gpu_instance", "compute_instance")}
+    for field in struct.__struct_fields__:
+        for name in parts.get(field, (field,)):
+            assert any(key == place + name or key.startswith(f"{place}{name}_") for key in found)
+
+
+def test_unknown_is_null_and_says_why_under_the_same_key() -> None:
+    gpu = Gpu(
+        0,
+        "GPU-0",
+        status=CardStatus.LOST,
+        unknown={"memory_used": Unknown.CARD_LOST, "fan_speed": Unknown.NOT_SUPPORTED},
+    )
+    (row,) = told(Snapshot(1.0, Host("a"), (gpu,)))["gpus"]
+    assert row["status"] == "lost"
+    assert row["memory_used_bytes"] is None
+    assert row["unknown"] == {
+        "memory_used_bytes": "card lost",
+        "fan_speed_percent": "not supported",
+    }
+
+
+def test_every_reason_names_a_key_that_is_null() -> None:
+    for row in told(DemoSource().sample())["gpus"]:
+        assert row["unknown"]
+        for key in row["unknown"]:
+            assert row[key] is None
+
+
+def test_clock_event_reasons_are_there_as_bits_and_by_name() -> None:
+    gpus = (Gpu(0, "GPU-0", clock_event_reasons=0x24), Gpu(1, "GPU-1"))
+    known, unknown = told(Snapshot(1.0, Host("a"), gpus))["gpus"]
+    assert known["clock_event_reasons_bits"] == 0x24
+    assert known["clock_event_reasons"] == ["SW power cap", "SW thermal"]
+    assert unknown["clock_event_reasons_bits"] is None
+    assert unknown["clock_event_reasons"] is None
+
+
+def test_a_process_has_its_identity_and_what_it_holds_of_each_card() -> None:
+    process = GpuProcess(
+        id=ProcessId(4711, 123456),
+        type="C",
+        uses=(
+            GpuUse("GPU-0", 0, memory_used=5, sm=40),
+            GpuUse("GPU-1", 1, (2, 0), memory_used=7, sm=None),
+        ),
+        user="ann",
+        command=("python", "train me.py"),
+        started_at=40.0,
+    )
+    (row,) = told(Snapshot(100.0, Host("a"), processes=(process,)))["processes"]
+    assert (row["pid"], row["start_time_ticks"]) == (4711, 123456)
+    assert row["gpu"] == [0, 1]
+    assert row["command"] == ["python", "train me.py"]
+    assert row["memory_used_bytes"] == 12
+    assert row["age_seconds"] == 60
+    assert [use["memory_used_bytes"] for use in row["uses"]] == [5, 7]
+    assert [use["sm_percent"] for use in row["uses"]] == [40, None]
+    assert [use["gpu_instance"] for use in row["uses"]] == [None, 2]
+    assert {metric.json_key for metric in PROCESS_METRICS} <= row.keys()
+
+
+def test_mig_instances_are_children_of_their_card() -> None:
+    instance = MigInstance("MIG-a", 0, 7, 0, "1g.10gb", 16, 10, 4, 6)
+    (row,) = told(Snapshot(1.0, Host("a"), (Gpu(0, "GPU-0", mig=(instance,)),)))["gpus"]
+    (child,) = row["mig"]
+    assert child["uuid"] == "MIG-a"
+    assert child["profile"] == "1g.10gb"
+    assert child["memory_used_bytes"] == 4
+
+
+def test_trouble_is_told_in_words_and_null_otherwise() -> None:
+    trouble = Trouble("No driver.", "Install it.")
+    assert told(Snapshot(1.0, Host("a"), trouble=trouble))["trouble"] == {
+        "sentence": "No driver.",
+        "advice": "Install it.",
+    }
+    assert told(BARE)["trouble"] is None
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_null(number: float) -> None:
+    (row,) = told(Snapshot(1.0, Host("a"), (Gpu(0, "GPU-0", power_draw=number),)))["gpus"]
+    assert row["power_draw_watts"] is None
+
+
+def test_it_is_one_line_unless_indented() -> None:
+    snapshot = DemoSource().sample()
+    assert "\n" not in to_json(snapshot)
+    assert to_json(snapshot, indent=2).startswith('{\n  "schema"')
+    assert strictly(to_json(snapshot, indent=2)) == told(snapshot)
+
+
+@given(texts)
+def test_any_text_comes_through_and_none_acts_on_a_terminal(text: str) -> None:
+    snapshot = snapshot_of(text)
+    for indent in (None, 2):
+        encoded = to_json(snapshot, indent)
+        assert encoded.replace("\n", "").isprintable()
+        row = strictly(encoded.encode().decode())
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        assert row["host"]["name"] == whole
+        assert row["gpus"][0]["name"] == whole
+        assert row["gpus"][0]["mig"][0]["profile"] == whole
+        assert row["processes"][0]["command"] == [whole, whole]

@@ -1,0 +1,167 @@
+"""The Prometheus text: dcgm-exporter's names, units, types and labels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpumon.export.as_prometheus import exported_metrics, to_prometheus
+from gpumon.metrics import GPU_METRIC, GPU_METRICS, Unit
+from gpumon.model import CardStatus, Gpu, Host, Snapshot
+from gpumon.sources.demo import DemoSource
+from gpumon.text import printable
+from tests.export.hostile import snapshot_of, texts
+
+# From dcgm-exporter's etc/default-counters.csv: name, type.
+UPSTREAM = {
+    "DCGM_FI_DEV_SM_CLOCK": "gauge",
+    "DCGM_FI_DEV_MEM_CLOCK": "gauge",
+    "DCGM_FI_DEV_MEMORY_TEMP": "gauge",
+    "DCGM_FI_DEV_GPU_TEMP": "gauge",
+    "DCGM_FI_DEV_POWER_USAGE": "gauge",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "counter",
+    "DCGM_FI_DEV_GPU_UTIL": "gauge",
+    "DCGM_FI_DEV_MEM_COPY_UTIL": "gauge",
+    "DCGM_FI_DEV_ENC_UTIL": "gauge",
+    "DCGM_FI_DEV_DEC_UTIL": "gauge",
+    "DCGM_FI_DEV_XID_ERRORS": "gauge",
+    "DCGM_FI_DEV_FB_FREE": "gauge",
+    "DCGM_FI_DEV_FB_USED": "gauge",
+    "DCGM_FI_DEV_FB_RESERVED": "gauge",
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": "counter",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "counter",
+    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": "counter",
+    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": "counter",
+    "DCGM_FI_DEV_RETIRED_SBE": "counter",
+    "DCGM_FI_DEV_RETIRED_DBE": "counter",
+    "DCGM_FI_DEV_RETIRED_PENDING": "counter",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "counter",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": "counter",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": "gauge",
+}
+
+SEVEN: dict[str, Any] = {
+    metric.field: 7 * 2**20
+    for metric in GPU_METRICS
+    if metric.dcgm is not None and metric.unit is not Unit.TEXT
+}
+FULL = Gpu(
+    index=2,
+    uuid="GPU-2",
+    name="NVIDIA H100 80GB HBM3",
+    pci_bus_id="00000000:52:00.0",
+    minor_number=5,
+    vbios_version="96.00",
+    **SEVEN,
+)
+
+
+def of(*gpus: Gpu) -> Snapshot:
+    return Snapshot(1.0, Host("ada-07"), gpus)
+
+
+def families(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        family.name: family for family in text_string_to_metric_families(to_prometheus(snapshot))
+    }
+
+
+def lines(snapshot: Snapshot, name: str) -> list[str]:
+    return [line for line in to_prometheus(snapshot).splitlines() if line.startswith(name)]
+
+
+def value(name: str, **fields: Any) -> float:
+    (line,) = lines(of(Gpu(0, "GPU-0", **fields)), name)
+    return float(line.rpartition(" ")[2])
+
+
+@pytest.mark.parametrize(("name", "kind"), UPSTREAM.items())
+def test_names_and_types_are_dcgm_exporters(name: str, kind: str) -> None:
+    text = to_prometheus(of(FULL)).splitlines()
+    assert f"# TYPE {name} {kind}" in text
+    assert any(line.startswith(f"# HELP {name} ") for line in text)
+    assert any(line.startswith(name + "{") for line in text)
+
+
+def test_no_name_gains_a_suffix() -> None:
+    names = {line.split()[2] for line in to_prometheus(of(FULL)).splitlines() if "# TYPE" in line}
+    assert names == {name for _, name, _, _ in exported_metrics()}
+    assert names == {GPU_METRIC[field].dcgm for field in SEVEN}
+
+
+def test_everything_but_the_known_counters_is_a_gauge() -> None:
+    for _, name, kind, _ in exported_metrics():
+        assert kind == UPSTREAM.get(name, "gauge")
+
+
+def test_labels_are_those_that_boards_join_on() -> None:
+    (line,) = lines(of(FULL), "DCGM_FI_DEV_GPU_UTIL{")
+    (family,) = text_string_to_metric_families(line + "\n")
+    assert family.samples[0].labels == {
+        "gpu": "2",
+        "UUID": "GPU-2",
+        "pci_bus_id": "00000000:52:00.0",
+        "device": "nvidia2",
+        "modelName": "NVIDIA H100 80GB HBM3",
+        "Hostname": "ada-07",
+    }
+
+
+def test_values_are_in_dcgms_units() -> None:
+    assert value("DCGM_FI_DEV_FB_USED", memory_used=59291 * 2**20 - 1) == 59290
+    assert value("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", energy=1137178929.505) == 1137178929505
+    assert value("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", pcie_rx=2_500_000.0) == 2500
+    assert value("DCGM_FI_DEV_POWER_USAGE", power_draw=340.15) == 340.15
+    assert value("DCGM_FI_DEV_GPU_TEMP", temperature_gpu=53) == 53
+    assert value("DCGM_FI_DEV_SM_CLOCK", clock_sm=1980) == 1980
+    assert value("DCGM_FI_DEV_XID_ERRORS", xid=79) == 79
+    assert value("DCGM_FI_DEV_PERSISTENCE_MODE", persistence_mode=True) == 1
+
+
+def test_unknown_is_no_sample_and_zero_is_one() -> None:
+    gpus = (Gpu(0, "GPU-0", utilization_gpu=0), Gpu(1, "GPU-1", power_draw=math.nan))
+    found = families(of(*gpus))
+    assert set(found) == {"DCGM_FI_DEV_GPU_UTIL"}
+    (sample,) = found["DCGM_FI_DEV_GPU_UTIL"].samples
+    assert (sample.labels["gpu"], sample.value) == ("0", 0)
+
+
+def test_a_lost_card_has_nothing_but_its_last_error() -> None:
+    snapshot = DemoSource().sample()
+    (lost,) = [gpu for gpu in snapshot.gpus if gpu.status is CardStatus.LOST]
+    names = {
+        sample.name
+        for family in families(snapshot).values()
+        for sample in family.samples
+        if sample.labels["UUID"] == lost.uuid
+    }
+    assert names == {"DCGM_FI_DEV_XID_ERRORS"}
+
+
+def test_every_sample_of_the_demo_is_parsed_again() -> None:
+    snapshot = DemoSource().sample()
+    found = families(snapshot)
+    used = {s.labels["UUID"]: s.value for s in found["DCGM_FI_DEV_FB_USED"].samples}
+    assert used == {
+        gpu.uuid: gpu.memory_used // 2**20 for gpu in snapshot.gpus if gpu.memory_used is not None
+    }
+
+
+def test_no_cards_are_no_samples() -> None:
+    assert to_prometheus(of()) == ""
+
+
+@given(texts)
+def test_any_text_stays_in_its_label(text: str) -> None:
+    snapshot = snapshot_of(text)
+    told = to_prometheus(snapshot)
+    assert told.replace("\n", "").isprintable()
+    (family,) = text_string_to_metric_families(told)
+    (sample,) = family.samples
+    assert sample.value == 1
+    assert sample.labels["modelName"] == printable(text)
+    assert sample.labels["Hostname"] == printable(text)

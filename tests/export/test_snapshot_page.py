@@ -1,0 +1,70 @@
+"""``docs/snapshot.md`` says what the exports do."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from gpumon.export.as_json import SCHEMA, to_json
+from gpumon.metrics import GPU_METRICS, PROCESS_METRICS
+from gpumon.model import (
+    CardStatus,
+    Gpu,
+    GpuProcess,
+    GpuUse,
+    Host,
+    MigInstance,
+    OwnCost,
+    ProcessId,
+    Snapshot,
+    Unknown,
+)
+from tests.export.snapshot_page import PAGE, with_tables
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+TOLD: Any = json.loads(
+    to_json(
+        Snapshot(
+            time=1.0,
+            host=Host("ada-07"),
+            gpus=(Gpu(0, "GPU-0", mig=(MigInstance("MIG-0", 0),)),),
+            processes=(GpuProcess(ProcessId(7, 9), "C", (GpuUse("GPU-0", 0),)),),
+            cost=OwnCost(),
+        )
+    )
+)
+GPU, PROCESS = TOLD["gpus"][0], TOLD["processes"][0]
+METRICS = {metric.json_key for metric in GPU_METRICS}
+FACTS = {metric.json_key for metric in PROCESS_METRICS}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("snapshot", TOLD.keys()),
+        ("host", TOLD["host"].keys()),
+        ("cost", TOLD["cost"].keys()),
+        ("gpu", GPU.keys() - METRICS),
+        ("mig", GPU["mig"][0].keys()),
+        ("process", PROCESS.keys() - FACTS),
+        ("use", PROCESS["uses"][0].keys()),
+    ],
+)
+def test_the_page_explains_every_key_and_no_other(name: str, told: set[str]) -> None:
+    table = TEXT.partition(f"<!-- keys: {name} -->\n")[2].partition("\n\n")[0]
+    explained = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(explained) == sorted(told)
+
+
+def test_the_tables_of_the_page_are_those_of_the_metrics() -> None:
+    assert with_tables(TEXT) == TEXT, "run: python -m tests.export.snapshot_page"
+
+
+def test_the_page_names_the_schema_and_every_word_of_status_and_unknown() -> None:
+    assert f"`{SCHEMA}`" in TEXT
+    for word in (*CardStatus, *Unknown):
+        assert f"`{word.value}`" in TEXT

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from gpumon.text import cell_width, fit
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ def braille(values: Sequence[float | None], top: float, width: int, height: int)
     """
     dots = height * 4
     newest = list(values[-2 * width :])
-    columns: list[float | None] = [None] * (2 * width - len(newest)) + newest
+    columns: list[float | None] = [*([None] * (2 * width - len(newest))), *newest]
     # A known value always shows: zero is a line at the foot, a gap is unknown.
     levels = [
         0 if value is None else max(1, min(dots, round(value / top * dots))) for value in columns
@@ -149,34 +151,121 @@ def changed_runs(old: Row, new: Row) -> list[tuple[int, int]] | None:
     return runs
 
 
-def encode(
-    row: Row, runs: Iterable[tuple[int, int]], x: int, y: int, sgr: Mapping[str, str]
-) -> str:
-    """The runs of a row as terminal output: cursor, style, text.
+class Ink(Struct, frozen=True):
+    """What a style looks like, as parameters of the escape sequence SGR (ECMA-48, 8.3.117).
+
+    Attributes:
+        fore: Colour of the text, such as ``38;2;255;0;0``; empty is the terminal's own.
+        ground: Colour behind it.
+        bold: Bold.
+        reverse: Text and ground exchanged.
+    """
+
+    fore: str = ""
+    ground: str = ""
+    bold: bool = False
+    reverse: bool = False
+
+
+class Inks:
+    """How to get from one style to another with the fewest bytes.
 
     Args:
-        row: What the row shows now.
-        runs: Cells of it to write.
-        x: Column of the row's first cell on screen, from 0.
-        y: Line of the row on screen, from 0.
-        sgr: Style name -> the whole escape sequence that sets it, whatever was set before.
+        inks: Style name -> what it looks like.
     """
-    out: list[str] = []
-    style: str | None = None
-    for first, last in runs:
-        out.append(f"\x1b[{y + 1};{x + first + 1}H")
-        at = 0
+
+    def __init__(self, inks: Mapping[str, Ink]) -> None:
+        self._inks = inks
+        self._changes: dict[tuple[str | None, str, bool], tuple[str, str]] = {}
+
+    def change(self, before: str | None, after: str, *, blank: bool) -> tuple[str, str]:
+        """The escape sequence that makes ``after`` of ``before``.
+
+        Args:
+            before: The style in force; ``None`` is the terminal's own.
+            after: The style of the text that follows.
+            blank: Whether that text is blank: then only its ground shows, and the colour may stay.
+
+        Returns:
+            The sequence, perhaps empty, and the style in force after it.
+        """
+        key = (before, after, blank)
+        known = self._changes.get(key)
+        if known is None:
+            known = self._changes[key] = self._find(before, after, blank)
+        return known
+
+    def _find(self, before: str | None, after: str, blank: bool) -> tuple[str, str]:
+        old = Ink() if before is None else self._inks[before]
+        new = self._inks[after]
+        if blank and before is not None and old.ground == new.ground and not old.reverse:
+            return ("", after) if old == new else ("", before)
+        codes: list[str] = []
+        if old.bold != new.bold:
+            codes.append("1" if new.bold else "22")
+        if old.reverse != new.reverse:
+            codes.append("7" if new.reverse else "27")
+        if old.fore != new.fore:
+            codes.append(new.fore or "39")
+        if old.ground != new.ground:
+            codes.append(new.ground or "49")
+        return (f"\x1b[{';'.join(codes)}m" if codes else ""), after
+
+
+RESET = "\x1b[0m"
+
+
+class CellWriter:
+    """Turns cells into terminal output, remembering the style in force from row to row."""
+
+    def __init__(self, inks: Inks) -> None:
+        self._inks = inks
+        self._style: str | None = None
+        self._out: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._out)
+
+    def cells(self, row: Row, runs: Iterable[tuple[int, int]], x: int, y: int) -> None:
+        """Write runs of a row at their place.
+
+        Args:
+            row: What the row shows now.
+            runs: Cells of it to write.
+            x: Column of the row's first cell on screen, from 0.
+            y: Line of the row on screen, from 0.
+        """
+        for first, last in runs:
+            self._out.append(f"\x1b[{y + 1};{x + first + 1}H")
+            at = 0
+            for text, name in row:
+                width = cell_width(text)
+                if at + width > first:
+                    self._write(_part(text, width, max(0, first - at), last - at), name)
+                at += width
+                if at >= last:
+                    break
+
+    def row(self, row: Row) -> None:
+        """Write a whole row where the cursor stands."""
         for text, name in row:
-            end = at + cell_width(text)
-            if end > first:
-                if name != style:
-                    style = name
-                    out.append(sgr[name])
-                out.append(_part(text, end - at, max(0, first - at), last - at))
-            at = end
-            if at >= last:
-                break
-    return "".join(out)
+            self._write(text, name)
+
+    def _write(self, text: str, style: str) -> None:
+        if style != self._style:
+            change, self._style = self._inks.change(self._style, style, blank=text.isspace())
+            if change:
+                self._out.append(change)
+        self._out.append(text)
+
+    def take(self) -> str:
+        """All that was written, ending in the terminal's own style; the writer is empty then."""
+        if not self._out:
+            return ""
+        text = "".join(self._out) + RESET
+        self._out.clear()
+        self._style = None
+        return text
 
 
 def _part(text: str, width: int, first: int, last: int) -> str:

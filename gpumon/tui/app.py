@@ -13,6 +13,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from gpumon.layout.cells import CellWriter
 from gpumon.sources import SourceError
 from gpumon.tui.pen import Pen
 from gpumon.tui.screens.dashboard import Dashboard
@@ -78,8 +79,9 @@ class GpumonApp(App[int]):
         """The signal that ended the application."""
         self.register_theme(load_theme("gpumon"))
         self.theme = "gpumon"
-        self._pen = Pen(self)
-        self.dashboard = Dashboard(collector, history, self._pen, self._palette(), user)
+        palette = self._palette()
+        self._pen = Pen(self, palette.inks)
+        self.dashboard = Dashboard(collector, history, self._pen, palette, user)
 
     def on_mount(self) -> None:
         """Take the screen, then the signals, then the snapshots."""
@@ -128,10 +130,13 @@ class GpumonApp(App[int]):
             "truecolor": ColorSystem.TRUECOLOR,
         }
         plain = name is None or "NO_COLOR" in os.environ
-        return Palette(self.get_css_variables(), None if plain else systems.get(name))
+        system = None if plain else systems.get(str(name))
+        return Palette(self.get_css_variables(), system)
 
     def _take_theme(self, _: Theme) -> None:
-        self.dashboard.repaint(self._palette())
+        palette = self._palette()
+        self._pen.writer = CellWriter(palette.inks)
+        self.dashboard.repaint(palette)
 
     def action_help(self) -> None:
         """Open the help page."""

@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING
 from textual.widgets import Tooltip
 from textual.widgets._toast import ToastRack
 
+from gpumon.layout.cells import CellWriter
+
 if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
+
+    from gpumon.layout.cells import Inks
 
 _SYNC_START = "\x1b[?2026h"
 _SYNC_END = "\x1b[?2026l"
@@ -30,18 +34,26 @@ _BACKLOG = 2
 
 
 class Pen:
-    """Collects the changed cells of one frame, then writes them."""
+    """Collects the changed cells of one frame, then writes them.
 
-    def __init__(self, app: App[object]) -> None:
+    Args:
+        app: The application whose terminal is written to.
+        inks: What the styles look like.
+
+    Attributes:
+        writer: Takes the cells.
+        synchronized: Whether the terminal shows a frame only when it is whole (DEC mode 2026).
+    """
+
+    def __init__(self, app: App[int], inks: Inks) -> None:
         self._app = app
-        self._parts: list[str] = []
+        self.writer = CellWriter(inks)
         self.synchronized = False
-        """Whether the terminal shows a frame only when it is whole (DEC mode 2026)."""
 
     def ready(self, screen: Screen[object]) -> bool:
         """Whether cells of a screen may be written past the compositor right now."""
         app = self._app
-        if app.is_headless or app.screen is not screen or app._driver is None:  # noqa: SLF001
+        if app.is_headless or app.screen is not screen or app._driver is None:  # noqa: SLF001 - see above
             return False
         for child in screen.children:
             if isinstance(child, ToastRack) and child.children:
@@ -52,21 +64,14 @@ class Pen:
 
     def behind(self) -> bool:
         """Whether the terminal has not yet taken what was written before."""
-        thread = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001
-        return thread is not None and thread._queue.qsize() > _BACKLOG  # noqa: SLF001
-
-    def add(self, cells: str) -> None:
-        """Take encoded cells into the frame."""
-        self._parts.append(cells)
+        thread = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001 - see above
+        return thread is not None and thread._queue.qsize() > _BACKLOG  # noqa: SLF001 - see above
 
     def flush(self) -> None:
         """Write the frame."""
-        if not self._parts:
-            return
-        frame = "".join(self._parts)
-        self._parts.clear()
-        if self.synchronized:
-            frame = f"{_SYNC_START}{frame}{_SYNC_END}"
-        driver = self._app._driver  # noqa: SLF001
-        if driver is not None:
+        frame = self.writer.take()
+        driver = self._app._driver  # noqa: SLF001 - see above
+        if frame and driver is not None:
+            if self.synchronized:
+                frame = f"{_SYNC_START}{frame}{_SYNC_END}"
             driver.write(frame)

@@ -16,10 +16,27 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
+from gpumon.layout.cells import Ink, Inks
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIX = "gpumon-"
+
+
+class _Colours(msgspec.Struct, forbid_unknown_fields=True):
+    """Textual's colours."""
+
+    primary: str
+    secondary: str
+    accent: str
+    success: str
+    warning: str
+    error: str
+    foreground: str
+    background: str
+    surface: str
+    panel: str
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,7 +44,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     dark: bool
-    colours: dict[str, str]
+    colours: _Colours
     dashboard: dict[str, str]
 
 
@@ -42,14 +59,21 @@ def load_theme(name: str) -> Theme:
     """Read one of the themes that come with gpumon."""
     text = (themes_folder() / f"{name}.toml").read_bytes()
     file = msgspec.toml.decode(text, type=_File)
-    variables = {_PREFIX + key: value for key, value in file.dashboard.items()}
-    colours = dict(file.colours)
+    colours = file.colours
     return Theme(
         name=file.name,
         dark=file.dark,
-        primary=colours.pop("primary"),
-        variables=variables,
-        **colours,
+        primary=colours.primary,
+        secondary=colours.secondary,
+        accent=colours.accent,
+        success=colours.success,
+        warning=colours.warning,
+        error=colours.error,
+        foreground=colours.foreground,
+        background=colours.background,
+        surface=colours.surface,
+        panel=colours.panel,
+        variables={_PREFIX + key: value for key, value in file.dashboard.items()},
     )
 
 
@@ -113,13 +137,16 @@ _DERIVED: dict[str, tuple[str, str, float]] = {
 }
 
 
+_REVERSED = {"cursor", "header.alarm"}
+"""Without colour these stand out by being reversed."""
+
+
 class Palette:
     """What each style name of ``layout`` looks like, for Textual and for plain escapes.
 
     Attributes:
         styles: Style name -> Rich style.
-        sgr: Style name -> escape sequence that sets the style, whatever was set before.
-        ground: The style of cells that hold nothing.
+        inks: The same as plain escapes.
     """
 
     def __init__(self, variables: Mapping[str, str], system: ColorSystem | None) -> None:
@@ -130,18 +157,22 @@ class Palette:
             system: What the terminal can show; ``None`` is no colour at all.
         """
         self.styles: dict[str, Style] = {}
-        self.sgr: dict[str, str] = {}
+        inks: dict[str, Ink] = {}
         for name, (colour, ground, bold) in _STYLES.items():
+            if system is None:
+                reverse = name in _REVERSED
+                self.styles[name] = Style(bold=bold, reverse=reverse)
+                inks[name] = Ink(bold=bold, reverse=reverse)
+                continue
             fore = _resolve(colour, variables)
             back = _resolve(ground or "background", variables)
-            reverse = system is None and name in {"cursor", "header.alarm"}
-            self.styles[name] = (
-                Style(bold=bold, reverse=reverse)
-                if system is None
-                else Style(color=fore, bgcolor=back, bold=bold)
+            self.styles[name] = Style(color=fore, bgcolor=back, bold=bold)
+            inks[name] = Ink(
+                ";".join(fore.downgrade(system).get_ansi_codes(foreground=True)),
+                ";".join(back.downgrade(system).get_ansi_codes(foreground=False)),
+                bold,
             )
-            self.sgr[name] = _sgr(fore, back, bold, reverse, system)
-        self.ground = self.styles[""]
+        self.inks = Inks(inks)
 
 
 def _resolve(name: str, variables: Mapping[str, str]) -> RichColor:
@@ -151,17 +182,3 @@ def _resolve(name: str, variables: Mapping[str, str]) -> RichColor:
         one, two = Color.parse(variables[first]), Color.parse(variables[second])
         return one.blend(two, share).rich_color
     return Color.parse(text if text is not None else variables[name]).rich_color
-
-
-def _sgr(
-    fore: RichColor, back: RichColor, bold: bool, reverse: bool, system: ColorSystem | None
-) -> str:
-    codes = ["0"]
-    if bold:
-        codes.append("1")
-    if reverse:
-        codes.append("7")
-    if system is not None:
-        codes += fore.downgrade(system).get_ansi_codes(foreground=True)
-        codes += back.downgrade(system).get_ansi_codes(foreground=False)
-    return f"\x1b[{';'.join(codes)}m"

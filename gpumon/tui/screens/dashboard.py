@@ -138,8 +138,10 @@ class Dashboard(Screen[None]):
             yield CellView(self._pen, self._palette, id=name)
 
     def on_mount(self) -> None:
-        """Find the parts once; start the clock that tells the age of the data."""
+        """Find the parts once, and give them their places before the first layout."""
         self._parts = {view.id: view for view in self.query(CellView)}
+        self._snapshot = self._history.latest
+        self.draw()
         self.set_interval(1.0, self._tell_age)
 
     def on_resize(self) -> None:
@@ -168,9 +170,10 @@ class Dashboard(Screen[None]):
 
     def draw(self) -> None:
         """Bring every part up to date; what did not change sends nothing."""
-        if not self.is_mounted or not self.is_current:
+        if not self.is_attached or not self.is_current:
             return
-        width, height = self.size
+        # The screen has no size before its first layout; the terminal has.
+        width, height = self.size if self.size.width else self.app.size
         if is_tiny(width, height):
             self._place(0, 0, tiny=True)
             tiny = tiny_rows(self._snapshot, self._history, width, height)

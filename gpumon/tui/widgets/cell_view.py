@@ -9,14 +9,33 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpumon.layout.cells import changed_runs, encode, fill
+from gpumon.layout.cells import CellWriter, changed_runs, fill
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+
     from gpumon.layout.cells import Row
     from gpumon.tui.pen import Pen
     from gpumon.tui.theme import Palette
+
+
+class CellStrip(Strip):
+    """A whole row, written as short as ``encode`` does: Textual resets the style at every change."""
+
+    __slots__ = ["_written"]
+
+    def __init__(self, row: Row, width: int, palette: Palette) -> None:
+        styles = palette.styles
+        super().__init__([Segment(text, styles[style]) for text, style in row], width)
+        writer = CellWriter(palette.inks)
+        writer.row(row)
+        self._written = writer.take()
+
+    def render(self, console: Console) -> str:  # noqa: ARG002 - Textual's signature
+        """The row as terminal output."""
+        return self._written
 
 
 class CellView(Widget):
@@ -66,7 +85,7 @@ class CellView(Widget):
             runs = changed_runs(before, row)
             if runs is None:
                 runs = [(0, region.width)]
-            self._pen.add(encode(row, runs, region.x, region.y + y, self._palette.sgr))
+            self._pen.writer.cells(row, runs, region.x, region.y + y)
         if len(rows) < len(old):
             self._strips.clear()
             self.refresh()
@@ -78,10 +97,8 @@ class CellView(Widget):
         strip = self._strips.get(y)
         if strip is None:
             width = self.size.width
-            row = self._rows[y] if y < len(self._rows) else ()
-            styles = self._palette.styles
-            segments = [Segment(text, styles[style]) for text, style in fill(row, width)]
-            strip = self._strips[y] = Strip(segments, width)
+            row = fill(self._rows[y] if y < len(self._rows) else (), width)
+            strip = self._strips[y] = CellStrip(row, width, self._palette)
         return strip
 
     def render_lines(self, crop: Region) -> list[Strip]:

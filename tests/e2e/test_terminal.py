@@ -1,0 +1,252 @@
+"""The demo in a real terminal: what a newcomer sees, presses, resizes and ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+from tests.screen import Screen
+
+GPUMON = [sys.executable, "-m", "gpumon"]
+DEMO = [*GPUMON, "--demo"]
+READY = r"GPU-MEM▼[\s\S]*ann "
+
+
+def left_clean(screen: Screen) -> bool:
+    """Whether the terminal is as it was found: settings, screen, cursor, mouse, keyboard."""
+    end = bytes(screen.output)
+    switched_off = (
+        (b"\x1b[?1049h", b"\x1b[?1049l"),
+        (b"\x1b[?25l", b"\x1b[?25h"),
+        (b"\x1b[?1000h", b"\x1b[?1000l"),
+        (b"\x1b[?1003h", b"\x1b[?1003l"),
+        (b"\x1b[?1004h", b"\x1b[?1004l"),
+        (b"\x1b[?2004h", b"\x1b[?2004l"),
+        (b"\x1b[?7l", b"\x1b[?7h"),
+    )
+    return screen.attributes() == screen.attributes_before and all(
+        end.rfind(off) > end.rfind(on) for on, off in switched_off
+    )
+
+
+def test_the_demo_shows_every_card_and_says_that_it_is_a_demo() -> None:
+    with Screen(DEMO) as screen:
+        text = screen.wait_for(READY)
+        assert "DEMO" in text.splitlines()[0]
+        for index in range(8):
+            assert re.search(rf"^ {index} H100", text, re.MULTILINE)
+        assert "free" in text
+        assert "LOST" in text
+        processes = text[text.index("GPU-MEM") :].splitlines()[1:-1]
+        assert len([line for line in processes if line.strip()]) >= 8
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert left_clean(screen)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.signal(number)
+        assert screen.wait_end() == -number
+        assert left_clean(screen)
+
+
+def test_control_c_quits() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("\x03")
+        assert screen.wait_end() == 0
+        assert left_clean(screen)
+
+
+def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
+    crash = (
+        "import gpumon.tui.screens.dashboard as dashboard\n"
+        "def broken(self, step): raise RuntimeError('a bug for the test')\n"
+        "dashboard.Dashboard.action_move = broken\n"
+        "from gpumon.cli import main\n"
+        "raise SystemExit(main(['--demo']))\n"
+    )
+    with Screen([sys.executable, "-c", crash]) as screen:
+        screen.wait_for(READY)
+        screen.type("j")
+        assert screen.wait_end() == 1
+        assert left_clean(screen)
+        end = bytes(screen.output)
+        assert end.rfind(b"a bug for the test") > end.rfind(b"\x1b[?1049l")
+
+
+def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
+    with Screen([*DEMO, "-n", "0.1"], columns=200, lines=50) as screen:
+        screen.wait_for(READY)
+        screen.hold()
+        # Every one of these asks for a whole repaint, so that all buffers on the way fill up.
+        for width in (190, 180) * 20:
+            screen.resize(width, 50)
+            screen.type("?\x1b")
+        screen.signal(signal.SIGTERM)
+        assert screen.process.wait(10) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        assert screen.attributes() == screen.attributes_before
+
+
+def test_a_dropped_connection_ends_it() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.hang_up()
+        assert screen.process.wait(10) in (-signal.SIGHUP, 128 + signal.SIGHUP)
+
+
+def test_any_size_at_any_moment_shows_what_a_fresh_start_at_that_size_shows() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("p")
+        screen.wait_for("PAUSED")
+        for columns, lines in ((200, 50), (1, 1), (60, 15), (30, 5), (300, 80), (2, 60), (80, 24)):
+            screen.resize(columns, lines)
+        # The last line of the layout at the last size: then all of it has been drawn.
+        screen.wait(lambda it: it.rows()[23].startswith(" q quit"), "waiting for the footer")
+        screen.wait_for(READY)
+        rows = screen.rows()
+        assert rows[0].startswith(" gpumon  DEMO")
+        assert sum(line.startswith(f" {index} H100") for index, line in enumerate(rows[2:10])) == 8
+        assert rows[10].startswith("── 18 processes")
+        assert not any("gpumon" in line for line in rows[1:])
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(59, 24), (80, 14), (40, 6), (20, 3), (5, 2)])
+def test_a_terminal_too_small_for_the_dashboard_gets_a_short_honest_view(
+    columns: int, lines: int
+) -> None:
+    with Screen(DEMO, columns=columns, lines=lines) as screen:
+        # What is wrong is shown first when not all cards fit.
+        screen.wait_for(r"6 ✖" if columns < 40 else r"6 ✖ LOST")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_keys_and_clicks_sort_the_table() -> None:
+    with Screen(DEMO) as screen:
+        text = screen.wait_for(READY)
+        screen.type("P")
+        screen.wait_for("PID▲")
+        screen.type("P")
+        screen.wait_for("PID▼")
+        screen.type(">")
+        screen.wait_for("USER▲")
+        screen.type("r")
+        screen.wait_for("USER▼")
+        heading = next(y for y, line in enumerate(text.splitlines()) if "COMMAND" in line)
+        column = text.splitlines()[heading].index("CPU%")
+        screen.click(column, heading)
+        sorted_text = screen.wait_for("CPU%▼|CPU▼")
+        rows = sorted_text.splitlines()[heading + 1 : -1]
+        shares = [int(row.split()[5]) for row in rows if row.strip()]
+        assert shares == sorted(shares, reverse=True)
+
+
+def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("jj")
+        text = screen.wait_for(r"▸.*erin")
+        assert text.count("▸") == 1
+        for keys in ("C", "P", "U", "r", "M"):
+            screen.type(keys)
+        screen.wait_for(r"GPU-MEM▼")
+        assert re.search(r"▸ +2 +38470 erin", screen.text())
+        screen.type("\x1b")
+        screen.wait_gone("▸")
+
+
+def test_clicking_a_row_selects_it_and_the_wheel_scrolls() -> None:
+    with Screen(DEMO, columns=80, lines=20) as screen:
+        text = screen.wait_for(READY)
+        lines = text.splitlines()
+        heading = next(y for y, line in enumerate(lines) if "COMMAND" in line)
+        pid = lines[heading + 3].split()[1]
+        screen.click(20, heading + 3)
+        screen.wait_for(rf"▸ +\S+ +{pid}")
+        screen.wheel(20, heading + 2)
+        screen.wait_for(r" 4– ")
+        screen.wheel(20, heading + 2, down=False)
+        screen.wait_gone(r" 4– ")
+
+
+def test_pause_holds_the_picture_and_going_on_shows_the_present() -> None:
+    with Screen([*DEMO, "-n", "0.1"]) as screen:
+        screen.wait_for(READY)
+        screen.type("p")
+        held = screen.wait_for("PAUSED").splitlines()[1:-1]
+        written = len(screen.output)
+        screen.type("o")
+        screen.wait_for("self ")
+        assert screen.text().splitlines()[1:-1] == held
+        assert len(screen.output) - written < 5000
+        screen.type("p")
+        screen.wait_gone("PAUSED")
+
+
+def test_plus_and_minus_change_the_interval() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("-")
+        screen.wait_for(r"0\.2s *$|0\.2s *\n")
+        screen.type("--")
+        screen.wait_for(r"0\.1s *\n")
+        screen.type("+++")
+        screen.wait_for(r" 1s *\n")
+
+
+def test_the_help_page_names_every_key_sign_and_metric() -> None:
+    with Screen(DEMO, columns=120, lines=200) as screen:
+        screen.wait_for(READY)
+        screen.type("?")
+        text = screen.wait_for("Compute mode")
+        for word in ("Hold the picture", "Sort by GPU-MEM", "Quit", "LOST", "itself", "✖", "PCIe"):
+            assert word in text or word == "LOST"
+        screen.type("\x1b")
+        screen.wait_for(READY)
+
+
+def test_the_screen_is_whole_after_help_and_palette() -> None:
+    with Screen([*DEMO, "-n", "0.1"]) as screen:
+        screen.wait_for(READY)
+        screen.type("?")
+        screen.wait_for("Hold the picture")
+        screen.type("q")
+        screen.wait_for(READY)
+        screen.type("\x10")
+        screen.wait_for("Search for commands")
+        screen.type("\x1b")
+        screen.wait_gone("Search for commands")
+        rows = screen.rows()
+        assert sum(line.startswith(f" {index} H100") for index, line in enumerate(rows[2:10])) == 8
+        assert rows[23].startswith(" q quit")
+
+
+def test_the_screen_appears_where_standard_error_is_sent_elsewhere() -> None:
+    shell = f"{sys.executable} -m gpumon --demo 2>/dev/null"
+    with Screen(["sh", "-c", shell]) as screen:
+        screen.wait_for(READY)
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_a_dumb_terminal_is_told_what_to_use() -> None:
+    with Screen(DEMO, term="dumb") as screen:
+        assert screen.wait_end() == 1
+        assert "gpumon snapshot" in screen.text()
+
+
+def test_no_colour_is_respected_and_states_still_differ() -> None:
+    with Screen(DEMO, env={**os.environ, "NO_COLOR": "1"}) as screen:
+        text = screen.wait_for(READY)
+        assert b"\x1b[38;" not in screen.output.replace(b"\x1b[38;2;0;0;0m", b"")
+        assert "▲ hot" in text
+        assert "○ free" in text

@@ -1,0 +1,1 @@
+"""The screen's parts, without a terminal."""

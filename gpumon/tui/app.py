@@ -173,7 +173,7 @@ def run(collector: Collector, history: History, user: str | None = None) -> int:
         SourceError: The source does not open.
     """
     collector.wait_open(_OPENING)
-    _draw_on_standard_output()
+    _prepare_terminal()
     terminal = Terminal()
     app = GpumonApp(collector, history, terminal, user)
     try:
@@ -188,8 +188,14 @@ def run(collector: Collector, history: History, user: str | None = None) -> int:
     return app.return_code or 0
 
 
-def _draw_on_standard_output() -> None:
-    """Textual draws on standard error: make that the terminal where it was sent elsewhere."""
+def _prepare_terminal() -> None:
+    """Have Textual find the terminal: it draws on standard error, as large as the environment says.
+
+    Standard error may be sent elsewhere, and a shell that exports COLUMNS and LINES would freeze the
+    size at what it was there.
+    """
+    os.environ.pop("COLUMNS", None)
+    os.environ.pop("LINES", None)
     if not os.isatty(2):
         sys.stderr.flush()
         os.dup2(1, 2)

@@ -1,4 +1,4 @@
-"""The command line: reads it, says what is wrong with it, and imports a command only when it runs."""
+"""The command line: reads it, says what is wrong with it, imports a command only when it runs."""
 
 from __future__ import annotations
 

@@ -9,12 +9,15 @@ default counters and of DCGM's ``dcgm_fields.h``, which Grafana boards read.
 
 from __future__ import annotations
 
-from collections.abc import Callable  # noqa: TC003 - msgspec resolves annotations at run time
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model import Gpu, GpuProcess
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.model import Gpu, GpuProcess
 
 
 class Unit(Enum):
@@ -26,33 +29,26 @@ class Unit(Enum):
         per_csv: How many model units make one CSV unit.
     """
 
-    TEXT = ("", "", 1)
-    NUMBER = ("", "", 1)
-    ENABLED = ("enabled", "", 1)
-    YES_NO = ("", "", 1)
-    PSTATE = ("", "", 1)
-    BITS = ("bits", "", 1)
-    BYTES = ("bytes", "MiB", 2**20)
-    PERCENT = ("percent", "%", 1)
-    CELSIUS = ("celsius", "", 1)
-    WATTS = ("watts", "W", 1)
-    JOULES = ("joules", "J", 1)
-    MEGAHERTZ = ("mhz", "MHz", 1)
-    BYTES_PER_SECOND = ("bytes_per_second", "MiB/s", 2**20)
-    SECONDS = ("seconds", "s", 1)
-    TIME = ("unix_seconds", "", 1)
+    TEXT = ("text", "", "", 1)
+    NUMBER = ("number", "", "", 1)
+    ENABLED = ("enabled or disabled", "enabled", "", 1)
+    YES_NO = ("yes or no", "", "", 1)
+    PSTATE = ("performance state", "", "", 1)
+    BITS = ("bits", "bits", "", 1)
+    BYTES = ("bytes", "bytes", "MiB", 2**20)
+    PERCENT = ("percent", "percent", "%", 1)
+    CELSIUS = ("degrees Celsius", "celsius", "", 1)
+    WATTS = ("watts", "watts", "W", 1)
+    JOULES = ("joules", "joules", "J", 1)
+    MEGAHERTZ = ("megahertz", "mhz", "MHz", 1)
+    BYTES_PER_SECOND = ("bytes per second", "bytes_per_second", "MiB/s", 2**20)
+    SECONDS = ("seconds", "seconds", "s", 1)
+    TIME = ("time", "unix_seconds", "", 1)
 
-    def __init__(self, suffix: str, csv: str, per_csv: int) -> None:
+    def __init__(self, _: str, suffix: str, csv: str, per_csv: int) -> None:
         self.suffix = suffix
         self.csv = csv
         self.per_csv = per_csv
-
-    # Two units may have equal attributes; without this they would become aliases of one another.
-    def __new__(cls, *_: object) -> Unit:
-        """Number the members, so that each stays its own."""
-        member = object.__new__(cls)
-        member._value_ = len(cls.__members__)
-        return member
 
 
 class Tier(Enum):
@@ -94,6 +90,8 @@ class Metric(Struct, frozen=True):
 _T, _N, _PCT = Unit.TEXT, Unit.NUMBER, Unit.PERCENT
 _STATIC, _FAST, _SLOW = Tier.STATIC, Tier.FAST, Tier.SLOW
 
+# A line per metric is worth more here than short lines.
+# ruff: noqa: E501
 # fmt: off
 GPU_METRICS: tuple[Metric, ...] = (
     Metric("index", "Index", _N, _STATIC, "index", None, "The card's number in nvidia-smi; CUDA counts otherwise unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set."),

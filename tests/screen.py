@@ -52,21 +52,25 @@ class Screen:
         self._stream = pyte.ByteStream(self._screen)
         self._changed = threading.Condition()
         self._ended = False
+        self._broken: Exception | None = None
         self._held = threading.Event()
         self._held.set()
         master, slave = pty.openpty()
         self._master, self._slave = master, slave
         self._set_size()
         self.attributes_before = termios.tcgetattr(slave)
-        environment = {**(os.environ if env is None else env), "TERM": term, "COLORTERM": "truecolor"}
+        environment = {
+            **(os.environ if env is None else env),
+            "TERM": term,
+            "COLORTERM": "truecolor",
+        }
         self.process = subprocess.Popen(
-            list(command),
+            # A login shell's terminal is its controlling one: signals of the line reach it.
+            ["setsid", "--ctty", *command],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             env=environment,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         self._reader = threading.Thread(target=self._read, name="pty-reader", daemon=True)
         self._reader.start()
@@ -99,7 +103,10 @@ class Screen:
                 raise
             with self._changed:
                 self.output += data
-                self._stream.feed(data)
+                try:
+                    self._stream.feed(data)
+                except Exception as error:  # noqa: BLE001 - told to whoever waits
+                    self._broken = error
                 self._changed.notify_all()
         with self._changed:
             self._ended = True
@@ -132,6 +139,8 @@ class Screen:
         deadline = time.monotonic() + patience
         with self._changed:
             while not holds(self):
+                if self._broken is not None:
+                    raise self._broken
                 left = deadline - time.monotonic()
                 if left <= 0 or (self._ended and not holds(self)):
                     why = "the program ended" if self._ended else f"not within {patience:g} s"

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import Severity, card_state
-from gpumon.layout.cells import Field, Row, bar, braille, fill, spark
+from gpumon.findings import card_state
+from gpumon.layout.cells import Field, Row, bar, fill, spark
+from gpumon.layout.panels import panel_rows
+from gpumon.layout.words import GLYPHS, STATE_STYLES, holders, rate, short_name
 from gpumon.model import CardStatus
 from gpumon.text import (
     UNKNOWN,
@@ -19,7 +21,6 @@ from gpumon.text import (
     fit,
     fit_right,
     gibibytes,
-    memory_size,
     printable,
 )
 
@@ -28,24 +29,7 @@ if TYPE_CHECKING:
 
     from gpumon.findings import Finding
     from gpumon.history import History
-    from gpumon.model import Gpu, GpuProcess, MigInstance, Snapshot
-
-GLYPHS = {
-    Severity.GOOD: "○",
-    Severity.QUIET: "●",
-    Severity.NOTE: "◐",
-    Severity.WARNING: "▲",
-    Severity.CRITICAL: "✖",
-}
-"""A sign beside each word, so that no state is told by colour alone."""
-
-STATE_STYLES = {
-    Severity.GOOD: "state.good",
-    Severity.QUIET: "state.quiet",
-    Severity.NOTE: "state.note",
-    Severity.WARNING: "state.warning",
-    Severity.CRITICAL: "state.critical",
-}
+    from gpumon.model import Gpu, MigInstance, Snapshot
 
 _SHORTEST = 40
 """Below this width a card's short line no longer holds its numbers."""
@@ -199,7 +183,7 @@ class Cards:
             return [
                 row
                 for gpu in snapshot.gpus
-                for row in _panel(gpu, snapshot, history, width, shape.panels)
+                for row in panel_rows(gpu, snapshot, history, width, shape.panels)
             ]
         column_width = (width - _GUTTER * (shape.columns - 1)) // shape.columns
         columns = card_columns(column_width, [short_name(gpu.name) for gpu in snapshot.gpus])
@@ -220,11 +204,11 @@ class Cards:
         lines: list[Row] = []
         for gpu in snapshot.gpus:
             state = card_state(history, gpu)
-            holders = _holders(gpu, snapshot.processes) if columns.users else ""
+            on_card = holders(gpu, snapshot.processes) if columns.users else ""
             graph = ""
             if columns.spark:
                 graph = self._spark(history, gpu, columns.spark - 1, snapshot.time)
-            lines.append(_line(gpu, state, holders, graph, columns))
+            lines.append(_line(gpu, state, on_card, graph, columns))
             lines.extend(_mig_line(instance, columns) for instance in gpu.mig)
         return lines
 
@@ -238,16 +222,6 @@ class Cards:
         text = spark(values, 100.0)
         self._sparks[key] = (int(now), text)
         return text
-
-
-def short_name(name: str | None) -> str:
-    """A card's name without the words that all of them share."""
-    if name is None:
-        return UNKNOWN
-    text = printable(name)
-    for word in ("NVIDIA ", "GeForce ", "Tesla ", "Quadro "):
-        text = text.removeprefix(word)
-    return text.strip() or UNKNOWN
 
 
 def _name_within(name: str, width: int) -> str:
@@ -275,11 +249,13 @@ def _heading(columns: CardColumns) -> Row:
     return fill((field for field in fields if field[0]), columns.width, "heading")
 
 
-def _line(gpu: Gpu, state: Finding, holders: str, graph: str, columns: CardColumns) -> Row:
+def _line(gpu: Gpu, state: Finding, on_card: str, graph: str, columns: CardColumns) -> Row:
     quiet = "stale" if gpu.status is not CardStatus.OK else ""
     fields: list[Field] = [(f"{gpu.index:>2} ", quiet or "strong")]
     if columns.name:
-        fields.append((fit(_name_within(short_name(gpu.name), columns.name - 1), columns.name), quiet))
+        fields.append(
+            (fit(_name_within(short_name(gpu.name), columns.name - 1), columns.name), quiet)
+        )
     fields.append((_number(gpu.temperature_gpu, _CELSIUS), quiet))
     if columns.power:
         fields += _power(gpu, columns.power, quiet)
@@ -296,7 +272,7 @@ def _line(gpu: Gpu, state: Finding, holders: str, graph: str, columns: CardColum
     if columns.spark:
         fields += [(" ", ""), (fit(graph, columns.spark - 1), "graph.util")]
     if columns.users:
-        fields.append((fit("  " + holders, columns.users), quiet or "dim"))
+        fields.append((fit("  " + on_card, columns.users), quiet or "dim"))
     fields.append((_state_text(state, columns.state), STATE_STYLES[state.severity]))
     return fill(fields, columns.width)
 
@@ -362,158 +338,4 @@ def _rates(gpu: Gpu) -> str:
     """PCIe receive and transmit, as short as they go."""
     if gpu.pcie_rx is None and gpu.pcie_tx is None:
         return UNKNOWN
-    return f"{_rate(gpu.pcie_rx):>6} {_rate(gpu.pcie_tx):>6}"
-
-
-def _rate(value: float | None) -> str:
-    return memory_size(None if value is None else int(value))
-
-
-def _holders(gpu: Gpu, processes: Sequence[GpuProcess]) -> str:
-    """The users on a card, the one holding most first."""
-    held: dict[str, int] = {}
-    for process in processes:
-        for use in process.uses:
-            if use.gpu_uuid == gpu.uuid:
-                user = process.user or UNKNOWN
-                held[user] = held.get(user, 0) + (use.memory_used or 0)
-    order = sorted(held, key=lambda user: (-held[user], user))
-    return printable(" ".join(order))
-
-
-# -- tall panels ---------------------------------------------------------------------------------
-
-
-def _panel(gpu: Gpu, snapshot: Snapshot, history: History, width: int, height: int) -> list[Row]:
-    """One card in ``height`` rows: meters on the left, its last minutes on the right."""
-    state = card_state(history, gpu)
-    quiet = "stale" if gpu.status is not CardStatus.OK else ""
-    left = max(40, min(72, width * 2 // 5))
-    meters = _meters(gpu, left - 2, quiet)
-    graphs = _graphs(gpu, history, width - left - 1, height - 1, snapshot.time)
-    facts = _facts(gpu, height - 1 - len(meters), left - 2)
-    lines = [*meters, *facts]
-    rows = [_title(gpu, state, snapshot, width)]
-    for y in range(height - 1):
-        start = lines[y] if y < len(lines) else ()
-        rows.append(fill([(" ", ""), *fill(start, left), *graphs[y]], width))
-    return rows
-
-
-def _title(gpu: Gpu, state: Finding, snapshot: Snapshot, width: int) -> Row:
-    words = f"{GLYPHS[state.severity]} {printable(state.short)} "
-    name = f" {gpu.index}  {short_name(gpu.name)} "
-    holders = _holders(gpu, snapshot.processes)
-    middle = f"  {holders}" if holders else ""
-    room = max(0, width - cell_width(name) - cell_width(words))
-    return fill(
-        [
-            (name, "panel.title"),
-            (fit(middle, room), "panel.users"),
-            (words, f"panel.{STATE_STYLES[state.severity]}"),
-        ],
-        width,
-        "panel.users",
-    )
-
-
-def _meters(gpu: Gpu, width: int, quiet: str) -> list[Row]:
-    label, value = 8, 15
-    size = width - label - value
-    util_style, memory_style = ("bar.stale", "bar.stale") if quiet else ("bar.util", "bar.memory")
-    share = None if gpu.utilization_gpu is None else gpu.utilization_gpu / 100
-    memory = None
-    if gpu.memory_used is not None and gpu.memory_total:
-        memory = gpu.memory_used / gpu.memory_total
-    power = None
-    if gpu.power_draw is not None and gpu.power_limit:
-        power = gpu.power_draw / gpu.power_limit
-    heat = None
-    if gpu.temperature_gpu is not None:
-        heat = gpu.temperature_gpu / (gpu.temperature_slowdown or 100)
-    total = f"/{gibibytes(gpu.memory_total)}G"
-    cap = "W" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}W"
-    slow = "°C" if gpu.temperature_slowdown is None else f"/{gpu.temperature_slowdown}°C"
-    draw = UNKNOWN if gpu.power_draw is None else f"{gpu.power_draw:.0f}"
-    rows: list[tuple[str, float | None, str, str, str]] = [
-        ("util", share, util_style, _plain(gpu.utilization_gpu), "%"),
-        ("memory", memory, memory_style, gibibytes(gpu.memory_used), total),
-        ("power", power, "bar.other" if not quiet else "bar.stale", draw, cap),
-        ("heat", heat, "bar.other" if not quiet else "bar.stale", _plain(gpu.temperature_gpu), slow),
-    ]
-    return [
-        (
-            (fit(name, label), "dim"),
-            (bar(fraction, size), style),
-            (fit_right(number, value - cell_width(unit)), quiet or "strong"),
-            (unit, "dim"),
-        )
-        for name, fraction, style, number, unit in rows
-    ]
-
-
-def _plain(value: int | None) -> str:
-    return UNKNOWN if value is None else str(value)
-
-
-def _facts(gpu: Gpu, room: int, width: int) -> list[Row]:
-    """What else is worth a line, as far as the panel reaches."""
-    facts = [
-        (
-            "clocks",
-            f"SM {_of(gpu.clock_sm, gpu.clock_sm_max)}  "
-            f"memory {_of(gpu.clock_memory, gpu.clock_memory_max)} MHz"
-            + ("" if gpu.pstate is None else f"  P{gpu.pstate}"),
-        ),
-        (
-            "PCIe",
-            f"gen {_of(gpu.pcie_generation, gpu.pcie_generation_max)} "
-            f"x{_plain(gpu.pcie_width)}  rx {_rate(gpu.pcie_rx)}/s  tx {_rate(gpu.pcie_tx)}/s",
-        ),
-        (
-            "memory",
-            f"activity {_plain(gpu.utilization_memory)}%  "
-            f"reserved {memory_size(gpu.memory_reserved)}  "
-            f"free {memory_size(gpu.memory_free)}",
-        ),
-        (
-            "video",
-            f"encoder {_plain(gpu.utilization_encoder)}%  "
-            f"decoder {_plain(gpu.utilization_decoder)}%  fan {_plain(gpu.fan_speed)}%",
-        ),
-    ]
-    rows: list[Row] = [
-        fill([(fit(name, 8), "dim"), (text, "")], width) for name, text in facts[: max(0, room)]
-    ]
-    return rows
-
-
-def _of(value: int | None, top: int | None) -> str:
-    return _plain(value) if top is None else f"{_plain(value)}/{top}"
-
-
-def _graphs(gpu: Gpu, history: History, width: int, height: int, now: float) -> list[list[Field]]:
-    """Utilisation and memory side by side, their newest value at the right edge."""
-    each = max(4, (width - 3) // 2)
-    span = 2 * each
-    util = history.gpu_buckets(gpu.uuid, "utilization_gpu", span, span, now)
-    memory = history.gpu_buckets(gpu.uuid, "memory_used", span, span, now)
-    tall = max(1, height - 1)
-    one = braille(util, 100.0, each, tall)
-    two = braille(memory, float(gpu.memory_total or 1), each, tall)
-    caption = f"last {span} s" if span < 120 else f"last {span // 60} min"
-    lines: list[list[Field]] = [
-        [("   ", ""), (one[y], "graph.util"), (" ", ""), (two[y], "graph.memory")]
-        for y in range(tall)
-    ]
-    lines.append(
-        [
-            ("   ", ""),
-            (fit(f"util, {caption}", each), "dim"),
-            (" ", ""),
-            (fit(f"memory, {caption}", each), "dim"),
-        ]
-    )
-    return lines
-
-
+    return f"{rate(gpu.pcie_rx):>6} {rate(gpu.pcie_tx):>6}"

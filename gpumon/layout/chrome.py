@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings import BRIEF_CELLS, Severity, card_state
-from gpumon.layout.cards import GLYPHS, STATE_STYLES
 from gpumon.layout.cells import Field, Row, fill
 from gpumon.layout.processes import users_of
+from gpumon.layout.words import GLYPHS, STATE_STYLES
 from gpumon.model import CardStatus
 from gpumon.text import UNKNOWN, cell_width, fit, gibibytes, printable
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -83,7 +83,7 @@ def command_line(process: GpuProcess) -> str:
         return "(not visible here)"
     if not process.command:
         return printable(f"[{process.name}]" if process.name else UNKNOWN)
-    program = os.path.basename(process.command[0]) or process.command[0]
+    program = PurePosixPath(process.command[0]).name or process.command[0]
     return printable(" ".join((program, *process.command[1:])))
 
 
@@ -241,5 +241,3 @@ def filter_user(processes: Sequence[GpuProcess], user: str | None) -> Sequence[G
     if user is None:
         return processes
     return [process for process in processes if process.user == user]
-
-

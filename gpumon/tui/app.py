@@ -16,7 +16,7 @@ from textual.message import Message
 from gpumon.layout.cells import CellWriter
 from gpumon.sources import SourceError
 from gpumon.tui.pen import Pen
-from gpumon.tui.screens.dashboard import Dashboard
+from gpumon.tui.screens.dashboard import DashboardScreen
 from gpumon.tui.screens.help import HelpScreen
 from gpumon.tui.terminal import Terminal
 from gpumon.tui.theme import Palette, load_theme
@@ -81,7 +81,7 @@ class GpumonApp(App[int]):
         self.theme = "gpumon"
         palette = self._palette()
         self._pen = Pen(self, palette.inks)
-        self.dashboard = Dashboard(collector, history, self._pen, palette, user)
+        self.dashboard = DashboardScreen(collector, history, self._pen, palette, user)
 
     def on_mount(self) -> None:
         """Take the screen, then the signals, then the snapshots."""
@@ -191,8 +191,8 @@ def run(collector: Collector, history: History, user: str | None = None) -> int:
 def _prepare_terminal() -> None:
     """Have Textual find the terminal: it draws on standard error, as large as the environment says.
 
-    Standard error may be sent elsewhere, and a shell that exports COLUMNS and LINES would freeze the
-    size at what it was there.
+    Standard error may be sent elsewhere, and a shell that exports COLUMNS and LINES would freeze
+    the size at what it was there.
     """
     os.environ.pop("COLUMNS", None)
     os.environ.pop("LINES", None)

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.color import Color as RichColor
-from rich.color import ColorSystem
 from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
@@ -20,6 +18,9 @@ from gpumon.layout.cells import Ink, Inks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rich.color import Color as RichColor
+    from rich.color import ColorSystem
 
 _PREFIX = "gpumon-"
 

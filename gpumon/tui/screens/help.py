@@ -13,8 +13,8 @@ from textual.widgets import Static
 
 from gpumon import __version__
 from gpumon.findings import Severity
-from gpumon.layout.cards import GLYPHS
 from gpumon.layout.chrome import own_cost_sentence
+from gpumon.layout.words import GLYPHS
 from gpumon.metrics import GPU_METRICS, PROCESS_METRICS
 
 if TYPE_CHECKING:

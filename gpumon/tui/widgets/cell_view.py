@@ -1,4 +1,4 @@
-"""The base of everything on the dashboard: rows of ``layout`` on screen, sent only where changed."""
+"""The base of everything on the dashboard: rows of ``layout``, sent only where they changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CellStrip(Strip):
-    """A whole row, written as short as ``encode`` does: Textual resets the style at every change."""
+    """A whole row, in few bytes: Textual itself sets the whole style anew for every segment."""
 
     __slots__ = ["_written"]
 
@@ -104,7 +104,8 @@ class CellView(Widget):
     def render_lines(self, crop: Region) -> list[Strip]:
         """The rows of a region, without the style cache: they carry their styles themselves."""
         return [
-            self.render_line(y).crop(crop.x, crop.right) for y in range(crop.y, crop.y + crop.height)
+            self.render_line(y).crop(crop.x, crop.right)
+            for y in range(crop.y, crop.y + crop.height)
         ]
 
     def on_resize(self) -> None:

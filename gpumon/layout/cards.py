@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _SHORTEST = 40
 """Below this width a card's short line no longer holds its numbers."""
-_PANEL_HEIGHT = 7
+_LEAST_PANEL, _MOST_PANEL = 6, 14
 _PANEL_WIDTH = 72
 _GUTTER = 2
 _BRIEF = 14
@@ -131,7 +131,7 @@ class CardsShape(Struct, frozen=True):
     rows: int
 
 
-def cards_shape(lines: int, cards: int, width: int, room: int) -> CardsShape:
+def cards_shape(lines: int, cards: int, width: int, room: int, panel_room: int = 0) -> CardsShape:
     """Choose a shape.
 
     Args:
@@ -139,10 +139,11 @@ def cards_shape(lines: int, cards: int, width: int, room: int) -> CardsShape:
         cards: Number of cards.
         width: Cells.
         room: Rows the cards may take at most.
+        panel_room: Rows that tall panels may take; 0 is none.
     """
     if 1 <= cards <= 2 and lines == cards and width >= _PANEL_WIDTH:
-        height = min(14, room // cards)
-        if height >= _PANEL_HEIGHT:
+        height = min(_MOST_PANEL, panel_room // cards)
+        if height >= _LEAST_PANEL:
             return CardsShape(height, 1, height * cards)
     if lines + 1 <= room:
         return CardsShape(0, 1, lines + 1)
@@ -189,7 +190,7 @@ class Cards:
         columns = card_columns(column_width, [short_name(gpu.name) for gpu in snapshot.gpus])
         lines = self._lines(snapshot, history, columns)
         room = shape.rows - 1
-        lines = lines[max(0, min(top, len(lines) - room * shape.columns)) :]
+        lines = lines[top:]
         heading = _heading(columns)
         rows = [heading, *lines[:room]]
         if shape.columns > 1:

@@ -115,30 +115,53 @@ def _cost_text(cost: OwnCost) -> str:
     return f"{cpu} cpu, {inside} ms/s in driver"
 
 
+class Scrolled(Struct, frozen=True):
+    """What is out of sight.
+
+    Attributes:
+        user: The one user the table is narrowed to.
+        processes_above: Processes scrolled away.
+        cards_above: Lines of cards scrolled away.
+        cards_below: Lines of cards there was no room for.
+    """
+
+    user: str | None = None
+    processes_above: int = 0
+    cards_above: int = 0
+    cards_below: int = 0
+
+
 def rule_row(
-    snapshot: Snapshot, shown: Sequence[GpuProcess], user: str | None, first: int, width: int
+    snapshot: Snapshot, shown: Sequence[GpuProcess], scrolled: Scrolled, width: int
 ) -> Row:
     """The line between cards and processes, which counts them.
 
     Args:
         snapshot: What is on screen.
         shown: The processes of the table, all of them.
-        user: The one user the table is narrowed to.
-        first: How many rows are scrolled away.
+        scrolled: What of it is out of sight.
         width: Cells.
     """
-    whose = f" of {printable(user)}" if user is not None else ""
-    count = len(shown)
-    text = f" {count} process{'' if count == 1 else 'es'}{whose} "
-    if user is None and count:
-        users = users_of(shown)
-        text += f"· {users} user{'' if users == 1 else 's'} "
+    parts: list[str] = []
+    above, below = scrolled.cards_above, scrolled.cards_below
+    if above or below:
+        parts.append(f"cards: {above} more above, {below} below")
+    whose = f" of {printable(scrolled.user)}" if scrolled.user is not None else ""
+    parts.append(f"{_count(len(shown), 'process')}{whose}")
+    if scrolled.user is None and shown:
+        parts.append(_count(users_of(shown), "user"))
     memory = _memory_sum(snapshot)
     if memory:
-        text += f"· {memory} "
-    tail = f" {first + 1}– " if first else ""
+        parts.append(memory)
+    text = f" {' · '.join(parts)} "
+    tail = f" {scrolled.processes_above + 1}– " if scrolled.processes_above else ""
     line = "─" * max(0, width - cell_width(text) - cell_width(tail) - 2)
     return fill([("──", "rule"), (text, "dim"), (line, "rule"), (tail, "dim")], width, "rule")
+
+
+def _count(number: int, word: str) -> str:
+    plural = "es" if word.endswith("s") else "s"
+    return f"{number} {word}{'' if number == 1 else plural}"
 
 
 def _memory_sum(snapshot: Snapshot) -> str:
@@ -206,7 +229,7 @@ def tiny_rows(snapshot: Snapshot | None, history: History, width: int, height: i
         fields: list[Field] = [
             (f"{gpu.index:>2} ", "strong"),
             (fit(words, _BRIEF_WIDTH), STATE_STYLES[state.severity]),
-            (f"{percent:>5} ", ""),
+            (f"{percent:>4} ", ""),
             (f"{gibibytes(gpu.memory_used):>6}/{gibibytes(gpu.memory_total)}G", ""),
         ]
         rows.append(fill(fields, width))

@@ -13,6 +13,7 @@ from gpumon.layout.cards import Cards, CardsShape, cards_shape
 from gpumon.layout.cells import Row, fill
 from gpumon.layout.chrome import (
     Moment,
+    Scrolled,
     empty_rows,
     footer_row,
     header_row,
@@ -36,6 +37,8 @@ _CHROME = 3
 _FEW_CARDS = 8
 _LEAST_TABLE = 3
 """The table's heading and two processes."""
+_TABLE_UNDER_PANELS = 9
+"""The heading and eight processes."""
 
 KEYS = (
     ("q", "quit"),
@@ -77,7 +80,7 @@ def dashboard_shape(lines: int, cards: int, width: int, height: int) -> Dashboar
         height: Rows of the terminal.
     """
     rest = max(0, height - _CHROME)
-    shape = cards_shape(lines, cards, width, rest - rest // 3)
+    shape = cards_shape(lines, cards, width, rest - rest // 3, rest - _TABLE_UNDER_PANELS)
     if lines <= _FEW_CARDS and shape.columns == 1 and shape.rows < lines + 1:
         shape = cards_shape(lines, cards, width, rest - _LEAST_TABLE)
     return DashboardShape(shape, rest - shape.rows)
@@ -172,6 +175,7 @@ class Dashboard:
         self.room = max(0, shape.table - 1)
         self._order(snapshot, view)
         self._settle(view)
+        scrolled = self._scrolled(view, shape)
         cards = self._cards.rows(snapshot, self._history, width, shape.cards, view.cards_top)
         table = self._process_rows.rows(
             self.processes[view.top : view.top + self.room],
@@ -184,7 +188,7 @@ class Dashboard:
         return Parts(
             header=[header_row(snapshot, _moment(snapshot, view), width)],
             cards=_filled(cards, width, shape.cards.rows),
-            rule=[rule_row(snapshot, self.processes, view.user, view.top, width)],
+            rule=[rule_row(snapshot, self.processes, scrolled, width)],
             processes=_filled(table, width, shape.table),
             footer=[footer_row(KEYS, view.message, width)],
         )
@@ -212,6 +216,13 @@ class Dashboard:
         chosen = filter_user(snapshot.processes, view.user)
         self.processes = sort_processes(chosen, view.sort, snapshot.time)
 
+    def _scrolled(self, view: View, shape: DashboardShape) -> Scrolled:
+        """What of cards and processes is out of sight."""
+        shown = shape.cards.columns * (shape.cards.rows - 1)
+        hidden = 0 if shape.cards.panels else max(0, self.lines - shown)
+        view.cards_top = min(view.cards_top, hidden)
+        return Scrolled(view.user, view.top, view.cards_top, hidden - view.cards_top)
+
     def _settle(self, view: View) -> None:
         """Keep the cursor on its process and that in sight, and scroll no further than the end.
 
@@ -224,7 +235,7 @@ class Dashboard:
         elif view.following:
             view.top = max(min(view.top, index), index - self.room + 1)
         view.top = max(0, min(view.top, len(self.processes) - self.room))
-        view.cards_top = max(0, min(view.cards_top, self.lines - 1))
+        view.cards_top = max(0, view.cards_top)
 
     def index_of(self, process: ProcessId | None) -> int | None:
         """Where a process stands in the table."""

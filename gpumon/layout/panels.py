@@ -125,23 +125,21 @@ def _meter_row(meter: Meter, width: int, stale: bool) -> Row:
 def _facts(gpu: Gpu) -> list[tuple[str, str]]:
     """What else is worth a line, most wanted first; the panel shows as many as it has room for."""
     state = "" if gpu.pstate is None else f"  P{gpu.pstate}"
-    core = _of(gpu.clock_sm, gpu.clock_sm_max)
-    memory = _of(gpu.clock_memory, gpu.clock_memory_max)
-    generation = _of(gpu.pcie_generation, gpu.pcie_generation_max)
-    lanes = _plain(gpu.pcie_width)
-    activity = f"activity {_plain(gpu.utilization_memory)}%"
-    sizes = f"reserved {memory_size(gpu.memory_reserved)}  free {memory_size(gpu.memory_free)}"
-    encoder, decoder = _plain(gpu.utilization_encoder), _plain(gpu.utilization_decoder)
+    core, memory = _plain(gpu.clock_sm), _plain(gpu.clock_memory)
+    generation, lanes = _plain(gpu.pcie_generation), _plain(gpu.pcie_width)
+    activity, fan = _percent(gpu.utilization_memory), _percent(gpu.fan_speed)
+    encoder, decoder = _percent(gpu.utilization_encoder), _percent(gpu.utilization_decoder)
     return [
         ("clocks", f"SM {core}  memory {memory} MHz{state}"),
-        ("PCIe", f"gen {generation} x{lanes}  rx {rate(gpu.pcie_rx)}/s  tx {rate(gpu.pcie_tx)}/s"),
-        ("memory", f"{activity}  {sizes}"),
-        ("video", f"encoder {encoder}%  decoder {decoder}%  fan {_plain(gpu.fan_speed)}%"),
+        ("PCIe", f"gen {generation} x{lanes}  rx {rate(gpu.pcie_rx)}  tx {rate(gpu.pcie_tx)} /s"),
+        ("memory", f"activity {activity}  reserved {memory_size(gpu.memory_reserved)}"),
+        ("video", f"encoder {encoder}  decoder {decoder}"),
+        ("fan", fan),
     ]
 
 
-def _of(value: int | None, top: int | None) -> str:
-    return _plain(value) if top is None else f"{_plain(value)}/{top}"
+def _percent(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value}%"
 
 
 def _fact_row(label: str, text: str, width: int) -> Row:
@@ -150,7 +148,7 @@ def _fact_row(label: str, text: str, width: int) -> Row:
 
 def _graphs(gpu: Gpu, history: History, width: int, height: int, now: float) -> list[list[Field]]:
     """Utilisation and memory side by side, a second a column of dots, the newest at the right."""
-    each = max(4, (width - 3) // 2)
+    each = max(4, (width - 4) // 2)
     span = 2 * each
     tall = max(1, height - 1)
     util = history.gpu_buckets(gpu.uuid, "utilization_gpu", span, span, now)

@@ -42,6 +42,8 @@ class DashboardScreen(Screen[None]):
         Binding("pagedown", "page(1)", "Page down", key_display="PgDn"),
         Binding("home", "edge(-1)", "First process", key_display="Home"),
         Binding("end", "edge(1)", "Last process", key_display="End"),
+        Binding("shift+up", "cards(-1)", "Cards before", key_display="Shift+↑"),
+        Binding("shift+down", "cards(1)", "Cards after, where not all fit", key_display="Shift+↓"),
         Binding("escape", "release", "No selection", key_display="Esc"),
         Binding(
             "less_than_sign,comma", "sort_step(-1)", "Sort by the column before", key_display="<"
@@ -169,6 +171,11 @@ class DashboardScreen(Screen[None]):
         """Move the cursor to the first or last process."""
         self._move_to(0 if edge < 0 else len(self._dashboard.processes) - 1)
 
+    def action_cards(self, step: int) -> None:
+        """Scroll the cards."""
+        self._view.cards_top += step
+        self.draw()
+
     def action_release(self) -> None:
         """Leave no process selected."""
         self._view.cursor = None
@@ -263,10 +270,10 @@ class DashboardScreen(Screen[None]):
     def _scroll(self, event: events.MouseEvent, rows: int) -> None:
         view, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if view is self._views["cards"]:
-            self._view.cards_top += rows
-        else:
-            self._view.top += rows
-            self._view.following = False
+            self.action_cards(rows)
+            return
+        self._view.top += rows
+        self._view.following = False
         self.draw()
 
 

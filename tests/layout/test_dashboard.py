@@ -1,0 +1,255 @@
+"""The dashboard at every size it promises: what stands where, and what is dropped first."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpumon.findings import conditions
+from gpumon.history import History
+from gpumon.layout.cards import card_columns
+from gpumon.layout.cells import row_width
+from gpumon.layout.dashboard import Dashboard, View, is_tiny
+from gpumon.layout.processes import COLUMNS, Sort, sort_processes, visible_columns
+from gpumon.model import CardStatus, MigInstance, Snapshot, Trouble
+from gpumon.sources.demo import DemoSource
+from tests.build import GIB, NOON, gpu, process
+from tests.build import snapshot as build_snapshot
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from syrupy.assertion import SnapshotAssertion
+
+
+class Frozen:
+    """A clock that stands still."""
+
+    def time(self) -> float:
+        return NOON
+
+    def monotonic(self) -> float:
+        return 1000.0
+
+    def wait(self, event: Event, timeout: float) -> bool:
+        return event.wait(timeout)
+
+
+@functools.cache
+def demo() -> tuple[Snapshot, History]:
+    """The demo at noon, with all that it has seen."""
+    source = DemoSource(clock=Frozen())
+    history = History(conditions())
+    for past in source.past():
+        history.add(past)
+    now = source.sample()
+    history.add(now)
+    return now, history
+
+
+def of_cards(count: int) -> Snapshot:
+    """The demo's machine with fewer cards, or with all of them twice."""
+    now, _ = demo()
+    kept = [
+        msgspec.structs.replace(now.gpus[index % 8], index=index, uuid=now.gpus[index % 8].uuid)
+        for index in range(count)
+    ]
+    uuids = {card.uuid for card in kept}
+    processes = tuple(p for p in now.processes if any(use.gpu_uuid in uuids for use in p.uses))
+    return msgspec.structs.replace(now, gpus=tuple(kept), processes=processes)
+
+
+def picture(shown: Snapshot | None, history: History, width: int, height: int) -> str:
+    """The screen as text; every row has its width, and there are as many as lines."""
+    rows = Dashboard(history).rows(shown, View(interval=0.5), width, height).all()
+    assert [row_width(row) for row in rows] == [width] * height
+    return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times on screen are local; these pictures are taken in UTC."""
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+SIZES = [(200, 50), (140, 40), (120, 30), (100, 24), (80, 24), (60, 15), (50, 12), (20, 5)]
+
+
+@pytest.mark.parametrize("cards", [1, 2, 8, 16])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_dashboard_looks_as_it_did(
+    size: tuple[int, int], cards: int, snapshot: SnapshotAssertion
+) -> None:
+    assert picture(of_cards(cards), demo()[1], *size) == snapshot
+
+
+@pytest.mark.parametrize("cards", [0, 1, 2, 3, 8, 16, 64])
+def test_every_row_is_whole_at_every_size(cards: int) -> None:
+    shown = of_cards(cards)
+    _, history = demo()
+    for width in (1, 2, 19, 40, 59, 60, 61, 79, 83, 99, 132, 177, 231, 300):
+        for height in (1, 2, 14, 15, 16, 23, 33, 80):
+            picture(shown, history, width, height)
+
+
+@pytest.mark.parametrize(("width", "height"), [(100, 24), (80, 24)])
+def test_eight_cards_and_eight_processes_are_on_screen_in_a_small_terminal(
+    width: int, height: int
+) -> None:
+    lines = picture(of_cards(8), demo()[1], width, height).splitlines()
+    assert [line[:8] for line in lines[2:10]] == [f" {index} H100 " for index in range(8)]
+    assert all(line.split()[1].isdigit() for line in lines[12:20])
+
+
+def test_a_narrow_line_drops_the_graph_first_then_the_names_tail_then_the_power() -> None:
+    names = ["H100 80GB HBM3"]
+    dropped: list[str] = []
+    for width in range(200, 59, -1):
+        columns = card_columns(width, names)
+        gone = {"spark": columns.spark, "name": columns.name - 6, "power": columns.power}
+        dropped += [part for part, left in gone.items() if left <= 0 and part not in dropped]
+    assert dropped == ["name", "spark", "power"]
+
+
+def test_the_columns_of_a_line_add_up_to_its_width() -> None:
+    for width in range(40, 401):
+        columns = card_columns(width, ["H100 80GB HBM3", "RTX 4090"])
+        parts = msgspec.structs.astuple(columns)[1:]
+        assert sum(parts) + 3 + 4 + 12 + 5 == width
+        assert min(parts) >= 0
+
+
+def test_sixteen_cards_leave_a_third_of_the_screen_to_the_processes() -> None:
+    lines = picture(of_cards(16), demo()[1], 100, 24).splitlines()
+    rule = next(y for y, line in enumerate(lines) if line.startswith("──"))
+    assert len(lines) - 2 - rule >= 7
+    cards = " ".join(lines[2:rule])
+    assert all(f" {index} " in f" {cards}" for index in range(16))
+
+
+def test_what_is_wrong_comes_first_where_not_all_cards_fit() -> None:
+    lines = picture(of_cards(8), demo()[1], 30, 4).splitlines()
+    assert "✖ LOST" in lines[0]
+    assert "▲" in lines[1]
+    assert lines[3] == "… 5 more cards"
+
+
+def test_mig_instances_stand_under_their_card(snapshot: SnapshotAssertion) -> None:
+    instances = tuple(
+        MigInstance(
+            uuid=f"MIG-{index}",
+            index=index,
+            gpu_instance=7 + index,
+            compute_instance=0,
+            profile="1g.10gb",
+            memory_total=10 * GIB,
+            memory_used=index * GIB,
+        )
+        for index in range(3)
+    )
+    card = gpu(mig_mode=True, mig=instances, utilization_gpu=None)
+    user = process(memory_used=2 * GIB, sm=None)
+    use = msgspec.structs.replace(user.uses[0], instance=(9, 0))
+    user = msgspec.structs.replace(user, uses=(use,))
+    now = build_snapshot(NOON, card, gpu(index=1), processes=(user,))
+    history = History(conditions())
+    history.add(now)
+    assert picture(now, history, 100, 24) == snapshot
+
+
+def test_no_cards_say_why_and_what_to_do(snapshot: SnapshotAssertion) -> None:
+    trouble = Trouble("The NVIDIA driver is not loaded.", "Load it with `modprobe nvidia`.")
+    now = msgspec.structs.replace(build_snapshot(), gpus=(), trouble=trouble)
+    assert picture(now, History(conditions()), 80, 15) == snapshot
+    assert "The NVIDIA driver is not" in picture(now, History(conditions()), 30, 5)
+    assert "Waiting" in picture(None, History(conditions()), 80, 24)
+
+
+def test_a_silent_card_turns_the_clock_into_its_silence() -> None:
+    card = gpu(status=CardStatus.NO_ANSWER, sampled_at=NOON - 4, status_since=NOON - 4)
+    silent = msgspec.structs.replace(card, index=3, uuid="GPU-3")
+    now = build_snapshot(NOON, *(gpu(index=index) for index in range(3)), silent)
+    history = History(conditions())
+    history.add(now)
+    lines = picture(now, history, 100, 24).splitlines()
+    assert "GPU 3: no answer for 4 s" in lines[0]
+    assert "no answer" in next(line for line in lines if line.startswith(" 3 H100"))
+
+
+def test_the_cursor_survives_every_sort_and_ends_with_its_process() -> None:
+    now, history = demo()
+    dashboard = Dashboard(history)
+    view = View(interval=0.5)
+    dashboard.rows(now, view, 100, 24)
+    chosen = dashboard.processes[5].id
+    view.cursor = chosen
+    for column in COLUMNS:
+        for descending in (True, False):
+            view.sort = Sort(column.key, descending)
+            rows = dashboard.rows(now, view, 100, 24).processes
+            marked = [row for row in rows if row[0][0] == "▸"]
+            assert len(marked) == 1
+            assert f" {chosen.pid} " in "".join(text for text, _ in marked[0])
+    left = tuple(p for p in now.processes if p.id != chosen)
+    dashboard.rows(msgspec.structs.replace(now, processes=left), view, 100, 24)
+    assert view.cursor is None
+
+
+def test_a_reused_pid_does_not_inherit_the_cursor() -> None:
+    _, history = demo()
+    dashboard, view = Dashboard(history), View(interval=0.5)
+    old, new = process(pid=7, start_time=1), process(pid=7, start_time=2)
+    dashboard.rows(build_snapshot(processes=(old,)), view, 100, 24)
+    view.cursor = old.id
+    dashboard.rows(build_snapshot(processes=(new,)), view, 100, 24)
+    assert view.cursor is None
+
+
+def test_unknown_values_sort_last_in_both_directions() -> None:
+    known, less, unknown = (
+        process(pid=pid, memory_used=size) for pid, size in ((3, 5 * GIB), (2, GIB), (1, None))
+    )
+    for descending, order in ((True, [3, 2, 1]), (False, [2, 3, 1])):
+        ordered = sort_processes([unknown, less, known], Sort("memory_used", descending), NOON)
+        assert [p.id.pid for p in ordered] == order
+
+
+def test_every_column_sorts_any_mixture() -> None:
+    mixture = [
+        process(pid=1, user=None, sm=None),
+        process(pid=2, gpus=(0, 1), started_at=None),
+        process(
+            pid=3, visible=False, user=None, memory_used=None, started_at=None, start_time=None
+        ),
+        process(pid=4, user="bo", type_="C+G"),
+    ]
+    for column in COLUMNS:
+        for descending in (True, False):
+            ordered = sort_processes(mixture, Sort(column.key, descending), NOON)
+            assert sorted(p.id.pid for p in ordered) == [1, 2, 3, 4]
+
+
+def test_a_process_that_is_not_visible_here_says_so() -> None:
+    hidden = process(visible=False, user=None, start_time=None, started_at=None)
+    now = build_snapshot(processes=(hidden,))
+    history = History(conditions())
+    history.add(now)
+    assert "(not visible here)" in picture(now, history, 100, 24)
+
+
+def test_the_memory_and_the_command_are_the_last_columns_to_go() -> None:
+    kept = [column.key for column in visible_columns(1)]
+    assert kept == ["memory_used", "command"]
+    assert [column.key for column in visible_columns(200)] == [column.key for column in COLUMNS]
+
+
+def test_narrow_is_short_is_tiny() -> None:
+    assert not is_tiny(60, 15)
+    assert is_tiny(59, 15)
+    assert is_tiny(60, 14)

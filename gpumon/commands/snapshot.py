@@ -105,7 +105,7 @@ def _table(snapshot: Snapshot, stream: TextIO) -> str:
     from gpumon.findings import conditions
     from gpumon.history import History
     from gpumon.layout.cards import Cards, CardsShape
-    from gpumon.layout.chrome import Moment, header_row, rule_row
+    from gpumon.layout.chrome import Moment, Scrolled, header_row, rule_row
     from gpumon.layout.processes import (
         Sort,
         heading_row,
@@ -123,9 +123,9 @@ def _table(snapshot: Snapshot, stream: TextIO) -> str:
     columns = visible_columns(width)
     processes = sort_processes(snapshot.processes, sort, snapshot.time)
     rows: list[Row] = [
-        header_row(snapshot, Moment(interval=0.0), width),
-        *cards.rows(snapshot, history, width, shape),
-        rule_row(snapshot, processes, None, 0, width),
+        header_row(snapshot, Moment(), width),
+        *cards.rows(snapshot, history, width, shape, graphs=False),
+        rule_row(snapshot, processes, Scrolled(), width),
         heading_row(columns, sort, width),
         *(process_row(process, columns, snapshot.time, width, False) for process in processes),
     ]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from gpumon.findings import card_state
 from gpumon.layout.cells import Field, Row, bar, fill, spark
 from gpumon.layout.panels import panel_rows
-from gpumon.layout.words import GLYPHS, STATE_STYLES, holders, rate, short_name
+from gpumon.layout.words import GLYPHS, STATE_STYLES, core_name, holders, rate, short_name
 from gpumon.model import CardStatus
 from gpumon.text import (
     UNKNOWN,
@@ -91,14 +91,15 @@ _STEPS: tuple[tuple[str, int, bool], ...] = (
 )
 
 
-def card_columns(width: int, names: Sequence[str]) -> CardColumns:
+def card_columns(width: int, names: Sequence[str], *, graphs: bool = True) -> CardColumns:
     """What a card's line of ``width`` cells holds.
 
     Args:
         width: Cells of the line.
         names: Short names of the cards.
+        graphs: Whether there is a past to draw.
     """
-    first = max((cell_width(name.partition(" ")[0]) for name in names), default=0)
+    first = max((cell_width(core_name(name)) for name in names), default=0)
     whole_name = max((cell_width(name) for name in names), default=0)
     fixed = {
         _FIRST_WORD: min(first, _LONGEST_NAME) + 1,
@@ -109,7 +110,7 @@ def card_columns(width: int, names: Sequence[str]) -> CardColumns:
     left = width - _INDEX - _CELSIUS - _MEMORY_TEXT - _UTIL_TEXT - 15
     for column, goal, whole in _STEPS:
         step = fixed.get(goal, goal) - widths[column]
-        if step <= 0 or (whole and step > left):
+        if step <= 0 or (whole and step > left) or (column == "spark" and not graphs):
             continue
         step = min(step, left)
         widths[column] += step
@@ -170,6 +171,8 @@ class Cards:
         width: int,
         shape: CardsShape,
         top: int = 0,
+        *,
+        graphs: bool = True,
     ) -> list[Row]:
         """All rows of the cards.
 
@@ -179,6 +182,7 @@ class Cards:
             width: Cells.
             shape: From ``cards_shape``.
             top: Lines scrolled away.
+            graphs: Whether there is a past to draw.
         """
         if shape.panels:
             return [
@@ -187,7 +191,8 @@ class Cards:
                 for row in panel_rows(gpu, snapshot, history, width, shape.panels)
             ]
         column_width = (width - _GUTTER * (shape.columns - 1)) // shape.columns
-        columns = card_columns(column_width, [short_name(gpu.name) for gpu in snapshot.gpus])
+        names = [short_name(gpu.name) for gpu in snapshot.gpus]
+        columns = card_columns(column_width, names, graphs=graphs)
         lines = self._lines(snapshot, history, columns)
         room = shape.rows - 1
         lines = lines[top:]
@@ -226,10 +231,8 @@ class Cards:
 
 
 def _name_within(name: str, width: int) -> str:
-    """As many of the name's words as fit, at least the first."""
-    while cell_width(name) > width and " " in name:
-        name = name.rpartition(" ")[0]
-    return name
+    """The whole name, or as much of it as says which card it is."""
+    return name if cell_width(name) <= width else core_name(name)
 
 
 def _heading(columns: CardColumns) -> Row:

@@ -30,13 +30,13 @@ class Moment(Struct, frozen=True):
     """What the header says besides the machine.
 
     Attributes:
-        interval: Seconds between samples.
+        interval: Seconds between samples; ``None`` for a single one.
         age: Seconds since the newest values, when that is too long; else ``None``.
         paused: Whether the picture is held.
         cost: Own cost, when it is to be shown.
     """
 
-    interval: float
+    interval: float | None = None
     age: float | None = None
     paused: bool = False
     cost: OwnCost | None = None
@@ -80,7 +80,8 @@ def _right(snapshot: Snapshot, moment: Moment) -> list[Field]:
     else:
         clock = time.strftime("%H:%M:%S", time.localtime(snapshot.time))
         fields.append((f"  {clock}", "header"))
-    fields.append((f"  {interval_text(moment.interval)} ", "header.dim"))
+    pace = "" if moment.interval is None else f"  {interval_text(moment.interval)}"
+    fields.append((f"{pace} ", "header.dim"))
     return fields
 
 

@@ -40,6 +40,20 @@ def short_name(name: str | None) -> str:
     return text.strip() or UNKNOWN
 
 
+def core_name(name: str) -> str:
+    """What tells one model from another: the words up to the first with a digit, its suffix cut.
+
+    ``H100`` of ``H100 80GB HBM3``, ``RTX 4090``, ``A100`` of ``A100-SXM4-80GB``.
+    """
+    words: list[str] = []
+    for word in name.split():
+        head = word.partition("-")[0]
+        words.append(head or word)
+        if any(character.isdigit() for character in head):
+            break
+    return " ".join(words)
+
+
 def holders(gpu: Gpu, processes: Sequence[GpuProcess]) -> str:
     """The users on a card, the one holding most first."""
     held: dict[str, int] = {}

@@ -14,6 +14,7 @@ from gpumon.layout.cards import card_columns
 from gpumon.layout.cells import row_width
 from gpumon.layout.dashboard import Dashboard, View, is_tiny
 from gpumon.layout.processes import COLUMNS, Sort, sort_processes, visible_columns
+from gpumon.layout.words import core_name
 from gpumon.model import CardStatus, MigInstance, Snapshot, Trouble
 from gpumon.sources.demo import DemoSource
 from tests.build import GIB, NOON, gpu, process
@@ -253,3 +254,19 @@ def test_narrow_is_short_is_tiny() -> None:
     assert not is_tiny(60, 15)
     assert is_tiny(59, 15)
     assert is_tiny(60, 14)
+
+
+@pytest.mark.parametrize(
+    ("name", "core"),
+    [
+        ("H100 80GB HBM3", "H100"),
+        ("RTX 4090", "RTX 4090"),
+        ("RTX A6000", "RTX A6000"),
+        ("A100-SXM4-80GB", "A100"),
+        ("TITAN V", "TITAN V"),
+        ("GB10", "GB10"),
+        ("–", "–"),
+    ],
+)
+def test_a_name_is_cut_to_what_tells_the_model(name: str, core: str) -> None:
+    assert core_name(name) == core

@@ -1,0 +1,636 @@
+"""What gpumon says of a card: each claim with its evidence, and none that was not seen."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.findings import (
+    BRIEF_CELLS,
+    DEFAULTS,
+    RULES,
+    SHORT_CELLS,
+    XID_MEANINGS,
+    FindingKind,
+    Severity,
+    Thresholds,
+    card_findings,
+    card_state,
+    conditions,
+)
+from gpumon.history import History
+from gpumon.model import CardStatus, Gpu, GpuProcess, Unknown
+from gpumon.text import cell_width
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.findings import Finding
+
+MINUTE, HOUR = 60.0, 3600.0
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def see(
+    history: History,
+    seconds: float,
+    card: Gpu,
+    *processes: GpuProcess,
+    step: float = 1.0,
+    processes_at: float | None = 0.0,
+) -> Finding:
+    """The state of a card that has stayed the same for so long, after what was seen before."""
+    start = NOON if history.latest is None else history.now + step
+    for number in range(int(seconds / step) + 1):
+        moment = start + number * step
+        history.add(snapshot(moment, card, processes=processes, processes_at=processes_at))
+    return card_state(history, card)
+
+
+def looked_before() -> History:
+    """A history in which a card was busy and well."""
+    history = History(conditions())
+    see(history, 5, gpu(utilization_gpu=60, power_draw=500.0), process())
+    return history
+
+
+def kinds(history: History, card: Gpu) -> list[FindingKind]:
+    return [finding.kind for finding in card_findings(history, card)]
+
+
+# Free, working, unknown
+
+
+def test_a_card_without_processes_is_free_though_the_driver_holds_a_little() -> None:
+    found = see(History(conditions()), 1, gpu(memory_used=int(0.6 * GIB)))
+    assert (found.kind, found.short, found.severity) == (FindingKind.FREE, "free", Severity.GOOD)
+    assert found.evidence == ("no process", "memory used 0.6 GiB", "utilisation 0 %")
+
+
+def test_a_card_of_more_memory_may_keep_more_of_it_for_itself() -> None:
+    large = {"memory_total": 180 * GIB, "memory_free": 178 * GIB}
+    history = History(conditions())
+    assert see(history, 60, gpu(memory_used=int(1.7 * GIB), **large)).kind is FindingKind.FREE
+    assert see(history, 60, gpu(memory_used=2 * GIB, **large)).kind is FindingKind.UNATTRIBUTED
+
+
+def test_a_busy_card_is_ok_and_quiet() -> None:
+    found = see(History(conditions()), 1, gpu(utilization_gpu=47), process(memory_used=3 * GIB))
+    assert (found.kind, found.short) == (FindingKind.WORKING, "ok")
+    assert found.severity is Severity.QUIET
+    assert found.sentence.startswith("in use: 47 % busy")
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        gpu(utilization_gpu=1),
+        gpu(memory_used=2 * GIB),
+        gpu(memory_used=None),
+        gpu(unknown={"processes": Unknown.NOT_SUPPORTED}),
+    ],
+    ids=["at work", "memory in use", "memory unknown", "processes unknown"],
+)
+def test_a_card_is_not_called_free_on_less_than_all_the_facts(card: Gpu) -> None:
+    assert see(History(conditions()), 1, card).kind is FindingKind.WORKING
+
+
+def test_a_card_is_not_called_free_before_its_processes_were_listed() -> None:
+    found = see(History(conditions()), 1, gpu(), processes_at=None)
+    assert found.kind is FindingKind.WORKING
+
+
+def test_a_card_with_a_display_server_is_neither_free_nor_idle() -> None:
+    display = process(type_="G", memory_used=GIB // 4)
+    assert see(looked_before(), 300, gpu(), display).kind is FindingKind.WORKING
+
+
+def test_a_sliced_card_is_judged_by_memory_and_processes_and_says_so() -> None:
+    card = gpu(mig_mode=True, utilization_gpu=None)
+    found = see(History(conditions()), 1, card)
+    assert found.kind is FindingKind.FREE
+    assert "utilisation is not reported" in found.sentence
+    used = gpu(mig_mode=True, utilization_gpu=None, memory_used=2 * GIB)
+    hold = process(memory_used=2 * GIB)
+    assert see(History(conditions()), 300, used, hold).kind is FindingKind.WORKING
+
+
+def test_a_card_in_host_memory_is_free_without_processes() -> None:
+    card = gpu(memory_unified=True, memory_used=None, memory_free=None, memory_total=None)
+    assert see(History(conditions()), 1, card).kind is FindingKind.FREE
+    full_host = gpu(memory_unified=True, memory_used=119 * GIB, memory_free=GIB)
+    assert see(History(conditions()), 60, full_host).kind is FindingKind.FREE
+
+
+def test_with_neither_utilisation_nor_memory_the_state_is_unknown() -> None:
+    found = see(History(conditions()), 1, gpu(utilization_gpu=None, memory_used=None))
+    assert (found.kind, found.short) == (FindingKind.UNKNOWN, "unknown")
+
+
+# Idle
+
+
+def test_an_idle_card_names_who_holds_it_and_since_when() -> None:
+    history = looked_before()
+    hold = process(memory_used=43 * GIB, user="bo"), process(2, memory_used=GIB, user="bo")
+    card = gpu(memory_used=44 * GIB)
+    found = see(history, 3 * HOUR + 12 * MINUTE, card, *hold, step=10)
+    assert found.kind is FindingKind.IDLE
+    assert found.severity is Severity.NOTE
+    assert found.short == "idle 3h12m, held by bo"
+    assert found.brief == "idle 3h"
+    assert found.since == NOON + 15
+    assert found.sentence == "idle for 3 h 12 m while bo holds 44.0 GiB"
+
+
+def test_idle_is_said_after_a_minute_and_not_before() -> None:
+    history = looked_before()
+    card = gpu(memory_used=2 * GIB)
+    assert see(history, 59, card, process(memory_used=2 * GIB)).kind is FindingKind.WORKING
+    assert see(history, 1, card, process(memory_used=2 * GIB)).kind is FindingKind.IDLE
+
+
+def test_a_moment_of_work_ends_idleness() -> None:
+    history = looked_before()
+    see(history, 300, gpu(), process())
+    see(history, 0, gpu(utilization_gpu=1), process())
+    assert see(history, 30, gpu(), process()).kind is FindingKind.WORKING
+
+
+def test_a_card_that_was_idle_at_the_first_look_was_so_at_least_since() -> None:
+    found = see(History(conditions()), 4 * MINUTE, gpu(), process(user="bo"))
+    assert found.short == "idle ≥4m, held by bo"
+    assert found.brief == "idle ≥4m"
+    assert "at least 4 m (as long as gpumon looks)" in found.sentence
+
+
+def test_what_was_before_a_gap_is_not_claimed() -> None:
+    history = looked_before()
+    see(history, 300, gpu(), process())
+    see(history, 60, gpu(utilization_gpu=None), process())
+    found = see(history, 120, gpu(), process())
+    assert found.short == "idle ≥2m, held by ann"
+    assert "at least 2 m (what was before is not known)" in found.sentence
+
+
+def test_an_unknown_utilisation_is_never_idle() -> None:
+    history = looked_before()
+    assert see(history, 300, gpu(utilization_gpu=None), process()).kind is FindingKind.WORKING
+    see(history, 300, gpu(), process())
+    assert card_state(history, gpu()).kind is FindingKind.IDLE
+    found = see(history, 1, gpu(utilization_gpu=None), process())
+    assert found.kind is FindingKind.WORKING
+
+
+def test_who_holds_most_is_named_and_the_others_counted() -> None:
+    hold = (
+        process(1, memory_used=GIB, user="ann"),
+        process(2, memory_used=9 * GIB, user="bo"),
+        process(3, memory_used=GIB, user="chen"),
+    )
+    found = see(looked_before(), 2 * MINUTE, gpu(memory_used=11 * GIB), *hold)
+    assert found.short == "idle 2m, held by bo +2"
+
+
+def test_who_came_to_an_idle_card_is_not_blamed_for_the_time_before() -> None:
+    history = looked_before()
+    see(history, 2 * HOUR, gpu(), process(1, user="ann"), step=10)
+    came = history.now + 1
+    late = process(2, user="bo")
+    assert see(history, 59, gpu(), late).kind is FindingKind.WORKING
+    found = see(history, 60, gpu(), late)
+    assert found.short == "idle 2m, held by bo"
+    assert found.since == came
+
+
+def test_a_process_that_comes_over_from_another_card_is_not_blamed_either() -> None:
+    history = looked_before()
+    see(history, 600, gpu(), process(gpus=(1,)))
+    came = history.now + 1
+    assert see(history, 90, gpu(), process(gpus=(0, 1))).since == came
+
+
+def test_a_holder_that_is_not_visible_here_is_not_given_a_name() -> None:
+    hidden = process(user=None, visible=False, started_at=None)
+    found = see(looked_before(), 5 * MINUTE, gpu(), hidden)
+    assert found.short == "idle 5m, holder not visible"
+    assert "a process not visible here" in found.sentence
+
+
+@pytest.mark.parametrize("user", ["a" * 40, "\x1b[31mred\x1b[0m", "小林" * 9, "a\u202eb"])
+def test_a_users_name_neither_breaks_the_column_nor_reaches_the_terminal_raw(user: str) -> None:
+    hold = process(user=user), process(2, user="bo", memory_used=1)
+    found = see(looked_before(), 5 * MINUTE, gpu(), *hold)
+    assert found.short.endswith(" +1")
+    assert cell_width(found.short) <= SHORT_CELLS
+    assert "\x1b" not in found.short + found.sentence
+    assert "\u202e" not in found.short + found.sentence
+
+
+# Full
+
+
+def test_a_card_with_less_than_a_twentieth_free_is_full() -> None:
+    busy = process(memory_used=77 * GIB)
+    full = gpu(utilization_gpu=90, memory_used=77 * GIB, memory_free=3 * GIB)
+    found = see(looked_before(), 1, full, busy)
+    assert (found.kind, found.short) == (FindingKind.FULL, "full")
+    assert found.sentence == "full: 3.0 of 80.0 GiB are free"
+    room = gpu(utilization_gpu=90, memory_used=76 * GIB, memory_free=4 * GIB)
+    assert see(looked_before(), 1, room, busy).kind is FindingKind.WORKING
+
+
+def test_a_full_card_that_idles_says_who_holds_it() -> None:
+    full = gpu(memory_used=78 * GIB, memory_free=2 * GIB)
+    history = looked_before()
+    see(history, 300, full, process(memory_used=78 * GIB))
+    assert kinds(history, full) == [FindingKind.IDLE, FindingKind.FULL]
+
+
+# Hot and throttled
+
+
+def test_a_card_slowed_by_heat_says_by_what_and_for_how_long() -> None:
+    history = looked_before()
+    card = gpu(utilization_gpu=97, temperature_gpu=86, clock_event_reasons=0x24)
+    found = see(history, 4 * MINUTE, card, process())
+    assert found.kind is FindingKind.HOT
+    assert found.severity is Severity.WARNING
+    assert found.short == "hot: SW thermal 4m"
+    assert found.since == NOON + 6
+    assert "86 °C" in found.sentence
+    assert "clock event reasons: SW thermal" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("card", "short"),
+    [
+        (gpu(temperature_gpu=87, temperature_slowdown=92), "hot: 87 °C, slows at 92 °C"),
+        (
+            gpu(temperature_gpu=60, temperature_slowdown=None, temperature_margin=5),
+            "hot: 60 °C, margin 5 °C",
+        ),
+        (gpu(temperature_gpu=80, temperature_margin=-1), "hot: 80 °C, margin -1 °C"),
+        (gpu(temperature_gpu=85, temperature_slowdown=None), "hot: 85 °C"),
+    ],
+    ids=["slowdown", "margin", "past its margin", "neither"],
+)
+def test_a_card_close_to_slowing_down_is_hot(card: Gpu, short: str) -> None:
+    history = looked_before()
+    assert see(history, 1, card, process()).short == short
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        gpu(temperature_gpu=86, temperature_slowdown=92),
+        gpu(temperature_gpu=86, temperature_slowdown=None, temperature_margin=6),
+        gpu(temperature_gpu=84, temperature_slowdown=None),
+        gpu(temperature_gpu=None),
+    ],
+    ids=["slowdown", "margin", "neither", "unknown"],
+)
+def test_a_card_further_from_it_is_not(card: Gpu) -> None:
+    assert see(looked_before(), 60, card).kind is FindingKind.FREE
+
+
+def test_without_a_slowdown_temperature_the_guess_is_called_one() -> None:
+    found = see(looked_before(), 1, gpu(temperature_gpu=88, temperature_slowdown=None))
+    assert "where it slows down is not known" in found.sentence
+
+
+def test_a_software_power_cap_is_normal() -> None:
+    card = gpu(utilization_gpu=99, power_draw=690.0, clock_event_reasons=0x4)
+    assert see(looked_before(), 300, card, process()).kind is FindingKind.WORKING
+
+
+@pytest.mark.parametrize(
+    ("bits", "short"),
+    [
+        (0x80, "throttled: HW power brake 5m"),
+        (0x88, "throttled: HW power brake 5m"),
+        (0x08, "throttled: HW slowdown 5m"),
+    ],
+)
+def test_other_slowdowns_are_named(bits: int, short: str) -> None:
+    card = gpu(utilization_gpu=99, clock_event_reasons=bits)
+    found = see(looked_before(), 5 * MINUTE, card, process())
+    assert found.kind is FindingKind.THROTTLED
+    assert found.short == short
+
+
+def test_a_hardware_slowdown_by_heat_is_said_once_and_a_brake_beside_it_too() -> None:
+    history = looked_before()
+    card = gpu(utilization_gpu=99, clock_event_reasons=0x48)
+    see(history, 60, card, process())
+    assert kinds(history, card) == [FindingKind.HOT]
+    braked = gpu(utilization_gpu=99, clock_event_reasons=0xC8)
+    see(history, 60, braked, process())
+    assert kinds(history, braked) == [FindingKind.HOT, FindingKind.THROTTLED]
+
+
+def test_a_slowdown_of_a_moment_is_no_finding() -> None:
+    history = looked_before()
+    card = gpu(utilization_gpu=99, clock_event_reasons=0x8)
+    assert see(history, 1, card, process(), step=0.1).kind is FindingKind.WORKING
+    assert see(history, 1, card, process(), step=0.1).kind is FindingKind.THROTTLED
+
+
+def test_a_slowdown_that_comes_and_goes_is_one_until_it_stays_away() -> None:
+    history = looked_before()
+    slowed, not_slowed = (
+        gpu(utilization_gpu=99, clock_event_reasons=bits) for bits in (0x20, 0x00)
+    )
+    for _ in range(60):
+        see(history, 0, slowed, process())
+        see(history, 0, not_slowed, process())
+    found = card_state(history, not_slowed)
+    assert found.short == "hot: SW thermal 1m"
+    assert see(history, 6, not_slowed, process()).kind is FindingKind.WORKING
+
+
+# Stuck
+
+
+def stuck_card(**changes: object) -> Gpu:
+    return gpu(**{"utilization_gpu": 100, "power_draw": 121.0, "memory_used": 74 * GIB, **changes})
+
+
+def test_a_card_busy_at_little_power_for_long_may_be_stuck() -> None:
+    found = see(looked_before(), 22 * MINUTE, stuck_card(), process(memory_used=74 * GIB))
+    assert found.kind is FindingKind.STUCK
+    assert found.severity is Severity.WARNING
+    assert found.short == "stuck? 100% at 17% power, 22m"
+    assert found.brief == "stuck?"
+    assert found.sentence == (
+        "100 % busy at 17 % of its power limit for 22 m: a hung job can look like this"
+    )
+    assert found.evidence == ("utilisation 100 %", "power 121 W of 700 W")
+
+
+def test_ten_minutes_must_have_been_seen() -> None:
+    history = History(conditions())
+    hold = process(memory_used=74 * GIB)
+    assert see(history, 10 * MINUTE - 1, stuck_card(), hold).kind is FindingKind.WORKING
+    assert see(history, 0, stuck_card(), hold).short == "stuck? 100% at 17% power, ≥10m"
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        stuck_card(utilization_gpu=94),
+        stuck_card(power_draw=210.0),
+        stuck_card(power_draw=None),
+        stuck_card(power_limit=None),
+        stuck_card(utilization_gpu=None),
+    ],
+    ids=["less busy", "more power", "power unknown", "limit unknown", "utilisation unknown"],
+)
+def test_nothing_less_is_stuck(card: Gpu) -> None:
+    found = see(looked_before(), 20 * MINUTE, card, process(memory_used=74 * GIB))
+    assert found.kind is FindingKind.WORKING
+
+
+# Memory held by no process
+
+
+def test_memory_that_no_process_owns_is_said_with_its_size() -> None:
+    history = looked_before()
+    card = gpu(memory_used=32 * GIB)
+    found = see(history, 10, card, process(memory_used=GIB))
+    assert found.kind is FindingKind.UNATTRIBUTED
+    assert found.severity is Severity.WARNING
+    assert found.short == "31.0G held by no process"
+    assert found.brief == "31G lost"
+    assert found.since == NOON + 6
+    assert "memory used 32.0 GiB" in found.evidence
+    assert "1 process on it, with 1.0 GiB" in found.evidence
+
+
+def test_it_must_stay_for_ten_seconds() -> None:
+    found = see(looked_before(), 9, gpu(memory_used=32 * GIB), process(memory_used=GIB))
+    assert found.kind is FindingKind.WORKING
+
+
+def test_where_processes_are_not_visible_here_the_sentence_says_so() -> None:
+    hidden = process(memory_used=GIB, visible=False, user=None, started_at=None)
+    found = see(looked_before(), 30, gpu(memory_used=32 * GIB), hidden)
+    assert found.short == "31.0G: no process visible here"
+    assert "held by no process visible here" in found.sentence
+    assert "1 of them not visible here" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("card", "memory_used", "processes_at"),
+    [
+        (gpu(memory_used=int(1.7 * GIB)), GIB, 0.0),
+        (gpu(memory_used=32 * GIB), None, 0.0),
+        (gpu(memory_used=32 * GIB), GIB, NOON),
+        (gpu(memory_used=32 * GIB, memory_unified=True), GIB, 0.0),
+        (gpu(memory_used=None), GIB, 0.0),
+        (gpu(memory_used=32 * GIB, unknown={"processes": Unknown.NOT_SUPPORTED}), GIB, 0.0),
+    ],
+    ids=["overhead", "memory unknown", "old list", "unified", "used unknown", "no list"],
+)
+def test_no_memory_is_called_ownerless_without_all_the_facts(
+    card: Gpu, memory_used: int | None, processes_at: float
+) -> None:
+    history = looked_before()
+    hold = process(memory_used=memory_used)
+    see(history, 50, card, hold, processes_at=processes_at)
+    assert FindingKind.UNATTRIBUTED not in kinds(history, card)
+
+
+# Cards that do not answer
+
+
+def lost(**changes: object) -> Gpu:
+    return gpu(
+        **{
+            "status": CardStatus.LOST,
+            "utilization_gpu": None,
+            "memory_used": None,
+            "xid": 79,
+            **changes,
+        }
+    )
+
+
+def test_a_lost_card_says_since_when_and_the_last_xid_in_plain_words() -> None:
+    history = looked_before()
+    since = NOON + 5 * MINUTE
+    found = see(history, 10 * MINUTE, lost(status_since=since, xid_at=since))
+    assert found.kind is FindingKind.LOST
+    assert found.severity is Severity.CRITICAL
+    assert found.short == "LOST since 12:05 (XID 79)"
+    assert found.brief == "LOST"
+    assert found.since == since
+    assert "last XID 79: the card fell off the bus" in found.sentence
+    assert "last XID 79: the card fell off the bus, at 12:05" in found.evidence
+
+
+def test_a_card_that_was_lost_before_gpumon_looked_says_so() -> None:
+    found = see(History(conditions()), 60, lost(status_since=NOON))
+    assert found.short == "LOST before 12:00 (XID 79)"
+    assert found.sentence.startswith("lost since before 12:00: ")
+
+
+def test_after_a_day_a_length_takes_the_place_of_the_time() -> None:
+    history = looked_before()
+    since = history.now + 1
+    found = see(history, 52 * HOUR, lost(status_since=since), step=600)
+    assert found.short == "LOST for 2d04h (XID 79)"
+    assert found.sentence.startswith("lost for 2 d 04 h: ")
+
+
+def test_a_lost_card_without_an_xid_or_with_an_unlisted_one_makes_nothing_up() -> None:
+    history = looked_before()
+    assert see(history, 0, lost(xid=None)).short == "LOST"
+    found = see(history, 0, lost(xid=999))
+    assert found.short == "LOST (XID 999)"
+    assert "look it up" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "severity", "short"),
+    [
+        (CardStatus.NO_ANSWER, FindingKind.NO_ANSWER, Severity.CRITICAL, "no answer for 4 s"),
+        (
+            CardStatus.RESET_REQUIRED,
+            FindingKind.RESET_REQUIRED,
+            Severity.CRITICAL,
+            "reset required (XID 95)",
+        ),
+        (CardStatus.ASLEEP, FindingKind.ASLEEP, Severity.NOTE, "asleep"),
+        (CardStatus.NO_PERMISSION, FindingKind.NO_PERMISSION, Severity.NOTE, "no permission"),
+    ],
+)
+def test_a_card_that_does_not_answer_says_only_that(
+    status: CardStatus, kind: FindingKind, severity: Severity, short: str
+) -> None:
+    history = looked_before()
+    # Its old values may stand beside the status; they are no longer true.
+    stale = gpu(
+        status=status,
+        status_since=history.now + 1,
+        memory_free=GIB,
+        temperature_gpu=95,
+        clock_event_reasons=0x40,
+        xid=95,
+    )
+    found = see(history, 4, stale, process())
+    assert (found.kind, found.severity, found.short) == (kind, severity, short)
+    assert kinds(history, stale) == [kind]
+
+
+def test_a_failing_card_says_what_else_is_known() -> None:
+    history = looked_before()
+    card = gpu(
+        status=CardStatus.FAILING,
+        status_since=NOON + 65,
+        temperature_gpu=91,
+        utilization_gpu=50,
+    )
+    see(history, 60, card, process())
+    first, second = card_findings(history, card)
+    assert first.kind is FindingKind.FAILING
+    assert first.short == "most calls fail for 1 s"
+    assert second.kind is FindingKind.HOT
+
+
+def test_every_status_but_ok_has_its_words() -> None:
+    history = looked_before()
+    for status in CardStatus:
+        found = see(history, 0, gpu(status=status))
+        assert (found.severity > Severity.GOOD) == (status is not CardStatus.OK)
+
+
+def test_plain_words_for_the_xids_that_people_meet() -> None:
+    known = {13, 31, 43, 45, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95, 119, 120, 140, 154}
+    assert known <= set(XID_MEANINGS)
+
+
+# All of them
+
+
+def test_the_most_severe_comes_first_and_ok_is_said_only_alone() -> None:
+    history = looked_before()
+    card = stuck_card(temperature_gpu=91, memory_used=40 * GIB, memory_free=2 * GIB)
+    see(history, 11 * MINUTE, card, process(memory_used=GIB))
+    found = card_findings(history, card)
+    assert [finding.kind for finding in found] == [
+        FindingKind.HOT,
+        FindingKind.STUCK,
+        FindingKind.UNATTRIBUTED,
+        FindingKind.FULL,
+    ]
+    severities = [finding.severity for finding in found]
+    assert severities == sorted(severities, reverse=True)
+    assert card_state(history, card) == found[0]
+
+
+def fits(found: Finding) -> bool:
+    return cell_width(found.short) <= SHORT_CELLS and cell_width(found.brief) <= BRIEF_CELLS
+
+
+@pytest.mark.parametrize("hours", [0.3, 12.6, 26])
+@pytest.mark.parametrize(
+    ("card", "hold"),
+    [
+        (stuck_card(), process(memory_used=74 * GIB)),
+        (gpu(memory_used=GIB), process(user="alexandra.lindqvist")),
+        (gpu(clock_event_reasons=0x80, utilization_gpu=50), process()),
+        (gpu(clock_event_reasons=0x40, utilization_gpu=50), process()),
+        (gpu(memory_used=141 * GIB), process(visible=False, user=None, started_at=None)),
+    ],
+    ids=["stuck", "idle", "throttled", "hot", "unattributed"],
+)
+def test_words_fit_their_columns_however_long_it_lasts(
+    card: Gpu, hold: GpuProcess, hours: float
+) -> None:
+    history = History(conditions())
+    see(history, hours * HOUR, card, hold, step=60)
+    for found in card_findings(history, card):
+        assert fits(found), found
+        assert found.subject == card.uuid
+
+
+@pytest.mark.parametrize("status", list(CardStatus))
+@pytest.mark.parametrize("hours", [0.01, 12.6, 124])
+def test_words_for_a_status_fit_too(status: CardStatus, hours: float) -> None:
+    history = History(conditions())
+    card = gpu(status=status, status_since=NOON, xid=154)
+    see(history, 0, card)
+    assert fits(see(history, 0, card, step=hours * HOUR))
+
+
+def test_nothing_known_is_nothing_claimed() -> None:
+    history = History(conditions())
+    blank = Gpu(index=0, uuid="GPU-0")
+    found = see(history, 700, blank, processes_at=None)
+    assert found.kind is FindingKind.UNKNOWN
+    assert kinds(history, blank) == [FindingKind.UNKNOWN]
+
+
+def test_a_card_the_history_never_saw_makes_no_rule_fail() -> None:
+    history = looked_before()
+    assert all(rule(history, gpu(index=5), DEFAULTS) is None for rule in RULES)
+
+
+def test_thresholds_can_be_set() -> None:
+    patient = Thresholds(idle_after=600, hot_margin=20)
+    history = History(conditions(patient))
+    card = gpu(temperature_gpu=75)
+    see(history, 300, card, process())
+    assert [f.kind for f in card_findings(history, card, patient)] == [FindingKind.HOT]

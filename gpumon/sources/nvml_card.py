@@ -1,0 +1,312 @@
+"""One card: its handle, what is known of it, and how it takes the driver's errors."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gpumon.metrics import GPU_METRICS, Tier
+from gpumon.model import CardStatus, Gpu, MigInstance, Unknown
+from gpumon.sources.nvml_fields import FieldBatch
+from gpumon.sources.nvml_library import Code
+from gpumon.sources.nvml_reading import (
+    PASSES,
+    REACTIONS,
+    Answers,
+    FieldReading,
+    Pace,
+    Reaction,
+    Reading,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.clock import Clock
+    from gpumon.sources.nvml_library import Library
+
+STATUS_OF_CODE: dict[int, CardStatus] = {
+    Code.GPU_IS_LOST: CardStatus.LOST,
+    Code.RESET_REQUIRED: CardStatus.RESET_REQUIRED,
+    Code.NO_PERMISSION: CardStatus.NO_PERMISSION,
+}
+"""What becomes of a card whose handle cannot be had; any other code makes it ``FAILING``."""
+
+REASON_OF_STATUS: dict[CardStatus, Unknown] = {
+    CardStatus.LOST: Unknown.CARD_LOST,
+    CardStatus.RESET_REQUIRED: Unknown.CARD_LOST,
+    CardStatus.NO_PERMISSION: Unknown.NO_PERMISSION,
+    CardStatus.ASLEEP: Unknown.ASLEEP,
+    CardStatus.FAILING: Unknown.NO_ANSWER,
+}
+
+
+MOVING: tuple[str, ...] = tuple(
+    metric.field
+    for metric in GPU_METRICS
+    if metric.tier is not Tier.STATIC and metric.field not in {"xid", "xid_at"}
+)
+"""What can no longer be known of a card that does not answer."""
+
+
+class DriverGoneError(Exception):
+    """The driver as a whole does not answer any more.
+
+    Attributes:
+        code: NVML's.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class CardGoneError(Exception):
+    """A card does not answer any more.
+
+    Attributes:
+        code: NVML's.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class StaleHandleError(Exception):
+    """A handle no longer stands for its card: the cards must be enumerated again."""
+
+
+class Card:
+    """A card, under its UUID.
+
+    Attributes:
+        uuid: Its UUID; ``index-N`` for one whose handle could never be had.
+        index: Its index in nvidia-smi's order.
+        handle: What NVML calls it; kept, so that readings may hold it.
+        bus_id: Where it is on the PCI bus, as NVML or the kernel writes it.
+        status: Whether it answers.
+        facts: What is known of it: the fields of ``Gpu``.
+        lists: What is known of its processes; see ``nvml_processes``.
+        may_sleep: The kernel may power it down.
+        integrated: It is of a kind that has no memory of its own.
+        mig: Its MIG devices.
+        mig_handles: What NVML calls them, in the same order.
+        mig_changed: MIG was switched on or off: what was learned of the card is void.
+        sampled_at: When values were last read, since the epoch.
+        fast: What is asked at every sample.
+        slow: What is asked in turn with the other cards' slow questions.
+        medium: What is asked about its processes.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        clock: Clock,
+        uuid: str,
+        index: int,
+        ask_in_turn: Callable[[Card, Reading], None],
+    ) -> None:
+        self.uuid = uuid
+        self.index = index
+        self.handle = ctypes.c_void_p()
+        self.bus_id: str | None = None
+        self.status = CardStatus.OK
+        self.status_since = clock.time()
+        self.sampled_at: float | None = None
+        self.facts = Answers()
+        self.lists = Answers()
+        self.may_sleep = False
+        self.integrated = False
+        self.mig: tuple[MigInstance, ...] = ()
+        self.mig_handles: tuple[ctypes.c_void_p, ...] = ()
+        self.mig_changed = False
+        self.clock = clock
+        self.call = partial(library.call, uuid)
+        self.text = partial(library.text, uuid)
+        self.fast: list[Reading] = []
+        self.slow: list[Reading] = []
+        self.medium: list[Reading] = []
+        self._ask_in_turn = ask_in_turn
+        self._batches: dict[Pace, FieldBatch] = {}
+        self._broken: set[Reading] = set()
+
+    # What is asked
+
+    def begin(self) -> None:
+        """As with a card just found: nothing asked, nothing learned, no value believed."""
+        self.stop_asking()
+        self.facts.unknown = {}
+        self.facts.miss(MOVING, None)
+        self.lists = Answers()
+        self.mig, self.mig_handles = (), ()
+        self.mig_changed = False
+
+    def stop_asking(self) -> None:
+        """Drop every question, and what was learned with them."""
+        fields = [reading for batch in self._batches.values() for reading in batch.readings]
+        for reading in (*self.fast, *self.slow, *self.medium, *fields):
+            reading.live = False
+        self.fast, self.slow, self.medium = [], [], []
+        self._batches = {}
+        self._broken = set()
+
+    def ask_for(self, reading: Reading) -> None:
+        """Put a question from now on, at its pace."""
+        if isinstance(reading, FieldReading):
+            self._batch(reading.pace).add(reading)
+        elif reading.pace is Pace.FAST:
+            self.fast.append(reading)
+        else:
+            self.slow.append(reading)
+            self._ask_in_turn(self, reading)
+
+    def _batch(self, pace: Pace) -> FieldBatch:
+        batch = self._batches.get(pace)
+        if batch is None:
+            call = partial(self.call, "nvmlDeviceGetFieldValues", self.handle)
+            batch = FieldBatch(call, self.settle)
+            self._batches[pace] = batch
+            self.ask_for(Reading((), batch.ask, pace))
+        return batch
+
+    def _drop(self, reading: Reading) -> None:
+        reading.live = False
+        self._broken.discard(reading)
+        if isinstance(reading, FieldReading):
+            self._batches[reading.pace].drop(reading)
+            return
+        for readings in (self.fast, self.slow, self.medium):
+            if reading in readings:
+                readings.remove(reading)
+
+    # Asking
+
+    def ask(self, reading: Reading, now: float) -> Reading | None:
+        """Put a question, unless its time has not come.
+
+        Returns:
+            The older question that takes its place from now on, if one does.
+
+        Raises:
+            DriverGoneError: When the driver is.
+            CardGoneError: When this card is.
+            StaleHandleError: When the handle stands for nothing any more.
+        """
+        if reading.retry_at > now:
+            return None
+        code = reading.ask()
+        return self.settle(reading, code) if code or reading.failures else None
+
+    def ask_all(self, readings: list[Reading], now: float) -> None:
+        """Put these questions, and the older ones that replace them. Raises as ``ask`` does."""
+        pending = list(readings)
+        for reading in pending:
+            older = self.ask(reading, now)
+            # A field is asked with the next batch.
+            if older is not None and not isinstance(older, FieldReading):
+                pending.append(older)
+
+    def read_fast(self, now: float) -> None:
+        """Read what moves quickly. Raises as ``ask`` does."""
+        self.ask_all(self.fast, now)
+        self.sampled_at = self.clock.time()
+        self._judge()
+
+    def settle(self, reading: Reading, code: int) -> Reading | None:
+        """Draw the consequence of an answer. Returns and raises as ``ask`` does."""
+        answers = self.lists if reading in self.medium else self.facts
+        if not code:
+            self._recover(reading, answers)
+            return None
+        reaction = REACTIONS.get(code, Reaction.FAILING)
+        if reaction is Reaction.DRIVER:
+            raise DriverGoneError(code)
+        if reaction is Reaction.CARD:
+            raise CardGoneError(code)
+        if reaction is Reaction.STALE:
+            if self.handle_is_stale():
+                raise StaleHandleError
+            reaction = Reaction.OTHER
+        if reaction is Reaction.OTHER:
+            return self._go_without(reading, answers)
+        if reaction is Reaction.REFUSED:
+            answers.miss(reading.names, Unknown.NO_PERMISSION)
+            self._drop(reading)
+        elif reaction is Reaction.EMPTY:
+            self._recover(reading, answers)
+            answers.miss(reading.names, None)
+        elif reaction is not Reaction.KEEP:
+            self._fail(reading, answers, passing=reaction is Reaction.PASSING)
+        return None
+
+    def _go_without(self, reading: Reading, answers: Answers) -> Reading | None:
+        older = reading.otherwise
+        if older is None:
+            answers.miss(reading.names, Unknown.NOT_SUPPORTED)
+        elif reading in self.medium:
+            self.medium.append(older)
+        else:
+            self.ask_for(older)
+        self._drop(reading)
+        return older
+
+    def _fail(self, reading: Reading, answers: Answers, *, passing: bool) -> None:
+        now = self.clock.monotonic()
+        reading.fail(now, pause=passing or reading.failures >= PASSES - 1)
+        if reading.is_too_old(now) if passing else reading.failures >= PASSES:
+            answers.miss(reading.names, Unknown.NO_ANSWER)
+            self._broken.add(reading)
+
+    def _recover(self, reading: Reading, answers: Answers) -> None:
+        reading.failures = 0
+        if reading in self._broken:
+            self._broken.discard(reading)
+            answers.found(reading.names)
+
+    def handle_is_stale(self) -> bool:
+        """Whether the handle no longer stands for this card."""
+        code, uuid = self.text("nvmlDeviceGetUUID", self.handle)
+        return code == Code.INVALID_ARGUMENT or (not code and uuid != self.uuid)
+
+    # How it is
+
+    def _judge(self) -> None:
+        """A card that leaves most of what is asked of it unanswered is failing."""
+        if not self._broken and self.status is CardStatus.OK:
+            return
+        fields = self._batches.get(Pace.FAST)
+        asked = {*self.fast, *(fields.readings if fields else ())}
+        failing = 2 * len(self._broken & asked) > len(asked)
+        self.set_status(CardStatus.FAILING if failing else CardStatus.OK)
+
+    def set_status(self, status: CardStatus) -> None:
+        """From now on this is how it is; the moment is kept when it has changed."""
+        if status is not self.status:
+            self.status = status
+            self.status_since = self.clock.time()
+
+    def silence(self, status: CardStatus) -> None:
+        """It is not asked any more: what moves is unknown, what it is stays known."""
+        self.set_status(status)
+        self.stop_asking()
+        reason = REASON_OF_STATUS[status]
+        moving = tuple(name for name in MOVING if self.facts.unknown.get(name) != reason)
+        if moving:
+            self.facts.miss(moving, reason)
+        self.lists = Answers()
+        self.mig, self.mig_handles = (), ()
+
+    def snapshot(self) -> Gpu:
+        """The card as it is known now."""
+        return Gpu(
+            index=self.index,
+            uuid=self.uuid,
+            status=self.status,
+            status_since=self.status_since,
+            sampled_at=self.sampled_at,
+            unknown=self.facts.unknown,
+            mig=self.mig,
+            **self.facts.values,
+        )

@@ -1,0 +1,114 @@
+"""XIDs: the driver's reports of what went wrong on a card, waited for on a thread of their own."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from ctypes import byref, c_ulonglong
+from typing import TYPE_CHECKING
+
+from gpumon.sources.nvml_library import Code
+
+if TYPE_CHECKING:
+    from gpumon.clock import Clock
+    from gpumon.sources.nvml_library import Library
+
+THREAD = "gpumon-xid"
+XID_CRITICAL_ERROR = 0x8
+"""``nvmlEventTypeXidCriticalError`` of nvml.h."""
+
+_WAIT_MILLISECONDS = 500
+_PAUSE_SECONDS = 5.0
+
+
+class XidWatcher:
+    """Waits for XIDs, from ``start`` to ``stop``.
+
+    It holds a reference of its own on the library (``nvmlInit`` counts them), and gives it back
+    when its thread ends: so ``stop`` need not wait for a thread that the driver will not let go.
+
+    Attributes:
+        latest: The last XID of each card, by UUID, and when it came, since the epoch. Replaced,
+            never changed.
+    """
+
+    def __init__(
+        self, library: Library, clock: Clock, latest: dict[str, tuple[int, float]]
+    ) -> None:
+        self._library = library
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._cards: dict[int, str] = {}
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+        self.latest = latest
+
+    def start(self, cards: dict[int, str]) -> None:
+        """Begin to wait for these cards. The library must be initialised."""
+        self.watch(cards)
+        if not self._library.call_unseen("nvmlInit_v2"):
+            self._thread.start()
+
+    def watch(self, cards: dict[int, str]) -> None:
+        """From now on it is about these cards: UUIDs by the value of their handles."""
+        if cards != self._cards:
+            self._cards = cards
+
+    def stop(self, timeout: float = 0.0) -> None:
+        """Let the thread end, which takes it up to half a second.
+
+        Args:
+            timeout: Seconds to wait for that.
+        """
+        self._stopped.set()
+        if timeout and self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            events = ctypes.c_void_p()
+            code = self._library.call_unseen("nvmlEventSetCreate", byref(events))
+            if not code:
+                code = self._wait_for(events)
+                self._library.call_unseen("nvmlEventSetFree", events)
+            if code == Code.GPU_IS_LOST:
+                # The others have a right to be heard as soon as that card is left out.
+                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+            elif code:
+                self._stopped.wait(_PAUSE_SECONDS)
+        self._library.call_unseen("nvmlShutdown")
+
+    def _wait_for(self, events: ctypes.c_void_p) -> int:
+        """Take events until the cards change or it must end.
+
+        Returns:
+            ``SUCCESS``, or the code of the driver that will not have it.
+        """
+        import pynvml
+
+        cards = self._cards
+        registered = 0
+        for handle in cards:
+            kind = c_ulonglong(XID_CRITICAL_ERROR)
+            registered += not self._library.call_unseen(
+                "nvmlDeviceRegisterEvents", ctypes.c_void_p(handle), kind, events
+            )
+        data = pynvml.c_nvmlEventData_t()
+        while cards is self._cards and not self._stopped.is_set():
+            if not registered:
+                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+                continue
+            code = self._library.call_unseen(
+                "nvmlEventSetWait_v2", events, byref(data), ctypes.c_uint(_WAIT_MILLISECONDS)
+            )
+            if code == Code.TIMEOUT:
+                continue
+            if code:
+                return code
+            self._take(cards, data)
+        return Code.SUCCESS
+
+    def _take(self, cards: dict[int, str], data: ctypes.Structure) -> None:
+        device = ctypes.cast(data.device, ctypes.c_void_p).value
+        uuid = cards.get(device or 0)
+        if uuid is not None and data.eventType == XID_CRITICAL_ERROR:
+            self.latest = {**self.latest, uuid: (data.eventData, self._clock.time())}

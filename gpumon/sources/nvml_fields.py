@@ -1,0 +1,93 @@
+"""Many values in one driver call: ``nvmlDeviceGetFieldValues`` with a kept buffer."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.sources.nvml_reading import FieldReading
+
+ENTRY = struct.Struct("@IIqqIIQ")
+"""``nvmlFieldValue_t``: field, scope, timestamp, latency, type of the value, code, value."""
+
+UNSIGNED_INT, UNSIGNED_LONG, UNSIGNED_LONG_LONG = 1, 2, 3
+"""Of ``nvmlValueType_t``."""
+
+_DOUBLE, _SIGNED_LONG_LONG, _SIGNED_INT, _UNSIGNED_SHORT = 0, 4, 5, 6
+
+
+class FieldBatch:
+    """The fields of one card that are read together.
+
+    Args:
+        call: Calls ``nvmlDeviceGetFieldValues`` with a count and a buffer, and returns its code.
+        settle: Told of each field's reading and code.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[ctypes.c_int, ctypes.Array[ctypes.c_char]], int],
+        settle: Callable[[FieldReading, int], object],
+    ) -> None:
+        self._call = call
+        self._settle = settle
+        self.readings: list[FieldReading] = []
+        self._asked: list[FieldReading] = []
+        self._count = ctypes.c_int()
+        self._buffer = ctypes.create_string_buffer(0)
+
+    def add(self, reading: FieldReading) -> None:
+        """From the next call on, ask for this one too."""
+        self.readings.append(reading)
+
+    def ask(self) -> int:
+        """Read all fields; each one's own code goes to ``settle``."""
+        if self._asked != self.readings:
+            self._prepare()
+        if not self._asked:
+            return 0
+        code = self._call(self._count, self._buffer)
+        for reading, entry in zip(self._asked, ENTRY.iter_unpack(self._buffer), strict=True):
+            own_code = code or entry[5]
+            if not own_code:
+                own_code = reading.keep(entry[4], decode(entry[4], entry[6]))
+            if own_code or reading.failures:
+                self._settle(reading, own_code)
+        return 0
+
+    def drop(self, reading: FieldReading) -> None:
+        """Do not ask for this one any more."""
+        self.readings.remove(reading)
+
+    def _prepare(self) -> None:
+        self._asked = list(self.readings)
+        self._count = ctypes.c_int(len(self._asked))
+        self._buffer = ctypes.create_string_buffer(ENTRY.size * len(self._asked))
+        for i, reading in enumerate(self._asked):
+            ENTRY.pack_into(
+                self._buffer, i * ENTRY.size, reading.field, reading.scope, 0, 0, 0, 0, 0
+            )
+
+
+def decode(kind: int, raw: int) -> float:
+    """The number in the eight bytes of ``nvmlValue_t``.
+
+    Args:
+        kind: An ``nvmlValueType_t``; of one that is not known the eight bytes are taken whole.
+        raw: The eight bytes as an unsigned number.
+    """
+    if kind == UNSIGNED_INT:
+        return raw & 0xFFFFFFFF
+    if kind == _SIGNED_INT:
+        return ctypes.c_int32(raw & 0xFFFFFFFF).value
+    if kind == _SIGNED_LONG_LONG:
+        return ctypes.c_int64(raw).value
+    if kind == _UNSIGNED_SHORT:
+        return raw & 0xFFFF
+    if kind == _DOUBLE:
+        return ctypes.c_double.from_buffer_copy(ctypes.c_uint64(raw)).value
+    return raw

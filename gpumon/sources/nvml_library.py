@@ -1,0 +1,136 @@
+"""The driver's own library, called by hand: raw codes, time measured, the present call published.
+
+pynvml stays the binding: its structures and constants describe the library (``import pynvml``
+where they are needed: it costs 23 ms). Its functions are not called: they raise, decode names as
+strict UTF-8, look missing symbols up anew each time and never retry a list that grew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from gpumon.sources import Call
+
+if TYPE_CHECKING:
+    from gpumon.clock import Clock
+
+LIBRARY = "libnvidia-ml.so.1"
+WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
+"""Where Windows puts it for its Linux guests; the dynamic linker does not search there."""
+
+
+class Code(IntEnum):
+    """What NVML's calls return: ``nvmlReturn_t`` of nvml.h, as far as gpumon tells them apart."""
+
+    SUCCESS = 0
+    UNINITIALIZED = 1
+    INVALID_ARGUMENT = 2
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    NOT_FOUND = 6
+    INSUFFICIENT_SIZE = 7
+    DRIVER_NOT_LOADED = 9
+    TIMEOUT = 10
+    LIBRARY_NOT_FOUND = 12
+    FUNCTION_NOT_FOUND = 13
+    GPU_IS_LOST = 15
+    RESET_REQUIRED = 16
+    LIB_RM_VERSION_MISMATCH = 18
+    IN_USE = 19
+    MEMORY = 20
+    NO_DATA = 21
+    VGPU_ECC_NOT_SUPPORTED = 22
+    INSUFFICIENT_RESOURCES = 23
+    ARGUMENT_VERSION_MISMATCH = 25
+    DEPRECATED = 26
+    NOT_READY = 27
+    UNKNOWN = 999
+
+
+Function = Callable[..., int]
+
+
+def _missing(*_: object) -> int:
+    """Stands in for a symbol that this library does not have."""
+    return Code.FUNCTION_NOT_FOUND
+
+
+class Library:
+    """A loaded ``libnvidia-ml``.
+
+    ``call`` is for one thread; ``call_unseen``, ``current_call`` and ``driver_seconds`` for any.
+
+    Attributes:
+        driver_seconds: Seconds spent inside ``call``.
+    """
+
+    def __init__(self, loaded: ctypes.CDLL, clock: Clock) -> None:
+        self._loaded = loaded
+        self._monotonic = clock.monotonic
+        self._functions: dict[str, Function] = {}
+        self._inside: tuple[str | None, str, float] | None = None
+        self.driver_seconds = 0.0
+
+    def call(self, gpu_uuid: str | None, name: str, *arguments: object) -> int:
+        """Call a function of the library.
+
+        Args:
+            gpu_uuid: The card it asks, for whoever watches it not come back.
+            name: The function.
+            arguments: ctypes values; a bare int is passed as a C int, so never a handle.
+
+        Returns:
+            Its code; ``FUNCTION_NOT_FOUND`` when this library has no such function.
+        """
+        function = self._functions.get(name) or self._find(name)
+        since = self._monotonic()
+        # One assignment: a watching thread sees all of it or none.
+        self._inside = (gpu_uuid, name, since)
+        code = function(*arguments)
+        self._inside = None
+        self.driver_seconds += self._monotonic() - since
+        return code
+
+    def call_unseen(self, name: str, *arguments: object) -> int:
+        """As ``call``, neither published nor measured: for a thread whose trade is waiting."""
+        return (self._functions.get(name) or self._find(name))(*arguments)
+
+    def text(self, gpu_uuid: str | None, name: str, *arguments: object) -> tuple[int, str]:
+        """Call a function that fills in a text.
+
+        Returns:
+            Its code, and the text with bytes that are no UTF-8 replaced: not safe to print.
+        """
+        buffer = ctypes.create_string_buffer(256)
+        code = self.call(gpu_uuid, name, *arguments, buffer, ctypes.c_uint(len(buffer)))
+        return code, buffer.value.decode(errors="replace")
+
+    @property
+    def current_call(self) -> Call | None:
+        """The call that has not come back yet."""
+        inside = self._inside
+        return None if inside is None else Call(*inside)
+
+    def _find(self, name: str) -> Function:
+        function: Function = getattr(self._loaded, name, _missing)
+        self._functions[name] = function
+        return function
+
+
+def load_library(clock: Clock) -> Library:
+    """Load the library the dynamic linker finds, else that of WSL.
+
+    Raises:
+        OSError: When there is none; the text says why each was refused.
+    """
+    try:
+        loaded = ctypes.CDLL(LIBRARY)
+    except OSError as searched:
+        try:
+            loaded = ctypes.CDLL(WSL_LIBRARY)
+        except OSError:
+            raise searched from None
+    return Library(loaded, clock)

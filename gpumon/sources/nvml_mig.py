@@ -1,0 +1,121 @@
+"""The MIG devices of a card: slices that NVML gives handles of their own."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_uint
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.model import MigInstance
+from gpumon.sources.nvml_library import Code
+from gpumon.sources.nvml_reading import Pace, Reading
+
+if TYPE_CHECKING:
+    from gpumon.sources.nvml_card import Card
+
+_SEPARATOR = " MIG "
+"""Between the card's name and the profile's in the name of a MIG device."""
+
+
+class _Slice(Struct, frozen=True):
+    """What never changes of a MIG device."""
+
+    uuid: str
+    gpu_instance: int | None
+    compute_instance: int | None
+    profile: str | None
+    multiprocessors: int | None
+
+
+def mig_question(card: Card) -> Reading:
+    """Whether MIG is on, and which instances there are.
+
+    Handles of MIG devices go stale whenever one is made or destroyed, so they are asked for anew
+    each time; what they stand for is kept by UUID.
+    """
+    known: dict[str, _Slice] = {}
+    mode, pending, most = c_uint(), c_uint(), c_uint()
+
+    def ask() -> int:
+        code = card.call("nvmlDeviceGetMigMode", card.handle, byref(mode), byref(pending))
+        if code:
+            return code
+        was_on = card.facts.values.get("mig_mode")
+        is_on = card.facts.values["mig_mode"] = bool(mode.value)
+        if was_on is not None and was_on is not is_on:
+            card.mig_changed = True
+        if not is_on:
+            card.mig, card.mig_handles = (), ()
+            return Code.SUCCESS
+        code = card.call("nvmlDeviceGetMaxMigDeviceCount", card.handle, byref(most))
+        if code:
+            return code
+        found = list(_instances(card, most.value, known))
+        card.mig = tuple(instance for instance, _ in found)
+        card.mig_handles = tuple(handle for _, handle in found)
+        return Code.SUCCESS
+
+    return Reading(("mig_mode",), ask, Pace.SLOW)
+
+
+def _instances(
+    card: Card, most: int, known: dict[str, _Slice]
+) -> list[tuple[MigInstance, ctypes.c_void_p]]:
+    found = []
+    for index in range(most):
+        handle = ctypes.c_void_p()
+        code = card.call(
+            "nvmlDeviceGetMigDeviceHandleByIndex", card.handle, c_uint(index), byref(handle)
+        )
+        # NOT_FOUND is a gap. Whatever else ails one instance is no reason to lose the others.
+        if code:
+            continue
+        code, uuid = card.text("nvmlDeviceGetUUID", handle)
+        if code:
+            continue
+        if uuid not in known:
+            known[uuid] = _describe(card, handle, uuid)
+        found.append((_measure(card, handle, index, known[uuid]), handle))
+    return found
+
+
+def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> _Slice:
+    import pynvml
+
+    gpu_instance, compute_instance = c_uint(), c_uint()
+    has_gpu = not card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
+    has_compute = not card.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
+    attributes = pynvml.c_nvmlDeviceAttributes()
+    has_attributes = not card.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
+    code, name = card.text("nvmlDeviceGetName", handle)
+    _, separator, profile = name.partition(_SEPARATOR)
+    return _Slice(
+        uuid=uuid,
+        gpu_instance=gpu_instance.value if has_gpu else None,
+        compute_instance=compute_instance.value if has_compute else None,
+        profile=profile if separator and not code else None,
+        multiprocessors=attributes.multiprocessorCount if has_attributes else None,
+    )
+
+
+def _measure(card: Card, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
+    import pynvml
+
+    memory = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+    code = card.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory))
+    if code:
+        memory = pynvml.c_nvmlMemory_t()
+        code = card.call("nvmlDeviceGetMemoryInfo", handle, byref(memory))
+    return MigInstance(
+        uuid=what.uuid,
+        index=index,
+        gpu_instance=what.gpu_instance,
+        compute_instance=what.compute_instance,
+        profile=what.profile,
+        multiprocessors=what.multiprocessors,
+        memory_total=None if code else memory.total,
+        memory_used=None if code else memory.used,
+        memory_free=None if code else memory.free,
+    )

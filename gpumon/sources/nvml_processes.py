@@ -1,0 +1,324 @@
+"""Who owns what on the cards: NVML's process lists and utilisation samples, joined with the host.
+
+NVML keeps three lists a card (compute, graphics, clients of MPS), each of which grows while it is
+read, and speaks of PIDs that need not be this program's. Utilisation comes as samples with a
+clock of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from ctypes import byref, c_uint, c_ulonglong
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.model import GpuProcess, GpuUse, ProcessId
+from gpumon.sources.nvml_library import Code
+from gpumon.sources.nvml_reading import Pace, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpumon.host.namespaces import PidTrust
+    from gpumon.host.processes import ProcessReader
+    from gpumon.sources.nvml_card import Card
+
+COMPUTE, GRAPHICS, MPS = "C", "G", "M"
+_UTILIZATION = "utilization"
+
+_ENTRY = struct.Struct("@IQII")
+"""``nvmlProcessInfo_t`` of the second and third version: PID, bytes, GPU and compute instance."""
+_OLD_ENTRY = struct.Struct("@IQ")
+"""``nvmlProcessInfo_v1_t``."""
+_LONG_ENTRY = struct.Struct("@IQIIQ")
+"""As some early 535 drivers wrote the third version (nvitop#75)."""
+_SAMPLE = struct.Struct("@IQIIII")
+"""``nvmlProcessUtilizationSample_t``: PID, timestamp, SM, memory, encoder, decoder.
+
+Struct alignment puts four bytes after the PID; ``struct`` leaves the tail unpadded, which is the
+size NVML has too.
+"""
+
+_FIRST_ROOM = 64
+_TRIES = 5
+_MOST_ROOM = 2**16
+"""The driver lists at most 950 processes: a much larger number is no size to allocate."""
+_NOT_AVAILABLE = 2**64 - 1
+_NO_INSTANCE = 2**32 - 1
+_PID_MAX = 2**22
+"""``PID_MAX_LIMIT`` of Linux: a larger number is no process."""
+_MOST_PERCENT = 100
+
+Instance = tuple[int, int]
+
+
+class Row(NamedTuple):
+    """An entry of one list.
+
+    Attributes:
+        pid: In whatever name space the driver speaks of.
+        memory: Bytes; ``None`` when the driver does not know.
+        instance: (GPU instance, compute instance) under MIG.
+    """
+
+    pid: int
+    memory: int | None
+    instance: Instance | None
+
+
+class Sample(NamedTuple):
+    """What a process used since the samples before, in percent."""
+
+    sm: int
+    memory: int
+    encoder: int
+    decoder: int
+
+
+IDLE = Sample(0, 0, 0, 0)
+
+
+# Lists
+
+
+class _List:
+    """One of the lists, with a buffer that is kept and grows."""
+
+    def __init__(self, kind: str, card: Card) -> None:
+        self._kind = kind
+        self._card = card
+        self._room = 0
+        self._count = c_uint()
+        self._buffer = ctypes.create_string_buffer(0)
+        self._entries_are_long = False
+
+    def read(self, function: str, entry: struct.Struct, handle: ctypes.c_void_p) -> int:
+        code = self._fill(function, handle)
+        if not code:
+            self._card.lists.values[self._kind] = self._rows(entry)
+        elif code in {Code.NOT_FOUND, Code.NO_DATA}:
+            self._card.lists.values[self._kind] = ()
+            return Code.SUCCESS
+        return code
+
+    def read_instances(self, function: str, entry: struct.Struct) -> int:
+        """Each MIG device on its own: that needs no rights over the whole card."""
+        rows: list[Row] = []
+        for instance, handle in zip(self._card.mig, self._card.mig_handles, strict=True):
+            code = self._fill(function, handle)
+            if code == Code.INVALID_ARGUMENT:
+                # It was destroyed; the next look at the instances tells.
+                continue
+            if code:
+                return code
+            if instance.gpu_instance is None or instance.compute_instance is None:
+                here = None
+            else:
+                here = (instance.gpu_instance, instance.compute_instance)
+            rows += (row._replace(instance=here) for row in self._rows(entry))
+        self._card.lists.values[self._kind] = tuple(rows)
+        return Code.SUCCESS
+
+    def _fill(self, function: str, handle: ctypes.c_void_p) -> int:
+        if not self._room:
+            self._grow(_FIRST_ROOM)
+        for _ in range(_TRIES):
+            self._count.value = self._room
+            code = self._card.call(function, handle, byref(self._count), self._buffer)
+            if code != Code.INSUFFICIENT_SIZE or self._count.value > _MOST_ROOM:
+                return code
+            self._grow(self._count.value)
+        return code
+
+    def _grow(self, needed: int) -> None:
+        self._room = max(needed, self._room) * 5 // 4 + 8
+        # Room for the long entries that a driver may write where shorter ones were agreed.
+        self._buffer = ctypes.create_string_buffer(self._room * _LONG_ENTRY.size)
+
+    def _rows(self, entry: struct.Struct) -> tuple[Row, ...]:
+        count = min(self._count.value, self._room)
+        if entry is _ENTRY and self._entries_are_long:
+            entry = _LONG_ENTRY
+        rows = self._decode(entry, count)
+        if entry is _ENTRY and not _are_processes(rows):
+            long_rows = self._decode(_LONG_ENTRY, count)
+            if _are_processes(long_rows):
+                self._entries_are_long = True
+                return long_rows
+        return tuple(row for row in rows if row.pid <= _PID_MAX)
+
+    def _decode(self, entry: struct.Struct, count: int) -> tuple[Row, ...]:
+        rows = []
+        for fields in entry.iter_unpack(memoryview(self._buffer)[: count * entry.size]):
+            memory = None if fields[1] == _NOT_AVAILABLE else fields[1]
+            instance = None
+            if len(fields) > 2 and fields[2] != _NO_INSTANCE and fields[3] != _NO_INSTANCE:
+                instance = (fields[2], fields[3])
+            rows.append(Row(fields[0], memory, instance))
+        return tuple(rows)
+
+
+def _are_processes(rows: Iterable[Row]) -> bool:
+    """Whether these can be PIDs. Entries cut at the wrong length give 0 and 4294967295."""
+    return all(0 < row.pid <= _PID_MAX for row in rows)
+
+
+def process_questions(card: Card) -> Iterable[Reading]:
+    """What is asked of a card about its processes; the answers are ``card.lists``."""
+    for kind, name in (
+        (COMPUTE, "nvmlDeviceGetComputeRunningProcesses"),
+        (GRAPHICS, "nvmlDeviceGetGraphicsRunningProcesses"),
+        (MPS, "nvmlDeviceGetMPSComputeRunningProcesses"),
+    ):
+        yield _list_question(card, kind, name)
+    yield Reading((_UTILIZATION,), _Utilization(card).ask, Pace.SLOW)
+
+
+def _list_question(card: Card, kind: str, name: str) -> Reading:
+    kept = _List(kind, card)
+
+    def version(suffix: str, entry: struct.Struct, older: Reading | None) -> Reading:
+        def ask() -> int:
+            code = kept.read(name + suffix, entry, card.handle)
+            if code == Code.NO_PERMISSION and card.mig:
+                return kept.read_instances(name + suffix, entry)
+            return code
+
+        return Reading((kind,), ask, Pace.SLOW, older)
+
+    plain = version("", _OLD_ENTRY, None)
+    return version("_v3", _ENTRY, version("_v2", _ENTRY, plain))
+
+
+# Utilisation
+
+
+class _Utilization:
+    """The samples of one card, by the driver's own timestamps.
+
+    Its clock differs from driver to driver, so the newest timestamp it returned is what the next
+    call begins from, and nothing else.
+    """
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+        self._newest = 0
+        self._room = _FIRST_ROOM
+        self._count = c_uint()
+        self._buffer = ctypes.create_string_buffer(self._room * _SAMPLE.size)
+
+    def ask(self) -> int:
+        since = self._newest
+        code: int = Code.INSUFFICIENT_SIZE
+        for _ in range(_TRIES):
+            self._count.value = self._room
+            code = self._card.call(
+                "nvmlDeviceGetProcessUtilization",
+                self._card.handle,
+                self._buffer,
+                byref(self._count),
+                c_ulonglong(since),
+            )
+            if code != Code.INSUFFICIENT_SIZE or self._count.value > _MOST_ROOM:
+                break
+            self._room = max(self._count.value, self._room) * 5 // 4 + 8
+            self._buffer = ctypes.create_string_buffer(self._room * _SAMPLE.size)
+        if code in {Code.NOT_FOUND, Code.NO_DATA}:
+            self._card.lists.values[_UTILIZATION] = {}
+            return Code.SUCCESS
+        if not code:
+            self._card.lists.values[_UTILIZATION] = self._samples(since)
+        return code
+
+    def _samples(self, since: int) -> dict[int, Sample]:
+        """The newest sample of each PID."""
+        newest: dict[int, tuple[int, Sample]] = {}
+        used = memoryview(self._buffer)[: min(self._count.value, self._room) * _SAMPLE.size]
+        for pid, timestamp, *percents in _SAMPLE.iter_unpack(used):
+            if timestamp <= since or max(percents) > _MOST_PERCENT:
+                continue
+            self._newest = max(self._newest, timestamp)
+            if pid not in newest or timestamp >= newest[pid][0]:
+                newest[pid] = timestamp, Sample(*percents)
+        return {pid: sample for pid, (_, sample) in newest.items()}
+
+
+# Joining
+
+
+class _Owner:
+    """A process while its rows are put together."""
+
+    __slots__ = ("kinds", "uses")
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.uses: list[GpuUse] = []
+
+
+def join_processes(
+    cards: Iterable[Card], trust: PidTrust, host: ProcessReader, now: float
+) -> tuple[GpuProcess, ...]:
+    """One process for each identity, with its uses over all cards.
+
+    Args:
+        cards: In the order of their indices.
+        trust: Which of the driver's PIDs are this program's.
+        host: Looks processes up.
+        now: On the monotonic clock.
+    """
+    owners: dict[int, _Owner] = {}
+    for card in cards:
+        _gather(card, trust, owners)
+    host.keep_only(set(owners))
+    return tuple(_process(pid, owner, trust, host, now) for pid, owner in owners.items())
+
+
+def _process(
+    pid: int, owner: _Owner, trust: PidTrust, host: ProcessReader, now: float
+) -> GpuProcess:
+    kinds = _type_of(owner.kinds)
+    uses = tuple(owner.uses)
+    facts = host.read(pid, now) if trust.processes else None
+    if facts is None:
+        return GpuProcess(ProcessId(pid, None), kinds, uses, visible=False)
+    return GpuProcess(
+        facts.id,
+        kinds,
+        uses,
+        user=facts.user,
+        uid=facts.uid,
+        name=facts.name,
+        command=facts.command,
+        state=facts.state,
+        cpu_percent=facts.cpu_percent,
+        rss=facts.rss,
+        started_at=facts.started_at,
+    )
+
+
+def _type_of(kinds: set[str]) -> str:
+    """nvidia-smi's letters, in its order: ``C``, ``G``, ``M``, ``C+G``, ``M+C``."""
+    return "+".join(kind for kind in (MPS, COMPUTE, GRAPHICS) if kind in kinds)
+
+
+def _gather(card: Card, trust: PidTrust, owners: dict[int, _Owner]) -> None:
+    """Merge the lists of one card: a process may be in several, with the same memory in each."""
+    merged: dict[tuple[int, Instance | None], int | None] = {}
+    for kind in (COMPUTE, GRAPHICS, MPS):
+        for row in card.lists.values.get(kind) or ():
+            key = row.pid, row.instance
+            known = merged.get(key)
+            if known is None or (row.memory is not None and row.memory > known):
+                merged[key] = row.memory
+            owner = owners.get(row.pid)
+            if owner is None:
+                owner = owners[row.pid] = _Owner()
+            owner.kinds.add(kind)
+    samples = card.lists.values.get(_UTILIZATION) if trust.utilization else None
+    for (pid, instance), memory in sorted(merged.items(), key=lambda item: item[0][1] or ()):
+        if samples is None:
+            use = GpuUse(card.uuid, card.index, instance, memory)
+        else:
+            use = GpuUse(card.uuid, card.index, instance, memory, *samples.get(pid, IDLE))
+        owners[pid].uses.append(use)

@@ -1,0 +1,97 @@
+"""Whose turn it is: slow questions of all cards, one after the other, on a budget of driver time.
+
+Most slow questions cost microseconds. A few make the caller wait, 20 ms for each direction of
+PCIe traffic, and sixteen of those in a row would spoil three ticks at ten samples a second.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.sources.nvml_reading import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.sources.nvml_card import Card
+    from gpumon.sources.nvml_reading import Reading
+
+PERIOD = 2.0
+"""Seconds between two readings of a slow value."""
+
+DEAR_SECONDS = 0.002
+"""What costs more than this waits for the budget."""
+
+SHARE = 0.05
+"""How much of the time may go into dear questions."""
+
+_GOLDEN = 0.6180339887498949
+"""Its multiples spread evenly over the period, however many there are."""
+
+
+class Turn(NamedTuple):
+    """A slow question and the card it is put to."""
+
+    number: int
+    card: Card
+    reading: Reading
+
+
+class Turns:
+    """A queue of slow questions.
+
+    Cheap ones are asked when they are due, each at a moment of the period of its own. Dear ones
+    are paid from a purse that fills with ``SHARE`` of the time that passes and never holds more
+    than came in since the last sample. So at ten samples a second one of 20 ms is asked at every
+    fourth, and with seconds between the samples several are asked in one.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._queue: list[tuple[float, int, Turn]] = []
+        self._dear: deque[Turn] = deque()
+        self._purse = 0.0
+        self._filled_at: float | None = None
+
+    def add(self, card: Card, reading: Reading) -> None:
+        """Ask this one as soon as may be, and from then on in turn."""
+        number = next(self._numbers)
+        heapq.heappush(self._queue, (0.0, number, Turn(number, card, reading)))
+
+    def take(self, now: float) -> Iterator[Turn]:
+        """What to ask now, one by one: each is followed by a call of ``done``.
+
+        The first time these are all that are cheap: nobody waits for a picture.
+
+        Args:
+            now: On the monotonic clock.
+        """
+        income = 0.0 if self._filled_at is None else (now - self._filled_at) * SHARE
+        self._filled_at = now
+        self._purse = min(self._purse + income, income)
+        while self._queue and self._queue[0][0] <= now:
+            turn = heapq.heappop(self._queue)[2]
+            if turn.reading.cost > DEAR_SECONDS:
+                self._dear.append(turn)
+            elif turn.reading.live:
+                yield turn
+        while self._dear and self._purse > 0:
+            turn = self._dear.popleft()
+            if turn.reading.live:
+                yield turn
+
+    def done(self, turn: Turn, now: float, cost: float) -> None:
+        """It was asked, which took ``cost`` seconds in the driver."""
+        reading = turn.reading
+        if max(reading.cost, cost) > DEAR_SECONDS:
+            self._purse -= cost
+        if cost:
+            reading.cost = cost
+        if not reading.live or (reading.pace is Pace.ONCE and not reading.failures):
+            return
+        moment = turn.number * _GOLDEN % 1 * PERIOD
+        due = now + PERIOD - (now - moment) % PERIOD
+        heapq.heappush(self._queue, (due, turn.number, turn))

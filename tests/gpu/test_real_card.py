@@ -1,0 +1,187 @@
+"""On a real card: every value against nvidia-smi, a real owner, ten samples a second."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpumon.metrics import GPU_METRICS, Metric, Tier, Unit
+from gpumon.model import CardStatus
+from tests.gpu.latency import rows
+from tests.gpu.witness import Rate, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.model import Snapshot
+
+ROOT = Path(__file__).resolve().parents[2]
+
+needs_card = pytest.mark.skipif(
+    not Path("/dev/nvidia0").exists() or shutil.which("nvidia-smi") is None,
+    reason="there is no NVIDIA card here",
+)
+
+COMPARED = [metric for metric in GPU_METRICS if metric.smi is not None]
+
+MIB = 2**20
+
+TOLERANCE: dict[Unit, float] = {
+    Unit.BYTES: 32 * MIB,
+    Unit.PERCENT: 100,
+    Unit.CELSIUS: 5,
+    Unit.WATTS: 60,
+    Unit.MEGAHERTZ: 600,
+    Unit.PSTATE: 8,
+}
+"""How far a value that moves may have moved on, in the model's unit, beyond both samples."""
+
+CUDA_OWNER = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def check(code):
+    if code: sys.exit(f"CUDA error {code}")
+context, device, memory = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint64()
+check(cuda.cuInit(0))
+check(cuda.cuDeviceGet(ctypes.byref(device), 0))
+check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+check(cuda.cuCtxSetCurrent(context))
+check(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(512 << 20)))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def clean_environment() -> dict[str, str]:
+    """Without whatever a test of the simulated driver left behind."""
+    return {name: value for name, value in os.environ.items() if name != "NVML_SIM_STATE"}
+
+
+def witness(*arguments: str) -> bytes:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.gpu.witness", *arguments],
+        cwd=ROOT,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def values() -> Values:
+    return msgspec.json.decode(witness("values"), type=Values)
+
+
+def as_model(metric: Metric, text: str) -> object:
+    """What nvidia-smi wrote, in the model's unit; ``None`` where it says it does not know."""
+    if text.startswith("[") or text in {"N/A", ""}:
+        return None
+    if metric.unit is Unit.BITS:
+        return int(text, 16)
+    if metric.unit is Unit.PSTATE:
+        return int(text.removeprefix("P"))
+    if text in {"Enabled", "Disabled", "Yes", "No"}:
+        return text in {"Enabled", "Yes"}
+    if metric.unit is Unit.TEXT:
+        return text
+    if metric.unit is Unit.NUMBER:
+        return int(text)
+    return float(text) * metric.unit.per_csv
+
+
+def is_a_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@pytest.mark.gpu
+@needs_card
+@pytest.mark.parametrize("metric", COMPARED, ids=lambda metric: metric.field)
+def test_every_value_is_the_one_nvidia_smi_shows(metric: Metric, values: Values) -> None:
+    said = values.smi.get(metric.smi or "")
+    if said is None:
+        pytest.skip(f"this nvidia-smi does not know {metric.smi}")
+    for before, after, text in zip(values.before.gpus, values.after.gpus, said, strict=True):
+        first, last = getattr(before, metric.field), getattr(after, metric.field)
+        expected = as_model(metric, text)
+        if expected is None or first is None or last is None:
+            assert last is None, f"nvidia-smi does not know, gpumon says {last}"
+            assert expected is None, f"nvidia-smi says {text}, gpumon {after.unknown}"
+        elif metric.unit is Unit.BITS:
+            assert expected in {first, last}
+        elif not is_a_number(expected):
+            assert expected == last
+        elif metric.tier is Tier.STATIC or metric.unit is Unit.NUMBER:
+            # nvidia-smi writes whole MiB and hundredths of a watt.
+            assert expected == pytest.approx(last, abs=MIB if metric.unit is Unit.BYTES else 0.01)
+        else:
+            slack = TOLERANCE[metric.unit]
+            assert min(first, last) - slack <= expected <= max(first, last) + slack
+
+
+@pytest.mark.gpu
+@needs_card
+def test_every_card_answers(values: Values) -> None:
+    assert values.after.trouble is None
+    assert {gpu.status for gpu in values.after.gpus} <= {CardStatus.OK, CardStatus.ASLEEP}
+
+
+@pytest.fixture
+def cuda_process(values: Values) -> Iterator[tuple[int, str]]:
+    """A process with 512 MiB on the first card that is awake; its PID and the card's UUID."""
+    uuid = next(gpu.uuid for gpu in values.after.gpus if gpu.status is CardStatus.OK)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CUDA_OWNER],
+        env={**clean_environment(), "CUDA_VISIBLE_DEVICES": uuid},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != b"ready\n":
+            pytest.skip("CUDA does not run here")
+        yield process.pid, uuid
+    finally:
+        process.stdin.close()
+        process.wait(30)
+        process.stdout.close()
+
+
+@pytest.mark.gpu
+@needs_card
+def test_a_process_that_holds_memory_is_its_owner(cuda_process: tuple[int, str]) -> None:
+    pid, uuid = cuda_process
+    snapshot: Snapshot = msgspec.json.decode(witness("values"), type=Values).after
+    owner = next((process for process in snapshot.processes if process.id.pid == pid), None)
+    assert owner is not None, f"{pid} is not among {[p.id.pid for p in snapshot.processes]}"
+    assert "C" in owner.type
+    (use,) = owner.uses
+    assert use.gpu_uuid == uuid
+    assert use.memory_used is not None
+    assert use.memory_used >= 512 * MIB
+    assert owner.command[1:2] == ("-c",)
+    assert owner.uid == os.getuid()
+
+
+@pytest.mark.gpu
+@needs_card
+def test_ten_samples_a_second_hold() -> None:
+    rate = msgspec.json.decode(witness("rate", "10"), type=Rate)
+    assert rate.late == 0
+    assert rate.longest < 0.1
+    assert rate.driver_share <= 0.06
+
+
+def test_the_latency_table_has_a_row_for_each_call_the_dearest_first() -> None:
+    took = {"nvmlCheap": [1e-6, 2e-6, 3e-6], "nvmlDear": [0.02] * 100}
+    assert rows(took, "NVIDIA H100", "570.124.06", "2025-02-01") == [
+        "| nvmlDear | 20000.0 | 20000.0 | NVIDIA H100 | 570.124.06 | 2025-02-01 |",
+        "| nvmlCheap | 2.0 | 3.0 | NVIDIA H100 | 570.124.06 | 2025-02-01 |",
+    ]

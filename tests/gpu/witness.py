@@ -1,0 +1,108 @@
+"""Samples a real card in a process of its own, beside nvidia-smi, and prints what both said.
+
+A process of its own, because the test process may have loaded the simulated driver, and the
+dynamic linker knows libraries by name.
+
+    python -m tests.gpu.witness values     one sample, nvidia-smi, another sample
+    python -m tests.gpu.witness rate 5     ten samples a second for so many seconds
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import msgspec
+
+from gpumon.metrics import GPU_METRICS
+from gpumon.model import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.sources.nvml import NvmlSource
+from gpumon.sources.nvml_turns import PERIOD
+
+INTERVAL = 0.1
+
+
+class Values(msgspec.Struct):
+    """What gpumon said before and after nvidia-smi did.
+
+    Attributes:
+        before: A snapshot.
+        after: Another.
+        smi: nvidia-smi's name of a metric -> what it said, a text for each card; absent when this
+            nvidia-smi does not know the name.
+    """
+
+    before: Snapshot
+    after: Snapshot
+    smi: dict[str, list[str]]
+
+
+class Rate(msgspec.Struct):
+    """How sampling at ten a second went.
+
+    Attributes:
+        late: How many samples were not ready before the next was due.
+        longest: Seconds that the longest took, the first left out.
+        driver_share: Seconds inside the driver per second.
+    """
+
+    late: int
+    longest: float
+    driver_share: float
+
+
+def ask_smi(name: str) -> list[str] | None:
+    """What nvidia-smi says, a line a card; ``None`` when it does not know such a name."""
+    done = subprocess.run(
+        ["nvidia-smi", f"--query-gpu={name}", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return None
+    return [line.strip() for line in done.stdout.splitlines()]
+
+
+def witness_values() -> Values:
+    """One metric after the other, in the middle of two samples with everything slow in them."""
+    source = NvmlSource()
+    source.open()
+    source.sample()
+    before = source.sample()
+    smi = {}
+    for metric in GPU_METRICS:
+        said = ask_smi(metric.smi) if metric.smi else None
+        if metric.smi and said is not None:
+            smi[metric.smi] = said
+    # Every slow value is due again by now.
+    time.sleep(PERIOD)
+    after = source.sample()
+    source.close()
+    return Values(before, after, smi)
+
+
+def witness_rate(seconds: float) -> Rate:
+    """Ten samples a second by absolute deadlines."""
+    source = NvmlSource()
+    source.open()
+    source.sample()
+    inside = source.driver_seconds
+    began = time.monotonic()
+    late, longest = 0, 0.0
+    ticks = round(seconds / INTERVAL)
+    for tick in range(1, ticks + 1):
+        time.sleep(max(0.0, began + tick * INTERVAL - time.monotonic()))
+        started = time.monotonic()
+        source.sample()
+        longest = max(longest, time.monotonic() - started)
+        late += time.monotonic() > began + (tick + 1) * INTERVAL
+    share = (source.driver_seconds - inside) / (time.monotonic() - began)
+    source.close()
+    return Rate(late, longest, share)
+
+
+if __name__ == "__main__":
+    answer = witness_rate(float(sys.argv[2])) if sys.argv[1] == "rate" else witness_values()
+    sys.stdout.buffer.write(msgspec.json.encode(answer))

@@ -1,0 +1,500 @@
+"""Each of the driver's errors has its reaction: the table of NVML's codes, row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pynvml
+import pytest
+
+from gpumon.model import CardStatus, Unknown
+from gpumon.sources import SourceError
+from gpumon.sources.nvml_library import Code
+from gpumon.sources.nvml_reading import KEPT_SECONDS, REACTIONS, Reaction
+from tests.driver import GIB, Owner, h100, rtx4090
+from tests.sources.nvml_room import (
+    FUNCTION_NOT_FOUND,
+    IN_USE,
+    INVALID_ARGUMENT,
+    LIBRARY_NOT_FOUND,
+    LOST,
+    MEMORY,
+    MISMATCH,
+    NO_DATA,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_LOADED,
+    NOT_READY,
+    NOT_SUPPORTED,
+    OLD_VERSION,
+    RESET_REQUIRED,
+    RESOURCES,
+    UNINITIALIZED,
+    UNKNOWN,
+    Room,
+)
+from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Furnish = Callable[..., Room]
+
+POWER = "nvmlDeviceGetPowerUsage"
+CLOCK = "nvmlDeviceGetClockInfo"
+MEMORY_INFO = "nvmlDeviceGetMemoryInfo_v2"
+PASSING = [IN_USE, MEMORY, RESOURCES, NOT_READY]
+
+
+def test_the_codes_are_those_of_the_binding() -> None:
+    for code in Code:
+        name = f"NVML_{'' if code is Code.SUCCESS else 'ERROR_'}{code.name}"
+        assert getattr(pynvml, name) == code
+
+
+def test_every_code_that_has_a_reaction_of_its_own_is_in_the_table() -> None:
+    everything = set(Code) - {Code.SUCCESS, Code.TIMEOUT, Code.UNKNOWN}
+    assert set(REACTIONS) == everything
+    assert Reaction.FAILING not in REACTIONS.values()
+
+
+# 1
+
+
+def test_a_driver_that_was_loaded_anew_is_initialised_anew_in_the_same_sample(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    before = room.sample()
+    room.driver.reload()
+    after = room.sample(60)
+    assert after.trouble is None
+    assert [gpu.status for gpu in after.gpus] == [CardStatus.OK] * 2
+    assert after.gpus[0].power_draw == before.gpus[0].power_draw
+    assert before.host.driver_since is not None
+    assert after.host.driver_since == pytest.approx(before.host.driver_since + 60, abs=0.2)
+
+
+def test_a_driver_that_stays_uninitialised_is_trouble_and_not_a_loop(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.system.fail("nvmlDeviceGetCount_v2", UNINITIALIZED)
+    snapshot = room.samples(30)
+    assert snapshot.trouble is not None
+    assert room.calls("nvmlInit_v2") < 8
+    room.driver.system.heal()
+    assert room.sample(5).trouble is None
+
+
+# 2
+
+
+def test_a_stale_handle_is_enumerated_again(furnish: Furnish) -> None:
+    room = furnish(h100(), rtx4090())
+    room.open()
+    kept = room.driver.cards[1].uuid
+    room.driver.remove_card(0)
+    room.sample()
+    snapshot = room.sample()
+    assert [(gpu.index, gpu.uuid) for gpu in snapshot.gpus] == [(0, kept)]
+
+
+def test_a_call_that_refuses_its_arguments_is_not_asked_again(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail(CLOCK, INVALID_ARGUMENT)
+    room.open()
+    gpu = room.samples(5).gpus[0]
+    assert gpu.status is CardStatus.OK
+    assert gpu.power_draw is not None
+    assert gpu.clock_sm is None
+    assert gpu.unknown["clock_sm"] is Unknown.NOT_SUPPORTED
+    assert room.calls(CLOCK) == 4
+
+
+# 3, 13, 25
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION])
+def test_what_a_card_does_not_do_is_unknown_and_remembered(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(), h100())
+    room.driver.cards[0].fail(POWER, code)
+    room.open()
+    first, second = room.samples(20).gpus
+    assert first.power_draw is None
+    assert first.unknown["power_draw"] is Unknown.NOT_SUPPORTED
+    assert room.driver.cards[0].calls()[POWER].calls == 1
+    assert second.power_draw is not None
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION])
+def test_the_older_way_is_asked_instead_in_the_same_sample(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(memory_used=GIB))
+    room.driver.cards[0].fail(MEMORY_INFO, code)
+    room.open()
+    for gpu in (room.gpu(), room.gpu()):
+        assert gpu.memory_used == GIB + (room.driver.cards[0].memory_reserved or 0)
+        assert gpu.memory_reserved is None
+    assert room.calls(MEMORY_INFO) == 1
+
+
+def test_a_field_the_driver_does_not_know_leaves_the_others(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail_field(82, NOT_SUPPORTED)
+    room.open()
+    gpu = room.samples(3).gpus[0]
+    assert gpu.temperature_memory is None
+    assert gpu.unknown["temperature_memory"] is Unknown.NOT_SUPPORTED
+    assert gpu.power_instant is not None
+
+
+def test_a_driver_without_field_values_leaves_everything_else(furnish: Furnish) -> None:
+    room = furnish(h100(pcie_rx=7))
+    room.driver.cards[0].fail("nvmlDeviceGetFieldValues", FUNCTION_NOT_FOUND)
+    room.driver.cards[0].latency("nvmlDeviceGetPcieThroughput", 0)
+    room.open()
+    gpu = room.samples(40).gpus[0]
+    assert gpu.power_draw is not None
+    assert gpu.unknown["power_instant"] is Unknown.NOT_SUPPORTED
+    assert gpu.unknown["nvlink_rx"] is Unknown.NOT_SUPPORTED
+    assert gpu.pcie_rx == 7000
+
+
+# 4
+
+
+def test_what_is_for_other_users_says_so(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail(POWER, NO_PERMISSION)
+    room.open()
+    gpu = room.samples(3).gpus[0]
+    assert gpu.power_draw is None
+    assert gpu.unknown["power_draw"] is Unknown.NO_PERMISSION
+    assert gpu.status is CardStatus.OK
+
+
+def test_a_card_one_may_not_open_leaves_the_others(furnish: Furnish) -> None:
+    room = furnish(h100(), h100(), h100())
+    room.driver.cards[1].fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
+    room.open()
+    statuses = [gpu.status for gpu in room.sample().gpus]
+    assert statuses == [CardStatus.OK, CardStatus.NO_PERMISSION, CardStatus.OK]
+    barred = room.sample().gpus[1]
+    assert barred.uuid == "index-1"
+    assert barred.unknown["memory_used"] is Unknown.NO_PERMISSION
+
+
+def test_without_permission_for_any_card_there_is_nothing_to_open(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    for card in room.driver.cards:
+        card.fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
+    with pytest.raises(SourceError, match="no permission"):
+        room.open()
+
+
+# 6, 21
+
+
+@pytest.mark.parametrize("code", [NOT_FOUND, NO_DATA])
+def test_nothing_there_is_no_error(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    gpu = room.samples(5).gpus[0]
+    assert gpu.power_draw is None
+    assert "power_draw" not in gpu.unknown
+    assert gpu.status is CardStatus.OK
+    room.driver.cards[0].heal()
+    assert room.gpu().power_draw is not None
+
+
+@pytest.mark.parametrize("code", [NOT_FOUND, NO_DATA])
+def test_a_list_that_is_not_there_is_empty(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
+    room.open()
+    assert room.processes()
+    room.driver.cards[0].fail("nvmlDeviceGetComputeRunningProcesses_v3", code)
+    assert not room.processes()
+
+
+# 9, 12
+
+
+def test_a_driver_that_goes_is_trouble_until_it_is_back(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
+    room.open()
+    assert room.sample().processes
+    room.driver.unload()
+    for snapshot in (room.sample(), room.sample()):
+        assert snapshot.gpus == ()
+        assert snapshot.processes == ()
+        assert snapshot.trouble is not None
+        assert "not loaded" in snapshot.trouble.sentence
+        assert "modprobe" in snapshot.trouble.advice
+    room.driver.reload()
+    assert room.sample(1.0).trouble is not None, "it is tried again only every few seconds"
+    back = room.sample(4.0)
+    assert back.trouble is None
+    assert back.gpus[0].power_draw is not None
+    assert back.processes
+    assert back.host.driver_since == pytest.approx(room.clock.time(), abs=0.01)
+
+
+def test_a_driver_that_is_away_is_asked_every_five_seconds(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.unload()
+    room.sample()
+    before = room.calls("nvmlInit_v2")
+    room.samples(300)
+    assert room.calls("nvmlInit_v2") - before == pytest.approx(6, abs=1)
+
+
+def test_a_library_that_misses_its_parts_is_trouble(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.driver.system.fail("nvmlDeviceGetCount_v2", LIBRARY_NOT_FOUND)
+    trouble = room.sample(3).trouble
+    assert trouble is not None
+    assert "libnvidia-ml.so.1" in trouble.sentence
+
+
+# 15, 16
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(LOST, CardStatus.LOST), (RESET_REQUIRED, CardStatus.RESET_REQUIRED)],
+)
+def test_a_lost_card_leaves_the_others_running(
+    furnish: Furnish, code: int, status: CardStatus
+) -> None:
+    room = furnish(*(h100(memory_used=GIB) for _ in range(3)))
+    for card in room.driver.cards:
+        card.processes = [Owner(4_000_001 + card.index, memory=GIB)]
+    room.open()
+    room.sample()
+    room.driver.cards[1].fail(None, code)
+    lost_at = room.clock.time()
+    snapshot = room.samples(20)
+    gpu = snapshot.gpus[1]
+    assert gpu.status is status
+    assert gpu.status_since == pytest.approx(lost_at, abs=0.2)
+    assert gpu.name == "NVIDIA H100 80GB HBM3"
+    assert gpu.memory_used is None
+    assert gpu.unknown["memory_used"] is Unknown.CARD_LOST
+    assert gpu.unknown["fan_speed"] is Unknown.CARD_LOST
+    for other in (snapshot.gpus[0], snapshot.gpus[2]):
+        assert (other.status, other.memory_used) == (CardStatus.OK, GIB)
+    assert {process.id.pid for process in snapshot.processes} == {4_000_001, 4_000_003}
+
+
+def test_a_lost_card_is_asked_every_five_seconds_and_may_come_back(furnish: Furnish) -> None:
+    room = furnish(h100(memory_used=GIB), h100())
+    room.open()
+    room.sample()
+    card = room.driver.cards[0]
+    card.lost = True
+    room.sample()
+    card.reset_counters()
+    assert room.samples(100).gpus[0].status is CardStatus.LOST
+    assert sum(spent.calls for spent in card.calls().values()) == pytest.approx(2, abs=1)
+    card.lost = False
+    gpu = room.gpu(6)
+    assert (gpu.status, gpu.memory_used) == (CardStatus.OK, GIB)
+    assert gpu.status_since == pytest.approx(room.clock.time())
+    assert "memory_used" not in gpu.unknown
+
+
+def test_a_card_that_only_seems_to_be_back_stays_lost_since_then(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail("nvmlDeviceGetTemperatureV", LOST)
+    first = room.gpu()
+    later = room.samples(300).gpus[0]
+    assert later.status is first.status is CardStatus.LOST
+    assert later.status_since == first.status_since
+    assert later.name == first.name is not None
+
+
+def test_a_card_that_was_lost_before_gpumon_came_has_a_row(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.driver.cards[0].lost = True
+    room.open()
+    lost, sound = room.sample().gpus
+    assert (lost.index, lost.status, lost.uuid) == (0, CardStatus.LOST, "index-0")
+    assert sound.status is CardStatus.OK
+    room.driver.cards[0].lost = False
+    back = room.gpu(6)
+    assert (back.status, back.uuid) == (CardStatus.OK, room.driver.cards[0].uuid)
+    assert len(room.sample().gpus) == 2
+
+
+# 18
+
+
+def test_a_mismatch_at_run_time_names_both_versions(furnish: Furnish) -> None:
+    room = furnish(h100(), driver_version="580.65.06")
+    write_loaded_version(room.proc, "570.124.06")
+    room.open(proc=str(room.proc))
+    room.sample()
+    room.driver.cards[0].fail(POWER, MISMATCH)
+    trouble = room.sample().trouble
+    assert trouble is not None
+    assert "580.65.06" in trouble.sentence
+    assert "570.124.06" in trouble.sentence
+    assert "Reboot" in trouble.advice
+    room.driver.cards[0].heal()
+    assert room.sample(6).trouble is None
+
+
+def write_loaded_version(proc: Path, version: str) -> None:
+    file = proc / "driver/nvidia/version"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n"
+        "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n"
+    )
+
+
+# 19, 20, 23, 27
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_a_passing_error_keeps_the_last_value_and_asks_less(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(power_usage=250_000))
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    before = room.calls(POWER)
+    gpu = room.samples(50).gpus[0]
+    assert gpu.power_draw == 250.0
+    assert gpu.status is CardStatus.OK
+    assert room.calls(POWER) - before <= 5
+    room.driver.cards[0].heal()
+    room.driver.cards[0].power_usage = 90_000
+    assert room.gpu(5).power_draw == 90.0
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_a_passing_error_that_does_not_pass_ends_in_unknown(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    gpu = room.samples(20, seconds=1 + KEPT_SECONDS / 10).gpus[0]
+    assert gpu.power_draw is None
+    assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
+
+
+# 999, and whatever else
+
+
+@pytest.mark.parametrize("code", [UNKNOWN, 10, 17, 4242])
+def test_an_unknown_error_passes_three_times(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(power_usage=250_000))
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    assert room.gpu().power_draw == 250.0
+    assert room.gpu().power_draw == 250.0
+    gpu = room.gpu()
+    assert gpu.power_draw is None
+    assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
+    assert gpu.status is CardStatus.OK, "one value is not the card"
+    room.driver.cards[0].heal()
+    gpu = room.gpu(5)
+    assert gpu.power_draw == 250.0
+    assert "power_draw" not in gpu.unknown
+
+
+def test_a_card_that_answers_nothing_is_failing_and_recovers(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(None, UNKNOWN)
+    failing, sound = room.samples(4).gpus
+    assert failing.status is CardStatus.FAILING
+    assert failing.unknown["memory_used"] is Unknown.NO_ANSWER
+    assert failing.unknown["temperature_memory"] is Unknown.NO_ANSWER
+    assert sound.status is CardStatus.OK
+    since = failing.status_since
+    assert room.samples(30).gpus[0].status_since == since
+    room.driver.cards[0].heal()
+    gpu = room.gpu(5)
+    assert gpu.status is CardStatus.OK
+    assert gpu.memory_used is not None
+    assert gpu.temperature_memory is not None
+
+
+def test_a_card_whose_handle_cannot_be_had_for_no_reason_is_failing(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    room.driver.cards[0].fail("nvmlDeviceGetHandleByIndex_v2", UNKNOWN)
+    room.open()
+    assert [gpu.status for gpu in room.sample().gpus] == [CardStatus.FAILING, CardStatus.OK]
+    room.driver.cards[0].heal()
+    assert room.gpu(6).status is CardStatus.OK
+
+
+def test_errors_at_random_never_make_a_zero(furnish: Furnish) -> None:
+    room = furnish(h100(power_usage=250_000, memory_used=GIB, utilization_gpu=50))
+    room.driver.random_unknown(0.4, seed=7)
+    room.open()
+    for _ in range(200):
+        gpu = room.gpu()
+        assert gpu.power_draw in {250.0, None}
+        assert gpu.memory_used in {GIB, None}
+        assert gpu.utilization_gpu in {50, None}
+    room.driver.random_unknown(0.0)
+    gpu = room.gpu(6)
+    assert (gpu.power_draw, gpu.memory_used, gpu.utilization_gpu) == (250.0, GIB, 50)
+
+
+# When it is opened
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence", "advice"),
+    [
+        (NOT_LOADED, "not loaded", "modprobe"),
+        (NO_PERMISSION, "no permission", "/dev/nvidia"),
+        (LIBRARY_NOT_FOUND, "libnvidia-ml.so.1", "container"),
+        (UNKNOWN, "999", "dmesg"),
+    ],
+)
+def test_a_driver_that_cannot_be_opened_says_why_and_what_to_do(
+    furnish: Furnish, code: int, sentence: str, advice: str
+) -> None:
+    room = furnish(h100())
+    room.driver.fail_init(code)
+    source = room.new_source()
+    with pytest.raises(SourceError) as caught:
+        source.open()
+    assert sentence in caught.value.sentence
+    assert advice in caught.value.advice
+    room.driver.fail_init(0)
+    source.open()
+    assert source.sample().gpus
+
+
+def test_a_mismatch_names_both_versions(furnish: Furnish) -> None:
+    room = furnish(h100(), driver_version="580.65.06")
+    write_loaded_version(room.proc, "570.124.06")
+    room.driver.fail_init(MISMATCH)
+    with pytest.raises(SourceError) as caught:
+        room.open(proc=str(room.proc))
+    assert "library is version 580.65.06" in caught.value.sentence
+    assert "module 570.124.06" in caught.value.sentence
+
+
+def test_a_driver_without_cards_says_so(furnish: Furnish) -> None:
+    room = furnish()
+    with pytest.raises(SourceError, match="no cards"):
+        room.open()

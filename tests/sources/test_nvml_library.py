@@ -1,0 +1,244 @@
+"""The driver's library, loaded and called: what it lacks, where it hangs, where it lies."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.clock import SystemClock
+from gpumon.model import CardStatus
+from gpumon.sources import SourceError, nvml_library
+from gpumon.sources.nvml import NvmlSource
+from gpumon.sources.nvml_events import THREAD
+from gpumon.sources.nvml_library import Code, Library, load_library
+from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
+from tests.sources.nvml_room import Room, join_watchers, sample_elsewhere
+from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Furnish = Callable[..., Room]
+
+DEADLINE = 20.0
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not true():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.001)
+
+
+def test_a_missing_function_is_a_code_and_looked_up_once() -> None:
+    looked_up: list[str] = []
+
+    class Symbols:
+        def __getattr__(self, name: str) -> object:
+            looked_up.append(name)
+            raise AttributeError(name)
+
+    library = Library(Symbols(), SystemClock())  # type: ignore[arg-type] # it has no symbols
+    assert library.call(None, "nvmlNoSuchThing") == Code.FUNCTION_NOT_FOUND
+    assert library.call(None, "nvmlNoSuchThing", 1, 2) == Code.FUNCTION_NOT_FOUND
+    assert looked_up == ["nvmlNoSuchThing"]
+
+
+def test_a_machine_without_the_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_library, "LIBRARY", "libno-such-driver.so.1")
+    monkeypatch.setattr(nvml_library, "WSL_LIBRARY", "/nonexistent/libno-such-driver.so.1")
+    with pytest.raises(SourceError) as caught:
+        NvmlSource().open()
+    assert "libnvidia-ml.so.1 was not found" in caught.value.sentence
+    assert "Install the NVIDIA driver" in caught.value.advice
+
+
+def test_the_library_of_wsl_is_found_where_the_linker_does_not_look(
+    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = furnish(h100())
+    monkeypatch.setattr(nvml_library, "LIBRARY", "libno-such-driver.so.1")
+    monkeypatch.setattr(nvml_library, "WSL_LIBRARY", str(room.driver.library))
+    room.open()
+    assert room.sample().gpus
+
+
+def test_a_driver_before_all_versions_of_calls_is_read_as_far_as_it_goes() -> None:
+    newer = [name for name in FUNCTIONS if name.endswith("_v3")]
+    newer += [
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetComputeRunningProcesses_v2",
+        "nvmlDeviceGetGraphicsRunningProcesses_v2",
+        "nvmlDeviceGetMPSComputeRunningProcesses",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+        "nvmlDeviceGetTemperatureV",
+        "nvmlDeviceGetMarginTemperature",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetFieldValues",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetProcessUtilization",
+        "nvmlDeviceGetArchitecture",
+        "nvmlDeviceGetFanSpeed_v2",
+        "nvmlDeviceGetRemappedRows",
+        "nvmlEventSetWait_v2",
+    ]
+    with Driver([h100(memory_used=GIB, temperature=51)], without=newer) as driver:
+        driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
+        snapshot = sample_elsewhere(driver)
+    (gpu,) = snapshot["gpus"]
+    assert gpu["status"] == "ok"
+    assert gpu["memory_used"] > GIB
+    assert gpu["temperature_gpu"] == 51
+    assert gpu["pci_bus_id"].endswith(":00.0")
+    assert gpu["clock_event_reasons"] == 1
+    assert gpu["unknown"]["power_instant"] == "not supported"
+    assert gpu["unknown"]["architecture"] == "not supported"
+    (process,) = snapshot["processes"]
+    assert process["uses"][0]["memory_used"] == GIB
+    assert "sm" not in process["uses"][0] or process["uses"][0]["sm"] is None
+
+
+def test_without_a_driver_behind_the_library_it_says_so() -> None:
+    with Driver() as driver:
+        answer = sample_elsewhere(driver, NVML_SIM_STATE="/nonexistent")
+    assert "not loaded" in answer["sentence"]
+
+
+def test_a_call_that_hangs_can_be_seen_from_outside(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    source = room.open()
+    room.sample()
+    card = room.driver.cards[1]
+    card.hang("nvmlDeviceGetPowerUsage")
+    began = room.clock.now
+    sampling = threading.Thread(target=source.sample, daemon=True)
+    sampling.start()
+    wait_until(
+        lambda: source.current_call and source.current_call.function == "nvmlDeviceGetPowerUsage"
+    )
+    call = source.current_call
+    assert call is not None
+    assert call.gpu_uuid == card.uuid
+    assert call.since == began
+    assert sampling.is_alive()
+    card.release()
+    sampling.join(DEADLINE)
+    assert source.current_call is None
+    assert room.gpu(index=1).status is CardStatus.OK
+
+
+def test_a_hanging_start_names_the_call(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.system.hang("nvmlInit_v2")
+    source = room.new_source()
+    opening = threading.Thread(target=source.open, daemon=True)
+    opening.start()
+    wait_until(lambda: source.current_call)
+    call = source.current_call
+    assert call is not None
+    assert (call.gpu_uuid, call.function) == (None, "nvmlInit_v2")
+    room.driver.system.release()
+    opening.join(DEADLINE)
+    assert room.sample().gpus
+
+
+def test_a_text_that_is_no_utf8_is_no_error(furnish: Furnish) -> None:
+    room = furnish(h100(name=b"\xff\xfe"))
+    library = load_library(SystemClock())
+    assert not library.call(None, "nvmlInit_v2")
+    handle = ctypes.c_void_p()
+    assert not library.call(
+        None, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(0), ctypes.byref(handle)
+    )
+    assert library.text(None, "nvmlDeviceGetName", handle) == (0, 2 * "\N{REPLACEMENT CHARACTER}")
+    assert room.calls("nvmlDeviceGetName") == 1
+
+
+# XIDs
+
+
+def test_an_xid_is_told_with_its_card_and_its_time(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    source = room.open()
+    first, second = room.sample().gpus
+    assert first.xid is second.xid is None
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
+    room.driver.cards[1].xid(48)
+    wait_until(lambda: source.sample().gpus[1].xid == 48)
+    first, second = room.sample(60).gpus
+    assert first.xid is None
+    assert second.xid_at == pytest.approx(room.clock.time() - 60, abs=0.2)
+    room.driver.cards[1].xid(79)
+    wait_until(lambda: source.sample().gpus[1].xid == 79)
+    assert source.sample().gpus[1].xid_at == pytest.approx(room.clock.time(), abs=0.2)
+
+
+def test_the_last_xid_of_a_card_outlives_the_card(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
+    room.driver.cards[0].xid(79)
+    wait_until(lambda: source.sample().gpus[0].xid == 79)
+    room.driver.cards[0].lost = True
+    gpu = room.gpu()
+    assert (gpu.status, gpu.xid) == (CardStatus.LOST, 79)
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") >= 3)
+    room.driver.cards[1].xid(31)
+    wait_until(lambda: source.sample().gpus[1].xid == 31)
+    assert source.sample().gpus[0].xid == 79
+
+
+def test_xids_are_told_after_the_driver_was_loaded_anew(furnish: Furnish) -> None:
+    room = furnish(h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room.driver.cards[0].xid(13)
+    wait_until(lambda: source.sample().gpus[0].xid == 13)
+    room.driver.reload()
+    assert room.gpu().xid == 13
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
+    room.driver.cards[0].xid(43)
+    wait_until(lambda: source.sample().gpus[0].xid == 43)
+
+
+def test_a_card_without_xids_is_no_trouble(furnish: Furnish) -> None:
+    room = furnish(h100(event_types=None), h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
+    room.driver.cards[1].xid(8)
+    wait_until(lambda: source.sample().gpus[1].xid == 8)
+
+
+def test_a_driver_that_hangs_while_it_is_waited_for_does_not_keep_anybody(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    waits = room.calls("nvmlEventSetWait_v2")
+    room.driver.system.hang("nvmlEventSetWait_v2")
+    room.driver.cards[0].xid(1)
+    wait_until(lambda: room.calls("nvmlEventSetWait_v2") > waits)
+    began = time.monotonic()
+    source.close()
+    assert time.monotonic() - began < 1.0
+    assert THREAD in [thread.name for thread in threading.enumerate()], "it hangs"
+    room.driver.system.release()
+
+
+def test_the_waiting_thread_ends_soon_after_it_is_closed(furnish: Furnish) -> None:
+    room = furnish(h100())
+    source = room.open()
+    names = [thread.name for thread in threading.enumerate()]
+    assert names.count(THREAD) == 1
+    source.close()
+    join_watchers()
+    assert THREAD not in [thread.name for thread in threading.enumerate()]

@@ -1,0 +1,255 @@
+"""The installed program on a real libnvidia-ml.so.1, with live processes as owners.
+
+What stands on the screen is what the driver says, through every fault it can have.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
+from tests.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GPUMON = [sys.executable, "-m", "gpumon"]
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    """Eight cards whose values stand still until a test moves them."""
+    with Driver([h100() for _ in range(8)], driver_version="570.124.06") as made:
+        for index, card in enumerate(made.cards):
+            card.memory_used = (index + 1) * 9 * GIB
+            card.utilization_gpu = 10 * index + 3
+            card.temperature = 40 + index
+            card.power_usage = 100_000 + 50_000 * index
+        yield made
+
+
+def screen_of(driver: Driver, *arguments: str, columns: int = 120, lines: int = 30) -> Screen:
+    return Screen([*GPUMON, "-n", "0.1", *arguments], driver.env(), columns, lines)
+
+
+def card_line(screen: Screen, index: int) -> str:
+    """The line of a card, or nothing while there is none."""
+    return next((line for line in screen.rows() if re.match(rf" {index} (H100|RTX)", line)), "")
+
+
+def wait_for_line(screen: Screen, index: int, pattern: str) -> None:
+    screen.wait(
+        lambda it: re.search(pattern, card_line(it, index)) is not None,
+        f"waiting for {pattern!r} on card {index}",
+    )
+
+
+def test_every_number_on_screen_is_the_drivers(driver: Driver) -> None:
+    with screen_of(driver) as screen:
+        for index in range(8):
+            used, total = (index + 1) * 9.0, driver.value(driver.cards[index], "memory_total") / GIB
+            wait_for_line(
+                screen,
+                index,
+                rf" {40 + index} +{100 + 50 * index}/700W .* {used:.1f}/{total:.1f}G .* "
+                rf"{10 * index + 3}%",
+            )
+        driver.cards[5].memory_used = 20 * GIB
+        driver.cards[5].utilization_gpu = 0
+        driver.cards[5].temperature = 33
+        wait_for_line(screen, 5, r" 33 .* 20\.0/.* 0%")
+        assert "570.124.06" in screen.rows()[0]
+
+
+def test_live_processes_are_shown_with_their_owners_and_go_when_they_end(driver: Driver) -> None:
+    with (
+        owners(3, ["python", "train.py", "--lr", "3e-4"]) as started,
+        screen_of(driver) as screen,
+    ):
+        pids = [process.pid for process in started]
+        driver.cards[2].processes = [Owner(pids[0], memory=5 * GIB, sm=7)]
+        driver.cards[3].processes = [Owner(pids[1], memory=GIB), Owner(pids[2], memory=2 * GIB)]
+        driver.cards[4].processes = [Owner(pids[1], memory=GIB)]
+        screen.wait_for(rf"  2 +{pids[0]} root .* 5\.0G +7 ")
+        screen.wait_for(rf"3,4 +{pids[1]} root .* 2\.0G .*python train\.py --lr 3e-4")
+        screen.wait_for(rf"  3 +{pids[2]} ")
+        driver.cards[3].processes = [Owner(pids[1], memory=GIB)]
+        screen.wait_gone(rf" {pids[2]} ")
+
+
+def test_a_hundred_real_processes_on_eight_cards_are_all_in_the_table(driver: Driver) -> None:
+    with owners(100, ["python", "work.py"]) as started, screen_of(driver, lines=150) as screen:
+        pids = {process.pid for process in started}
+        settle(driver, sorted(pids))
+        screen.wait_for("100 processes")
+
+        def all_there(it: Screen) -> bool:
+            shown = {int(found) for found in re.findall(r"^ +[\d,]+ +(\d+) ", it.text(), re.M)}
+            return pids <= shown
+
+        screen.wait(all_there, "waiting for every PID")
+
+
+def test_a_number_of_another_name_space_keeps_its_row_and_matches_nobody(driver: Driver) -> None:
+    driver.cards[0].processes = [Owner(3_999_999, memory=3 * GIB)]
+    with screen_of(driver) as screen:
+        screen.wait_for(r" 3999999 – .* 3\.0G .*\(not visible here\)")
+
+
+def test_a_lost_card_is_one_card(driver: Driver) -> None:
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 6, "63%")
+        driver.cards[6].xid(79)
+        driver.cards[6].lost = True
+        wait_for_line(screen, 6, r"✖ LOST since \d\d:\d\d( \(XID 79\))?")
+        assert "63%" not in card_line(screen, 6)
+        driver.cards[7].utilization_gpu = 99
+        wait_for_line(screen, 7, "99%")
+
+
+def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> None:
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 3, "33%")
+        driver.cards[3].hang("nvmlDeviceGetTemperature")
+        driver.cards[3].hang("nvmlDeviceGetUtilizationRates")
+        screen.wait_for(r"GPU 3: no answer for \d+ s")
+        wait_for_line(screen, 3, r"✖ no answer")
+        screen.type("?")
+        screen.wait_for("Keys")
+        screen.type("q")
+        screen.wait_for(r"GPU 3: no answer for \d+ s")
+        driver.cards[3].release()
+        screen.wait_gone("no answer")
+        driver.cards[3].hang(None)
+        screen.wait_for("no answer for")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_a_driver_that_says_unknown_now_and_then_changes_nothing(driver: Driver) -> None:
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 7, "73%")
+        driver.random_unknown(0.3, seed=7)
+        driver.cards[7].utilization_gpu = 77
+        wait_for_line(screen, 7, "77%")
+        assert all(card_line(screen, index) for index in range(8))
+
+
+def test_a_driver_that_goes_is_said_to_be_gone_and_is_back_by_itself(driver: Driver) -> None:
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 1, "13%")
+        driver.unload()
+        screen.wait_for("driver is not loaded")
+        driver.reload()
+        wait_for_line(screen, 1, "13%")
+
+
+def test_cards_come_and_go(driver: Driver) -> None:
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 7, "73%")
+        driver.remove_card(7)
+        screen.wait(lambda it: not card_line(it, 7), "waiting for card 7 to go")
+        driver.add_card(rtx4090())
+        screen.wait(lambda it: "RTX" in card_line(it, 7), "waiting for the new card")
+
+
+def test_names_with_escape_sequences_are_only_text(driver: Driver) -> None:
+    driver.cards[0].name = b"NVIDIA \x1b[31;1mH100\x1b]0;owned\x07 \xff\xfe"
+    name = ["python\x1b[2J\x1b[H", "\u202etrain.py", "[red]x[/red]", "名前"]
+    with owners(1, name) as started, screen_of(driver, columns=160) as screen:
+        driver.cards[0].processes = [Owner(started[0].pid, memory=GIB)]
+        screen.wait_for(r"python\ufffd\[2J\ufffd\[H \ufffdtrain\.py \[red\]x\[/red\] 名前|名 前")
+        assert b"\x1b]0;owned" not in screen.output
+        assert b"\x1b[2J\x1b[H" not in screen.output
+        assert screen.rows()[0].startswith(" gpumon")
+
+
+def test_process_memory_the_driver_will_not_tell_is_unknown_and_not_zero(driver: Driver) -> None:
+    with owners(1, ["python", "x.py"]) as started, screen_of(driver) as screen:
+        driver.cards[0].processes = [Owner(started[0].pid, memory=None)]
+        screen.wait_for(rf" {started[0].pid} root +C +– ")
+
+
+def test_a_process_list_that_grows_while_it_is_read_is_read_all_the_same(driver: Driver) -> None:
+    with owners(1, ["python", "x.py"]) as started, screen_of(driver) as screen:
+        driver.cards[0].processes = [Owner(started[0].pid, memory=GIB)]
+        driver.cards[0].grow_processes(50)
+        screen.wait_for(rf" {started[0].pid} root +C +1\.0G")
+
+
+def test_mig_instances_are_nested_and_a_parents_utilisation_is_unknown() -> None:
+    with Driver([h100_mig(), h100()]) as driver, screen_of(driver) as screen:
+        screen.wait_for(r"└ 0 \dg\.\d+gb")
+        assert "%" not in card_line(screen, 0)
+
+
+@pytest.mark.parametrize(
+    "without",
+    [
+        ["nvmlDeviceGetMemoryInfo_v2"],
+        ["nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3"],
+        ["nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetTemperatureV"],
+        ["nvmlDeviceGetFieldValues", "nvmlDeviceGetProcessUtilization"],
+    ],
+)
+def test_old_drivers_that_lack_functions_are_read_by_older_ones(without: list[str]) -> None:
+    with owners(1, ["python", "x.py"]) as started, Driver([h100()], without=without) as driver:
+        card = driver.cards[0]
+        card.memory_used, card.utilization_gpu, card.temperature = 9 * GIB, 42, 51
+        card.processes = [Owner(started[0].pid, memory=GIB)]
+        done = subprocess.run(
+            [*GPUMON, "snapshot", "--format", "json"],
+            env=driver.env(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        shown = json.loads(done.stdout)
+        assert shown["gpus"][0]["utilization_gpu_percent"] == 42
+        assert shown["gpus"][0]["temperature_gpu_celsius"] == 51
+        assert shown["gpus"][0]["memory_total_bytes"] > 79 * GIB
+        assert [process["pid"] for process in shown["processes"]] == [started[0].pid]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (9, "driver is not loaded"),
+        (18, r"570\.124\.06|versions?"),
+        (4, "permission|not allowed|may not"),
+    ],
+)
+@pytest.mark.parametrize("command", [[], ["snapshot"]])
+def test_a_driver_that_cannot_be_used_is_one_clear_sentence(
+    driver: Driver, code: int, words: str, command: list[str]
+) -> None:
+    driver.fail_init(code)
+    with Screen([*GPUMON, *command], driver.env()) as screen:
+        assert screen.wait_end() == 1
+        text = " ".join(screen.text().split())
+        assert re.search(words, text)
+        assert "gpumon --demo" in text
+        assert "Traceback" not in text
+        assert screen.attributes() == screen.attributes_before
+
+
+def test_only_the_chosen_cards_and_the_chosen_user_are_shown(driver: Driver) -> None:
+    with owners(1, ["python", "x.py"]) as started:
+        driver.cards[2].processes = [Owner(started[0].pid, memory=GIB)]
+        with screen_of(driver, "--gpus", "2,4-5", "--user", "root") as screen:
+            screen.wait_for(r"1 process of root")
+            wait_for_line(screen, 5, "53%")
+            assert [bool(card_line(screen, index)) for index in range(8)] == [
+                index in (2, 4, 5) for index in range(8)
+            ]
+        with screen_of(driver, "--gpus", "2", "--user", "nobody") as screen:
+            screen.wait_for(r"0 processes of nobody")
+        with screen_of(driver, "--gpus", "11") as screen:
+            assert screen.wait_end() == 1
+            assert "0" in screen.text()

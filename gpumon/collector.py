@@ -31,6 +31,8 @@ MAX_INTERVAL = 3600.0
 
 _PATIENCE = 1.0
 """Seconds that a call is given in any case before it counts as hanging."""
+_LONGEST_PATIENCE = 10.0
+"""... and at most, however rare the samples are; a word about a hung call is not rarer either."""
 _REMINDER = 1.0
 """Seconds between two words about the same hung call, at least: people are told whole seconds."""
 
@@ -256,12 +258,12 @@ class Collector:
     def _look(self) -> float:
         """Look whether a call hangs, and tell if so. Returns seconds until the next look.
 
-        A tick is suspect once it has taken two intervals, and a second at least. What hangs then is
+        A tick is suspect once it has taken two intervals, a second at least and ten at most. What hangs then is
         the call it is in, once that call alone has taken so long: a driver that is only slow comes
         back from each call, and its cards do answer. A tick that stands still outside of any call
         is told as a driver that does not answer, since no card is read any more.
         """
-        patience = max(2 * self._interval, _PATIENCE)
+        patience = min(max(2 * self._interval, _PATIENCE), _LONGEST_PATIENCE)
         began = self._tick_began
         now = self._clock.monotonic()
         if began is None:
@@ -281,7 +283,7 @@ class Collector:
         with self._publishing:
             if self._tick_began == began and not self._stopping:
                 self._hand_out(self._unanswered(call, began, now))
-        return max(self._interval, _REMINDER)
+        return min(max(self._interval, _REMINDER), _LONGEST_PATIENCE)
 
     def _unanswered(self, call: Call | None, began: float, now: float) -> Snapshot:
         """What to show while a call does not come back: the last sample, marked."""

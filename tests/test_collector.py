@@ -334,6 +334,21 @@ def test_a_tick_shorter_than_two_intervals_is_no_hang() -> None:
     assert [snapshot.time - EPOCH for snapshot in bench.run(3)] == pytest.approx([0.0, 8.9, 9.0])
 
 
+def test_a_hang_is_told_after_ten_seconds_however_rare_the_samples_are() -> None:
+    bench = Bench(interval=3600.0)
+
+    def hang(count: int) -> None:
+        if count == 2:
+            bench.source.current_call = named("GPU-1", bench.clock.now)
+            bench.hang(25.0)
+            bench.source.current_call = None
+
+    bench.source.on_sample = hang
+    first, *reminders, _ = bench.run(4)
+    began = first.time + 3600.0
+    assert [snapshot.time - began for snapshot in reminders] == pytest.approx([10.0, 20.0])
+
+
 def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
     def many_slow_calls(count: int) -> None:
         if count == 2:

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 _MEDIUM_SECONDS = 0.95
 """A second, less what a tick may come too early."""
 
+_PATIENCE = 1.0
+"""Before NVML is initialised anew its other user has to be gone, or would take the new one down."""
+
 
 class NvmlSource:
     """The cards of this machine. See ``Source``.
@@ -165,10 +168,15 @@ class _Driver:
             trouble=self._trouble if not self._running else self._emptiness(),
         )
 
-    def stop(self) -> None:
-        """Give back what was taken of it."""
+    def stop(self, patience: float = 0.0) -> None:
+        """Give back what was taken of it.
+
+        Args:
+            patience: Seconds to wait for the thread that waits for XIDs.
+        """
         if self._watcher is not None:
-            self._watcher.stop()
+            self._watcher.stop(patience)
+            self._take_xids(self._watcher.latest)
             self._watcher = None
         self._roster.stop()
         self._processes, self._processes_at = (), None
@@ -188,7 +196,7 @@ class _Driver:
             except DriverGoneError as gone:
                 self._trouble = trouble_of(gone.code, self.library, self._proc)
                 self._retry_at = now + RETRY_SECONDS
-                self.stop()
+                self.stop(_PATIENCE)
                 if gone.code == Code.UNINITIALIZED:
                     continue
             return
@@ -268,9 +276,7 @@ class _Driver:
             return
         # NVML counts its cards when its first user comes, so its last user has to go before.
         since = self._host.driver_since
-        if self._watcher is not None:
-            self._watcher.stop(timeout=1.0)
-        self.stop()
+        self.stop(_PATIENCE)
         self._start(now)
         self._host = msgspec.structs.replace(self._host, driver_since=since)
 

@@ -13,6 +13,11 @@ from gpumon.model import CardStatus, Unknown
 from gpumon.selection import parse_selection
 from gpumon.sources import SourceError
 from gpumon.sources.nvml import NvmlSource
+from gpumon.sources.nvml_card import Card
+from gpumon.sources.nvml_fields import UNSIGNED_INT, UNSIGNED_LONG_LONG
+from gpumon.sources.nvml_library import Code
+from gpumon.sources.nvml_questions import questions
+from gpumon.sources.nvml_reading import FieldReading, Reading
 from tests.driver import (
     FUNCTIONS,
     GIB,
@@ -39,9 +44,9 @@ from tests.sources.nvml_room import (
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from tests.driver import Card
+    from tests.driver import Card as SimulatedCard
 
     Furnish = Callable[..., Room]
 
@@ -358,19 +363,18 @@ def test_fields_are_read_in_one_call_a_sample(furnish: Furnish) -> None:
 
 
 def test_no_field_is_asked_whose_number_was_given_away_anew() -> None:
-    from gpumon.sources.nvml_card import Card
-    from gpumon.sources.nvml_questions import questions
-    from gpumon.sources.nvml_reading import FieldReading, Reading
+    fields = {reading.field for reading in all_questions() if isinstance(reading, FieldReading)}
+    assert fields == {82, 185, 186, 138, 139, 197, 198, 202, 204, 230}
 
+
+def all_questions() -> Iterator[Reading]:
+    """What may be asked of a card, older ways included."""
     card = Card(_NoLibrary(), HandClock(), "GPU-0", 0, lambda *_: None)  # type: ignore[arg-type] # asks nothing
-    fields = []
-    for reading in questions(card):
-        older: Reading | None = reading
-        while older is not None:
-            fields += [older.field] if isinstance(older, FieldReading) else []
-            older = older.otherwise
-    assert {82, 185, 186, 138, 139, 197, 198, 202, 204, 230} <= set(fields)
-    assert max(fields) <= 250
+    for question in questions(card):
+        reading: Reading | None = question
+        while reading is not None:
+            yield reading
+            reading = reading.otherwise
 
 
 class _NoLibrary:
@@ -384,7 +388,7 @@ class _NoLibrary:
 class BlockingClock(HandClock):
     """Moves 20 ms with every call that blocks, which itself takes no time here."""
 
-    def __init__(self, cards: list[Card]) -> None:
+    def __init__(self, cards: list[SimulatedCard]) -> None:
         super().__init__()
         for card in cards:
             card.latency(PCIE, 0)
@@ -397,8 +401,11 @@ class BlockingClock(HandClock):
         return self.now + 0.020 * self.blocked()
 
 
-def test_ten_samples_a_second_hold_though_pcie_throughput_blocks(furnish: Furnish) -> None:
-    room = furnish(*(a100(pcie_rx=2_000, pcie_tx=1_000) for _ in range(8)))
+@pytest.mark.parametrize("cards", [1, 2, 8])
+def test_ten_samples_a_second_hold_though_pcie_throughput_blocks(
+    furnish: Furnish, cards: int
+) -> None:
+    room = furnish(*(a100(pcie_rx=2_000, pcie_tx=1_000) for _ in range(cards)))
     clock = room.clock = BlockingClock(room.driver.cards)
     source = room.open()
     room.sample(0.0)
@@ -457,6 +464,13 @@ def test_pcie_traffic_comes_from_counters_that_do_not_block(furnish: Furnish) ->
     assert gpu.pcie_tx == pytest.approx(500_000)
     assert "pcie_rx" not in gpu.unknown
     assert room.calls(PCIE) == 0
+
+
+def test_a_counter_of_four_bytes_is_no_measure_of_traffic() -> None:
+    for reading in all_questions():
+        if isinstance(reading, FieldReading) and reading.field in {138, 139, 197, 198, 202, 204}:
+            assert reading.keep(UNSIGNED_INT, 5) == Code.NOT_SUPPORTED
+            assert reading.keep(UNSIGNED_LONG_LONG, 5) == Code.SUCCESS
 
 
 @pytest.mark.parametrize("model", [h100, b200], ids=["NVLink 4", "NVLink 5"])

@@ -77,6 +77,19 @@ def test_a_driver_that_was_loaded_anew_is_initialised_anew_in_the_same_sample(
     assert after.host.driver_since == pytest.approx(before.host.driver_since + 60, abs=0.2)
 
 
+def test_what_was_learned_is_learned_anew_from_a_driver_that_was_loaded_anew(
+    furnish: Furnish,
+) -> None:
+    room = furnish(rtx4090(temperature_slowdown=None))
+    room.open()
+    assert room.gpu().unknown["temperature_slowdown"] is Unknown.NOT_SUPPORTED
+    room.driver.cards[0].temperature_slowdown = 97
+    room.driver.reload()
+    gpu = room.gpu()
+    assert gpu.temperature_slowdown == 97
+    assert "temperature_slowdown" not in gpu.unknown
+
+
 def test_a_driver_that_stays_uninitialised_is_trouble_and_not_a_loop(furnish: Furnish) -> None:
     room = furnish(h100())
     room.open()

@@ -117,12 +117,17 @@ def test_a_call_that_hangs_can_be_seen_from_outside(furnish: Furnish) -> None:
     began = room.clock.now
     sampling = threading.Thread(target=source.sample, daemon=True)
     sampling.start()
-    wait_until(
-        lambda: source.current_call and source.current_call.function == "nvmlDeviceGetPowerUsage"
-    )
+
+    def hangs() -> bool:
+        call = source.current_call
+        return call is not None and (call.gpu_uuid, call.function) == (
+            card.uuid,
+            "nvmlDeviceGetPowerUsage",
+        )
+
+    wait_until(hangs)
     call = source.current_call
     assert call is not None
-    assert call.gpu_uuid == card.uuid
     assert call.since == began
     assert sampling.is_alive()
     card.release()
@@ -205,6 +210,18 @@ def test_xids_are_told_after_the_driver_was_loaded_anew(furnish: Furnish) -> Non
     wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
     room.driver.cards[0].xid(43)
     wait_until(lambda: source.sample().gpus[0].xid == 43)
+
+
+def test_xids_of_a_card_that_came_later_are_told(furnish: Furnish) -> None:
+    room = furnish(h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    new = room.driver.add_card(h100())
+    assert len(room.sample(2.1).gpus) == 2
+    wait_until(lambda: new.calls().get("nvmlDeviceRegisterEvents"))
+    new.xid(94)
+    wait_until(lambda: source.sample().gpus[1].xid == 94)
 
 
 def test_a_card_without_xids_is_no_trouble(furnish: Furnish) -> None:

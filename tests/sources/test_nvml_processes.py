@@ -28,6 +28,8 @@ from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpumon.sources.nvml_library import Function
+
     Furnish = Callable[..., Room]
 
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
@@ -351,6 +353,19 @@ def test_the_newest_timestamp_returned_is_where_the_next_call_begins(furnish: Fu
     assert utilization(room)[0] == 70
 
 
+def test_a_sample_from_before_the_last_call_is_dropped(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, sm=90, sampled_us=5_000_000)]
+    room.open()
+    assert utilization(room)[0] == 90
+
+    def forgetful(*arguments: object) -> int:
+        return answer(*arguments[:-1], ctypes.c_ulonglong(0))
+
+    answer = replace_function(room, UTILIZATION, forgetful)
+    assert utilization(room)[0] == 0
+
+
 def test_timestamps_are_those_of_each_card(furnish: Furnish) -> None:
     room = furnish(h100(), h100())
     room.driver.cards[0].processes = [Owner(NOBODY, sm=11, sampled_us=9_000_000_000)]
@@ -435,27 +450,35 @@ def test_who_may_not_list_a_whole_card_lists_its_instances(furnish: Furnish) -> 
         Owner(NOBODY - 1, memory=2 * GIB, gpu_instance=2, compute_instance=0),
     ]
     room.open()
-    source = room.sources[0]
-    refuse_whole_cards(source, f"{COMPUTE}_v3", room)
+    refuse_whole_cards(room, f"{COMPUTE}_v3")
     processes = room.processes()
     assert processes[NOBODY].uses[0].instance == (9, 0)
     assert processes[NOBODY - 1].uses[0].instance == (2, 0)
+    card.fail("nvmlDeviceGetMigMode", UNKNOWN)
     card.set_mig([])
-    assert room.processes(0.96) is not None, "stale instances are no reason to fall"
+    assert not room.processes(0.96), "stale instances list nobody"
+    assert room.calls(f"{COMPUTE}_v2") == 0, "and are no reason to ask another way"
 
 
-def refuse_whole_cards(source: nvml.NvmlSource, name: str, room: Room) -> None:
+def refuse_whole_cards(room: Room, name: str) -> None:
     """As the driver treats a user without rights: only instances may be listed."""
-    assert source._driver is not None
-    library = source._driver.library
-    whole = source._driver._roster.cards[0].handle.value
-    answer = library._find(name)
+    driver = room.sources[0]._driver
+    assert driver is not None
+    whole = driver._roster.cards[0].handle.value
 
     def refusing(handle: ctypes.c_void_p, *arguments: object) -> int:
         return NO_PERMISSION if handle.value == whole else answer(handle, *arguments)
 
-    library._functions[name] = refusing
-    assert room.driver.cards
+    answer = replace_function(room, name, refusing)
+
+
+def replace_function(room: Room, name: str, function: Function) -> Function:
+    """Put a function between the source and the driver's of that name, which is returned."""
+    driver = room.sources[0]._driver
+    assert driver is not None
+    replaced = driver.library._find(name)
+    driver.library._functions[name] = function
+    return replaced
 
 
 def test_a_list_that_is_not_found_is_no_error_under_mig(furnish: Furnish) -> None:

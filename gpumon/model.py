@@ -179,7 +179,8 @@ class Gpu(Struct, frozen=True):
         status_since: When that status began, as far as this program saw.
         sampled_at: When its newest values were read.
         unknown: Field name -> why that field is ``None``. A field absent here that is ``None``
-            has simply not been read yet.
+            has simply not been read yet. ``processes`` stands here when the driver does not list
+            the card's processes: then none in the snapshot does not mean none.
         mig: Its MIG devices, when MIG is on.
     """
 

@@ -42,6 +42,9 @@ REASON_OF_STATUS: dict[CardStatus, Unknown] = {
 }
 
 
+COMPUTE, GRAPHICS, MPS = "C", "G", "M"
+"""The process lists of a card, in nvidia-smi's letters."""
+
 MOVING: tuple[str, ...] = tuple(
     metric.field
     for metric in GPU_METRICS
@@ -296,7 +299,13 @@ class Card:
         if moving:
             self.facts.miss(moving, reason)
         self.lists = Answers()
+        self.lists.miss((COMPUTE,), reason)
         self.mig, self.mig_handles = (), ()
+
+    def _unknown(self) -> dict[str, Unknown]:
+        """Why what is unknown is; ``processes`` is the list without which nobody can be named."""
+        why = self.lists.unknown.get(COMPUTE)
+        return self.facts.unknown if why is None else {**self.facts.unknown, "processes": why}
 
     def snapshot(self) -> Gpu:
         """The card as it is known now."""
@@ -306,7 +315,7 @@ class Card:
             status=self.status,
             status_since=self.status_since,
             sampled_at=self.sampled_at,
-            unknown=self.facts.unknown,
+            unknown=self._unknown(),
             mig=self.mig,
             **self.facts.values,
         )

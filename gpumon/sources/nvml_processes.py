@@ -13,6 +13,7 @@ from ctypes import byref, c_uint, c_ulonglong
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model import GpuProcess, GpuUse, ProcessId
+from gpumon.sources.nvml_card import COMPUTE, GRAPHICS, MPS
 from gpumon.sources.nvml_library import Code
 from gpumon.sources.nvml_reading import Pace, Reading
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from gpumon.host.processes import ProcessReader
     from gpumon.sources.nvml_card import Card
 
-COMPUTE, GRAPHICS, MPS = "C", "G", "M"
 _UTILIZATION = "utilization"
 
 _ENTRY = struct.Struct("@IQII")

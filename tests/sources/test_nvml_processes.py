@@ -11,6 +11,7 @@ import pynvml
 import pytest
 
 from gpumon.host import namespaces
+from gpumon.model import Unknown
 from gpumon.sources import nvml, nvml_fields, nvml_processes
 from tests.driver import GIB, Owner, h100, h100_mig, owners
 from tests.sources.nvml_room import (
@@ -297,6 +298,19 @@ def test_processes_of_a_card_that_does_not_list_them_are_none(furnish: Furnish) 
         card.processes = [Owner(NOBODY - card.index, memory=GIB)]
     room.open()
     assert set(room.processes()) == {NOBODY - 1}
+
+
+def test_a_card_that_does_not_list_its_processes_says_so(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    for version in ("_v3", "_v2", ""):
+        room.driver.cards[1].fail(COMPUTE + version, NOT_SUPPORTED)
+    room.open()
+    room.sample()
+    assert "processes" not in room.gpu(index=0).unknown
+    assert room.gpu(index=1).unknown["processes"] is Unknown.NOT_SUPPORTED
+    room.driver.cards[0].lost = True
+    room.sample()
+    assert room.gpu(index=0).unknown["processes"] is Unknown.CARD_LOST
 
 
 def test_when_the_lists_were_read_is_told(furnish: Furnish) -> None:

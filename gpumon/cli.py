@@ -151,7 +151,7 @@ def _source(options: argparse.Namespace) -> Source:
         from gpumon.sources.demo import DemoSource
 
         return DemoSource(selection=selection)
-    from gpumon.sources.nvml import NvmlSource
+    from gpumon.sources.nvml.source import NvmlSource
 
     return NvmlSource(selection)
 

@@ -258,10 +258,11 @@ class Collector:
     def _look(self) -> float:
         """Look whether a call hangs, and tell if so. Returns seconds until the next look.
 
-        A tick is suspect once it has taken two intervals, a second at least and ten at most. What hangs then is
-        the call it is in, once that call alone has taken so long: a driver that is only slow comes
-        back from each call, and its cards do answer. A tick that stands still outside of any call
-        is told as a driver that does not answer, since no card is read any more.
+        A tick is suspect once it has taken two intervals, a second at least and ten at most. What
+        hangs then is the call it is in, once that call alone has taken so long: a driver that is
+        only slow comes back from each call, and its cards do answer. A tick that stands still
+        outside of any call is told as a driver that does not answer, since no card is read any
+        more.
         """
         patience = min(max(2 * self._interval, _PATIENCE), _LONGEST_PATIENCE)
         began = self._tick_began

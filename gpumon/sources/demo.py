@@ -30,7 +30,7 @@ from gpumon.model import (
     Unknown,
 )
 from gpumon.selection import ALL, GpuSelection
-from gpumon.sources.signals import Area, mean, ripples, scaled, steady, switch, together, wave
+from gpumon.sources.curves import Area, mean, ripples, scaled, steady, switch, together, wave
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

@@ -53,7 +53,7 @@ def wait_for_line(screen: Screen, index: int, pattern: str) -> None:
 def test_every_number_on_screen_is_the_drivers(driver: Driver) -> None:
     with screen_of(driver) as screen:
         for index in range(8):
-            used, total = (index + 1) * 9.0, driver.value(driver.cards[index], "memory_total") / GIB
+            used, total = (index + 1) * 9.0, (driver.cards[index].memory_total or 0) / GIB
             wait_for_line(
                 screen,
                 index,
@@ -90,7 +90,9 @@ def test_a_hundred_real_processes_on_eight_cards_are_all_in_the_table(driver: Dr
         screen.wait_for("100 processes")
 
         def all_there(it: Screen) -> bool:
-            shown = {int(found) for found in re.findall(r"^ +[\d,]+ +(\d+) ", it.text(), re.M)}
+            shown = {
+                int(found) for found in re.findall(r"^ +[\d,]+ +(\d+) ", it.text(), re.MULTILINE)
+            }
             return pids <= shown
 
         screen.wait(all_there, "waiting for every PID")

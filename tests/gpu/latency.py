@@ -12,8 +12,8 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from gpumon.sources.nvml import NvmlSource
-from gpumon.sources.nvml_library import Library
+from gpumon.sources.nvml.library import Library
+from gpumon.sources.nvml.source import NvmlSource
 from gpumon.text import printable
 
 if TYPE_CHECKING:

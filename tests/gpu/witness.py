@@ -17,8 +17,8 @@ import msgspec
 
 from gpumon.metrics import GPU_METRICS
 from gpumon.model import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
-from gpumon.sources.nvml import NvmlSource
-from gpumon.sources.nvml_turns import PERIOD
+from gpumon.sources.nvml.source import NvmlSource
+from gpumon.sources.nvml.turns import PERIOD
 
 INTERVAL = 0.1
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpumon.selection import ALL, GpuSelection
-from gpumon.sources.nvml import NvmlSource
-from gpumon.sources.nvml_events import THREAD
+from gpumon.sources.nvml.events import THREAD
+from gpumon.sources.nvml.source import NvmlSource
 from tests.driver import Driver, Model
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ _ELSEWHERE = """
 import sys
 import msgspec
 from gpumon.sources import SourceError
-from gpumon.sources.nvml import NvmlSource
+from gpumon.sources.nvml.source import NvmlSource
 source = NvmlSource()
 try:
     source.open()

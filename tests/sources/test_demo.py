@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from gpumon.metrics import GPU_METRICS, Unit, clock_event_names
 from gpumon.model import CardStatus, Gpu, Snapshot
 from gpumon.selection import parse_selection
+from gpumon.sources.curves import mean, ripples, scaled, steady, switch, together, wave
 from gpumon.sources.demo import DemoSource
-from gpumon.sources.signals import mean, ripples, scaled, steady, switch, together, wave
 
 if TYPE_CHECKING:
     from threading import Event

@@ -12,12 +12,12 @@ from gpumon.metrics import GPU_METRICS
 from gpumon.model import CardStatus, Unknown
 from gpumon.selection import parse_selection
 from gpumon.sources import SourceError
-from gpumon.sources.nvml import NvmlSource
-from gpumon.sources.nvml_card import Card
-from gpumon.sources.nvml_fields import UNSIGNED_INT, UNSIGNED_LONG_LONG
-from gpumon.sources.nvml_library import Code
-from gpumon.sources.nvml_questions import questions
-from gpumon.sources.nvml_reading import FieldReading, Reading
+from gpumon.sources.nvml.card import Card
+from gpumon.sources.nvml.fields import UNSIGNED_INT, UNSIGNED_LONG_LONG
+from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.questions import questions
+from gpumon.sources.nvml.reading import FieldReading, Reading
+from gpumon.sources.nvml.source import NvmlSource
 from tests.driver import (
     FUNCTIONS,
     GIB,
@@ -422,6 +422,23 @@ def test_ten_samples_a_second_hold_though_pcie_throughput_blocks(
     assert spent / (clock.monotonic() - start) <= 0.055
     for gpu in source.sample().gpus:
         assert (gpu.pcie_rx, gpu.pcie_tx) == (2_000_000.0, 1_000_000.0)
+
+
+def test_time_that_was_not_used_is_not_saved_for_a_burst(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(8)))
+    clock = room.clock = BlockingClock(room.driver.cards)
+    source = room.open()
+    room.samples(100)
+    assert clock.blocked() == 0, "these have counters"
+    for card in room.driver.cards:
+        for field in (197, 198):
+            card.fail_field(field, NOT_SUPPORTED)
+    for _ in range(100):
+        before = clock.blocked()
+        clock.now += 0.1
+        source.sample()
+        assert clock.blocked() - before <= 1
+    assert clock.blocked() >= 16
 
 
 def test_with_seconds_between_samples_nothing_waits_for_many_of_them(furnish: Furnish) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from gpumon.model import CardStatus, Unknown
 from gpumon.sources import SourceError
-from gpumon.sources.nvml_library import Code
-from gpumon.sources.nvml_reading import KEPT_SECONDS, REACTIONS, Reaction
+from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.reading import KEPT_SECONDS, REACTIONS, Reaction
 from tests.driver import GIB, Owner, h100, rtx4090
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,

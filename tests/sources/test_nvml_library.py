@@ -11,10 +11,11 @@ import pytest
 
 from gpumon.clock import SystemClock
 from gpumon.model import CardStatus
-from gpumon.sources import SourceError, nvml_library
-from gpumon.sources.nvml import NvmlSource
-from gpumon.sources.nvml_events import THREAD
-from gpumon.sources.nvml_library import Code, Library, load_library
+from gpumon.sources import SourceError
+from gpumon.sources.nvml import library
+from gpumon.sources.nvml.events import THREAD
+from gpumon.sources.nvml.library import Code, Library, load_library
+from gpumon.sources.nvml.source import NvmlSource
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
 from tests.sources.nvml_room import Room, join_watchers, sample_elsewhere
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
@@ -49,8 +50,8 @@ def test_a_missing_function_is_a_code_and_looked_up_once() -> None:
 
 
 def test_a_machine_without_the_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml_library, "LIBRARY", "libno-such-driver.so.1")
-    monkeypatch.setattr(nvml_library, "WSL_LIBRARY", "/nonexistent/libno-such-driver.so.1")
+    monkeypatch.setattr(library, "LIBRARY", "libno-such-driver.so.1")
+    monkeypatch.setattr(library, "WSL_LIBRARY", "/nonexistent/libno-such-driver.so.1")
     with pytest.raises(SourceError) as caught:
         NvmlSource().open()
     assert "libnvidia-ml.so.1 was not found" in caught.value.sentence
@@ -61,8 +62,8 @@ def test_the_library_of_wsl_is_found_where_the_linker_does_not_look(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = furnish(h100())
-    monkeypatch.setattr(nvml_library, "LIBRARY", "libno-such-driver.so.1")
-    monkeypatch.setattr(nvml_library, "WSL_LIBRARY", str(room.driver.library))
+    monkeypatch.setattr(library, "LIBRARY", "libno-such-driver.so.1")
+    monkeypatch.setattr(library, "WSL_LIBRARY", str(room.driver.library))
     room.open()
     assert room.sample().gpus
 

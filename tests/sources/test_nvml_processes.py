@@ -12,7 +12,7 @@ import pytest
 
 from gpumon.host import namespaces
 from gpumon.model import Unknown
-from gpumon.sources import nvml, nvml_fields, nvml_processes
+from gpumon.sources.nvml import fields, processes, source
 from tests.driver import GIB, Owner, h100, h100_mig, owners
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,
@@ -29,7 +29,7 @@ from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sources.nvml_library import Function
+    from gpumon.sources.nvml.library import Function
 
     Furnish = Callable[..., Room]
 
@@ -43,9 +43,9 @@ NOBODY = 4_194_000
 
 def test_the_structures_have_the_sizes_of_the_bindings() -> None:
     for entry, structure in (
-        (nvml_processes._ENTRY, pynvml.c_nvmlProcessInfo_v3_t),
-        (nvml_processes._SAMPLE, pynvml.c_nvmlProcessUtilizationSample_t),
-        (nvml_fields.ENTRY, pynvml.c_nvmlFieldValue_t),
+        (processes._ENTRY, pynvml.c_nvmlProcessInfo_v3_t),
+        (processes._SAMPLE, pynvml.c_nvmlProcessUtilizationSample_t),
+        (fields.ENTRY, pynvml.c_nvmlFieldValue_t),
     ):
         assert entry.size == ctypes.sizeof(structure)
 
@@ -164,7 +164,7 @@ def test_in_a_container_a_number_alone_names_nobody(
     visible: bool,
     utilization: bool,
 ) -> None:
-    monkeypatch.setattr(nvml, "in_initial_pid_namespace", lambda _proc: False)
+    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: False)
     room = furnish(h100(), driver_version=version)
     room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB, sm=40)]
     room.open()
@@ -179,7 +179,7 @@ def test_on_the_host_the_drivers_numbers_are_ours(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert namespaces.pid_trust("535.54.03", initial_namespace=True).processes
-    monkeypatch.setattr(nvml, "in_initial_pid_namespace", lambda _proc: True)
+    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: True)
     room = furnish(h100(), driver_version="535.54.03")
     room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
     room.open()

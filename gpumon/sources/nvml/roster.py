@@ -8,17 +8,17 @@ from ctypes import byref, c_uint
 from typing import TYPE_CHECKING
 
 from gpumon.model import CardStatus
-from gpumon.sources.nvml_card import (
+from gpumon.sources.nvml.card import (
     STATUS_OF_CODE,
     Card,
     CardGoneError,
     DriverGoneError,
     StaleHandleError,
 )
-from gpumon.sources.nvml_processes import process_questions
-from gpumon.sources.nvml_questions import questions
-from gpumon.sources.nvml_reading import REACTIONS, Reaction
-from gpumon.sources.nvml_sleep import is_asleep, may_sleep, sleeping_cards
+from gpumon.sources.nvml.processes import process_questions
+from gpumon.sources.nvml.questions import questions
+from gpumon.sources.nvml.reading import REACTIONS, Reaction
+from gpumon.sources.nvml.sleep import is_asleep, may_sleep, sleeping_cards
 from gpumon.text import printable
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from gpumon.clock import Clock
     from gpumon.selection import GpuSelection
-    from gpumon.sources.nvml_library import Library
-    from gpumon.sources.nvml_turns import Turns
+    from gpumon.sources.nvml.library import Library
+    from gpumon.sources.nvml.turns import Turns
 
 RETRY_SECONDS = 5.0
 """After how long a card that could not be had is tried again."""

@@ -7,11 +7,11 @@ import threading
 from ctypes import byref, c_ulonglong
 from typing import TYPE_CHECKING
 
-from gpumon.sources.nvml_library import Code
+from gpumon.sources.nvml.library import Code
 
 if TYPE_CHECKING:
     from gpumon.clock import Clock
-    from gpumon.sources.nvml_library import Library
+    from gpumon.sources.nvml.library import Library
 
 THREAD = "gpumon-xid"
 XID_CRITICAL_ERROR = 0x8

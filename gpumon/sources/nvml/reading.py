@@ -1,6 +1,6 @@
 """What a question to the driver is, what it taught so far, and how each answer is taken.
 
-The table of reactions is that of NVML's errors; a card reads by it (``nvml_card``).
+The table of reactions is that of NVML's errors; a card reads by it (``card``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gpumon.sources.nvml_library import Code
+from gpumon.sources.nvml.library import Code
 
 if TYPE_CHECKING:
     from gpumon.model import Unknown

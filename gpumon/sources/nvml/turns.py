@@ -11,13 +11,13 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.sources.nvml_reading import Pace
+from gpumon.sources.nvml.reading import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.sources.nvml_card import Card
-    from gpumon.sources.nvml_reading import Reading
+    from gpumon.sources.nvml.card import Card
+    from gpumon.sources.nvml.reading import Reading
 
 PERIOD = 2.0
 """Seconds between two readings of a slow value."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpumon.metrics import GPU_METRICS, Tier
 from gpumon.model import CardStatus, Gpu, MigInstance, Unknown
-from gpumon.sources.nvml_fields import FieldBatch
-from gpumon.sources.nvml_library import Code
-from gpumon.sources.nvml_reading import (
+from gpumon.sources.nvml.fields import FieldBatch
+from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.reading import (
     PASSES,
     REACTIONS,
     Answers,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.clock import Clock
-    from gpumon.sources.nvml_library import Library
+    from gpumon.sources.nvml.library import Library
 
 STATUS_OF_CODE: dict[int, CardStatus] = {
     Code.GPU_IS_LOST: CardStatus.LOST,
@@ -91,7 +91,7 @@ class Card:
         bus_id: Where it is on the PCI bus, as NVML or the kernel writes it.
         status: Whether it answers.
         facts: What is known of it: the fields of ``Gpu``.
-        lists: What is known of its processes; see ``nvml_processes``.
+        lists: What is known of its processes; see ``processes``.
         may_sleep: The kernel may power it down.
         integrated: It is of a kind that has no memory of its own.
         mig: Its MIG devices.

@@ -3,8 +3,8 @@
 One thread asks (the driver serialises its callers anyway), each question at its own pace:
 
 - every sample: memory, utilisation, power, temperature, clocks (``Card.read_fast``);
-- every second: process lists and their utilisation (``nvml_processes``);
-- every two seconds, in turn and on a budget: all else (``nvml_questions``, ``nvml_turns``).
+- every second: process lists and their utilisation (``processes``);
+- every two seconds, in turn and on a budget: all else (``questions``, ``turns``).
 
 A card that is lost, asleep or out of bounds is one card; the others go on. A driver that goes
 away is a snapshot with ``trouble``, until it is back.
@@ -29,13 +29,13 @@ from gpumon.host.processes import ProcessReader
 from gpumon.model import CardStatus, GpuProcess, Host, Snapshot, Trouble, Unknown
 from gpumon.selection import ALL, GpuSelection
 from gpumon.sources import Call, SourceError
-from gpumon.sources.nvml_card import Card, DriverGoneError
-from gpumon.sources.nvml_events import XidWatcher
-from gpumon.sources.nvml_library import Code, Library, load_library
-from gpumon.sources.nvml_processes import join_processes
-from gpumon.sources.nvml_roster import RETRY_SECONDS, Roster
-from gpumon.sources.nvml_trouble import NO_CARDS, NO_LIBRARY, NO_PERMISSION, NONE_CHOSEN, trouble_of
-from gpumon.sources.nvml_turns import PERIOD, SHARE, Turns
+from gpumon.sources.nvml.card import Card, DriverGoneError
+from gpumon.sources.nvml.events import XidWatcher
+from gpumon.sources.nvml.library import Code, Library, load_library
+from gpumon.sources.nvml.processes import join_processes
+from gpumon.sources.nvml.roster import RETRY_SECONDS, Roster
+from gpumon.sources.nvml.trouble import NO_CARDS, NO_LIBRARY, NO_PERMISSION, NONE_CHOSEN, trouble_of
+from gpumon.sources.nvml.turns import PERIOD, SHARE, Turns
 
 if TYPE_CHECKING:
     from gpumon.clock import Clock

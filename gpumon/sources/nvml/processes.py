@@ -13,16 +13,16 @@ from ctypes import byref, c_uint, c_ulonglong
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model import GpuProcess, GpuUse, ProcessId
-from gpumon.sources.nvml_card import COMPUTE, GRAPHICS, MPS
-from gpumon.sources.nvml_library import Code
-from gpumon.sources.nvml_reading import Pace, Reading
+from gpumon.sources.nvml.card import COMPUTE, GRAPHICS, MPS
+from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.reading import Pace, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpumon.host.namespaces import PidTrust
     from gpumon.host.processes import ProcessReader
-    from gpumon.sources.nvml_card import Card
+    from gpumon.sources.nvml.card import Card
 
 _UTILIZATION = "utilization"
 

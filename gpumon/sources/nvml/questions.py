@@ -12,16 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.model import Unknown
-from gpumon.sources.nvml_fields import UNSIGNED_LONG, UNSIGNED_LONG_LONG
-from gpumon.sources.nvml_library import Code
-from gpumon.sources.nvml_mig import mig_question
-from gpumon.sources.nvml_reading import FieldReading, Pace, Reading
+from gpumon.sources.nvml.fields import UNSIGNED_LONG, UNSIGNED_LONG_LONG
+from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.mig import mig_question
+from gpumon.sources.nvml.reading import FieldReading, Pace, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpumon.clock import Clock
-    from gpumon.sources.nvml_card import Card
+    from gpumon.sources.nvml.card import Card
 
 PCIE_THROUGHPUT_SECONDS = 0.020
 """nvml.h: the driver measures for 20 ms, and the caller waits."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model import MigInstance
-from gpumon.sources.nvml_library import Code
-from gpumon.sources.nvml_reading import Pace, Reading
+from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.reading import Pace, Reading
 
 if TYPE_CHECKING:
-    from gpumon.sources.nvml_card import Card
+    from gpumon.sources.nvml.card import Card
 
 _SEPARATOR = " MIG "
 """Between the card's name and the profile's in the name of a MIG device."""

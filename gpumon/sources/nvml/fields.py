@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sources.nvml_reading import FieldReading
+    from gpumon.sources.nvml.reading import FieldReading
 
 ENTRY = struct.Struct("@IIqqIIQ")
 """``nvmlFieldValue_t``: field, scope, timestamp, latency, type of the value, code, value."""

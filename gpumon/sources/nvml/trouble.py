@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.model import Trouble
-from gpumon.sources.nvml_library import LIBRARY, Code
+from gpumon.sources.nvml.library import LIBRARY, Code
 
 if TYPE_CHECKING:
-    from gpumon.sources.nvml_library import Library
+    from gpumon.sources.nvml.library import Library
 
 _MODULE_VERSION = re.compile(r"Kernel Module.*?\s(\d+(?:\.\d+)+)\s")
 

@@ -220,9 +220,9 @@ def test_the_screen_is_whole_after_help_and_palette() -> None:
     with Screen([*DEMO, "-n", "0.1"]) as screen:
         screen.wait_for(READY)
         screen.type("?")
-        screen.wait_for("Keys")
+        screen.wait_gone(" q quit")
         screen.type("q")
-        screen.wait_for(READY)
+        screen.wait(whole, "waiting for the dashboard")
         screen.type("\x10")
         screen.wait_for("Search for commands")
         screen.type("\x1b")

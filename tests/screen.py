@@ -130,6 +130,27 @@ class Screen:
         with self._changed:
             return list(self._screen.display)
 
+    def cells(self) -> list[tuple[str, str, str, bool]]:
+        """Every cell from the top left: text and its look, ground, reversed."""
+        with self._changed:
+            buffer = self._screen.buffer
+            cells = [buffer[y][x] for y in range(self.lines) for x in range(self.columns)]
+        return [
+            # Neither the colour nor the weight of a blank shows.
+            (
+                cell.data,
+                f"{cell.fg} {cell.bold}" if cell.data.strip() else "",
+                cell.bg,
+                cell.reverse,
+            )
+            for cell in cells
+        ]
+
+    def frames(self) -> int:
+        """How many frames have been written so far."""
+        with self._changed:
+            return self.output.count(b"\x1b[0m")
+
     def wait(self, holds: Callable[[Screen], bool], what: str, patience: float = PATIENCE) -> None:
         """Wait until a condition holds for the screen.
 

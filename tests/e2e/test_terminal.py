@@ -75,6 +75,20 @@ def test_control_c_quits() -> None:
         assert left_clean(screen)
 
 
+def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("\x1a")
+        os.waitid(os.P_PID, screen.process.pid, os.WSTOPPED)
+        screen.wait(left_clean, "waiting for the terminal")
+        screen.signal(signal.SIGCONT)
+        screen.wait(lambda it: not left_clean(it), "waiting for the screen")
+        screen.wait(whole, "waiting for the dashboard")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert left_clean(screen)
+
+
 def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
     crash = (
         "import gpumon.tui.screens.dashboard as dashboard\n"

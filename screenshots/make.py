@@ -1,0 +1,84 @@
+"""Makes the pictures of this folder from the demo, with a clock that stands still.
+
+    python screenshots/make.py
+
+The same picture comes out each time: the demo is a pure function of its clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+from gpumon.collector import Collector
+from gpumon.findings import conditions
+from gpumon.history import History
+from gpumon.sources.demo import DemoSource
+from gpumon.tui.app import GpumonApp
+
+MOMENT = 1_800_000_000.0
+PICTURES = {
+    "dashboard.svg": ((120, 30), ("down", "down")),
+    "dashboard-small.svg": ((80, 24), ()),
+}
+
+
+class Frozen:
+    """A clock that stands still."""
+
+    def time(self) -> float:
+        """See ``gpumon.clock.Clock``."""
+        return MOMENT
+
+    def monotonic(self) -> float:
+        """See ``gpumon.clock.Clock``."""
+        return MOMENT
+
+    def wait(self, event: threading.Event, timeout: float) -> bool:
+        """See ``gpumon.clock.Clock``."""
+        return event.wait(timeout)
+
+
+async def picture(size: tuple[int, int], keys: tuple[str, ...]) -> str:
+    """The demo at this size after these keys, as SVG."""
+    source = DemoSource(clock=Frozen())
+    history = History(conditions())
+    for snapshot in source.past():
+        history.add(snapshot)
+    collector = Collector(source)
+    taken = threading.Event()
+    collector.subscribe(history.add)
+    collector.subscribe(lambda _: taken.set())
+    collector.start()
+    taken.wait()
+    app = GpumonApp(collector, history)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press(*keys)
+        await pilot.pause()
+        svg = app.export_screenshot(title="gpumon --demo")
+    collector.stop()
+    return plain(svg)
+
+
+def plain(svg: str) -> str:
+    """Without the font from elsewhere, and without the random name of each picture's parts."""
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("Fira Code", "ui-monospace, 'DejaVu Sans Mono', Menlo")
+    return re.sub(r"terminal-\d+", "gpumon", svg)
+
+
+def main() -> None:
+    """Write every picture."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    folder = Path(__file__).parent
+    for name, (size, keys) in PICTURES.items():
+        (folder / name).write_text(asyncio.run(picture(size, keys)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -50,7 +50,7 @@ def spell(history: History) -> Spell | None:
 def size(history: History) -> int:
     """Bytes of all that only the history holds."""
     seen: dict[int, object] = {}
-    waiting: list[object] = [vars(history)]
+    waiting: list[object] = [history]
     while waiting:
         found = waiting.pop()
         if id(found) in seen or isinstance(found, (type, ModuleType, FunctionType)):

@@ -676,7 +676,9 @@ def _noise(random: Random, amplitude: float) -> list[tuple[float, float, float]]
 def _training(random: Random, level: float, phase: float) -> Area:
     """Epochs of four minutes: a steady run, then a dip for the checkpoint."""
     high = level * 1.08
-    epoch = [(0, 0.3), (9, high), (70, level), (130, high), (226, level), (230, 0.04), (240, 0.3)]
+    # Even with all ripples at their lowest a pause stays above nothing.
+    low = 0.3 * level
+    epoch = [(0, 0.3), (9, high), (70, level), (130, high), (226, level), (230, low), (240, 0.3)]
     # Steps take longer and shorter as the lengths of the sequences vary.
     swell = (0.12 * level, 31.0 * random.uniform(0.9, 1.1), random.random())
     return together(wave(epoch, phase), ripples(swell, *_noise(random, 0.14 * level)))

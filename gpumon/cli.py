@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import io
+import math
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -21,6 +24,7 @@ DEFAULT_INTERVAL = 0.5
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 128 + 2
 
 _DESCRIPTION = "What the GPUs of this machine do, and whose work it is."
 _EXAMPLES = """\
@@ -28,10 +32,10 @@ examples:
   gpumon                          the dashboard, a sample every half second
   gpumon -n 0.1                   ten samples a second
   gpumon --gpus 0,2-3 --user ann  some cards, one user's processes
-  gpumon --demo                   a shared machine that does not exist, to look around
+  gpumon --demo                   a machine that does not exist, to look around
   gpumon snapshot --format json   one sample for a program to read
 
-Where standard output is no terminal, `gpumon` prints what `gpumon snapshot` does.
+Where standard output is no terminal, gpumon prints what gpumon snapshot does.
 """
 
 
@@ -39,31 +43,40 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"gpumon: {message}; see {self.prog} --help", file=sys.stderr)  # noqa: T201 - words for a person go to standard error
-        raise SystemExit(EXIT_USAGE)
+        raise SystemExit(_fail(f"{message}; see {self.prog} --help", EXIT_USAGE))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run gpumon.
 
     Returns:
-        The exit status: 0, 1 when there is nothing to show, 2 for a command line that cannot be
-        read.
+        The exit status: 0, 1 when there is nothing to show or nowhere to write, 2 for a command
+        line that cannot be read, 130 when interrupted.
     """
-    options = _parser().parse_args(arguments)
+    try:
+        return _run(_parser().parse_args(arguments))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    if sys.stdout is None:
+        return _fail("standard output is closed: there is nowhere to write.")
     if options.command == "snapshot":
-        return _snapshot(options, options.format, with_processes=options.processes)
+        return _snapshot(options, options.format, by_process=options.processes)
     if not sys.stdout.isatty():
-        return _snapshot(options, "table", with_processes=False)
-    if not sys.stdin.isatty():
+        return _snapshot(options, "table", by_process=False)
+    if sys.stdin is None or not sys.stdin.isatty():
         return _fail("standard input is no terminal, so no key could be read: use gpumon snapshot.")
-    if os.environ.get("TERM", "dumb") == "dumb":
-        return _fail("this terminal (TERM=dumb) cannot move its cursor: use gpumon snapshot.")
+    terminal = os.environ.get("TERM", "")
+    if terminal in {"", "dumb"}:
+        named = "TERM=dumb" if terminal else "TERM is not set"
+        return _fail(f"this terminal ({named}) cannot move its cursor: use gpumon snapshot.")
     return _dashboard(options)
 
 
 def _parser() -> argparse.ArgumentParser:
-    common = _Parser(add_help=False)
+    common = _Parser(add_help=False, allow_abbrev=False)
     what = common.add_argument_group("what to show")
     what.add_argument(
         "--gpus",
@@ -73,7 +86,11 @@ def _parser() -> argparse.ArgumentParser:
         help="only these cards: indices, ranges, UUIDs or their beginnings, such as 0,2-3,GPU-1a2b",
     )
     what.add_argument(
-        "--user", metavar="NAME", default=argparse.SUPPRESS, help="only this user's processes"
+        "--user",
+        metavar="NAME",
+        type=_user,
+        default=argparse.SUPPRESS,
+        help="only this user's processes",
     )
     what.add_argument(
         "--demo",
@@ -87,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         parents=[common],
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"gpumon {__version__}")
     pace = parser.add_argument_group("how often")
@@ -105,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     snapshot = commands.add_parser(
         "snapshot",
         parents=[common],
+        allow_abbrev=False,
         help="print one sample and exit",
         description="Print one sample and exit. docs/snapshot.md describes the formats.",
     )
@@ -123,15 +142,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _interval(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+    value = float(text) if re.fullmatch(r"\d+\.?\d*|\.\d+", text, re.ASCII) else math.nan
     if not LEAST_INTERVAL <= value <= LONGEST_INTERVAL:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of seconds from {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
         )
     return value
+
+
+def _user(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is no user's name")
+    return text
 
 
 def _selection(text: str) -> GpuSelection:
@@ -156,24 +178,33 @@ def _source(options: argparse.Namespace) -> Source:
     return NvmlSource(selection)
 
 
-def _snapshot(options: argparse.Namespace, form: str, *, with_processes: bool) -> int:
+def _snapshot(options: argparse.Namespace, form: str, *, by_process: bool) -> int:
     from gpumon.commands.snapshot import print_snapshot
     from gpumon.sources import SourceError
 
-    if with_processes and form != "csv":
+    if by_process and form != "csv":
         return _fail("--processes goes with --format csv; the other formats hold them anyway.", 2)
+    # JSON and Prometheus' format are UTF-8 by definition; a person's terminal may be anything.
+    encoding = "utf-8" if form in {"json", "prometheus"} else None
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding=encoding, errors="replace")
+    user = getattr(options, "user", None)
     try:
-        return print_snapshot(
-            _source(options), form, user=getattr(options, "user", None), by_process=with_processes
-        )
+        print_snapshot(_source(options), form, sys.stdout, user=user, by_process=by_process)
     except SourceError as error:
         return _explain(error)
     except BrokenPipeError:
-        # Whoever read has seen enough; Python must not complain about it while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
+        # Whoever read has seen enough.
+        _silence_output()
+    except OSError as error:
+        _silence_output()
+        return _fail(f"cannot write to standard output: {error.strerror}.")
+    return 0
+
+
+def _silence_output() -> None:
+    """What is still in the buffer goes nowhere: Python must not complain about it as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dashboard(options: argparse.Namespace) -> int:
@@ -203,5 +234,8 @@ def _explain(error: SourceError) -> int:
 
 
 def _fail(sentence: str, status: int = EXIT_FAILED) -> int:
-    print(f"gpumon: {sentence}", file=sys.stderr)  # noqa: T201 - words for a person go to standard error
+    from gpumon.text import printable
+
+    if sys.stderr is not None:
+        sys.stderr.write(f"gpumon: {printable(sentence)}\n")
     return status

@@ -21,7 +21,8 @@ def printable(text: str) -> str:
 
     Control, format (bidirectional overrides, zero-width joiners), private and unassigned characters
     and lone surrogates each become one replacement character, tabs and line breaks a space, and
-    combining marks go, so that a cell on screen is a character in the string or half of a wide one.
+    combining marks and whatever else takes no cell of its own go, so that a cell on screen is a
+    character in the string or half of a wide one.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -36,9 +37,10 @@ def _printable(text: str) -> str:
             kept.append(" ")
             continue
         category = unicodedata.category(character)
-        if category[0] == "M":
-            continue
-        kept.append(_REPLACEMENT if category[0] == "C" else character)
+        if category[0] == "C":
+            kept.append(_REPLACEMENT)
+        elif category[0] != "M" and cell_width(character):
+            kept.append(character)
     return "".join(kept)
 
 
@@ -86,6 +88,11 @@ def _cut(text: str, width: int) -> str:
         kept.append(character)
         used += size
     return "".join(kept) + ELLIPSIS + " " * (width - 1 - used)
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A whole number with its unit, or the sign for unknown without it."""
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def duration(seconds: float | None) -> str:

@@ -9,7 +9,6 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
 import subprocess
 import termios
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 import pyte
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
@@ -52,6 +52,7 @@ class Screen:
         self._stream = pyte.ByteStream(self._screen)
         self._changed = threading.Condition()
         self._ended = False
+        self._hung_up = False
         self._broken: Exception | None = None
         self._held = threading.Event()
         self._held.set()
@@ -88,7 +89,7 @@ class Screen:
 
     def _read(self) -> None:
         """Take output until the program has ended and all it wrote has been read."""
-        while True:
+        while not self._hung_up:
             self._held.wait()
             ready, _, _ = select.select([self._master], [], [], 0.1)
             if not ready:
@@ -227,11 +228,13 @@ class Screen:
         return list(termios.tcgetattr(self._slave))
 
     def hang_up(self) -> None:
-        """Take the terminal away, as a dropped connection does."""
+        """Take the terminal away, as a dropped connection does: the kernel sends SIGHUP."""
+        self._hung_up = True
         self.release()
+        self._reader.join(PATIENCE)
         os.close(self._slave)
-        self._slave = -1
-        self.process.send_signal(signal.SIGHUP)
+        os.close(self._master)
+        self._slave = self._master = -1
 
     def close(self) -> None:
         """End the program, if it still runs, and the terminal."""

@@ -18,6 +18,7 @@ def test_nothing_printable_moves_the_cursor_or_hides(text: str) -> None:
     shown = printable(text)
     assert not any(unicodedata.category(character)[0] in "CM" for character in shown)
     assert not any(character.isspace() and character != " " for character in shown)
+    assert all(cell_width(character) in (1, 2) for character in shown)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,7 @@ def test_nothing_printable_moves_the_cursor_or_hides(text: str) -> None:
         ("zero\u200bwidth", "zero\ufffdwidth"),
         ("e\u0301", "é"),
         ("模型", "模型"),
+        ("名\u1161\u3164a🏽", "名a"),
         ("lone \udc80", "lone \ufffd"),
     ],
 )

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import card_state
+from gpumon.findings import Severity
 from gpumon.layout.cells import Field, Row, bar, fill, spark
-from gpumon.layout.panels import panel_rows
-from gpumon.layout.words import GLYPHS, STATE_STYLES, core_name, holders, rate, short_name
+from gpumon.layout.panels import Panels
+from gpumon.layout.words import (
+    GLYPHS,
+    STATE_STYLES,
+    core_name,
+    holders,
+    rate,
+    share,
+    short_name,
+    state_field,
+)
 from gpumon.model import CardStatus
 from gpumon.text import (
     UNKNOWN,
@@ -21,29 +30,29 @@ from gpumon.text import (
     fit,
     fit_right,
     gibibytes,
+    number,
     printable,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpumon.findings import Finding
     from gpumon.history import History
-    from gpumon.model import Gpu, MigInstance, Snapshot
+    from gpumon.model import Gpu, GpuProcess, MigInstance, Snapshot
 
 _SHORTEST = 40
 """Below this width a card's short line no longer holds its numbers."""
 _LEAST_PANEL, _MOST_PANEL = 6, 14
 _PANEL_WIDTH = 72
 _GUTTER = 2
-_BRIEF = 14
-"""A state column narrower than this gets the brief words."""
 
 
 class CardColumns(Struct, frozen=True):
     """Widths in cells of the parts of a card's line; 0 is absent. Index and °C are always there."""
 
     width: int
+    memory_text: int
     name: int = 0
     power: int = 0
     memory_bar: int = 5
@@ -55,10 +64,10 @@ class CardColumns(Struct, frozen=True):
     state: int = 10
 
 
-_INDEX, _CELSIUS, _MEMORY_TEXT, _UTIL_TEXT = 3, 4, 12, 5
+_INDEX, _CELSIUS, _UTIL_TEXT = 3, 4, 5
 
-# Widths of the name that depend on the cards.
-_FIRST_WORD, _WHOLE_NAME = -1, -2
+# Widths that depend on the cards.
+_FIRST_WORD, _WHOLE_NAME, _WATTS = -1, -2, -3
 _LONGEST_NAME = 24
 
 # (column, width to reach, whether only the whole step is of use), most wanted first.
@@ -67,7 +76,8 @@ _STEPS: tuple[tuple[str, int, bool], ...] = (
     ("name", _FIRST_WORD, True),
     ("memory_bar", 8, False),
     ("state", 16, False),
-    ("power", 10, True),
+    ("power", _WATTS, True),
+    ("state", 24, False),
     ("memory_bar", 12, False),
     ("util_bar", 9, False),
     ("state", 29, False),
@@ -91,23 +101,29 @@ _STEPS: tuple[tuple[str, int, bool], ...] = (
 )
 
 
-def card_columns(width: int, names: Sequence[str], *, graphs: bool = True) -> CardColumns:
+def card_columns(width: int, gpus: Sequence[Gpu], *, graphs: bool = True) -> CardColumns:
     """What a card's line of ``width`` cells holds.
 
     Args:
         width: Cells of the line.
-        names: Short names of the cards.
+        gpus: The cards.
         graphs: Whether there is a past to draw.
     """
-    first = max((cell_width(core_name(name)) for name in names), default=0)
+    names = [short_name(gpu.name) for gpu in gpus]
+    core = max((cell_width(core_name(name)) for name in names), default=0)
     whole_name = max((cell_width(name) for name in names), default=0)
+    # As wide as the largest value can become, so that no number moves or is cut.
+    watts = max((len(number(gpu.power_limit)) for gpu in gpus), default=0)
+    sizes = max((len(gibibytes(gpu.memory_total)) for gpu in gpus), default=0)
     fixed = {
-        _FIRST_WORD: min(first, _LONGEST_NAME) + 1,
+        _FIRST_WORD: min(core, _LONGEST_NAME) + 1,
         _WHOLE_NAME: min(whole_name, _LONGEST_NAME) + 1,
+        _WATTS: 2 * max(watts, 3) + len("  /W"),
     }
+    memory_text = 2 * max(sizes, 4) + len("  /G")
     widths = {"name": 0, "power": 0, "memory_bar": 5, "util_bar": 0, "state": 10}
     widths |= {"clock": 0, "pcie": 0, "users": 0, "spark": 0}
-    left = width - _INDEX - _CELSIUS - _MEMORY_TEXT - _UTIL_TEXT - 15
+    left = width - _INDEX - _CELSIUS - memory_text - _UTIL_TEXT - sum(widths.values())
     for column, goal, whole in _STEPS:
         step = fixed.get(goal, goal) - widths[column]
         if step <= 0 or (whole and step > left) or (column == "spark" and not graphs):
@@ -115,7 +131,9 @@ def card_columns(width: int, names: Sequence[str], *, graphs: bool = True) -> Ca
         step = min(step, left)
         widths[column] += step
         left -= step
-    return CardColumns(width=width, **widths)
+    # Memory sizes of four digits on a very narrow line take their room from the state.
+    widths["state"] += min(left, 0)
+    return CardColumns(width=width, memory_text=memory_text, **widths)
 
 
 class CardsShape(Struct, frozen=True):
@@ -158,7 +176,8 @@ class Cards:
     """Draws cards, remembering the small graphs for as long as their second lasts."""
 
     def __init__(self) -> None:
-        self._sparks: dict[tuple[str, int], tuple[int, str]] = {}
+        self._sparks: dict[str, tuple[tuple[int, int], str]] = {}
+        self._panels = Panels()
 
     def line_count(self, snapshot: Snapshot) -> int:
         """Lines all cards need when each has one, and each MIG instance one under it."""
@@ -168,6 +187,7 @@ class Cards:
         self,
         snapshot: Snapshot,
         history: History,
+        states: Mapping[str, Finding],
         width: int,
         shape: CardsShape,
         top: int = 0,
@@ -178,24 +198,19 @@ class Cards:
 
         Args:
             snapshot: What to show.
-            history: Where the graphs and states come from.
+            history: Where the graphs come from.
+            states: What is said of each card, by UUID.
             width: Cells.
             shape: From ``cards_shape``.
             top: Lines scrolled away.
             graphs: Whether there is a past to draw.
         """
         if shape.panels:
-            return [
-                row
-                for gpu in snapshot.gpus
-                for row in panel_rows(gpu, snapshot, history, width, shape.panels)
-            ]
+            return self._panels.rows(snapshot, history, states, width, shape.panels)
         column_width = (width - _GUTTER * (shape.columns - 1)) // shape.columns
-        names = [short_name(gpu.name) for gpu in snapshot.gpus]
-        columns = card_columns(column_width, names, graphs=graphs)
-        lines = self._lines(snapshot, history, columns)
+        columns = card_columns(column_width, snapshot.gpus, graphs=graphs)
+        lines = self._lines(snapshot, history, states, columns)[top:]
         room = shape.rows - 1
-        lines = lines[top:]
         heading = _heading(columns)
         rows = [heading, *lines[:room]]
         if shape.columns > 1:
@@ -206,28 +221,37 @@ class Cards:
             ]
         return rows
 
-    def _lines(self, snapshot: Snapshot, history: History, columns: CardColumns) -> list[Row]:
+    def _lines(
+        self,
+        snapshot: Snapshot,
+        history: History,
+        states: Mapping[str, Finding],
+        columns: CardColumns,
+    ) -> list[Row]:
         lines: list[Row] = []
+        sparks: dict[str, tuple[tuple[int, int], str]] = {}
+        key = (int(snapshot.time), columns.spark)
         for gpu in snapshot.gpus:
-            state = card_state(history, gpu)
             on_card = holders(gpu, snapshot.processes) if columns.users else ""
             graph = ""
             if columns.spark:
-                graph = self._spark(history, gpu, columns.spark - 1, snapshot.time)
-            lines.append(_line(gpu, state, on_card, graph, columns))
-            lines.extend(_mig_line(instance, columns) for instance in gpu.mig)
+                known = self._sparks.get(gpu.uuid)
+                if known is None or known[0] != key:
+                    known = (key, _spark(history, gpu, columns.spark - 1, snapshot.time))
+                sparks[gpu.uuid] = known
+                graph = known[1]
+            lines.append(_line(gpu, states[gpu.uuid], on_card, graph, columns))
+            lines.extend(
+                _mig_line(gpu, instance, snapshot.processes, columns) for instance in gpu.mig
+            )
+        self._sparks = sparks
         return lines
 
-    def _spark(self, history: History, gpu: Gpu, width: int, now: float) -> str:
-        """The last ``width`` buckets of a minute or more; drawn anew once a second."""
-        key = (gpu.uuid, width)
-        known = self._sparks.get(key)
-        if known is not None and known[0] == int(now):
-            return known[1]
-        values = history.gpu_buckets(gpu.uuid, "utilization_gpu", max(60, width), width, now)
-        text = spark(values, 100.0)
-        self._sparks[key] = (int(now), text)
-        return text
+
+def _spark(history: History, gpu: Gpu, width: int, now: float) -> str:
+    """Utilisation in ``width`` buckets of a second or more."""
+    values = history.gpu_buckets(gpu.uuid, "utilization_gpu", max(60, width), width, now)
+    return spark(values, 100.0)
 
 
 def _name_within(name: str, width: int) -> str:
@@ -241,7 +265,7 @@ def _heading(columns: CardColumns) -> Row:
         (fit("GPU", columns.name), "heading"),
         (fit_right("°C", _CELSIUS), "heading"),
         (fit_right("power", columns.power), "heading"),
-        (" " + fit("memory", columns.memory_bar + _MEMORY_TEXT - 1), "heading"),
+        (" " + fit("memory", columns.memory_bar + columns.memory_text - 1), "heading"),
         (fit(" util", columns.util_bar), "heading") if columns.util_bar else ("", "heading"),
         (fit_right("util" if not columns.util_bar else "", _UTIL_TEXT), "heading"),
         (fit_right("SM MHz", columns.clock), "heading"),
@@ -260,51 +284,58 @@ def _line(gpu: Gpu, state: Finding, on_card: str, graph: str, columns: CardColum
         fields.append(
             (fit(_name_within(short_name(gpu.name), columns.name - 1), columns.name), quiet)
         )
-    fields.append((_number(gpu.temperature_gpu, _CELSIUS), quiet))
+    fields.append((fit_right(number(gpu.temperature_gpu), _CELSIUS), quiet))
     if columns.power:
         fields += _power(gpu, columns.power, quiet)
-    fields += _memory(gpu.memory_used, gpu.memory_total, columns.memory_bar, quiet)
+    fields += _memory(gpu.memory_used, gpu.memory_total, columns, quiet)
     utilization = gpu.utilization_gpu
     if columns.util_bar:
-        text = bar(None if utilization is None else utilization / 100, columns.util_bar - 1)
+        text = bar(share(utilization, 100), columns.util_bar - 1)
         fields += [(" ", ""), (text, "bar.util" if not quiet else "bar.stale")]
     fields += _percent(utilization, _UTIL_TEXT, quiet)
     if columns.clock:
-        fields.append((_number(gpu.clock_sm, columns.clock), quiet or "dim"))
+        fields.append((fit_right(number(gpu.clock_sm), columns.clock), quiet or "dim"))
     if columns.pcie:
         fields.append((fit_right(_rates(gpu), columns.pcie), quiet or "dim"))
     if columns.spark:
         fields += [(" ", ""), (fit(graph, columns.spark - 1), "graph.util")]
     if columns.users:
         fields.append((fit("  " + on_card, columns.users), quiet or "dim"))
-    fields.append((_state_text(state, columns.state), STATE_STYLES[state.severity]))
+    fields.append(state_field(state, columns.state, before="  "))
     return fill(fields, columns.width)
 
 
-def _state_text(state: Finding, width: int) -> str:
-    words = state.brief if width < _BRIEF else state.short
-    return fit(f"  {GLYPHS[state.severity]} {printable(words)}", width)
-
-
-def _mig_line(instance: MigInstance, columns: CardColumns) -> Row:
-    """An instance under its card: its profile and memory, which is all NVML tells of one."""
+def _mig_line(
+    gpu: Gpu, instance: MigInstance, processes: Sequence[GpuProcess], columns: CardColumns
+) -> Row:
+    """An instance under its card: profile, memory, and who is on it; NVML tells no more of one."""
     name = printable(instance.profile or "MIG")
     before = columns.name + _CELSIUS + columns.power
+    memory = _memory(instance.memory_used, instance.memory_total, columns, "")
+    on_it = _instance_users(gpu, instance, processes)
+    state: Field = (f"  {on_it}", "dim")
+    if not on_it and "processes" not in gpu.unknown:
+        state = (f"  {GLYPHS[Severity.GOOD]} free", STATE_STYLES[Severity.GOOD])
     fields: list[Field] = [
         (" └ ", "dim"),
         (fit(f"{instance.index} {name}", before), "dim"),
-        *_memory(instance.memory_used, instance.memory_total, columns.memory_bar, ""),
+        *memory,
+        state,
     ]
     if instance.gpu_instance is not None:
-        ids = f"  GPU instance {instance.gpu_instance}"
-        if instance.compute_instance is not None:
-            ids += f", compute instance {instance.compute_instance}"
-        fields.append((ids, "dim"))
+        # As the process table writes it.
+        fields.append((f"  instance {gpu.index}/{instance.gpu_instance}", "dim"))
     return fill(fields, columns.width)
 
 
-def _number(value: int | None, width: int) -> str:
-    return fit_right(UNKNOWN if value is None else str(value), width)
+def _instance_users(gpu: Gpu, instance: MigInstance, processes: Sequence[GpuProcess]) -> str:
+    place = (gpu.uuid, (instance.gpu_instance, instance.compute_instance))
+    users = {
+        process.user or UNKNOWN
+        for process in processes
+        if any((use.gpu_uuid, use.instance) == place for use in process.uses)
+    }
+    return printable(" ".join(sorted(users)))
 
 
 def _percent(value: int | None, width: int, quiet: str) -> list[Field]:
@@ -322,18 +353,15 @@ def _power(gpu: Gpu, width: int, quiet: str) -> list[Field]:
     return [(f"{gpu.power_draw:>{width - len(unit)}.0f}", quiet), (unit, quiet or "dim")]
 
 
-def _memory(used: int | None, total: int | None, width: int, quiet: str) -> list[Field]:
-    fraction = None if used is None or not total else used / total
-    fields: list[Field] = [
-        (" ", ""),
-        (bar(fraction, width - 1), "bar.memory" if not quiet else "bar.stale"),
-    ]
+def _memory(used: int | None, total: int | None, columns: CardColumns, quiet: str) -> list[Field]:
+    text = bar(share(used, total), columns.memory_bar - 1)
+    fields: list[Field] = [(" ", ""), (text, "bar.memory" if not quiet else "bar.stale")]
     if used is None and total is None:
-        return [*fields, (fit_right(UNKNOWN, _MEMORY_TEXT), quiet)]
+        return [*fields, (fit_right(UNKNOWN, columns.memory_text), quiet)]
     cap = f"/{gibibytes(total)}G" if total is not None else "G"
     return [
         *fields,
-        (fit_right(gibibytes(used), _MEMORY_TEXT - len(cap)), quiet),
+        (fit_right(gibibytes(used), columns.memory_text - len(cap)), quiet),
         (cap, quiet or "dim"),
     ]
 

@@ -223,9 +223,6 @@ class CellWriter:
         self._style: str | None = None
         self._out: list[str] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._out)
-
     def cells(self, row: Row, runs: Iterable[tuple[int, int]], x: int, y: int) -> None:
         """Write runs of a row at their place.
 

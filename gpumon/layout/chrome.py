@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import BRIEF_CELLS, Severity, card_state
+from gpumon.findings import BRIEF_CELLS
 from gpumon.layout.cells import Field, Row, fill
 from gpumon.layout.processes import users_of
-from gpumon.layout.words import GLYPHS, STATE_STYLES
+from gpumon.layout.words import state_field
 from gpumon.model import CardStatus
-from gpumon.text import UNKNOWN, cell_width, fit, gibibytes, printable
+from gpumon.text import UNKNOWN, cell_width, fit, gibibytes, number, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from gpumon.history import History
-    from gpumon.model import GpuProcess, Host, OwnCost, Snapshot, Trouble
+    from gpumon.findings import Finding
+    from gpumon.model import Gpu, GpuProcess, Host, OwnCost, Snapshot, Trouble
 
 
 _BRIEF_WIDTH = BRIEF_CELLS + 2
@@ -60,8 +60,9 @@ def header_row(snapshot: Snapshot, moment: Moment, width: int) -> Row:
             left += fields
             room -= _cells(fields)
     if room < 0:
-        # The time and what is wrong matter more than the machine's name.
-        left, room = left[:1], width - _cells(left[:1]) - _cells(right)
+        # The time, what is wrong and that this is no real machine matter more than its name.
+        left = left[:-1]
+        room = width - _cells(left) - _cells(right)
     return fill([*left, (" " * max(0, room), "header"), *right], width, "header")
 
 
@@ -122,14 +123,18 @@ class Scrolled(Struct, frozen=True):
     Attributes:
         user: The one user the table is narrowed to.
         processes_above: Processes scrolled away.
+        room: Rows for processes; ``None`` when there is room for all.
         cards_above: Lines of cards scrolled away.
         cards_below: Lines of cards there was no room for.
+        worst: What is wrong with the worst of the cards out of sight, or nothing.
     """
 
     user: str | None = None
     processes_above: int = 0
+    room: int | None = None
     cards_above: int = 0
     cards_below: int = 0
+    worst: str = ""
 
 
 def rule_row(
@@ -143,21 +148,38 @@ def rule_row(
         scrolled: What of it is out of sight.
         width: Cells.
     """
-    parts: list[str] = []
-    above, below = scrolled.cards_above, scrolled.cards_below
-    if above or below:
-        parts.append(f"cards: {above} more above, {below} below")
+    fields: list[Field] = [("──", "rule"), *_hidden_cards(scrolled)]
     whose = f" of {printable(scrolled.user)}" if scrolled.user is not None else ""
-    parts.append(f"{_count(len(shown), 'process')}{whose}")
+    parts = [f"{_count(len(shown), 'process')}{whose}"]
     if scrolled.user is None and shown:
         parts.append(_count(users_of(shown), "user"))
     memory = _memory_sum(snapshot)
     if memory:
         parts.append(memory)
-    text = f" {' · '.join(parts)} "
-    tail = f" {scrolled.processes_above + 1}– " if scrolled.processes_above else ""
-    line = "─" * max(0, width - cell_width(text) - cell_width(tail) - 2)
-    return fill([("──", "rule"), (text, "dim"), (line, "rule"), (tail, "dim")], width, "rule")
+    fields.append((f" {' · '.join(parts)} ", "dim"))
+    tail = _range(scrolled, len(shown))
+    line = "─" * max(0, width - _cells(fields) - cell_width(tail))
+    return fill([*fields, (line, "rule"), (tail, "dim")], width, "rule")
+
+
+def _hidden_cards(scrolled: Scrolled) -> list[Field]:
+    """How many lines of cards are out of sight, the keys to them, and the worst of them."""
+    above, below = scrolled.cards_above, scrolled.cards_below
+    if not above and not below:
+        return []
+    where = " ".join([f"↑{above}"] * (above > 0) + [f"↓{below}"] * (below > 0))
+    fields: list[Field] = [(f" {where} more cards (Shift+↑↓) ", "strong")]
+    if scrolled.worst:
+        fields.append((f"{scrolled.worst} ", "state.critical"))
+    return [*fields, ("──", "rule")]
+
+
+def _range(scrolled: Scrolled, count: int) -> str:
+    """Which of the processes are on screen, where not all of them are."""
+    if scrolled.room is None or scrolled.room >= count:
+        return ""
+    first = scrolled.processes_above
+    return f" {first + 1}–{min(count, first + scrolled.room)} of {count} "
 
 
 def _count(number: int, word: str) -> str:
@@ -211,33 +233,43 @@ def empty_rows(trouble: Trouble | None, width: int, height: int) -> list[Row]:
     return rows[: max(0, height)]
 
 
-def tiny_rows(snapshot: Snapshot | None, history: History, width: int, height: int) -> list[Row]:
-    """For a terminal too small for the dashboard: a short, honest line a card."""
+def tiny_rows(
+    snapshot: Snapshot | None,
+    states: Mapping[str, Finding],
+    moment: Moment,
+    width: int,
+    height: int,
+) -> list[Row]:
+    """For a terminal too small for the dashboard: its header and a short, honest line a card."""
     if snapshot is None or not snapshot.gpus:
         trouble = None if snapshot is None else snapshot.trouble
         words = "waiting" if trouble is None else printable(trouble.sentence)
         rows = [fill([(line, "")], width) for line in textwrap.wrap(words, max(1, width))]
         return _exactly(rows, width, height)
+    header = [header_row(snapshot, moment, width)] if height > 1 else []
+    room = height - len(header)
     # What is wrong comes first here too: the rest may not fit.
-    states = [(card_state(history, gpu), gpu) for gpu in snapshot.gpus]
-    if len(states) > height:
-        order = list(Severity)
-        states.sort(key=lambda pair: -order.index(pair[0].severity))
-    rows = []
-    for state, gpu in states:
-        percent = UNKNOWN if gpu.utilization_gpu is None else f"{gpu.utilization_gpu}%"
-        words = f"{GLYPHS[state.severity]} {printable(state.brief)}"
-        fields: list[Field] = [
-            (f"{gpu.index:>2} ", "strong"),
-            (fit(words, _BRIEF_WIDTH), STATE_STYLES[state.severity]),
-            (f"{percent:>4} ", ""),
-            (f"{gibibytes(gpu.memory_used):>6}/{gibibytes(gpu.memory_total)}G", ""),
-        ]
-        rows.append(fill(fields, width))
-    if len(rows) > height > 0:
-        hidden = len(rows) - height + 1
-        rows = [*rows[: height - 1], fill([(fit(f"… {hidden} more cards", width), "dim")], width)]
-    return _exactly(rows, width, height)
+    cards = [(states[gpu.uuid], gpu) for gpu in snapshot.gpus]
+    if len(cards) > room:
+        cards.sort(key=lambda pair: -pair[0].severity)
+    rows = [_tiny_line(gpu, state, width) for state, gpu in cards]
+    if len(rows) > room > 2:
+        hidden = len(rows) - room + 1
+        rows = [*rows[: room - 1], fill([(fit(f"… {hidden} more cards", width), "dim")], width)]
+    return _exactly([*header, *rows], width, height)
+
+
+def _tiny_line(gpu: Gpu, state: Finding, width: int) -> Row:
+    memory = UNKNOWN
+    if gpu.memory_used is not None or gpu.memory_total is not None:
+        memory = f"{gibibytes(gpu.memory_used)}/{gibibytes(gpu.memory_total)}G"
+    fields: list[Field] = [
+        (f"{gpu.index:>2} ", "strong"),
+        state_field(state, _BRIEF_WIDTH, brief=True),
+        (f"{number(gpu.utilization_gpu, '%'):>4} ", ""),
+        (f"{memory:>13}", ""),
+    ]
+    return fill(fields, width)
 
 
 def _exactly(rows: list[Row], width: int, height: int) -> list[Row]:

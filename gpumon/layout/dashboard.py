@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.findings import Finding, Severity, card_state
 from gpumon.layout.cards import Cards, CardsShape, cards_shape
 from gpumon.layout.cells import Row, fill
 from gpumon.layout.chrome import (
@@ -22,6 +23,7 @@ from gpumon.layout.chrome import (
 )
 from gpumon.layout.processes import ProcessRows, Sort, filter_user, sort_processes
 from gpumon.model import CardStatus, ProcessId
+from gpumon.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,6 +156,7 @@ class Dashboard:
         self.lines = 0
         self._history = history
         self._cards = Cards()
+        self._states: tuple[Snapshot | None, dict[str, Finding]] = (None, {})
         self._process_rows = ProcessRows()
         self._drawn_from: tuple[object, ...] = ()
 
@@ -167,7 +170,9 @@ class Dashboard:
             height: Rows.
         """
         if is_tiny(width, height):
-            return Parts(tiny=tiny_rows(snapshot, self._history, width, height))
+            states = self._states_of(snapshot)
+            moment = Moment() if snapshot is None else _moment(snapshot, view)
+            return Parts(tiny=tiny_rows(snapshot, states, moment, width, height))
         if snapshot is None or not snapshot.gpus:
             return self._empty(snapshot, view, width, height)
         self.lines = self._cards.line_count(snapshot)
@@ -175,8 +180,11 @@ class Dashboard:
         self.room = max(0, shape.table - 1)
         self._order(snapshot, view)
         self._settle(view)
-        scrolled = self._scrolled(view, shape)
-        cards = self._cards.rows(snapshot, self._history, width, shape.cards, view.cards_top)
+        states = self._states_of(snapshot)
+        scrolled = self._scrolled(snapshot, view, shape)
+        cards = self._cards.rows(
+            snapshot, self._history, states, width, shape.cards, view.cards_top
+        )
         table = self._process_rows.rows(
             self.processes[view.top : view.top + self.room],
             snapshot.time,
@@ -206,6 +214,14 @@ class Dashboard:
             footer=[footer_row(KEYS[:2], view.message, width)],
         )
 
+    def _states_of(self, snapshot: Snapshot | None) -> dict[str, Finding]:
+        """What is said of each card, once a snapshot: a held picture keeps its words."""
+        if snapshot is not self._states[0]:
+            gpus = () if snapshot is None else snapshot.gpus
+            states = {gpu.uuid: card_state(self._history, gpu) for gpu in gpus}
+            self._states = (snapshot, states)
+        return self._states[1]
+
     def _order(self, snapshot: Snapshot, view: View) -> None:
         """Sort anew only when there is something to sort."""
         drawn_from = (snapshot.processes, view.sort, view.user)
@@ -216,12 +232,33 @@ class Dashboard:
         chosen = filter_user(snapshot.processes, view.user)
         self.processes = sort_processes(chosen, view.sort, snapshot.time)
 
-    def _scrolled(self, view: View, shape: DashboardShape) -> Scrolled:
-        """What of cards and processes is out of sight."""
+    def _scrolled(self, snapshot: Snapshot, view: View, shape: DashboardShape) -> Scrolled:
+        """What of cards and processes is out of sight; brings the scrolling within bounds."""
         shown = shape.cards.columns * (shape.cards.rows - 1)
         hidden = 0 if shape.cards.panels else max(0, self.lines - shown)
-        view.cards_top = min(view.cards_top, hidden)
-        return Scrolled(view.user, view.top, view.cards_top, hidden - view.cards_top)
+        view.cards_top = max(0, min(view.cards_top, hidden))
+        return Scrolled(
+            view.user,
+            view.top,
+            self.room,
+            view.cards_top,
+            hidden - view.cards_top,
+            self._worst_hidden(snapshot, view.cards_top, shown) if hidden else "",
+        )
+
+    def _worst_hidden(self, snapshot: Snapshot, above: int, shown: int) -> str:
+        """What is wrong with the worst of the cards out of sight."""
+        worst: Finding | None = None
+        index = line = 0
+        for gpu in snapshot.gpus:
+            state = self._states[1][gpu.uuid]
+            in_sight = above <= line < above + shown
+            if not in_sight and (worst is None or state.severity > worst.severity):
+                worst, index = state, gpu.index
+            line += 1 + len(gpu.mig)
+        if worst is None or worst.severity < Severity.WARNING:
+            return ""
+        return f"GPU {index}: {printable(worst.brief)}"
 
     def _settle(self, view: View) -> None:
         """Keep the cursor on its process and that in sight, and scroll no further than the end.
@@ -235,7 +272,6 @@ class Dashboard:
         elif view.following:
             view.top = max(min(view.top, index), index - self.room + 1)
         view.top = max(0, min(view.top, len(self.processes) - self.room))
-        view.cards_top = max(0, view.cards_top)
 
     def index_of(self, process: ProcessId | None) -> int | None:
         """Where a process stands in the table."""

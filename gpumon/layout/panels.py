@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import card_state
 from gpumon.layout.cells import Field, Row, bar, braille, fill
-from gpumon.layout.words import GLYPHS, STATE_STYLES, holders, rate, short_name
+from gpumon.layout.words import holders, rate, share, short_name, state_field
 from gpumon.model import CardStatus
-from gpumon.text import UNKNOWN, cell_width, fit, fit_right, gibibytes, memory_size, printable
+from gpumon.text import cell_width, fit, fit_right, gibibytes, memory_size, number, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpumon.findings import Finding
     from gpumon.history import History
     from gpumon.model import Gpu, Snapshot
@@ -42,75 +43,91 @@ class Meter(Struct, frozen=True):
     style: str
 
 
-def panel_rows(
-    gpu: Gpu, snapshot: Snapshot, history: History, width: int, height: int
-) -> list[Row]:
-    """One card in ``height`` rows of ``width`` cells."""
-    left = max(_LEAST_METERS, min(_MOST_METERS, width * 2 // 5))
-    stale = gpu.status is not CardStatus.OK
-    lines = [_meter_row(meter, left - 2, stale) for meter in _meters(gpu)]
-    lines += [_fact_row(label, text, left - 2) for label, text in _facts(gpu)]
-    graphs = _graphs(gpu, history, width - left - 1, height - 1, snapshot.time)
-    rows = [_title(gpu, card_state(history, gpu), snapshot, width)]
-    for y in range(height - 1):
-        start = lines[y] if y < len(lines) else ()
-        rows.append(fill([(" ", ""), *fill(start, left), *graphs[y]], width))
-    return rows
+class Panels:
+    """Draws panels, remembering the graphs for as long as their newest second lasts."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[str, tuple[tuple[int, int, int], list[list[Field]]]] = {}
+
+    def rows(
+        self,
+        snapshot: Snapshot,
+        history: History,
+        states: Mapping[str, Finding],
+        width: int,
+        height: int,
+    ) -> list[Row]:
+        """Every card in ``height`` rows of ``width`` cells.
+
+        Args:
+            snapshot: What to show.
+            history: Where the graphs come from.
+            states: What is said of each card, by UUID.
+            width: Cells.
+            height: Rows of one card.
+        """
+        left = max(_LEAST_METERS, min(_MOST_METERS, width * 2 // 5))
+        size = (width - left - 1, height - 1, int(snapshot.time))
+        graphs = {gpu.uuid: self._graphs_of(gpu, history, size) for gpu in snapshot.gpus}
+        # Cards that are gone are forgotten here.
+        self._graphs = {uuid: (size, lines) for uuid, lines in graphs.items()}
+        rows: list[Row] = []
+        for gpu in snapshot.gpus:
+            stale = gpu.status is not CardStatus.OK
+            lines = [_meter_row(meter, left - 2, stale) for meter in _meters(gpu)]
+            lines += [_fact_row(label, text, left - 2) for label, text in _facts(gpu)]
+            rows.append(_title(gpu, states[gpu.uuid], snapshot, width))
+            for y, graph in enumerate(graphs[gpu.uuid]):
+                start = lines[y] if y < len(lines) else ()
+                rows.append(fill([(" ", ""), *fill(start, left), *graph], width))
+        return rows
+
+    def _graphs_of(
+        self, gpu: Gpu, history: History, size: tuple[int, int, int]
+    ) -> list[list[Field]]:
+        known = self._graphs.get(gpu.uuid)
+        if known is not None and known[0] == size:
+            return known[1]
+        return _draw_graphs(gpu, history, *size)
 
 
 def _title(gpu: Gpu, state: Finding, snapshot: Snapshot, width: int) -> Row:
-    words = f"{GLYPHS[state.severity]} {printable(state.short)} "
     name = f" {gpu.index}  {short_name(gpu.name)} "
-    room = max(0, width - cell_width(name) - cell_width(words))
-    return fill(
-        [
-            (name, "panel.title"),
-            (fit("  " + holders(gpu, snapshot.processes), room), "panel.users"),
-            (words, f"panel.{STATE_STYLES[state.severity]}"),
-        ],
-        width,
-        "panel.users",
-    )
+    words = state_field(state, cell_width(printable(state.short)) + 3, style="panel.")
+    room = max(0, width - cell_width(name) - cell_width(words[0]))
+    users = (fit("  " + holders(gpu, snapshot.processes), room), "panel.users")
+    return fill([(name, "panel.title"), users, words], width, "panel.users")
 
 
 def _meters(gpu: Gpu) -> list[Meter]:
-    hottest = gpu.temperature_slowdown
-    cap = gpu.power_limit
-    draw = UNKNOWN if gpu.power_draw is None else f"{gpu.power_draw:.0f}"
+    hottest, cap = gpu.temperature_slowdown, gpu.power_limit
+    total = gpu.memory_total
     return [
         Meter(
-            "util", _share(gpu.utilization_gpu, 100), _plain(gpu.utilization_gpu), "%", "bar.util"
+            "util", share(gpu.utilization_gpu, 100), number(gpu.utilization_gpu), "%", "bar.util"
         ),
         Meter(
             "memory",
-            _share(gpu.memory_used, gpu.memory_total),
+            share(gpu.memory_used, total),
             gibibytes(gpu.memory_used),
-            f"/{gibibytes(gpu.memory_total)}G",
+            "G" if total is None else f"/{gibibytes(total)}G",
             "bar.memory",
         ),
         Meter(
             "power",
-            _share(gpu.power_draw, cap),
-            draw,
+            share(gpu.power_draw, cap),
+            number(gpu.power_draw),
             "W" if cap is None else f"/{cap:.0f}W",
             "bar.other",
         ),
         Meter(
-            "heat",
-            _share(gpu.temperature_gpu, hottest or _NO_SLOWDOWN),
-            _plain(gpu.temperature_gpu),
+            "temp",
+            share(gpu.temperature_gpu, hottest or _NO_SLOWDOWN),
+            number(gpu.temperature_gpu),
             "°C" if hottest is None else f"/{hottest}°C",
             "bar.other",
         ),
     ]
-
-
-def _share(value: float | None, whole: float | None) -> float | None:
-    return None if value is None or not whole else value / whole
-
-
-def _plain(value: int | None) -> str:
-    return UNKNOWN if value is None else str(value)
 
 
 def _meter_row(meter: Meter, width: int, stale: bool) -> Row:
@@ -125,28 +142,27 @@ def _meter_row(meter: Meter, width: int, stale: bool) -> Row:
 def _facts(gpu: Gpu) -> list[tuple[str, str]]:
     """What else is worth a line, most wanted first; the panel shows as many as it has room for."""
     state = "" if gpu.pstate is None else f"  P{gpu.pstate}"
-    core, memory = _plain(gpu.clock_sm), _plain(gpu.clock_memory)
-    generation, lanes = _plain(gpu.pcie_generation), _plain(gpu.pcie_width)
-    activity, fan = _percent(gpu.utilization_memory), _percent(gpu.fan_speed)
-    encoder, decoder = _percent(gpu.utilization_encoder), _percent(gpu.utilization_decoder)
+    core, memory = f"{number(gpu.clock_sm):>4}", f"{number(gpu.clock_memory):>5}"
+    generation, lanes = number(gpu.pcie_generation), number(gpu.pcie_width)
+    activity, fan = number(gpu.utilization_memory, "%"), number(gpu.fan_speed, "%")
+    received, sent = rate(gpu.pcie_rx), rate(gpu.pcie_tx)
+    encoder, decoder = number(gpu.utilization_encoder, "%"), number(gpu.utilization_decoder, "%")
     return [
         ("clocks", f"SM {core}  memory {memory} MHz{state}"),
-        ("PCIe", f"gen {generation} x{lanes}  rx {rate(gpu.pcie_rx)}  tx {rate(gpu.pcie_tx)} /s"),
-        ("memory", f"activity {activity}  reserved {memory_size(gpu.memory_reserved)}"),
-        ("video", f"encoder {encoder}  decoder {decoder}"),
+        ("PCIe", f"gen {generation} x{lanes:<2} rx {received:>5}/s tx {sent:>5}/s"),
+        ("driver", f"reserves {memory_size(gpu.memory_reserved)}  memory active {activity}"),
+        ("video", f"encoder {encoder:>4}  decoder {decoder:>4}"),
         ("fan", fan),
     ]
-
-
-def _percent(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value}%"
 
 
 def _fact_row(label: str, text: str, width: int) -> Row:
     return fill([(fit(label, _LABEL), "dim"), (text, "")], width)
 
 
-def _graphs(gpu: Gpu, history: History, width: int, height: int, now: float) -> list[list[Field]]:
+def _draw_graphs(
+    gpu: Gpu, history: History, width: int, height: int, now: int
+) -> list[list[Field]]:
     """Utilisation and memory side by side, a second a column of dots, the newest at the right."""
     each = max(4, (width - 4) // 2)
     span = 2 * each

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.layout.cells import Field, Row, fill, restyle
 from gpumon.metrics import PROCESS_METRIC
-from gpumon.text import UNKNOWN, duration, fit, fit_right, memory_size, printable
+from gpumon.text import (
+    UNKNOWN,
+    cell_width,
+    duration,
+    fit,
+    fit_right,
+    memory_size,
+    number,
+    printable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,10 +67,6 @@ class Column(Struct, frozen=True):
         return self.key in {"memory_used", "sm", "cpu", "rss", "age"}
 
 
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
 def _gpu(process: GpuProcess) -> str:
     """``0,1``; ``0/7`` for GPU instance 7 of card 0; ``0-7`` for a whole row of cards."""
     instances = {(use.gpu_index, use.instance) for use in process.uses}
@@ -83,7 +87,7 @@ def command_line(process: GpuProcess) -> str:
         return "(not visible here)"
     if not process.command:
         return printable(f"[{process.name}]" if process.name else UNKNOWN)
-    program = PurePosixPath(process.command[0]).name or process.command[0]
+    program = process.command[0].rpartition("/")[2] or process.command[0]
     return printable(" ".join((program, *process.command[1:])))
 
 
@@ -92,13 +96,13 @@ def _age(process: GpuProcess, now: float) -> str:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("gpu", 5, 90, lambda p, _: _gpu(p), "G"),
+    Column("gpu", 7, 90, lambda p, _: _gpu(p), "G"),
     Column("pid", 8, 95, lambda p, _: str(p.id.pid), "P"),
     Column("user", 9, 80, lambda p, _: printable(p.user or UNKNOWN), "U", left=True),
-    Column("type", 4, 20, lambda p, _: p.type, "Y", left=True),
+    Column("type", 5, 20, lambda p, _: p.type, "Y", left=True),
     Column("memory_used", 8, 100, lambda p, _: memory_size(p.memory_used), "M"),
-    Column("sm", 4, 70, lambda p, _: _whole(p.sm), "S"),
-    Column("cpu", 5, 40, lambda p, _: _whole(p.cpu_percent), "C"),
+    Column("sm", 4, 70, lambda p, _: number(p.sm), "S"),
+    Column("cpu", 5, 40, lambda p, _: number(p.cpu_percent), "C"),
     Column("rss", 7, 30, lambda p, _: memory_size(p.rss), "R"),
     Column("age", 7, 50, _age, "A"),
     Column("command", 0, 100, lambda p, _: command_line(p), "N", left=True),
@@ -120,13 +124,20 @@ def _fixed(columns: Sequence[Column]) -> int:
     return sum(column.width + 1 for column in columns[:-1]) + 1
 
 
+def whole_width(processes: Sequence[GpuProcess], columns: Sequence[Column]) -> int:
+    """Cells of a table in which no command is cut."""
+    longest = max((cell_width(command_line(process)) for process in processes), default=0)
+    return _fixed(columns) + longest
+
+
 def sort_processes(processes: Sequence[GpuProcess], sort: Sort, now: float) -> list[GpuProcess]:
     """Sorted, stable, the unknown always last, ties by PID."""
     read = PROCESS_METRIC[sort.column].read
+    by_text = _ORDERS.get(sort.column)
     known: list[tuple[object, GpuProcess]] = []
     unknown: list[GpuProcess] = []
     for process in sorted(processes, key=lambda p: (p.id.pid, p.id.start_time or 0)):
-        value = _gpu_order(process) if sort.column == "gpu" else read(process, now)
+        value = read(process, now) if by_text is None else by_text(process)
         if value is None:
             unknown.append(process)
         else:
@@ -136,8 +147,11 @@ def sort_processes(processes: Sequence[GpuProcess], sort: Sort, now: float) -> l
     return [process for _, process in known] + unknown
 
 
-def _gpu_order(process: GpuProcess) -> tuple[int, ...]:
-    return process.gpu_indices
+# Columns whose text is made for people are sorted by what that text stands for.
+_ORDERS: dict[str, Callable[[GpuProcess], object]] = {
+    "gpu": lambda process: process.gpu_indices,
+    "command": command_line,
+}
 
 
 def heading_row(columns: Sequence[Column], sort: Sort, width: int) -> Row:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpumon.findings import Severity
-from gpumon.text import UNKNOWN, memory_size, printable
+from gpumon.text import UNKNOWN, cell_width, fit, memory_size, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.findings import Finding
+    from gpumon.layout.cells import Field
     from gpumon.model import Gpu, GpuProcess
 
 GLYPHS = {
@@ -30,6 +33,7 @@ STATE_STYLES = {
 }
 
 
+@lru_cache(maxsize=256)
 def short_name(name: str | None) -> str:
     """A card's name without the words that all of them share."""
     if name is None:
@@ -40,6 +44,31 @@ def short_name(name: str | None) -> str:
     return text.strip() or UNKNOWN
 
 
+def state_field(
+    state: Finding, width: int, *, before: str = "", style: str = "", brief: bool = False
+) -> Field:
+    """A card's state with its sign, in exactly ``width`` cells.
+
+    Args:
+        state: What is said of the card.
+        width: Cells; where the short words do not fit they are the brief ones.
+        before: What stands before the sign.
+        style: What stands before the state's own style.
+        brief: Whether there is never room for more than the brief words.
+    """
+    start = f"{before}{GLYPHS[state.severity]} "
+    words = printable(state.short)
+    if brief or cell_width(start) + cell_width(words) > width:
+        words = printable(state.brief)
+    return fit(start + words, width), style + STATE_STYLES[state.severity]
+
+
+def share(value: float | None, whole: float | None) -> float | None:
+    """The fraction for a bar; ``None`` where either is unknown, or there is no whole."""
+    return None if value is None or not whole else value / whole
+
+
+@lru_cache(maxsize=256)
 def core_name(name: str) -> str:
     """What tells one model from another: the words up to the first with a digit, its suffix cut.
 

@@ -30,6 +30,7 @@ from gpumon.model import (
     Unknown,
 )
 from gpumon.selection import ALL, GpuSelection
+from gpumon.sources import SourceError
 from gpumon.sources.curves import Area, mean, ripples, scaled, steady, switch, together, wave
 
 if TYPE_CHECKING:
@@ -433,7 +434,13 @@ class DemoSource:
         self._lost = _lost_fields(self._cards[_LOST_CARD], self._start + _CARD_LOST)
 
     def open(self) -> None:
-        """Nothing to make ready."""
+        """Nothing to make ready; there may be nothing to show.
+
+        Raises:
+            SourceError: When none of its cards was chosen.
+        """
+        if not self._shown:
+            raise SourceError("None of the chosen cards is there.", "The demo has cards 0 to 7.")
 
     def close(self) -> None:
         """Nothing to give back."""

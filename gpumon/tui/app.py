@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
@@ -18,11 +16,15 @@ from gpumon.sources import SourceError
 from gpumon.tui.pen import Pen
 from gpumon.tui.screens.dashboard import DashboardScreen
 from gpumon.tui.screens.help import HelpScreen
-from gpumon.tui.terminal import Terminal
+from gpumon.tui.terminal import Ending, Terminal
 from gpumon.tui.theme import Palette, load_theme
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.app import SystemCommand
     from textual.messages import TerminalSupportsSynchronizedOutput
+    from textual.screen import Screen
     from textual.theme import Theme
 
     from gpumon.collector import Collector
@@ -33,8 +35,6 @@ EXIT_NO_SOURCE = 1
 
 _OPENING = 1.0
 """Seconds to wait for the driver before the screen says that it is being waited for."""
-
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SnapshotsArrived(Message, bubble=False):
@@ -56,27 +56,20 @@ class GpumonApp(App[int]):
         Binding("ctrl+z", "suspend_process", "Suspend", key_display="Ctrl+Z"),
     ]
 
-    def __init__(
-        self,
-        collector: Collector,
-        history: History,
-        terminal: Terminal | None = None,
-        user: str | None = None,
-    ) -> None:
+    def __init__(self, collector: Collector, history: History, user: str | None = None) -> None:
         """Make the application.
 
         Args:
             collector: Started or not; its snapshots are shown from the moment this runs.
             history: What the collector fills; only read here.
-            terminal: To be restored by force when an orderly end takes too long.
             user: The one user whose processes to show.
         """
         super().__init__()
         self._collector = collector
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._history = history
-        self._terminal = terminal
-        self.ended_by: signal.Signals | None = None
-        """The signal that ended the application."""
+        self.ending: Ending | None = None
+        """What forces the end of an application that does not end by itself."""
         self.register_theme(load_theme("gpumon"))
         self.theme = "gpumon"
         palette = self._palette()
@@ -84,19 +77,21 @@ class GpumonApp(App[int]):
         self.dashboard = DashboardScreen(collector, history, self._pen, palette, user)
 
     def on_mount(self) -> None:
-        """Take the screen, then the signals, then the snapshots."""
+        """Take the screen, then the snapshots."""
         self.push_screen(self.dashboard)
         self.theme_changed_signal.subscribe(self, self._take_theme)
-        loop = asyncio.get_running_loop()
-        if self._terminal is not None:
-            for number in _ENDING_SIGNALS:
-                loop.add_signal_handler(number, self._end_by, number)
         self._unsubscribe = self._collector.subscribe(self._ring, self._ring_for)
         self.post_message(SnapshotsArrived())
+        self._loop = asyncio.get_running_loop()
 
     def on_unmount(self) -> None:
         """No more snapshots."""
         self._unsubscribe()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Of Textual's commands those that do here what they say."""
+        commands = super().get_system_commands(screen)
+        return (command for command in commands if command.title in {"Theme", "Quit"})
 
     def _ring(self, _: Snapshot) -> None:
         """Called on the collector's threads: there is something to show."""
@@ -152,13 +147,16 @@ class GpumonApp(App[int]):
         """Quit, whatever the driver or the terminal are doing."""
         self._leave(0)
 
-    def _end_by(self, number: signal.Signals) -> None:
-        self.ended_by = number
-        self._leave(128 + number)
+    def leave_soon(self, status: int) -> bool:
+        """End with this status, asked for from another thread; False when not running yet."""
+        if self._loop is None:
+            return False
+        self._loop.call_soon_threadsafe(self._leave, status)
+        return True
 
     def _leave(self, status: int) -> None:
-        if self._terminal is not None:
-            self._terminal.end_by_force_after_patience(status)
+        if self.ending is not None:
+            self.ending.begin(status)
         self.exit(status, return_code=status)
 
 
@@ -173,29 +171,15 @@ def run(collector: Collector, history: History, user: str | None = None) -> int:
         SourceError: The source does not open.
     """
     collector.wait_open(_OPENING)
-    _prepare_terminal()
-    terminal = Terminal()
-    app = GpumonApp(collector, history, terminal, user)
-    try:
-        app.run()
-    finally:
-        collector.stop()
+    app = GpumonApp(collector, history, user)
+    with Terminal() as terminal, Ending(terminal, app.leave_soon) as ending:
+        app.ending = ending
+        try:
+            app.run()
+        finally:
+            collector.stop()
     if isinstance(collector.failure, SourceError):
         raise collector.failure
-    if app.ended_by is not None:
-        signal.signal(app.ended_by, signal.SIG_DFL)
-        os.kill(os.getpid(), app.ended_by)
+    if ending.received is not None:
+        os.kill(os.getpid(), ending.received)
     return app.return_code or 0
-
-
-def _prepare_terminal() -> None:
-    """Have Textual find the terminal: it draws on standard error, as large as the environment says.
-
-    Standard error may be sent elsewhere, and a shell that exports COLUMNS and LINES would freeze
-    the size at what it was there.
-    """
-    os.environ.pop("COLUMNS", None)
-    os.environ.pop("LINES", None)
-    if not os.isatty(2):
-        sys.stderr.flush()
-        os.dup2(1, 2)

@@ -4,10 +4,10 @@ Textual's compositor writes every changed region from its widget's left edge and
 overlaps it: ten frames a second of a full dashboard cost it several times what the cells themselves
 cost. So a tick's changed cells go straight to the driver, in one write.
 
-This leans on ``App._driver``, which is private; Textual's minor versions are pinned for it, and
-``tests/tui/test_pen.py`` holds that the terminal shows what the widgets hold after dialogs, toasts
-and resizes. Whenever anything may lie over the dashboard, ``Pen.ready`` is False and the caller
-repaints the public way instead.
+This leans on ``App._driver``, which is private: ``pyproject.toml`` pins Textual's minor version for
+it, and ``tests/tui/test_pen.py`` holds that the terminal shows what the widgets hold after dialogs,
+toasts and resizes. Whenever anything may lie over the dashboard, ``Pen.ready`` is False and the
+caller repaints the public way instead.
 """
 
 from __future__ import annotations

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import termios
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Everything Textual may have switched on, switched off: mouse, paste, focus and resize reports, the
 # keyboard protocol, synchronized output, the alternate screen; then the cursor and line wrap back.
@@ -18,14 +23,39 @@ _RESTORE = (
 _PATIENCE = 2.0
 """Seconds an orderly end may take before the terminal is restored by force."""
 
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Terminal:
-    """Remembers a terminal's settings, and can put them back when Textual could not."""
+    """Remembers a terminal's settings, finds it for Textual, and puts everything back.
+
+    Textual draws on standard error and asks the environment for the size. Standard error may be
+    sent elsewhere, and a shell that exports COLUMNS and LINES would freeze the size at what it was
+    there; so for as long as this is entered, standard error is the terminal, and its own size
+    counts.
+    """
 
     def __init__(self) -> None:
         self._attributes: list[int | list[bytes | int]] | None = None
-        with contextlib.suppress(termios.error, OSError, ValueError):
-            self._attributes = termios.tcgetattr(sys.__stdin__.fileno() if sys.__stdin__ else 0)
+        self._elsewhere: int | None = None
+
+    def __enter__(self) -> Terminal:
+        with contextlib.suppress(termios.error):
+            self._attributes = termios.tcgetattr(0)
+        os.environ.pop("COLUMNS", None)
+        os.environ.pop("LINES", None)
+        if not os.isatty(2):
+            sys.stderr.flush()
+            self._elsewhere = os.dup(2)
+            os.dup2(1, 2)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._elsewhere is not None:
+            sys.stderr.flush()
+            os.dup2(self._elsewhere, 2)
+            os.close(self._elsewhere)
+            self._elsewhere = None
 
     def restore(self) -> None:
         """Put the terminal back by force, without waiting for output it does not take."""
@@ -35,19 +65,70 @@ class Terminal:
         with contextlib.suppress(OSError):
             os.set_blocking(2, True)
         if self._attributes is not None:
-            with contextlib.suppress(termios.error, OSError):
+            with contextlib.suppress(termios.error):
                 termios.tcsetattr(0, termios.TCSANOW, self._attributes)
 
-    def end_by_force_after_patience(self, status: int) -> None:
-        """End the process with this status if it has not ended by itself soon.
 
-        A terminal that takes no more output, or is gone, must not keep the program alive.
-        """
+class Ending:
+    """Sees to it that the program ends when it is told to.
 
-        def force() -> None:
-            self.restore()
-            os._exit(status)
+    A terminal that takes no more output blocks Textual's event loop, and a driver that hangs keeps
+    a thread; neither may keep the program alive. So signals are taken by a thread of their own, and
+    an end that has not come by itself soon is forced, the terminal restored.
 
-        timer = threading.Timer(_PATIENCE, force)
+    Args:
+        terminal: To be restored.
+        ask: Asks the application to end with this status; called on a thread that is not its own.
+            Returns whether there is one to ask.
+
+    Attributes:
+        received: The signal that asked for the end.
+    """
+
+    def __init__(self, terminal: Terminal, ask: Callable[[int], bool]) -> None:
+        self.received: signal.Signals | None = None
+        self._terminal = terminal
+        self._ask = ask
+        self._over = threading.Event()
+        self._reader, self._writer = -1, -1
+
+    def __enter__(self) -> Ending:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        # Python's own handler runs between two steps of the main thread, which may be blocked for
+        # good; the number of the signal is written to this pipe in any case.
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in ENDING_SIGNALS:
+            signal.signal(number, lambda *_: None)
+        threading.Thread(target=self._listen, name="gpumon-signals", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        signal.set_wakeup_fd(-1)
+        for number in ENDING_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        os.close(self._writer)
+
+    def begin(self, status: int) -> None:
+        """An end with this status has been asked for: force it if it does not come."""
+        timer = threading.Timer(_PATIENCE, self._force, (status,))
         timer.daemon = True
         timer.start()
+
+    def _listen(self) -> None:
+        while numbers := os.read(self._reader, 64):
+            for number in numbers:
+                if self.received is None and number in ENDING_SIGNALS:
+                    self.received = signal.Signals(number)
+                    status = 128 + number
+                    if self._ask(status):
+                        self.begin(status)
+                    else:
+                        self._force(status)
+        os.close(self._reader)
+
+    def _force(self, status: int) -> None:
+        if not self._over.is_set():
+            self._terminal.restore()
+            os._exit(status)

@@ -31,7 +31,7 @@ INKS = Inks(
 WIDTH = 24
 FIELDS = (5, 7, 1, 11)
 
-texts = st.text(st.sampled_from("ab 1█▏–中文é"), max_size=12)
+texts = st.text(st.sampled_from("ab 1█▏–中文é\u1161\u3164🏽e\u0301"), max_size=12)
 styles = st.sampled_from(["", "bad", "bar", "cursor"])
 
 

@@ -109,21 +109,51 @@ def test_eight_cards_and_eight_processes_are_on_screen_in_a_small_terminal(
 
 
 def test_a_narrow_line_drops_the_graph_first_then_the_names_tail_then_the_power() -> None:
-    names = ["H100 80GB HBM3"]
     dropped: list[str] = []
     for width in range(200, 59, -1):
-        columns = card_columns(width, names)
+        columns = card_columns(width, [gpu()])
         gone = {"spark": columns.spark, "name": columns.name - 6, "power": columns.power}
         dropped += [part for part, left in gone.items() if left <= 0 and part not in dropped]
     assert dropped == ["name", "spark", "power"]
 
 
 def test_the_columns_of_a_line_add_up_to_its_width() -> None:
-    for width in range(40, 401):
-        columns = card_columns(width, ["H100 80GB HBM3", "RTX 4090"])
-        parts = msgspec.structs.astuple(columns)[1:]
-        assert sum(parts) + 3 + 4 + 12 + 5 == width
-        assert min(parts) >= 0
+    large = gpu(index=1, name="NVIDIA B300", memory_total=1007 * GIB, power_limit=1400.0)
+    for cards in ([gpu(), gpu(name="NVIDIA GeForce RTX 4090")], [gpu(), large], []):
+        for width in range(44, 401):
+            columns = card_columns(width, cards)
+            parts = msgspec.structs.astuple(columns)[1:]
+            assert sum(parts) + 3 + 4 + 5 == width
+            assert min(parts) >= 0
+
+
+def test_numbers_of_the_largest_cards_are_neither_cut_nor_run_together() -> None:
+    large = gpu(
+        name="NVIDIA B300",
+        memory_total=1007 * GIB,
+        memory_used=1003 * GIB,
+        power_limit=1400.0,
+        power_draw=1400.0,
+        temperature_gpu=101,
+    )
+    now = build_snapshot(NOON, *(msgspec.structs.replace(large, index=i) for i in range(3)))
+    history = History(conditions())
+    history.add(now)
+    for width in (100, 140, 200):
+        assert " 101 1400/1400W " in picture(now, history, width, 24).replace("  ", " ")
+        assert "1003.0/1007.0G" in picture(now, history, width, 24)
+
+
+def test_a_held_picture_keeps_its_words_while_the_history_goes_on() -> None:
+    now, _ = demo()
+    history = History(conditions())
+    history.add(now)
+    dashboard, view = Dashboard(history), View(interval=0.5, paused=True)
+    before = dashboard.rows(now, view, 100, 24).cards
+    for second in range(1, 90):
+        idle = tuple(msgspec.structs.replace(card, utilization_gpu=0) for card in now.gpus)
+        history.add(msgspec.structs.replace(now, time=now.time + second, gpus=idle, processes=()))
+    assert dashboard.rows(now, view, 100, 24).cards == before
 
 
 def test_sixteen_cards_leave_a_third_of_the_screen_to_the_processes() -> None:
@@ -135,10 +165,35 @@ def test_sixteen_cards_leave_a_third_of_the_screen_to_the_processes() -> None:
 
 
 def test_what_is_wrong_comes_first_where_not_all_cards_fit() -> None:
-    lines = picture(of_cards(8), demo()[1], 30, 4).splitlines()
-    assert "✖ LOST" in lines[0]
-    assert "▲" in lines[1]
-    assert lines[3] == "… 5 more cards"
+    lines = picture(of_cards(8), demo()[1], 30, 5).splitlines()
+    assert "DEMO" in lines[0]
+    assert "✖ LOST" in lines[1]
+    assert "▲" in lines[2]
+    assert lines[4] == "… 5 more cards"
+    assert "✖" in picture(of_cards(8), demo()[1], 30, 1)
+
+
+def test_a_broken_card_out_of_sight_is_named() -> None:
+    broken = gpu(index=15, status=CardStatus.LOST, memory_used=None, utilization_gpu=None)
+    now = build_snapshot(NOON, *(gpu(index=index) for index in range(15)), broken)
+    history = History(conditions())
+    history.add(now)
+    assert "↓3 more cards (Shift+↑↓) GPU 15: LOST" in picture(now, history, 80, 24)
+    dashboard, view = Dashboard(history), View(interval=0.5, cards_top=3)
+    rule = dashboard.rows(now, view, 80, 24).rule[0]
+    assert "LOST" not in "".join(text for text, _ in rule)
+
+
+def test_which_of_the_processes_are_in_sight_is_told_where_not_all_are() -> None:
+    now, history = demo()
+    dashboard, view = Dashboard(history), View(interval=0.5)
+    texts = []
+    for view.top in (0, 4, 99):
+        rule = dashboard.rows(now, view, 100, 24).rule[0]
+        texts.append("".join(text for text, _ in rule)[-13:].strip("─ "))
+    assert texts == ["1–11 of 18", "5–15 of 18", "8–18 of 18"]
+    whole = dashboard.rows(now, view, 100, 50).rule[0]
+    assert " of " not in "".join(text for text, _ in whole)
 
 
 def test_mig_instances_stand_under_their_card(snapshot: SnapshotAssertion) -> None:
@@ -219,6 +274,15 @@ def test_unknown_values_sort_last_in_both_directions() -> None:
     for descending, order in ((True, [3, 2, 1]), (False, [2, 3, 1])):
         ordered = sort_processes([unknown, less, known], Sort("memory_used", descending), NOON)
         assert [p.id.pid for p in ordered] == order
+
+
+def test_commands_are_sorted_as_they_are_shown() -> None:
+    ran = [
+        msgspec.structs.replace(process(pid=pid), command=(program, "x"))
+        for pid, program in ((1, "/usr/bin/zsh"), (2, "/opt/z/abc"), (3, "bash"))
+    ]
+    ordered = sort_processes(ran, Sort("command", descending=False), NOON)
+    assert [p.command[0] for p in ordered] == ["/opt/z/abc", "bash", "/usr/bin/zsh"]
 
 
 def test_every_column_sorts_any_mixture() -> None:

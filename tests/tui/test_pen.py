@@ -109,4 +109,7 @@ def test_a_terminal_that_falls_behind_gets_fewer_frames_and_the_newest(screen: S
         for _ in range(30):
             screen.type("jk")
         screen.release()
+        # Keys are taken in their order: with the last of them all have been.
+        screen.type("\x1b[H")
+        screen.wait_for(r"▸ +0,1 +51022 ann")
         hold_equal(screen)

@@ -15,6 +15,7 @@ from gpumon.tui.widgets.cell_view import CellView
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
+    from textual.timer import Timer
 
     from gpumon.collector import Collector
     from gpumon.history import History
@@ -29,6 +30,7 @@ INTERVALS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 _PARTS = ("header", "cards", "rule", "processes", "footer", "tiny")
 _MESSAGE_SECONDS = 3.0
+_CATCH_UP_SECONDS = 0.1
 _WHEEL_ROWS = 3
 
 
@@ -97,16 +99,18 @@ class DashboardScreen(Screen[None]):
         self._view = View(interval=collector.interval, user=user)
         self._dashboard = Dashboard(history)
         self._snapshot = history.latest
+        self._views: dict[str, CellView] = {}
         self._heights: tuple[int, ...] = ()
+        self._owed: Timer | None = None
+        self._unsaying: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """The parts from the top down."""
-        for name in _PARTS:
-            yield CellView(self._pen, self._palette, id=name)
+        self._views = {name: CellView(self._pen, self._palette, id=name) for name in _PARTS}
+        yield from self._views.values()
 
     def on_mount(self) -> None:
-        """Find the parts once, and give them their places before the first layout."""
-        self._views = {name: self.query_one(f"#{name}", CellView) for name in _PARTS}
+        """Give the parts their places before the first layout."""
         self.draw()
 
     def on_resize(self) -> None:
@@ -130,30 +134,43 @@ class DashboardScreen(Screen[None]):
         if self._view.paused:
             return
         self._snapshot = snapshot
-        if not self._pen.behind():
-            self.draw()
+        self.draw()
 
     def draw(self) -> None:
-        """Bring every part up to date; what did not change sends nothing."""
+        """Bring every part up to date; what did not change sends nothing.
+
+        While the terminal has not taken what was written before, nothing is added to it: the frame
+        is left out, and its changes come with the one that is drawn when there is room again.
+        """
         if not self.is_attached or not self.is_current:
+            return
+        if self._pen.behind():
+            if self._owed is None:
+                self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
             return
         # The screen has no size before its first layout; the terminal has.
         width, height = self.size if self.size.width else self.app.size
         parts = self._dashboard.rows(self._snapshot, self._view, width, height)
-        self._place(parts)
+        moved = self._place(parts)
         for name, view in self._views.items():
-            view.show(getattr(parts, name), width)
+            view.show(getattr(parts, name), width, moved=moved)
         self._pen.flush()
 
-    def _place(self, parts: Parts) -> None:
-        """Give each part its height; a layout pass only when one changes."""
+    def _catch_up(self) -> None:
+        self._owed = None
+        self.draw()
+
+    def _place(self, parts: Parts) -> bool:
+        """Give each part its height; a layout pass only when one changes. Returns whether."""
         heights = tuple(len(getattr(parts, name)) for name in _PARTS)
         if heights == self._heights:
-            return
+            return False
         self._heights = heights
-        for view, height in zip(self._views.values(), heights, strict=True):
+        for name, view in self._views.items():
+            height = len(getattr(parts, name))
             view.display = height > 0
             view.styles.height = height
+        return True
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -238,13 +255,13 @@ class DashboardScreen(Screen[None]):
         """Put a message in the footer's place for a moment."""
         self._view.message = message
         self.draw()
-        if message:
-            self.set_timer(_MESSAGE_SECONDS, lambda: self._unsay(message))
+        if self._unsaying is not None:
+            self._unsaying.stop()
+        self._unsaying = self.set_timer(_MESSAGE_SECONDS, self._unsay) if message else None
 
-    def _unsay(self, message: str) -> None:
-        if self._view.message == message:
-            self._view.message = ""
-            self.draw()
+    def _unsay(self) -> None:
+        self._view.message = ""
+        self.draw()
 
     # -- mouse -----------------------------------------------------------------------------------
 

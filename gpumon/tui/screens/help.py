@@ -33,6 +33,28 @@ _STATES = {
 }
 
 
+_SIGNS = (
+    ("–", "unknown, never zero"),
+    ("≥", "at least: it held already when gpumon began to look"),
+    ("?", "a guess from the evidence, such as stuck? for a job that computes at hardly any power"),
+    ("▸", "the process under the cursor; it stays on that process"),
+    ("▼ ▲", "sorted by this column, largest or smallest first"),
+    ("0,1", "a process on several cards is one row"),
+    ("0/7", "GPU instance 7 of card 0, under MIG"),
+    ("grey row", "not visible here: a process of another container, or of a hidden /proc"),
+    ("PAUSED", "the picture is held; sampling goes on"),
+)
+_CARD_COLUMNS = (
+    ("power", "draw and the cap in force"),
+    ("memory", "used by processes, of all there is; what the driver reserves is left out"),
+    ("util", "share of time in which any kernel ran; says nothing of how full the chip was"),
+    ("last 60 s", "the same over the last minute, or as many seconds as there are columns"),
+    ("SM MHz", "clock of the multiprocessors"),
+    ("PCIe rx tx/s", "into and out of the card"),
+    ("users", "who is on the card, who holds most first"),
+)
+
+
 class HelpScreen(Screen[None]):
     """Keys, signs, columns and metrics, and what gpumon itself costs."""
 
@@ -60,12 +82,19 @@ class HelpScreen(Screen[None]):
             yield Static(self._cost(), id="cost")
             yield Static("Keys", classes="title")
             yield Static(self._keys())
+            yield Static(
+                "Ctrl+P finds every command by its name. A click on a heading sorts, a click on a "
+                "row selects, the wheel scrolls what is under it."
+            )
             yield Static("Signs", classes="title")
             yield Static(_pairs((GLYPHS[severity], words) for severity, words in _STATES.items()))
+            yield Static(_pairs(_SIGNS))
             yield Static(
-                "– is unknown, never zero. The sum of the processes is less than the memory used: "
-                "the driver and the contexts of its clients take some."
+                "The sum of the processes is less than the memory used: the driver and the "
+                "contexts of its clients take some."
             )
+            yield Static("Columns of a card", classes="title")
+            yield Static(_pairs(_CARD_COLUMNS))
             yield Static("Process columns", classes="title")
             yield Static(_pairs((metric.label, metric.about) for metric in PROCESS_METRICS))
             yield Static("Metrics", classes="title")

@@ -66,12 +66,18 @@ class CellView(Widget):
         self._strips.clear()
         self.refresh()
 
-    def show(self, rows: Sequence[Row], width: int) -> None:
-        """Show these rows, each ``width`` cells, from the widget's top."""
+    def show(self, rows: Sequence[Row], width: int, *, moved: bool = False) -> None:
+        """Show these rows from the widget's top.
+
+        Args:
+            rows: What to show.
+            width: Cells of each.
+            moved: Whether a layout is due that may move the widget.
+        """
         old, self._rows = self._rows, list(rows)
         region = self.region
-        # While a layout is under way the widget is not yet where the rows were made for.
-        in_place = len(old) == len(rows) == region.height and width == region.width
+        # Until a layout is done the widget is not yet where the rows were made for.
+        in_place = len(old) == len(rows) == region.height and width == region.width and not moved
         direct = in_place and self._pen.ready(self.screen)
         dirty: list[Region] = []
         for y, row in enumerate(rows):

@@ -1,0 +1,92 @@
+"""What is imported when: start-up is short because nothing heavy comes before it is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver import Driver, h100
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEAVY = ("msgspec", "psutil", "pynvml", "textual", "prometheus_client", "rich")
+"""What takes milliseconds to import."""
+
+_AFTER_MAIN = """
+import contextlib, io, sys
+from gpumon.cli import main
+with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+    assert main(sys.argv[1:]) == 0
+assert printed.getvalue()
+"""
+
+_EVERY_MODULE = """
+import importlib, pkgutil, sys
+import gpumon
+def walk(package):
+    for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if found.name == "gpumon.tui":
+            continue
+        module = importlib.import_module(found.name)
+        if "textual" in sys.modules:
+            sys.exit(f"{found.name} imports Textual")
+        print(found.name)
+        if found.ispkg:
+            walk(module)
+walk(gpumon)
+"""
+
+
+def run(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def heavy_after(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> set[str]:
+    """Which of the heavy packages a program has imported when it is through."""
+    told = "\nprint(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    return set(HEAVY) & set(run(code + told, *arguments, env=env).split())
+
+
+def test_no_module_outside_the_screen_imports_textual() -> None:
+    walked = run(_EVERY_MODULE).split()
+    assert len(walked) >= 40
+    assert {"gpumon.cli", "gpumon.commands.snapshot", "gpumon.sources.nvml.source"} <= set(walked)
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "prometheus"])
+def test_a_snapshot_imports_neither_textual_nor_what_other_formats_need(form: str) -> None:
+    heavy = heavy_after(_AFTER_MAIN, "snapshot", "--demo", "--format", form)
+    assert "textual" not in heavy
+    assert "msgspec" in heavy, "what is looked for can be found"
+    assert ("prometheus_client" in heavy) == (form == "prometheus")
+    assert not heavy & {"pynvml", "psutil"}, "a demo asks no driver"
+
+
+def test_a_snapshot_of_real_cards_does_not_import_textual() -> None:
+    with Driver([h100()]) as driver:
+        heavy = heavy_after(_AFTER_MAIN, "snapshot", "--format", "json", env=driver.env())
+    assert "textual" not in heavy
+    assert "msgspec" in heavy
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["snapshot", "--help"]], ids=" ".join
+)
+def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
+    assert heavy_after(_AFTER_MAIN, *arguments) == set()
+
+
+def test_the_command_line_alone_imports_nothing_heavy() -> None:
+    assert heavy_after("import sys, gpumon.cli") == set()

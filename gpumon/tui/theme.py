@@ -19,7 +19,6 @@ from gpumon.layout.cells import Ink, Inks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rich.color import Color as RichColor
     from rich.color import ColorSystem
 
 _PREFIX = "gpumon-"
@@ -138,6 +137,12 @@ _DERIVED: dict[str, tuple[str, str, float]] = {
 }
 
 
+_DRAWN = ("bar.", "graph.", "rule")
+"""Styles of what is drawn and not read."""
+_LEAST_DRAWN = 1.3
+_LEAST_CONTRAST = 4.5
+"""What WCAG 2.2 asks for text (success criterion 1.4.3, level AA)."""
+
 _REVERSED = {"cursor", "header.alarm"}
 """Without colour these stand out by being reversed."""
 
@@ -165,8 +170,12 @@ class Palette:
                 self.styles[name] = Style(bold=bold, reverse=reverse)
                 inks[name] = Ink(bold=bold, reverse=reverse)
                 continue
-            fore = _resolve(colour, variables)
-            back = _resolve(ground or "background", variables)
+            behind = _resolve(ground or "background", variables)
+            shown = _resolve(colour, variables)
+            if _PREFIX + colour not in variables:
+                least = _LEAST_DRAWN if name.startswith(_DRAWN) else _LEAST_CONTRAST
+                shown = _legible(shown, behind, Color.parse(variables["foreground"]), least)
+            fore, back = shown.rich_color, behind.rich_color
             self.styles[name] = Style(color=fore, bgcolor=back, bold=bold)
             inks[name] = Ink(
                 ";".join(fore.downgrade(system).get_ansi_codes(foreground=True)),
@@ -176,10 +185,37 @@ class Palette:
         self.inks = Inks(inks)
 
 
-def _resolve(name: str, variables: Mapping[str, str]) -> RichColor:
+def _resolve(name: str, variables: Mapping[str, str]) -> Color:
     text = variables.get(_PREFIX + name)
     if text is None and name in _DERIVED:
         first, second, share = _DERIVED[name]
-        one, two = Color.parse(variables[first]), Color.parse(variables[second])
-        return one.blend(two, share).rich_color
-    return Color.parse(text if text is not None else variables[name]).rich_color
+        return Color.parse(variables[first]).blend(Color.parse(variables[second]), share)
+    return Color.parse(text if text is not None else variables[name])
+
+
+def _legible(colour: Color, ground: Color, foreground: Color, least: float) -> Color:
+    """The colour, brought nearer to that of plain text until it stands out from its ground.
+
+    Colours that a theme made for buttons may not be legible as text.
+    """
+    for text in (foreground, ground.get_contrast_text(1.0)):
+        for step in range(11):
+            nearer = colour.blend(text, step / 10)
+            if contrast(nearer, ground) >= least:
+                return nearer
+    return ground.get_contrast_text(1.0)
+
+
+def contrast(one: Color, other: Color) -> float:
+    """Contrast ratio of two colours, 1 to 21, as WCAG 2.2 defines it."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: Color) -> float:
+    """Relative luminance of a colour in sRGB, 0 to 1 (WCAG 2.2)."""
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in colour.normalized
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model import Gpu, GpuProcess, Snapshot
+    from gpumon.sources.nvml.library import Function
 
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 1, 2, 3, 4, 6
 INSUFFICIENT_SIZE = 7
 NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, LOST, RESET_REQUIRED = 9, 12, 13, 15, 16
+OPERATING_SYSTEM = 17
 MISMATCH, IN_USE, MEMORY, NO_DATA, RESOURCES, OLD_VERSION, NOT_READY = 18, 19, 20, 21, 23, 25, 27
 UNKNOWN = 999
 
@@ -97,6 +99,15 @@ class Room:
         # A driver that is gone lets the waiting threads go at once.
         self.driver.close()
         join_watchers()
+
+
+def replace_function(room: Room, name: str, function: Function) -> Function:
+    """Put a function between the source and the driver's of that name, which is returned."""
+    driver = room.sources[0]._driver
+    assert driver is not None
+    replaced = driver.library._find(name)
+    driver.library._functions[name] = function
+    return replaced
 
 
 def join_watchers() -> None:

@@ -211,6 +211,22 @@ def test_what_a_card_is_is_said_in_the_fields_own_words(furnish: Furnish) -> Non
     assert gpu.nvlink_active == gpu.nvlink_count == 18
 
 
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [(5, "Recover IMEX Domain"), (6, "Bus Reset"), (7, "System Reboot")],
+)
+def test_newer_recovery_actions_have_words(furnish: Furnish, action: int, words: str) -> None:
+    room = furnish(h100(recovery_action=action))
+    room.open()
+    assert room.gpu().recovery_action == words
+
+
+def test_an_architecture_the_driver_does_not_know_is_unknown(furnish: Furnish) -> None:
+    room = furnish(h100(architecture=2**32 - 1))
+    room.open()
+    assert room.gpu().architecture is None
+
+
 def test_a_number_without_a_name_is_shown_as_that_number(furnish: Furnish) -> None:
     room = furnish(h100(compute_mode=9, recovery_action=77, architecture=42))
     room.open()

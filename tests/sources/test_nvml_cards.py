@@ -9,7 +9,19 @@ import pytest
 from gpumon.model import CardStatus, MigInstance, Unknown
 from gpumon.selection import parse_selection
 from tests.driver import GIB, MIB, Mig, Owner, a100, gb10, h100, h100_mig, rtx4090
-from tests.sources.nvml_room import NOT_FOUND, NOT_SUPPORTED, UNKNOWN, Room
+from tests.sources.nvml_room import (
+    IN_USE,
+    LOST,
+    MEMORY,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_LOADED,
+    NOT_READY,
+    NOT_SUPPORTED,
+    RESOURCES,
+    UNKNOWN,
+    Room,
+)
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
@@ -71,6 +83,21 @@ def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(furnish: F
     room.sample()
     gpu = room.gpu()
     assert (gpu.uuid, gpu.index, gpu.power_limit) == (uuid, 0, 333.0)
+
+
+def test_a_card_that_fails_in_the_place_of_one_that_went_is_not_that_one(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100(), h100(), h100())
+    room.open()
+    room.sample()
+    room.driver.remove_card(0)
+    room.driver.cards[0].fail("nvmlDeviceGetHandleByIndex_v2", UNKNOWN)
+    failing, sound = room.sample(2.1).gpus
+    assert (failing.uuid, failing.status) == ("index-0", CardStatus.FAILING)
+    assert (sound.uuid, sound.status) == (room.driver.cards[1].uuid, CardStatus.OK)
+    room.driver.cards[0].heal()
+    assert [gpu.uuid for gpu in room.sample(6).gpus] == [card.uuid for card in room.driver.cards]
 
 
 def test_a_card_in_the_place_of_another_is_another(furnish: Furnish) -> None:
@@ -164,6 +191,20 @@ def test_a_card_that_wakes_is_read(furnish: Furnish) -> None:
     bus.set(card, "active")
     gpu = room.gpu()
     assert (gpu.status, gpu.uuid, gpu.memory_used) == (CardStatus.OK, card.uuid, GIB)
+
+
+def test_who_uses_a_card_that_wakes_is_read_at_once(furnish: Furnish) -> None:
+    room = furnish(rtx4090(), h100())
+    bus, card = Bus(room), room.driver.cards[0]
+    bus.add(card, "suspended")
+    bus.add(room.driver.cards[1], "active", control="on")
+    card.processes = [Owner(4_000_001, memory=GIB)]
+    room.open()
+    assert room.gpu().unknown["processes"] is Unknown.ASLEEP
+    bus.set(card, "active")
+    snapshot = room.sample()
+    assert "processes" not in snapshot.gpus[0].unknown
+    assert [process.id.pid for process in snapshot.processes] == [4_000_001]
 
 
 def test_a_card_that_falls_asleep_is_left_alone_and_remembered(furnish: Furnish) -> None:
@@ -283,6 +324,36 @@ def test_a_card_without_instances_yet_has_none(furnish: Furnish) -> None:
     assert (gpu.mig, gpu.mig_mode, gpu.status) == ((), True, CardStatus.OK)
 
 
+@pytest.mark.parametrize("code", [UNKNOWN, IN_USE, MEMORY, RESOURCES, NOT_READY])
+@pytest.mark.parametrize("function", ["nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID"])
+def test_an_instance_that_fails_for_a_moment_stays(
+    furnish: Furnish, function: str, code: int
+) -> None:
+    room = furnish(h100_mig())
+    room.open()
+    before = room.gpu().mig
+    room.driver.cards[0].fail(function, code)
+    gpu = room.gpu(2.1)
+    assert gpu.mig == before
+    assert gpu.status is CardStatus.OK
+
+
+def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(furnish: Furnish) -> None:
+    room = furnish(h100_mig(), h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", LOST)
+    assert room.gpu(2.1).status is CardStatus.LOST
+
+
+def test_a_driver_that_goes_while_instances_are_listed_is_trouble(furnish: Furnish) -> None:
+    room = furnish(h100_mig())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", NOT_LOADED)
+    assert room.sample(2.1).trouble is not None
+
+
 def test_switching_mig_voids_what_was_learned(furnish: Furnish) -> None:
     room = furnish(h100_mig(utilization_gpu=50))
     room.open()
@@ -335,6 +406,24 @@ def test_memory_of_a_process_that_is_unknown_makes_the_sum_unknown(furnish: Furn
     gpu = unified(room)
     assert gpu.memory_used is None
     assert gpu.memory_total is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(NOT_SUPPORTED, Unknown.NOT_SUPPORTED), (NO_PERMISSION, Unknown.NO_PERMISSION)],
+)
+def test_memory_of_processes_nobody_lists_is_unknown(
+    furnish: Furnish, code: int, reason: Unknown
+) -> None:
+    room = furnish(gb10())
+    for version in ("_v3", "_v2", ""):
+        room.driver.cards[0].fail(f"nvmlDeviceGetComputeRunningProcesses{version}", code)
+    room.open()
+    gpu = unified(room)
+    assert gpu.memory_used is None
+    assert gpu.unknown["memory_used"] is reason
+    assert gpu.memory_total is not None
+    assert "memory_total" not in gpu.unknown
 
 
 def test_a_card_of_its_own_that_tells_no_memory_stays_unknown(furnish: Furnish) -> None:

@@ -27,11 +27,13 @@ from tests.sources.nvml_room import (
     NOT_READY,
     NOT_SUPPORTED,
     OLD_VERSION,
+    OPERATING_SYSTEM,
     RESET_REQUIRED,
     RESOURCES,
     UNINITIALIZED,
     UNKNOWN,
     Room,
+    replace_function,
 )
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 POWER = "nvmlDeviceGetPowerUsage"
 CLOCK = "nvmlDeviceGetClockInfo"
+HANDLE = "nvmlDeviceGetHandleByIndex_v2"
 MEMORY_INFO = "nvmlDeviceGetMemoryInfo_v2"
 PASSING = [IN_USE, MEMORY, RESOURCES, NOT_READY]
 
@@ -175,12 +178,25 @@ def test_a_driver_without_field_values_leaves_everything_else(furnish: Furnish) 
     assert gpu.pcie_rx == 7000
 
 
-# 4
+def test_the_older_way_does_not_inherit_why_the_newer_one_had_no_answer(furnish: Furnish) -> None:
+    room = furnish(h100(memory_used=GIB))
+    card = room.driver.cards[0]
+    room.open()
+    card.fail(MEMORY_INFO, UNKNOWN)
+    assert room.samples(4).gpus[0].unknown["memory_used"] is Unknown.NO_ANSWER
+    card.fail(MEMORY_INFO, NOT_SUPPORTED)
+    gpu = room.gpu(5)
+    assert gpu.memory_used is not None
+    assert "memory_used" not in gpu.unknown
 
 
-def test_what_is_for_other_users_says_so(furnish: Furnish) -> None:
+# 4, 17
+
+
+@pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
+def test_what_is_for_other_users_says_so(furnish: Furnish, code: int) -> None:
     room = furnish(h100())
-    room.driver.cards[0].fail(POWER, NO_PERMISSION)
+    room.driver.cards[0].fail(POWER, code)
     room.open()
     gpu = room.samples(3).gpus[0]
     assert gpu.power_draw is None
@@ -188,9 +204,10 @@ def test_what_is_for_other_users_says_so(furnish: Furnish) -> None:
     assert gpu.status is CardStatus.OK
 
 
-def test_a_card_one_may_not_open_leaves_the_others(furnish: Furnish) -> None:
+@pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
+def test_a_card_one_may_not_open_leaves_the_others(furnish: Furnish, code: int) -> None:
     room = furnish(h100(), h100(), h100())
-    room.driver.cards[1].fail("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
+    room.driver.cards[1].fail(HANDLE, code)
     room.open()
     statuses = [gpu.status for gpu in room.sample().gpus]
     assert statuses == [CardStatus.OK, CardStatus.NO_PERMISSION, CardStatus.OK]
@@ -337,6 +354,60 @@ def test_a_card_that_only_seems_to_be_back_stays_lost_since_then(furnish: Furnis
     assert later.name == first.name is not None
 
 
+def test_a_lost_card_has_no_fans(furnish: Furnish) -> None:
+    room = furnish(rtx4090(), h100())
+    room.open()
+    assert room.gpu().fan_speeds is not None
+    room.driver.cards[0].lost = True
+    gpu = room.gpu()
+    assert gpu.fan_speeds is None
+    assert gpu.unknown["fan_speeds"] is Unknown.CARD_LOST
+
+
+@pytest.mark.parametrize("code", [UNKNOWN, *PASSING])
+def test_looking_for_a_lost_card_leaves_those_that_answer(furnish: Furnish, code: int) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    room.driver.cards[1].lost = True
+    room.sample()
+    room.driver.cards[0].fail(HANDLE, code)
+    sound, lost = room.sample(6).gpus
+    assert (sound.status, lost.status) == (CardStatus.OK, CardStatus.LOST)
+    assert sound.power_draw is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(NO_PERMISSION, CardStatus.NO_PERMISSION), (RESET_REQUIRED, CardStatus.RESET_REQUIRED)],
+)
+def test_a_handle_that_is_taken_away_is_not_used(
+    furnish: Furnish, code: int, status: CardStatus
+) -> None:
+    room = furnish(h100(), h100())
+    room.open()
+    room.driver.cards[1].lost = True
+    room.sample()
+    room.driver.cards[0].fail(HANDLE, code)
+    assert room.gpu(6).status is status
+
+
+def test_a_handle_that_hangs_blames_the_card_that_was_there(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    source = room.open()
+    room.driver.cards[1].lost = True
+    room.sample()
+    blamed = []
+
+    def handle(*arguments: object) -> int:
+        assert source.current_call is not None
+        blamed.append(source.current_call.gpu_uuid)
+        return answer(*arguments)
+
+    answer = replace_function(room, HANDLE, handle)
+    room.sample(6)
+    assert blamed == [card.uuid for card in room.driver.cards]
+
+
 def test_a_card_that_was_lost_before_gpumon_came_has_a_row(furnish: Furnish) -> None:
     room = furnish(h100(), h100())
     room.driver.cards[0].lost = True
@@ -410,7 +481,7 @@ def test_a_passing_error_that_does_not_pass_ends_in_unknown(furnish: Furnish, co
 # 999, and whatever else
 
 
-@pytest.mark.parametrize("code", [UNKNOWN, 10, 17, 4242])
+@pytest.mark.parametrize("code", [UNKNOWN, 10, 4242])
 def test_an_unknown_error_passes_three_times(furnish: Furnish, code: int) -> None:
     room = furnish(h100(power_usage=250_000))
     room.open()
@@ -478,6 +549,7 @@ def test_errors_at_random_never_make_a_zero(furnish: Furnish) -> None:
     [
         (NOT_LOADED, "not loaded", "modprobe"),
         (NO_PERMISSION, "no permission", "/dev/nvidia"),
+        (OPERATING_SYSTEM, "no permission", "/dev/nvidia"),
         (LIBRARY_NOT_FOUND, "libnvidia-ml.so.1", "container"),
         (UNKNOWN, "999", "dmesg"),
     ],

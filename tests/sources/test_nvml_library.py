@@ -17,7 +17,7 @@ from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Code, Library, load_library
 from gpumon.sources.nvml.source import NvmlSource
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
-from tests.sources.nvml_room import Room, join_watchers, sample_elsewhere
+from tests.sources.nvml_room import LOST, Room, join_watchers, replace_function, sample_elsewhere
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
@@ -223,6 +223,84 @@ def test_xids_of_a_card_that_came_later_are_told(furnish: Furnish) -> None:
     wait_until(lambda: new.calls().get("nvmlDeviceRegisterEvents"))
     new.xid(94)
     wait_until(lambda: source.sample().gpus[1].xid == 94)
+
+
+def test_no_moment_is_missed_when_the_cards_change(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    order: list[str] = []
+    for name in ("nvmlDeviceRegisterEvents", "nvmlEventSetFree"):
+        watch_function(room, name, order)
+    room.driver.add_card(h100())
+    room.sample(2.1)
+    wait_until(lambda: "nvmlEventSetFree" in order)
+    assert order == [*["nvmlDeviceRegisterEvents"] * 2, "nvmlEventSetFree"]
+
+
+def watch_function(room: Room, name: str, order: list[str]) -> None:
+    """From now on its name is added whenever it is called."""
+
+    def watching(*arguments: object) -> int:
+        order.append(name)
+        return answer(*arguments)
+
+    answer = replace_function(room, name, watching)
+
+
+def test_a_lost_card_leaves_the_xids_of_the_others_at_once(furnish: Furnish) -> None:
+    room = furnish(h100(), h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
+    pauses = record_pauses(room)
+    room.driver.cards[0].lost = True
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 4)
+    room.driver.cards[1].xid(48)
+    wait_until(lambda: source.sample().gpus[1].xid == 48)
+    assert not pauses
+
+
+def test_lost_cards_alone_are_not_waited_for_in_a_hurry(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    pauses = record_pauses(room)
+    room.driver.cards[0].lost = True
+    wait_until(lambda: len(pauses) >= 2)
+    assert room.calls("nvmlDeviceRegisterEvents") == 2
+
+
+def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    pauses = record_pauses(room)
+    room.driver.system.fail("nvmlEventSetWait_v2", LOST)
+    wait_until(lambda: len(pauses) >= 2)
+    registered = room.calls("nvmlDeviceRegisterEvents")
+    assert registered <= len(pauses) + 3
+
+
+def record_pauses(room: Room) -> list[float]:
+    """From now on, the seconds that the waiting thread lets pass without listening."""
+    driver = room.sources[0]._driver
+    assert driver is not None
+    assert driver._watcher is not None
+    pauses: list[float] = []
+
+    class Recording(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            return super().wait(timeout)
+
+    driver._watcher._stopped = Recording()
+    return pauses
 
 
 def test_a_card_without_xids_is_no_trouble(furnish: Furnish) -> None:

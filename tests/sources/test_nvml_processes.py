@@ -10,12 +10,15 @@ import psutil
 import pynvml
 import pytest
 
+from gpumon.history import LISTS_FRESH
 from gpumon.host import namespaces
 from gpumon.model import Unknown
 from gpumon.sources.nvml import fields, processes, source
+from gpumon.sources.nvml.reading import KEPT_SECONDS
 from tests.driver import GIB, Owner, h100, h100_mig, owners
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,
+    IN_USE,
     INSUFFICIENT_SIZE,
     NO_PERMISSION,
     NOT_FOUND,
@@ -23,13 +26,12 @@ from tests.sources.nvml_room import (
     UNKNOWN,
     HandClock,
     Room,
+    replace_function,
 )
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from gpumon.sources.nvml.library import Function
 
     Furnish = Callable[..., Room]
 
@@ -175,6 +177,16 @@ def test_in_a_container_a_number_alone_names_nobody(
     assert process.memory_used == GIB
 
 
+@pytest.mark.parametrize("initial", [True, False])
+def test_a_pid_name_space_of_its_own_is_told(
+    furnish: Furnish, monkeypatch: pytest.MonkeyPatch, initial: bool
+) -> None:
+    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: initial)
+    room = furnish(h100())
+    room.open()
+    assert room.sample().host.in_container is (not initial)
+
+
 def test_on_the_host_the_drivers_numbers_are_ours(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +220,7 @@ def test_a_list_that_grows_between_two_calls_is_caught_up_with(furnish: Furnish)
     assert len(room.processes()) == 60
 
 
-def test_a_list_that_is_never_caught_up_with_keeps_the_last(furnish: Furnish) -> None:
+def test_a_list_that_is_never_caught_up_with_keeps_the_last_for_a_while(furnish: Furnish) -> None:
     room = furnish(h100())
     room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
     room.open()
@@ -218,9 +230,38 @@ def test_a_list_that_is_never_caught_up_with_keeps_the_last(furnish: Furnish) ->
     before = room.calls(f"{COMPUTE}_v3")
     assert set(room.processes()) == {NOBODY}
     assert room.calls(f"{COMPUTE}_v3") - before == 5
-    assert set(room.samples(20, seconds=1.0).processes) == set(room.sample().processes) != set()
+    snapshot = room.sample(KEPT_SECONDS - 2)
+    assert [process.id.pid for process in snapshot.processes] == [NOBODY]
+    assert "processes" not in snapshot.gpus[0].unknown
+    snapshot = room.samples(3, seconds=5)
+    assert not snapshot.processes
+    assert snapshot.gpus[0].unknown["processes"] is Unknown.NO_ANSWER
     room.driver.cards[0].heal()
-    assert not room.processes()
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    snapshot = room.sample(5)
+    assert snapshot.processes
+    assert "processes" not in snapshot.gpus[0].unknown
+
+
+@pytest.mark.parametrize("code", [INSUFFICIENT_SIZE, IN_USE])
+def test_a_list_that_never_came_is_no_empty_list(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.driver.cards[0].fail(f"{COMPUTE}_v3", code)
+    room.open()
+    assert room.gpu().unknown["processes"] is Unknown.NO_ANSWER
+
+
+def test_a_list_that_failed_once_and_was_never_read_is_not_read_yet(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.driver.cards[0].fail(f"{COMPUTE}_v3", UNKNOWN)
+    room.open()
+    assert room.gpu().unknown["processes"] is Unknown.NOT_READ
+    room.driver.cards[0].heal()
+    snapshot = room.sample(1)
+    assert snapshot.processes
+    assert "processes" not in snapshot.gpus[0].unknown
 
 
 def test_a_size_that_cannot_be_true_is_not_made_room_for(furnish: Furnish) -> None:
@@ -338,6 +379,23 @@ def test_lists_that_take_long_are_read_less_often(furnish: Furnish) -> None:
     assert room.calls(function) <= 4, "a fifth of a second each is read every four seconds"
 
 
+def test_lists_that_take_very_long_are_read_before_they_are_stale(furnish: Furnish) -> None:
+    room = furnish(h100())
+    function = f"{GRAPHICS}_v3"
+
+    class Slow(HandClock):
+        def monotonic(self) -> float:
+            return self.now + room.calls(function)
+
+    room.clock = Slow()
+    room.open()
+    first = room.sample().processes_at
+    assert first is not None
+    later = room.samples(45).processes_at
+    assert later is not None
+    assert 0 < later - first < LISTS_FRESH
+
+
 # Utilisation
 
 
@@ -355,6 +413,18 @@ def test_what_a_process_uses_is_that_of_its_newest_sample(furnish: Furnish) -> N
     ]
     room.open()
     assert utilization(room) == (40, 20, 3, 4)
+
+
+def test_what_the_driver_remembers_from_before_gpumon_came_is_not_shown(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [
+        Owner(NOBODY, sm=90, sampled_us=5_000_000),
+        Owner(NOBODY - 1, sm=80, sampled_us=6_500_000),
+        Owner(NOBODY - 2, sm=70, sampled_us=7_000_000),
+    ]
+    room.open()
+    processes = room.processes()
+    assert [processes[NOBODY - i].sm for i in range(3)] == [0, 80, 70]
 
 
 def test_the_newest_timestamp_returned_is_where_the_next_call_begins(furnish: Furnish) -> None:
@@ -474,6 +544,22 @@ def test_who_may_not_list_a_whole_card_lists_its_instances(furnish: Furnish) -> 
     assert room.calls(f"{COMPUTE}_v2") == 0, "and are no reason to ask another way"
 
 
+def test_instances_that_come_after_the_whole_card_was_refused_are_listed(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100_mig())
+    card = room.driver.cards[0]
+    card.set_mig([])
+    room.open()
+    refuse_whole_cards(room, f"{COMPUTE}_v3")
+    assert room.gpu().unknown["processes"] is Unknown.NO_PERMISSION
+    card.set_mig(h100_mig().migs)
+    card.processes = [Owner(NOBODY, memory=GIB, gpu_instance=9, compute_instance=0)]
+    snapshot = room.samples(2, seconds=2.1)
+    assert [process.id.pid for process in snapshot.processes] == [NOBODY]
+    assert "processes" not in snapshot.gpus[0].unknown
+
+
 def refuse_whole_cards(room: Room, name: str) -> None:
     """As the driver treats a user without rights: only instances may be listed."""
     driver = room.sources[0]._driver
@@ -484,15 +570,6 @@ def refuse_whole_cards(room: Room, name: str) -> None:
         return NO_PERMISSION if handle.value == whole else answer(handle, *arguments)
 
     answer = replace_function(room, name, refusing)
-
-
-def replace_function(room: Room, name: str, function: Function) -> Function:
-    """Put a function between the source and the driver's of that name, which is returned."""
-    driver = room.sources[0]._driver
-    assert driver is not None
-    replaced = driver.library._find(name)
-    driver.library._functions[name] = function
-    return replaced
 
 
 def test_a_list_that_is_not_found_is_no_error_under_mig(furnish: Furnish) -> None:

@@ -30,6 +30,7 @@ STATUS_OF_CODE: dict[int, CardStatus] = {
     Code.GPU_IS_LOST: CardStatus.LOST,
     Code.RESET_REQUIRED: CardStatus.RESET_REQUIRED,
     Code.NO_PERMISSION: CardStatus.NO_PERMISSION,
+    Code.OPERATING_SYSTEM: CardStatus.NO_PERMISSION,
 }
 """What becomes of a card whose handle cannot be had; any other code makes it ``FAILING``."""
 
@@ -45,10 +46,13 @@ REASON_OF_STATUS: dict[CardStatus, Unknown] = {
 COMPUTE, GRAPHICS, MPS = "C", "G", "M"
 """The process lists of a card, in nvidia-smi's letters."""
 
-MOVING: tuple[str, ...] = tuple(
-    metric.field
-    for metric in GPU_METRICS
-    if metric.tier is not Tier.STATIC and metric.field not in {"xid", "xid_at"}
+MOVING: tuple[str, ...] = (
+    *(
+        metric.field
+        for metric in GPU_METRICS
+        if metric.tier is not Tier.STATIC and metric.field not in {"xid", "xid_at"}
+    ),
+    "fan_speeds",
 )
 """What can no longer be known of a card that does not answer."""
 
@@ -101,6 +105,7 @@ class Card:
         fast: What is asked at every sample.
         slow: What is asked in turn with the other cards' slow questions.
         medium: What is asked about its processes.
+        refused: What would be asked about its processes, were it not for other users only.
     """
 
     def __init__(
@@ -131,6 +136,7 @@ class Card:
         self.fast: list[Reading] = []
         self.slow: list[Reading] = []
         self.medium: list[Reading] = []
+        self.refused: list[Reading] = []
         self._ask_in_turn = ask_in_turn
         self._batches: dict[Pace, FieldBatch] = {}
         self._broken: set[Reading] = set()
@@ -151,7 +157,7 @@ class Card:
         fields = [reading for batch in self._batches.values() for reading in batch.readings]
         for reading in (*self.fast, *self.slow, *self.medium, *fields):
             reading.live = False
-        self.fast, self.slow, self.medium = [], [], []
+        self.fast, self.slow, self.medium, self.refused = [], [], [], []
         self._batches = {}
         self._broken = set()
 
@@ -173,6 +179,14 @@ class Card:
             self._batches[pace] = batch
             self.ask_for(Reading((), batch.ask, pace))
         return batch
+
+    def ask_refused_again(self) -> None:
+        """There is another way now to ask about its processes: by its MIG devices."""
+        for reading in self.refused:
+            reading.live = True
+            self.lists.found(reading.names)
+        self.medium += self.refused
+        self.refused = []
 
     def _drop(self, reading: Reading) -> None:
         reading.live = False
@@ -235,30 +249,40 @@ class Card:
         if reaction is Reaction.OTHER:
             return self._go_without(reading, answers)
         if reaction is Reaction.REFUSED:
-            answers.miss(reading.names, Unknown.NO_PERMISSION)
-            self._drop(reading)
+            self._accept_refusal(reading, answers)
         elif reaction is Reaction.EMPTY:
             self._recover(reading, answers)
             answers.miss(reading.names, None)
-        elif reaction is not Reaction.KEEP:
+        else:
             self._fail(reading, answers, passing=reaction is Reaction.PASSING)
         return None
+
+    def _accept_refusal(self, reading: Reading, answers: Answers) -> None:
+        answers.miss(reading.names, Unknown.NO_PERMISSION)
+        if reading in self.medium:
+            self.refused.append(reading)
+        self._drop(reading)
 
     def _go_without(self, reading: Reading, answers: Answers) -> Reading | None:
         older = reading.otherwise
         if older is None:
             answers.miss(reading.names, Unknown.NOT_SUPPORTED)
-        elif reading in self.medium:
-            self.medium.append(older)
         else:
-            self.ask_for(older)
+            # Why the newer way had no answer is not why the older one has none.
+            answers.found(reading.names)
+            if reading in self.medium:
+                self.medium.append(older)
+            else:
+                self.ask_for(older)
         self._drop(reading)
         return older
 
     def _fail(self, reading: Reading, answers: Answers, *, passing: bool) -> None:
         now = self.clock.monotonic()
         reading.fail(now, pause=passing or reading.failures >= PASSES - 1)
-        if reading.is_too_old(now) if passing else reading.failures >= PASSES:
+        nothing_kept = all(answers.values.get(name) is None for name in reading.names)
+        given_up = reading.failures >= PASSES
+        if (nothing_kept or reading.is_too_old(now)) if passing else given_up:
             answers.miss(reading.names, Unknown.NO_ANSWER)
             self._broken.add(reading)
 
@@ -302,9 +326,16 @@ class Card:
         self.lists.miss((COMPUTE,), reason)
         self.mig, self.mig_handles = (), ()
 
+    @property
+    def processes_unknown(self) -> Unknown | None:
+        """Why it is not known who uses it: the list without which nobody can be named is not."""
+        if self.lists.values.get(COMPUTE) is not None:
+            return None
+        return self.lists.unknown.get(COMPUTE, Unknown.NOT_READ)
+
     def _unknown(self) -> dict[str, Unknown]:
-        """Why what is unknown is; ``processes`` is the list without which nobody can be named."""
-        why = self.lists.unknown.get(COMPUTE)
+        """Why what is unknown is."""
+        why = self.processes_unknown
         return self.facts.unknown if why is None else {**self.facts.unknown, "processes": why}
 
     def snapshot(self) -> Gpu:

@@ -64,20 +64,42 @@ class XidWatcher:
             self._thread.join(timeout)
 
     def _run(self) -> None:
+        events: ctypes.c_void_p | None = None
+        heard, code = 0, int(Code.SUCCESS)
         while not self._stopped.is_set():
-            events = ctypes.c_void_p()
-            code = self._library.call_unseen("nvmlEventSetCreate", byref(events))
-            if not code:
-                code = self._wait_for(events)
-                self._library.call_unseen("nvmlEventSetFree", events)
-            if code == Code.GPU_IS_LOST:
-                # The others have a right to be heard as soon as that card is left out.
-                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
-            elif code:
+            cards, before = self._cards, heard
+            newer = ctypes.c_void_p()
+            if self._library.call_unseen("nvmlEventSetCreate", byref(newer)):
                 self._stopped.wait(_PAUSE_SECONDS)
+                continue
+            heard = self._register(cards, newer)
+            # Only now: of what comes in between, the older set would hear the last.
+            self._free(events)
+            events = newer
+            if code == Code.GPU_IS_LOST and heard == before:
+                # The lost card can still be registered: waiting for it would return at once.
+                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+            code = self._wait_for(events, cards, heard)
+            if code not in {Code.SUCCESS, Code.GPU_IS_LOST}:
+                self._stopped.wait(_PAUSE_SECONDS)
+        self._free(events)
         self._library.call_unseen("nvmlShutdown")
 
-    def _wait_for(self, events: ctypes.c_void_p) -> int:
+    def _free(self, events: ctypes.c_void_p | None) -> None:
+        if events is not None:
+            self._library.call_unseen("nvmlEventSetFree", events)
+
+    def _register(self, cards: dict[int, str], events: ctypes.c_void_p) -> int:
+        """Have events of these cards come in here; returns of how many they will."""
+        kind = c_ulonglong(XID_CRITICAL_ERROR)
+        return sum(
+            not self._library.call_unseen(
+                "nvmlDeviceRegisterEvents", ctypes.c_void_p(handle), kind, events
+            )
+            for handle in cards
+        )
+
+    def _wait_for(self, events: ctypes.c_void_p, cards: dict[int, str], heard: int) -> int:
         """Take events until the cards change or it must end.
 
         Returns:
@@ -85,16 +107,9 @@ class XidWatcher:
         """
         import pynvml
 
-        cards = self._cards
-        registered = 0
-        for handle in cards:
-            kind = c_ulonglong(XID_CRITICAL_ERROR)
-            registered += not self._library.call_unseen(
-                "nvmlDeviceRegisterEvents", ctypes.c_void_p(handle), kind, events
-            )
         data = pynvml.c_nvmlEventData_t()
         while cards is self._cards and not self._stopped.is_set():
-            if not registered:
+            if not heard:
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
                 continue
             code = self._library.call_unseen(

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gpumon.model import MigInstance
 from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.reading import Pace, Reading
+from gpumon.sources.nvml.reading import REACTIONS, Pace, Reaction, Reading
 
 if TYPE_CHECKING:
     from gpumon.sources.nvml.card import Card
@@ -52,7 +52,11 @@ def mig_question(card: Card) -> Reading:
         code = card.call("nvmlDeviceGetMaxMigDeviceCount", card.handle, byref(most))
         if code:
             return code
-        found = list(_instances(card, most.value, known))
+        code, found = _instances(card, most.value, known)
+        if code:
+            return code
+        if found and not card.mig:
+            card.ask_refused_again()
         card.mig = tuple(instance for instance, _ in found)
         card.mig_handles = tuple(handle for _, handle in found)
         return Code.SUCCESS
@@ -62,23 +66,32 @@ def mig_question(card: Card) -> Reading:
 
 def _instances(
     card: Card, most: int, known: dict[str, _Slice]
-) -> list[tuple[MigInstance, ctypes.c_void_p]]:
+) -> tuple[int, list[tuple[MigInstance, ctypes.c_void_p]]]:
+    """The instances there are, and a code where it is not about one of them but about all."""
+    before = {
+        instance.index: (instance, handle)
+        for instance, handle in zip(card.mig, card.mig_handles, strict=True)
+    }
     found = []
     for index in range(most):
         handle = ctypes.c_void_p()
         code = card.call(
             "nvmlDeviceGetMigDeviceHandleByIndex", card.handle, c_uint(index), byref(handle)
         )
+        uuid = ""
+        if not code:
+            code, uuid = card.text("nvmlDeviceGetUUID", handle)
+        reaction = REACTIONS.get(code, Reaction.FAILING)
+        if not code:
+            if uuid not in known:
+                known[uuid] = _describe(card, handle, uuid)
+            found.append((_measure(card, handle, index, known[uuid]), handle))
+        elif reaction in {Reaction.CARD, Reaction.DRIVER}:
+            return code, []
+        elif reaction in {Reaction.PASSING, Reaction.FAILING} and index in before:
+            found.append(before[index])
         # NOT_FOUND is a gap. Whatever else ails one instance is no reason to lose the others.
-        if code:
-            continue
-        code, uuid = card.text("nvmlDeviceGetUUID", handle)
-        if code:
-            continue
-        if uuid not in known:
-            known[uuid] = _describe(card, handle, uuid)
-        found.append((_measure(card, handle, index, known[uuid]), handle))
-    return found
+    return Code.SUCCESS, found
 
 
 def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> _Slice:

@@ -48,6 +48,8 @@ _NO_INSTANCE = 2**32 - 1
 _PID_MAX = 2**22
 """``PID_MAX_LIMIT`` of Linux: a larger number is no process."""
 _MOST_PERCENT = 100
+_FIRST_SPAN = 1_000_000
+"""Microseconds before the newest sample in which those of the first call are believed."""
 
 Instance = tuple[int, int]
 
@@ -106,8 +108,8 @@ class _List:
         rows: list[Row] = []
         for instance, handle in zip(self._card.mig, self._card.mig_handles, strict=True):
             code = self._fill(function, handle)
-            if code == Code.INVALID_ARGUMENT:
-                # It was destroyed; the next look at the instances tells.
+            if code in {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.NO_DATA}:
+                # It was destroyed, which the next look at the instances tells, or has nobody.
                 continue
             if code:
                 return code
@@ -240,7 +242,9 @@ class _Utilization:
             self._newest = max(self._newest, timestamp)
             if pid not in newest or timestamp >= newest[pid][0]:
                 newest[pid] = timestamp, Sample(*percents)
-        return {pid: sample for pid, (_, sample) in newest.items()}
+        # The first call returns all that the driver remembers, and not what is done now.
+        oldest = since or self._newest - _FIRST_SPAN
+        return {pid: sample for pid, (at, sample) in newest.items() if at >= oldest}
 
 
 # Joining

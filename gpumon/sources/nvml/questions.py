@@ -54,6 +54,9 @@ RECOVERY_ACTIONS: dict[int, str] = {
     2: "Reboot",
     3: "Drain P2P",
     4: "Drain and Reset",
+    5: "Recover IMEX Domain",
+    6: "Bus Reset",
+    7: "System Reboot",
 }
 """``nvmlDeviceGpuRecoveryAction_t``, in nvidia-smi's words; others are named by their number."""
 
@@ -64,6 +67,7 @@ INTEGRATED: frozenset[tuple[int, int]] = frozenset(
 Xavier, Orin, Thor under both its numbers) and GB10 of DGX Spark. From NVIDIA's table at
 developer.nvidia.com/cuda-gpus; Grace Hopper (9.0) has its own memory and is none of them."""
 
+_ARCHITECTURE_UNKNOWN = 2**32 - 1
 _PSTATE_UNKNOWN = 32
 _NVLINK_MAX_LINKS = 36
 
@@ -107,7 +111,7 @@ def _static(card: Card) -> Iterator[Reading]:
         card,
         "architecture",
         "nvmlDeviceGetArchitecture",
-        convert=partial(_named, ARCHITECTURES),
+        convert=_architecture,
         pace=once,
     )
     yield _compute_capability(card)
@@ -190,6 +194,10 @@ def _pstate(value: float) -> object:
 
 def _named(names: dict[int, str], value: float) -> object:
     return names.get(int(value), f"unknown ({int(value)})")
+
+
+def _architecture(value: float) -> object:
+    return None if value == _ARCHITECTURE_UNKNOWN else _named(ARCHITECTURES, value)
 
 
 class _Rate:

@@ -23,9 +23,8 @@ class Reaction(Enum):
     OTHER = "not this way on this card: ask the older way, or never again"
     REFUSED = "not for this user"
     EMPTY = "no error: there is nothing"
-    KEEP = "the last answer stays"
     CARD = "the card is gone"
-    PASSING = "it will do again: keep the last answer, ask less often"
+    PASSING = "it will do again: keep the last answer for a while, ask less often"
     FAILING = "passing at first, then a sign that something is broken"
 
 
@@ -35,12 +34,13 @@ REACTIONS: dict[int, Reaction] = {
     Code.NOT_SUPPORTED: Reaction.OTHER,
     Code.NO_PERMISSION: Reaction.REFUSED,
     Code.NOT_FOUND: Reaction.EMPTY,
-    Code.INSUFFICIENT_SIZE: Reaction.KEEP,
+    Code.INSUFFICIENT_SIZE: Reaction.PASSING,
     Code.DRIVER_NOT_LOADED: Reaction.DRIVER,
     Code.LIBRARY_NOT_FOUND: Reaction.DRIVER,
     Code.FUNCTION_NOT_FOUND: Reaction.OTHER,
     Code.GPU_IS_LOST: Reaction.CARD,
     Code.RESET_REQUIRED: Reaction.CARD,
+    Code.OPERATING_SYSTEM: Reaction.REFUSED,
     Code.LIB_RM_VERSION_MISMATCH: Reaction.DRIVER,
     Code.IN_USE: Reaction.PASSING,
     Code.MEMORY: Reaction.PASSING,

@@ -39,6 +39,7 @@ class Roster:
     Attributes:
         cards: In the order of their indices.
         count: How many there are, chosen or not.
+        asked_anew: A card is asked anew, and nobody took note of it yet.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Roster:
         self.count = 0
         self._again_at = math.inf
         self._changed = False
+        self.asked_anew = False
         self.cards: list[Card] = []
 
     def start(self, now: float) -> None:
@@ -111,7 +113,8 @@ class Roster:
         Raises:
             DriverGoneError: When the driver is.
         """
-        self.count = self._count_cards()
+        counted, self.count = self.count, self._count_cards()
+        recounted = counted != self.count
         self._changed = False
         asleep = sleeping_cards(self.count, self._sys)
         known, self.cards = self.cards, []
@@ -123,7 +126,8 @@ class Roster:
             if index in asleep:
                 card = self._sleeping(index, asleep[index], others)
             else:
-                card = self._waking(index, others)
+                last = _card_at(index, others, recounted)
+                card = self._waking(index, others, last)
             if self._selection.includes(index, card.uuid):
                 self.cards.append(card)
             else:
@@ -165,26 +169,28 @@ class Roster:
     def _sleeping(self, index: int, bus_id: str, known: list[Card]) -> Card:
         card = next((card for card in known if card.bus_id == bus_id), None)
         if card is None:
-            card = self._new(f"index-{index}", index)
+            card = self._new(_nameless(index), index)
             card.bus_id = card.facts.values["pci_bus_id"] = bus_id
         card.index = index
         card.may_sleep = True
         card.silence(CardStatus.ASLEEP)
         return card
 
-    def _waking(self, index: int, known: list[Card]) -> Card:
-        """The card at an index whose handle may be asked for."""
+    def _waking(self, index: int, known: list[Card], last: Card | None) -> Card:
+        """The card at an index whose handle may be asked for; ``last`` was there until now."""
         handle = ctypes.c_void_p()
+        # Where this hangs, it is the card that was there.
+        blamed = None if last is None else last.uuid
         code = self._library.call(
-            None, "nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle)
+            blamed, "nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle)
         )
         uuid = ""
         if not code:
-            code, uuid = self._library.text(None, "nvmlDeviceGetUUID", handle)
+            code, uuid = self._library.text(blamed, "nvmlDeviceGetUUID", handle)
         if REACTIONS.get(code) is Reaction.DRIVER:
             raise DriverGoneError(code)
         if code:
-            return self._without_handle(index, code, known)
+            return self._without_handle(index, code, last)
         card = next((card for card in known if card.uuid == uuid), None) or self._new(uuid, index)
         card.index = index
         if not card.fast or card.handle.value != handle.value:
@@ -192,20 +198,39 @@ class Roster:
             self._question(card)
         return card
 
-    def _without_handle(self, index: int, code: int, known: list[Card]) -> Card:
-        card = next((card for card in known if card.index == index), None)
-        if card is None:
-            card = self._new(f"index-{index}", index)
+    def _without_handle(self, index: int, code: int, last: Card | None) -> Card:
+        card = last or self._new(_nameless(index), index)
+        gone = REACTIONS.get(code) in {Reaction.CARD, Reaction.REFUSED}
+        if card.fast and not gone:
+            # It answers under the handle it has.
+            return card
         card.silence(STATUS_OF_CODE.get(code, CardStatus.FAILING))
         return card
 
     def _new(self, uuid: str, index: int) -> Card:
         return Card(self._library, self._clock, uuid, index, self._turns.add)
 
-    @staticmethod
-    def _question(card: Card) -> None:
+    def _question(self, card: Card) -> None:
         """Begin to ask: everything, whatever was learned of it before."""
+        self.asked_anew = True
         card.begin()
         for reading in questions(card):
             card.ask_for(reading)
         card.medium.extend(process_questions(card))
+
+
+def _nameless(index: int) -> str:
+    """What stands for the UUID of a card that never told it."""
+    return f"index-{index}"
+
+
+def _card_at(index: int, known: list[Card], recounted: bool) -> Card | None:
+    """The card that was at this index; after cards came or went it may be at another."""
+    return next(
+        (
+            card
+            for card in known
+            if card.index == index and (not recounted or card.uuid == _nameless(index))
+        ),
+        None,
+    )

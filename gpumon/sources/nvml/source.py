@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 _MEDIUM_SECONDS = 0.95
 """A second, less what a tick may come too early."""
 
+_LONGEST_MEDIUM_SECONDS = 4.0
+"""Lists are believed for five seconds: also those that take long are read before that."""
+
 _PATIENCE = 1.0
 """Before NVML is initialised anew its other user has to be gone, or would take the new one down."""
 
@@ -222,6 +225,7 @@ class _Driver:
     def _describe(self) -> None:
         no_driver, driver = self.library.text(None, "nvmlSystemGetDriverVersion")
         no_nvml, nvml = self.library.text(None, "nvmlSystemGetNVMLVersion")
+        initial_namespace = in_initial_pid_namespace(self._proc)
         cuda = ctypes.c_int()
         no_cuda = self.library.call(None, "nvmlSystemGetCudaDriverVersion_v2", byref(cuda))
         self._host = msgspec.structs.replace(
@@ -230,8 +234,9 @@ class _Driver:
             nvml_version=None if no_nvml else nvml,
             cuda_version=None if no_cuda else f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
             driver_since=self._clock.time(),
+            in_container=not initial_namespace,
         )
-        self._trust = pid_trust(self._host.driver_version, in_initial_pid_namespace(self._proc))
+        self._trust = pid_trust(self._host.driver_version, initial_namespace)
 
     def _list_slots(self) -> list[str]:
         """The cards the kernel module has, which NVML sees when it is initialised."""
@@ -262,7 +267,7 @@ class _Driver:
             spent = self.library.driver_seconds
             self._roster.guard(turn.card, partial(turn.card.ask, turn.reading, now))
             self._turns.done(turn, now, self.library.driver_seconds - spent)
-        if now >= self._processes_due:
+        if now >= self._processes_due or self._roster.asked_anew:
             self._read_processes(now)
         if self._watcher is not None:
             self._watcher.watch(self._roster.handles())
@@ -281,6 +286,7 @@ class _Driver:
         self._host = msgspec.structs.replace(self._host, driver_since=since)
 
     def _read_processes(self, now: float) -> None:
+        self._roster.asked_anew = False
         spent = self.library.driver_seconds
         for card in self._roster.cards:
             if card.fast:
@@ -289,7 +295,8 @@ class _Driver:
         self._processes_at = self._clock.time()
         # Lists that take long, as on some laptops, are read less often.
         spent = self.library.driver_seconds - spent
-        self._processes_due = now + max(_MEDIUM_SECONDS, spent / SHARE)
+        pause = min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
+        self._processes_due = now + pause
         self._measure_host()
         for card in self._roster.cards:
             _share_host_memory(card, self._host, self._processes)
@@ -329,13 +336,16 @@ def _share_host_memory(card: Card, host: Host, processes: tuple[GpuProcess, ...]
             facts.values["memory_unified"] = tells_none and card.integrated
     if not facts.values.get("memory_unified") or card.status is not CardStatus.OK:
         return
-    uses = [use for process in processes for use in process.uses if use.gpu_uuid == card.uuid]
-    known = [use.memory_used for use in uses if use.memory_used is not None]
+    facts.found(("memory_total", "memory_free", "memory_used"))
     facts.values["memory_total"] = host.memory_total
     facts.values["memory_free"] = (
         None
         if host.memory_total is None or host.memory_used is None
         else host.memory_total - host.memory_used
     )
+    if card.processes_unknown is not None:
+        facts.miss(("memory_used",), card.processes_unknown)
+        return
+    uses = [use for process in processes for use in process.uses if use.gpu_uuid == card.uuid]
+    known = [use.memory_used for use in uses if use.memory_used is not None]
     facts.values["memory_used"] = sum(known) if len(known) == len(uses) else None
-    facts.found(("memory_total", "memory_free", "memory_used"))

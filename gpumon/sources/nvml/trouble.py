@@ -55,7 +55,7 @@ def trouble_of(code: int, library: Library, proc: str) -> Trouble:
         return _NOT_LOADED
     if code == Code.LIBRARY_NOT_FOUND:
         return NO_LIBRARY
-    if code == Code.NO_PERMISSION:
+    if code in {Code.NO_PERMISSION, Code.OPERATING_SYSTEM}:
         return NO_PERMISSION
     if code == Code.LIB_RM_VERSION_MISMATCH:
         return _mismatch(library, proc)

@@ -261,8 +261,8 @@ class Collector:
         A tick is suspect once it has taken two intervals, a second at least and ten at most. What
         hangs then is the call it is in, once that call alone has taken so long: a driver that is
         only slow comes back from each call, and its cards do answer. A tick that stands still
-        outside of any call is told as a driver that does not answer, since no card is read any
-        more.
+        outside of any call is told as well, since no card is read any more; ``_unanswered`` says
+        how.
         """
         patience = min(max(2 * self._interval, _PATIENCE), _LONGEST_PATIENCE)
         began = self._tick_began
@@ -287,13 +287,21 @@ class Collector:
         return min(max(self._interval, _REMINDER), _LONGEST_PATIENCE)
 
     def _unanswered(self, call: Call | None, began: float, now: float) -> Snapshot:
-        """What to show while a call does not come back: the last sample, marked."""
+        """What to show while a tick does not come back: the last sample, at the time of now.
+
+        The card that the call is to is marked as not answering, or all of them when the call is to
+        the driver. Without a call, as while ``/proc`` or this machine itself stands still, nothing
+        is known against any card: they keep their status, and ``sampled_at`` beside the new time
+        tells how old their values are.
+        """
         time_now = self._clock.time()
         waited = now - (began if call is None else call.since)
         if self._sampled is None:
             return Snapshot(time_now, Host(os.uname().nodename), trouble=_silence(call, waited))
+        if call is None:
+            return replace(self._sampled, time=time_now)
         gpus = self._sampled.gpus
-        named = None if call is None else call.gpu_uuid
+        named = call.gpu_uuid
         if not any(gpu.uuid == named for gpu in gpus):
             named = None
         since = time_now - waited

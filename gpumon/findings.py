@@ -48,18 +48,22 @@ class Severity(IntEnum):
 
 
 class FindingKind(str, Enum):
-    """What is found, in the order in which one is shown before another."""
+    """What is found, in the order in which those of one severity are shown."""
 
     LOST = "lost"
     RESET_REQUIRED = "reset required"
     NO_ANSWER = "no answer"
     FAILING = "failing"
+    MEMORY_ERRORS = "memory errors"
+    RECOVERY = "recovery"
     HOT = "hot"
     THROTTLED = "throttled"
+    XID = "xid"
     STUCK = "stuck"
     UNATTRIBUTED = "unattributed"
     IDLE = "idle"
     FULL = "full"
+    OLD = "old values"
     NO_PERMISSION = "no permission"
     ASLEEP = "asleep"
     FREE = "free"
@@ -119,6 +123,10 @@ class Thresholds(Struct, frozen=True):
             clocks (nvml.h says so of HW slowdown).
         unattributed_after: Seconds for which memory must have no owner: lists of processes are read
             less often than the memory.
+        least_samples: How many samples it takes, besides the time, to call a card idle or stuck: at
+            one sample in five minutes three of them fill ten minutes and show nothing.
+        program_xid_for: Seconds for which an XID that a program causes is told: the card is well
+            after it, and who looks for why a job ended looks soon.
     """
 
     hot_margin: float = 5.0
@@ -132,6 +140,8 @@ class Thresholds(Struct, frozen=True):
     stuck_after: float = 600.0
     throttled_after: float = 2.0
     unattributed_after: float = 10.0
+    least_samples: int = 10
+    program_xid_for: float = 600.0
 
 
 DEFAULTS = Thresholds()
@@ -167,6 +177,9 @@ XID_MEANINGS: dict[int, str] = {
 }
 """The common ones of NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors), in plain words."""
 
+PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68})
+"""Those that a program brings about and that leave the card well, by the same catalogue."""
+
 THERMAL_BITS = (0x40, 0x20)
 """HW and SW thermal slowdown: the card holds itself to be too hot."""
 HW_SLOWDOWN, HW_POWER_BRAKE = 0x08, 0x80
@@ -193,27 +206,67 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
 def card_findings(history: History, gpu: Gpu, thresholds: Thresholds = DEFAULTS) -> list[Finding]:
     """All that is to be said of a card as it stands in the newest snapshot, most severe first.
 
-    Never empty: when nothing else is to be said it is free, at work, or unknown.
+    Never empty: when nothing else is to be said it is free, at work, or unknown. Of old values, as
+    they stand there while another card hangs, their age is said and what does not pass by itself.
     """
     status = _status(history, gpu)
     if status is not None and gpu.status is not CardStatus.FAILING:
         return [status]
     found = [status] if status is not None else []
-    for rule in RULES:
+    stale = old(history, gpu)
+    for rule in RULES if stale is None else LASTING:
         finding = rule(history, gpu, thresholds)
         if finding is not None:
             found.append(finding)
-    rest = free(history, gpu, thresholds)
+    rest = stale or free(history, gpu, thresholds)
     if rest is not None:
         found.append(rest)
     if not found:
         return [_working(history, gpu)]
-    return found
+    return sorted(found, key=lambda finding: -finding.severity)
 
 
 def card_state(history: History, gpu: Gpu, thresholds: Thresholds = DEFAULTS) -> Finding:
     """The one to show of ``card_findings``."""
     return card_findings(history, gpu, thresholds)[0]
+
+
+def memory_errors(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
+    """Memory that failed, and what is still to be done about it.
+
+    Source: NVIDIA's "GPU Memory Error Management". A row or page that was found bad is replaced at
+    the next reset; when none is left to replace it, the card is to be returned. Until then it may
+    fail again, so nobody is sent there.
+    """
+    faults = _memory_faults(gpu)
+    if not faults:
+        return None
+    return Finding(
+        kind=FindingKind.MEMORY_ERRORS,
+        subject=gpu.uuid,
+        severity=Severity.CRITICAL if gpu.remapped_rows_failure else Severity.WARNING,
+        sentence="; ".join(fault.sentence for fault in faults),
+        short=_at_most(faults[0].short, SHORT_CELLS),
+        brief=faults[0].brief,
+        evidence=tuple(fault.evidence for fault in faults),
+    )
+
+
+def recovery(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
+    """What the driver asks for to make the card whole again (nvmlDeviceGpuRecoveryAction_t)."""
+    action = _recovery_action(gpu)
+    if action is None:
+        return None
+    word = next((word for word in _RECOVERY_WORDS if word in action.lower()), "recover")
+    return Finding(
+        kind=FindingKind.RECOVERY,
+        subject=gpu.uuid,
+        severity=Severity.WARNING,
+        sentence=f"the driver asks for this to make the card whole again: {action}",
+        short=_at_most(f"driver asks for: {action}", SHORT_CELLS),
+        brief=f"{word}!",
+        evidence=(f"recovery action: {action}",),
+    )
 
 
 def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
@@ -285,6 +338,44 @@ def throttled(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | N
     )
 
 
+def xid(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+    """An error that the driver reported, of a card that answers all the same.
+
+    One of the card's own stays: it may be why a job hangs hours later, and it is told before the
+    errors of the programs that it ended. It comes after what holds at this moment, such as heat.
+    Source: NVIDIA's XID catalogue, see ``XID_MEANINGS``.
+    """
+    seen = sorted(history.xids(gpu.uuid).items(), key=lambda xid: -(xid[1] or 0))
+    own = [xid for xid in seen if xid[0] not in PROGRAM_XIDS]
+    recent = [
+        (number, at)
+        for number, at in seen
+        if number in PROGRAM_XIDS
+        and at is not None
+        and history.now - at <= thresholds.program_xid_for
+    ]
+    told = own + recent
+    if not told:
+        return None
+    number, at = told[0]
+    meaning = XID_MEANINGS.get(number)
+    start = _xid_and_when(history, number, at)
+    facts = tuple(
+        f"{_xid_and_when(history, number, at)}: {XID_MEANINGS.get(number, _LOOK_IT_UP)}"
+        for number, at in told
+    )
+    return Finding(
+        kind=FindingKind.XID,
+        subject=gpu.uuid,
+        severity=Severity.WARNING if own else Severity.NOTE,
+        sentence=f"the driver reported an error: {facts[0]}",
+        short=_at_most(start if meaning is None else f"{start}: {meaning}", SHORT_CELLS),
+        brief=f"XID {number}",
+        since=at,
+        evidence=facts,
+    )
+
+
 def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     """Busy all the time at little power for long: a hung job can look like this, and may be none.
 
@@ -292,7 +383,7 @@ def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     100 %; the power tells that it computes nothing.
     """
     spell = history.spell(gpu.uuid, _STUCK)
-    if spell is None or spell.seconds < thresholds.stuck_after:
+    if spell is None or not _rests(spell, thresholds.stuck_after, thresholds):
         return None
     if gpu.utilization_gpu is None or gpu.power_draw is None or not gpu.power_limit:
         return None
@@ -309,6 +400,7 @@ def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
         evidence=(
             f"utilisation {busy} %",
             f"power {gpu.power_draw:.0f} W of {gpu.power_limit:.0f} W",
+            f"so in all {spell.samples} samples",
         ),
     )
 
@@ -318,7 +410,9 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
 
     ``Thresholds.overhead_bytes`` says what is normal. Nothing is claimed while the memory of any
     process on the card, or the list itself, is unknown, nor where the card has no memory of its
-    own. Sources: the driver keeps its own clients out of the list, and lists 950 processes at most.
+    own. In a container it is no fault: others may well hold it, and the driver lists the processes
+    of the caller's name space only (drivers from 535.113 on).
+    Sources: the driver keeps its own clients out of the list, and lists 950 processes at most.
     """
     spell = history.spell(gpu.uuid, _UNATTRIBUTED)
     if spell is None or spell.seconds < thresholds.unattributed_after:
@@ -326,24 +420,36 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
     holding = history.holding(gpu)
     if holding is None or holding.memory is None or gpu.memory_used is None:
         return None
-    size = gpu.memory_used - holding.memory
+    bytes_ = gpu.memory_used - holding.memory
+    size, lasting = gibibytes(bytes_), _long(history, spell)
+    evidence = (
+        f"memory used {gibibytes(gpu.memory_used)} GiB",
+        f"{_processes(holding.processes)} on it, with {gibibytes(holding.memory)} GiB",
+        *([f"{holding.hidden} of them not visible here"] if holding.hidden else []),
+    )
+    if history.latest is not None and history.latest.host.in_container:
+        return Finding(
+            kind=FindingKind.UNATTRIBUTED,
+            subject=gpu.uuid,
+            severity=Severity.NOTE,
+            sentence=f"{size} GiB not visible from this container, for {lasting}: the driver lists "
+            "its processes only, and not who else uses the card",
+            short=f"{size}G not visible from here",
+            brief=f"{bytes_ / 2**30:.0f}G other",
+            since=spell.since,
+            evidence=evidence,
+        )
     where = "no process visible here" if holding.hidden else "no process"
     return Finding(
         kind=FindingKind.UNATTRIBUTED,
         subject=gpu.uuid,
         severity=Severity.WARNING,
-        sentence=f"{gibibytes(size)} GiB held by {where}, for {_long(history, spell)}: left by one "
-        "that ended or is ending, or held from where gpumon cannot look",
-        short=f"{gibibytes(size)}G: {where}"
-        if holding.hidden
-        else f"{gibibytes(size)}G held by no process",
-        brief=f"{size / 2**30:.0f}G lost",
+        sentence=f"{size} GiB held by {where}, for {lasting}: left by one that ended or is ending, "
+        "or held from where gpumon cannot look",
+        short=f"{size}G: {where}" if holding.hidden else f"{size}G held by no process",
+        brief=f"{bytes_ / 2**30:.0f}G stray",
         since=spell.since,
-        evidence=(
-            f"memory used {gibibytes(gpu.memory_used)} GiB",
-            f"{_processes(holding.processes)} on it, with {gibibytes(holding.memory)} GiB",
-            *([f"{holding.hidden} of them not visible here"] if holding.hidden else []),
-        ),
+        evidence=evidence,
     )
 
 
@@ -358,8 +464,9 @@ def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     if spell is None or holding is None or not holding.owners:
         return None
     if holding.owner_since is not None and holding.owner_since > spell.since:
-        spell = Spell(holding.owner_since, spell.last, begin_seen=True)
-    if spell.seconds < thresholds.idle_after:
+        samples = history.samples(gpu.uuid, "utilization_gpu", holding.owner_since)
+        spell = Spell(holding.owner_since, spell.last, begin_seen=True, samples=samples)
+    if not _rests(spell, thresholds.idle_after, thresholds):
         return None
     length = _length(history, spell)
     owner = holding.owners[0]
@@ -381,7 +488,7 @@ def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
         brief=f"idle {_coarse(history, spell)}",
         since=spell.since,
         evidence=(
-            "utilisation 0 % all that time",
+            f"utilisation 0 % in all {spell.samples} samples",
             f"{_processes(holding.processes)} on it, with {size}",
         ),
     )
@@ -412,8 +519,11 @@ def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     """Nobody's: no process, no work, no memory beyond what the driver keeps.
 
     Where the utilisation is not reported, as on a card in MIG mode, memory and processes decide,
-    and the sentence says so. Without a list of processes no card is called free.
+    and the sentence says so. Without a list of processes no card is called free, nor is one that is
+    not sound.
     """
+    if _memory_faults(gpu) or _recovery_action(gpu) is not None:
+        return None
     holding = history.holding(gpu)
     if holding is None or holding.processes or gpu.utilization_gpu:
         return None
@@ -434,8 +544,36 @@ def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     )
 
 
-RULES = (hot, throttled, stuck, unattributed, idle, full)
-"""What may be said of a card that answers and is not simply free or at work, most severe first."""
+def old(history: History, gpu: Gpu) -> Finding | None:
+    """Not read for too long, though nothing is known against the card.
+
+    One thread reads all cards in turn: while it waits for another, this one is not read either.
+    """
+    age = history.old(gpu)
+    if age is None:
+        return None
+    length = _spaced(age)
+    return Finding(
+        kind=FindingKind.OLD,
+        subject=gpu.uuid,
+        severity=Severity.NOTE,
+        sentence=f"read {length} ago: what is shown of it was so then; gpumon waits for another "
+        "card, or for this machine",
+        short=f"read {length} ago",
+        brief=f"{_first_part(age)} ago",
+        since=gpu.sampled_at,
+        evidence=(f"newest values {length} old",),
+    )
+
+
+RULES = (memory_errors, recovery, hot, throttled, xid, stuck, unattributed, idle, full)
+"""What may be said of a card that answers and is not simply free or at work.
+
+In the order of ``FindingKind``: first the card that cannot be trusted, then what happens to it now,
+then what did, which may be the cause of what follows.
+"""
+LASTING = (memory_errors, recovery, xid)
+"""Those of what does not pass by itself, and so is true of old values too."""
 
 _PART = re.compile(r"(\d+)([a-z])")
 """A number and its unit in what ``duration`` writes."""
@@ -444,6 +582,77 @@ _SLOWDOWN_WORDS = {
     CLOCK_EVENT_REASONS[HW_POWER_BRAKE]: "the machine's power supply asked for it",
     CLOCK_EVENT_REASONS[HW_SLOWDOWN]: "heat, the power supply or a sudden draw can be the cause",
 }
+
+
+_LOOK_IT_UP = "look it up in XID Errors"
+_RECOVERY_WORDS = ("reset", "reboot", "drain")
+
+
+class _Fault(Struct, frozen=True):
+    """Something wrong with a card's memory, in words."""
+
+    sentence: str
+    short: str
+    brief: str
+    evidence: str
+
+
+def _memory_faults(gpu: Gpu) -> list[_Fault]:
+    """What is wrong with a card's memory, the worst first."""
+    faults = []
+    if gpu.remapped_rows_failure:
+        faults.append(
+            _Fault(
+                "a bad memory row could not be replaced: the card should be returned",
+                "row remap failed: replace card",
+                "bad memory",
+                "row remap failure: yes",
+            )
+        )
+    if gpu.remapped_rows_pending:
+        faults.append(
+            _Fault(
+                "a bad memory row is replaced at the next reset of the card",
+                "row remap pending: reset",
+                "reset!",
+                "row remap pending: yes",
+            )
+        )
+    if gpu.retired_pages_pending:
+        faults.append(
+            _Fault(
+                "a bad memory page is given up at the next reset of the card",
+                "page retirement pending: reset",
+                "reset!",
+                "page retirement pending: yes",
+            )
+        )
+    if errors := gpu.ecc_uncorrected_volatile:
+        words = f"{errors} uncorrected ECC error{'' if errors == 1 else 's'}"
+        faults.append(
+            _Fault(
+                f"{words} since the driver was loaded: what was in that memory is lost",
+                words,
+                "ECC errors",
+                f"uncorrected ECC errors since the driver was loaded: {errors}",
+            )
+        )
+    return faults
+
+
+def _recovery_action(gpu: Gpu) -> str | None:
+    """What the driver asks for, safe to print; ``None`` when that is nothing or unknown."""
+    action = gpu.recovery_action
+    return None if action is None or action.lower() == "none" else printable(action)
+
+
+def _xid_and_when(history: History, number: int, at: float | None) -> str:
+    """An XID with its time of day, or how long ago it was when that is more than a day."""
+    if at is None:
+        return f"XID {number}"
+    if history.now - at < 86400:
+        return f"XID {number} at {_moment(history, at)}"
+    return f"XID {number} {duration(history.now - at)} ago"
 
 
 class _StatusWords(Struct, frozen=True):
@@ -482,8 +691,9 @@ _STATUS_WORDS = {
     CardStatus.FAILING: _StatusWords(
         FindingKind.FAILING,
         Severity.WARNING,
-        "most calls to it fail{since}, for a reason that the driver calls unknown",
-        "most calls fail{length}",
+        "most calls to it have failed{length}, though the driver does not say that it is lost or "
+        "must be reset",
+        "failing{length}",
         "failing",
     ),
     CardStatus.NO_PERMISSION: _StatusWords(
@@ -517,7 +727,7 @@ def _status(history: History, gpu: Gpu) -> Finding | None:
     sentence = words.sentence.format_map(blanks)
     evidence: tuple[str, ...] = (f"status: {gpu.status.value}",)
     if gpu.xid is not None and words.severity is Severity.CRITICAL:
-        error = f"last XID {gpu.xid}: {XID_MEANINGS.get(gpu.xid, 'look it up in XID Errors')}"
+        error = f"last XID {gpu.xid}: {XID_MEANINGS.get(gpu.xid, _LOOK_IT_UP)}"
         at = "" if gpu.xid_at is None else f", at {_moment(history, gpu.xid_at)}"
         sentence, evidence = f"{sentence}; {error}", (*evidence, error + at)
     return Finding(
@@ -551,6 +761,11 @@ def _working(history: History, gpu: Gpu) -> Finding:
         brief="unknown" if unknown else "ok",
         evidence=tuple(facts),
     )
+
+
+def _rests(spell: Spell, seconds: float, thresholds: Thresholds) -> bool:
+    """Whether a spell has lasted for so long, and in samples enough to say so."""
+    return spell.seconds >= seconds and spell.samples >= thresholds.least_samples
 
 
 def _is_idle(gpu: Gpu, holding: Holding | None) -> bool | None:
@@ -664,8 +879,13 @@ def _lasting(words: str, history: History, spell: Spell) -> str:
 
 def _coarse(history: History, spell: Spell) -> str:
     """``_length`` in one unit."""
-    first = _PART.match(duration(history.now - spell.since))
-    return f"{'' if spell.begin_seen else '≥'}{first[0] if first else ''}"
+    return f"{'' if spell.begin_seen else '≥'}{_first_part(history.now - spell.since)}"
+
+
+def _first_part(seconds: float) -> str:
+    """A length of time in one unit: ``15s``, ``3h``."""
+    first = _PART.match(duration(seconds))
+    return first[0] if first else ""
 
 
 def _long(history: History, spell: Spell) -> str:

@@ -9,8 +9,10 @@ screen asks it from another thread. It answers three kinds of questions:
 
 Memory is bounded; measured with tracemalloc, a card with ``CHARTED`` comes to 660 kB, a process
 with ``PROCESS_CHARTED`` to 6 kB after a minute, 91 kB after an hour and 230 kB from a day on. Eight
-cards and a hundred processes that live for days are 28 MB. Of processes that have ended,
-``GONE_KEPT`` at most are remembered, for ``GONE_SECONDS`` at most.
+cards and a hundred processes that live for days are 28 MB. Where there are many processes only
+those with the most GPU memory have values over time: ``PROCESSES_CHARTED``, and never more than
+``PROCESSES_KEPT``. Of processes that have ended, ``GONE_KEPT`` at most are remembered, for
+``GONE_SECONDS`` at most. Holdings count every process.
 
 Times are the wall clock's, as in the snapshots. Where that clock steps back, all that was seen
 before is moved back with it, so that ages stay right and nothing is out of order; less than
@@ -32,7 +34,7 @@ from gpumon.model import CardStatus
 from gpumon.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpumon.model import Gpu, GpuProcess, ProcessId, Snapshot
 
@@ -48,6 +50,11 @@ CHARTED = (
 PROCESS_CHARTED = ("memory_used", "sm")
 """Likewise of a process, over all its cards."""
 
+PROCESSES_CHARTED = 300
+"""How many processes get values over time: those with the most GPU memory, where there are more."""
+PROCESSES_KEPT = 600
+"""Who has them keeps them while no further down than this, so that two that take turns do not begin
+anew each time."""
 GONE_SECONDS = 600.0
 """How long a process that has ended is remembered."""
 GONE_KEPT = 100
@@ -56,6 +63,8 @@ STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back."""
 PATIENCE = 10.0
 """Seconds for which something may be unknown without ending a spell."""
+OLD_AFTER = 2.0
+"""Age in seconds up to which a card's values are never called old."""
 LISTS_FRESH = 5.0
 """Age in seconds up to which a snapshot's process list is taken for the state of its cards."""
 
@@ -104,11 +113,13 @@ class Spell(Struct, frozen=True):
         last: When it was last seen to.
         begin_seen: False when it held already at the first look, or at the first after a gap: then
             it may be older than ``since``.
+        samples: In how many samples it was seen to hold.
     """
 
     since: float
     last: float
     begin_seen: bool
+    samples: int
 
     @property
     def seconds(self) -> float:
@@ -119,7 +130,7 @@ class Spell(Struct, frozen=True):
 class _Watch:
     """A condition over time, for one card."""
 
-    __slots__ = ("begin_seen", "denied", "known", "last", "since")
+    __slots__ = ("begin_seen", "denied", "known", "last", "samples", "since")
 
     def __init__(self) -> None:
         self.since: float | None = None
@@ -127,6 +138,7 @@ class _Watch:
         self.denied = -math.inf
         self.begin_seen = False
         self.known = False
+        self.samples = 0
 
     def see(self, holds: bool | None, time: float, patience: float, linger: float) -> None:
         self.known = holds is not None
@@ -136,7 +148,9 @@ class _Watch:
             if self.since is None or time - self.last > patience:
                 self.since = time
                 self.begin_seen = time - self.denied <= patience
+                self.samples = 0
             self.last = time
+            self.samples += 1
             return
         self.denied = time
         if self.since is not None and time - self.last >= linger:
@@ -152,13 +166,14 @@ class _Watch:
 class _Card:
     """What is kept of one card."""
 
-    __slots__ = ("patience", "sampled_at", "series", "watches")
+    __slots__ = ("patience", "sampled_at", "series", "watches", "xids")
 
     def __init__(self, conditions: Mapping[str, Condition], time: float) -> None:
         self.series = Series(len(CHARTED), time)
         self.watches = {name: _Watch() for name in conditions}
         self.sampled_at: float | None = None
         self.patience = PATIENCE
+        self.xids: dict[int, float | None] = {}
 
 
 _EMPTY = Holding()
@@ -190,6 +205,7 @@ class History:
         self._conditions = conditions
         self._cards: dict[str, _Card] = {}
         self._processes: dict[ProcessId, Series] = {}
+        self._first_seen: dict[ProcessId, float] = {}
         self._holdings: dict[str, Holding] = {}
         self._listed_at: float | None = None
         self._lists_known = False
@@ -211,6 +227,19 @@ class History:
             return None
         return self._holdings.get(gpu.uuid, _EMPTY)
 
+    def old(self, gpu: Gpu) -> float | None:
+        """Seconds since a card's values were read, once newer ones are missing.
+
+        ``None`` while they are of the present: up to two and a half samples and ``OLD_AFTER``.
+        """
+        if gpu.sampled_at is None:
+            return None
+        with self._lock:
+            card = self._cards.get(gpu.uuid)
+            late = OLD_AFTER if card is None else max(OLD_AFTER, card.series.late)
+            age = self.now - gpu.sampled_at
+            return age if age > late else None
+
     def spell(self, uuid: str, name: str) -> Spell | None:
         """The spell in which a condition holds for a card, now.
 
@@ -228,7 +257,28 @@ class History:
             watch = card.watches[name]
             if watch.since is None or not watch.known or self.now - watch.last > card.patience:
                 return None
-            return Spell(watch.since, watch.last, watch.begin_seen)
+            return Spell(watch.since, watch.last, watch.begin_seen, watch.samples)
+
+    def samples(self, uuid: str, field: str, since: float) -> int:
+        """How many of the newest ``series.RECENT_SAMPLES`` tell a card's field since a time.
+
+        Raises:
+            KeyError: The field is not in ``CHARTED``.
+        """
+        place = _CARD_FIELD[field]
+        with self._lock:
+            series = self._card_series(uuid)
+            return 0 if series is None else series.known_since(place, since)
+
+    def xids(self, uuid: str) -> dict[int, float | None]:
+        """Every XID that was seen of a card, with when it last came.
+
+        A card tells the last one only, and an error of the card is followed by those of the
+        programs that end by it.
+        """
+        with self._lock:
+            card = self._cards.get(uuid)
+            return {} if card is None else dict(card.xids)
 
     def gpu_buckets(
         self,
@@ -330,6 +380,7 @@ class History:
                 watch.shift(seconds)
         for series in self._processes.values():
             series.shift(whole)
+        self._first_seen = {process: at - seconds for process, at in self._first_seen.items()}
         if self.started is not None:
             self.started -= seconds
 
@@ -337,6 +388,8 @@ class History:
         card = self._cards.get(gpu.uuid)
         if card is None:
             card = self._cards[gpu.uuid] = _Card(self._conditions, time)
+        if gpu.xid is not None:
+            card.xids[gpu.xid] = gpu.xid_at
         if gpu.status not in _ANSWERING:
             return
         # While one card hangs, the values of the others come again as they were.
@@ -354,7 +407,10 @@ class History:
         listed_at = snapshot.processes_at
         if listed_at is not None and listed_at != self._listed_at:
             self._listed_at = listed_at
-            for process in snapshot.processes:
+            self._first_seen = {
+                process.id: self._since(process.id, time) for process in snapshot.processes
+            }
+            for process in self._to_chart(snapshot.processes):
                 series = self._processes.get(process.id)
                 if series is None:
                     series = self._processes[process.id] = Series(len(PROCESS_CHARTED), time)
@@ -362,6 +418,23 @@ class History:
             self._forget_gone(time)
             self._holdings = self._hold(snapshot.processes)
         self._lists_known = listed_at is not None and snapshot.time - listed_at <= LISTS_FRESH
+
+    def _since(self, process: ProcessId, time: float) -> float:
+        """When a process that is there now was first seen."""
+        if process in self._first_seen:
+            return self._first_seen[process]
+        back_again = self._processes.get(process)
+        return time if back_again is None else back_again.first
+
+    def _to_chart(self, processes: tuple[GpuProcess, ...]) -> Sequence[GpuProcess]:
+        """The processes whose values are kept; forgets those of who fell too far behind."""
+        if len(processes) <= PROCESSES_CHARTED:
+            return processes
+        ranked = sorted(processes, key=lambda process: process.memory_used or 0, reverse=True)
+        for process in ranked[PROCESSES_KEPT:]:
+            self._processes.pop(process.id, None)
+        staying = ranked[PROCESSES_CHARTED:PROCESSES_KEPT]
+        return ranked[:PROCESSES_CHARTED] + [one for one in staying if one.id in self._processes]
 
     def _forget_gone(self, time: float) -> None:
         """Drop the processes that ended long ago, and the oldest of too many."""
@@ -394,7 +467,7 @@ class History:
         for process, memory in here:
             if process.type != "G":
                 held[process.user] += memory or 0
-                first = self._processes[process.id].first
+                first = self._first_seen[process.id]
                 since[process.user] = min(first, since.get(process.user, first))
         owners = tuple(sorted(held, key=lambda owner: (-held[owner], owner or "")))
         known = [memory for _, memory in here if memory is not None]

@@ -209,7 +209,7 @@ PROCESS_METRICS: tuple[ProcessMetric, ...] = (
     ProcessMetric("gpu", "GPU", _T, lambda p, _: ",".join(map(str, p.gpu_indices)), None, "Indices of the cards it holds memory on."),
     ProcessMetric("pid", "PID", _N, lambda p, _: p.id.pid, "pid", "Its number."),
     ProcessMetric("user", "USER", _T, lambda p, _: p.user, None, "Whose it is."),
-    ProcessMetric("type", "TYPE", _T, lambda p, _: p.type, None, "C compute, G graphics, M a client of MPS."),
+    ProcessMetric("type", "TYPE", _T, lambda p, _: p.type, None, "C compute, G graphics, M a client of MPS; C+G is both."),
     ProcessMetric("memory_used", "GPU-MEM", Unit.BYTES, lambda p, _: p.memory_used, "used_gpu_memory", "GPU memory on all its cards together."),
     ProcessMetric("sm", "SM%", _PCT, lambda p, _: p.sm, None, "Share of time one of its kernels ran, mean over its cards."),
     ProcessMetric("cpu", "CPU%", _PCT, lambda p, _: p.cpu_percent, None, "Of one core; more than 100 when it uses several."),

@@ -49,7 +49,7 @@ class CardStatus(str, Enum):
     NO_PERMISSION = "no permission"
     """This user may not open the card, or its container was not given it."""
     FAILING = "failing"
-    """Most calls to it fail for a reason the driver calls unknown (NVML error 999)."""
+    """Most calls to it fail, by NVML's error 999 or another that names no known cause."""
 
 
 class ProcessId(Struct, frozen=True, order=True):
@@ -95,8 +95,8 @@ class GpuProcess(Struct, frozen=True):
 
     Attributes:
         id: Its identity.
-        type: ``C`` compute, ``G`` graphics, ``C+G`` both, ``M`` a client of MPS: nvidia-smi's
-            letters.
+        type: ``C`` compute, ``G`` graphics, ``C+G`` both, ``M`` a client of MPS, ``M+C`` one that
+            computes beside it too: nvidia-smi's letters.
         uses: One entry per card and instance, in card order, at least one.
         visible: False when the host does not show such a process here (another PID name space,
             a hidden ``/proc``); then only ``uses`` is known.
@@ -179,8 +179,8 @@ class Gpu(Struct, frozen=True):
         status_since: When that status began, as far as this program saw.
         sampled_at: When its newest values were read.
         unknown: Field name -> why that field is ``None``. A field absent here that is ``None``
-            has simply not been read yet. ``processes`` stands here when the driver does not list
-            the card's processes: then none in the snapshot does not mean none.
+            has simply not been read yet. ``processes`` stands here when the card's processes are
+            not listed, or not yet: then none in the snapshot does not mean none.
         mig: Its MIG devices, when MIG is on.
     """
 
@@ -291,6 +291,9 @@ class Host(Struct, frozen=True):
         load: Load averages over 1, 5 and 15 minutes.
         memory_total: Bytes of host memory.
         memory_used: Bytes that are neither free nor reclaimable.
+        in_container: True when this program runs in a PID name space of its own: the driver then
+            lists the processes of this name space only, and memory that others hold has no owner
+            here.
     """
 
     name: str
@@ -303,6 +306,7 @@ class Host(Struct, frozen=True):
     load: tuple[float, float, float] | None = None
     memory_total: int | None = None
     memory_used: int | None = None
+    in_container: bool | None = None
 
 
 class Trouble(Struct, frozen=True):

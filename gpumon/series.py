@@ -196,6 +196,12 @@ class Series:
             if not math.isnan(value := get(field, slot, peak)):
                 yield float(slot * size), value
 
+    def known_since(self, field: int, time: float) -> int:
+        """How many of the newest ``RECENT_SAMPLES`` are no older than ``time`` and known."""
+        column = self._recent[field]
+        places = (number % RECENT_SAMPLES for number in self._recent_from(time))
+        return sum(not math.isnan(column[place]) for place in places)
+
     def _keep(self, time: float, values: Sequence[float | None]) -> None:
         """Put a sample into the ring of the recent ones."""
         row = [time, *[_UNKNOWN if value is None else value for value in values]]

@@ -68,6 +68,7 @@ def snapshot(
     *gpus: Gpu,
     processes: tuple[GpuProcess, ...] = (),
     processes_at: float | None = 0.0,
+    in_container: bool | None = None,
 ) -> Snapshot:
     """A snapshot with one idle card unless others are given.
 
@@ -75,7 +76,7 @@ def snapshot(
     """
     return Snapshot(
         time=time,
-        host=Host(name="ada-07"),
+        host=Host(name="ada-07", in_container=in_container),
         gpus=gpus or (gpu(),),
         processes=processes,
         processes_at=time if processes_at == 0.0 else processes_at,

@@ -364,15 +364,18 @@ def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
     assert statuses == {CardStatus.OK}
 
 
-def test_a_tick_that_stands_still_outside_the_driver_is_told_too(bench: Bench) -> None:
+def test_a_tick_that_stands_still_outside_the_driver_ages_and_accuses_no_card(
+    bench: Bench,
+) -> None:
     def stand_still(count: int) -> None:
         if count == 2:
             bench.hang(3.0)
 
     bench.source.on_sample = stand_still
-    reminder = bench.run(3)[1]
-    assert {gpu.status for gpu in reminder.gpus} == {CardStatus.NO_ANSWER}
-    assert reminder.gpus[0].status_since == pytest.approx(EPOCH + 0.5)
+    first, *reminders, _ = bench.run(4)
+    assert [snapshot.time - EPOCH for snapshot in reminders] == pytest.approx([2.5, 3.5])
+    for reminder in reminders:
+        assert reminder.gpus == first.gpus
 
 
 @pytest.mark.parametrize("in_open", [True, False])

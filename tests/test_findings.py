@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from gpumon.findings import (
@@ -49,12 +50,21 @@ def see(
     *processes: GpuProcess,
     step: float = 1.0,
     processes_at: float | None = 0.0,
+    in_container: bool | None = None,
 ) -> Finding:
     """The state of a card that has stayed the same for so long, after what was seen before."""
     start = NOON if history.latest is None else history.now + step
     for number in range(int(seconds / step) + 1):
         moment = start + number * step
-        history.add(snapshot(moment, card, processes=processes, processes_at=processes_at))
+        history.add(
+            snapshot(
+                moment,
+                card,
+                processes=processes,
+                processes_at=processes_at,
+                in_container=in_container,
+            )
+        )
     return card_state(history, card)
 
 
@@ -62,6 +72,13 @@ def looked_before() -> History:
     """A history in which a card was busy and well."""
     history = History(conditions())
     see(history, 5, gpu(utilization_gpu=60, power_draw=500.0), process())
+    return history
+
+
+def looked_rarely() -> History:
+    """Likewise, at a sample in five minutes."""
+    history = History(conditions())
+    see(history, 900, gpu(utilization_gpu=60, power_draw=500.0), process(), step=300)
     return history
 
 
@@ -238,6 +255,24 @@ def test_a_users_name_neither_breaks_the_column_nor_reaches_the_terminal_raw(use
     assert "\u202e" not in found.short + found.sentence
 
 
+def test_idleness_rests_on_ten_samples_however_long_they_took() -> None:
+    history = looked_rarely()
+    assert see(history, 8 * 300, gpu(), process(), step=300).kind is FindingKind.WORKING
+    found = see(history, 0, gpu(), process(), step=300)
+    assert found.kind is FindingKind.IDLE
+    assert found.evidence[0] == "utilisation 0 % in all 10 samples"
+
+
+def test_who_came_late_is_judged_by_the_samples_since() -> None:
+    history = looked_rarely()
+    see(history, 20 * 300, gpu(), process(1, user="ann"), step=300)
+    late = process(2, user="bo")
+    assert see(history, 8 * 300, gpu(), late, step=300).kind is FindingKind.WORKING
+    found = see(history, 0, gpu(), late, step=300)
+    assert found.short == "idle 45m, held by bo"
+    assert found.evidence[0] == "utilisation 0 % in all 10 samples"
+
+
 # Full
 
 
@@ -376,7 +411,11 @@ def test_a_card_busy_at_little_power_for_long_may_be_stuck() -> None:
     assert found.sentence == (
         "100 % busy at 17 % of its power limit for 22 m: a hung job can look like this"
     )
-    assert found.evidence == ("utilisation 100 %", "power 121 W of 700 W")
+    assert found.evidence == (
+        "utilisation 100 %",
+        "power 121 W of 700 W",
+        f"so in all {22 * 60 + 1} samples",
+    )
 
 
 def test_ten_minutes_must_have_been_seen() -> None:
@@ -402,6 +441,219 @@ def test_nothing_less_is_stuck(card: Gpu) -> None:
     assert found.kind is FindingKind.WORKING
 
 
+# Values that are old
+
+
+def stand_still(history: History, seconds: float, card: Gpu) -> Finding:
+    """The state of a card of which only its old values are shown again, for so long."""
+    old = msgspec.structs.replace(card, sampled_at=history.now)
+    history.add(snapshot(history.now, old, processes=(process(),)))
+    for _ in range(int(seconds)):
+        history.add(snapshot(history.now + 1, old, processes=(process(),)))
+    return card_state(history, old)
+
+
+def test_of_old_values_nothing_is_claimed_but_their_age() -> None:
+    history = looked_before()
+    see(history, 60, gpu(temperature_gpu=91, memory_free=GIB), process())
+    card = gpu(temperature_gpu=91, memory_free=GIB, utilization_gpu=0)
+    found = stand_still(history, 15, card)
+    assert (found.kind, found.severity) == (FindingKind.OLD, Severity.NOTE)
+    assert (found.short, found.brief) == ("read 15 s ago", "15s ago")
+    assert found.since == history.now - 15
+    old = msgspec.structs.replace(card, sampled_at=found.since)
+    assert kinds(history, old) == [FindingKind.OLD]
+
+
+def test_a_card_that_was_free_is_not_free_for_ever() -> None:
+    history = History(conditions())
+    see(history, 30, gpu())
+    old = gpu(sampled_at=history.now)
+    history.add(snapshot(history.now + 2, old))
+    assert card_state(history, old).kind is FindingKind.FREE
+    history.add(snapshot(history.now + 1, old))
+    assert card_state(history, old).kind is FindingKind.OLD
+
+
+def test_values_are_old_by_the_pace_at_which_they_come() -> None:
+    history = History(conditions())
+    for number in range(3):
+        moment = NOON + 60 * number
+        history.add(snapshot(moment, gpu(sampled_at=moment)))
+    card = gpu(sampled_at=history.now)
+    history.add(snapshot(history.now + 150, card))
+    assert card_state(history, card).kind is FindingKind.FREE
+    history.add(snapshot(history.now + 1, card))
+    assert card_state(history, card).short == "read 2 m ago"
+    assert card_state(history, card).brief == "2m ago"
+
+
+def test_what_does_not_heal_by_itself_is_told_of_old_values_too() -> None:
+    history = looked_before()
+    card = gpu(ecc_uncorrected_volatile=1, xid=48, xid_at=NOON, temperature_gpu=95)
+    stand_still(history, 15, card)
+    old = msgspec.structs.replace(card, sampled_at=history.now - 15)
+    assert kinds(history, old) == [FindingKind.MEMORY_ERRORS, FindingKind.XID, FindingKind.OLD]
+
+
+# Memory errors, and what the driver asks for
+
+
+@pytest.mark.parametrize(
+    ("changes", "short", "brief", "severity"),
+    [
+        ({"ecc_uncorrected_volatile": 1}, "1 uncorrected ECC error", "ECC errors", "WARNING"),
+        ({"ecc_uncorrected_volatile": 2}, "2 uncorrected ECC errors", "ECC errors", "WARNING"),
+        ({"remapped_rows_pending": True}, "row remap pending: reset", "reset!", "WARNING"),
+        ({"retired_pages_pending": True}, "page retirement pending: reset", "reset!", "WARNING"),
+        (
+            {"remapped_rows_failure": True},
+            "row remap failed: replace card",
+            "bad memory",
+            "CRITICAL",
+        ),
+        (
+            {"remapped_rows_failure": True, "ecc_uncorrected_volatile": 2},
+            "row remap failed: replace card",
+            "bad memory",
+            "CRITICAL",
+        ),
+    ],
+)
+def test_memory_errors_are_said_and_the_card_is_not_free(
+    changes: dict[str, object], short: str, brief: str, severity: str
+) -> None:
+    history, card = looked_before(), gpu(**changes)
+    found = see(history, 1, card)
+    assert found.kind is FindingKind.MEMORY_ERRORS
+    assert (found.short, found.brief, found.severity.name) == (short, brief, severity)
+    assert kinds(history, card) == [FindingKind.MEMORY_ERRORS]
+
+
+def test_every_memory_error_stands_in_the_sentence_and_the_evidence() -> None:
+    card = gpu(ecc_uncorrected_volatile=2, remapped_rows_pending=True)
+    found = see(looked_before(), 1, card)
+    assert found.short == "row remap pending: reset"
+    assert "2 uncorrected ECC errors" in found.sentence
+    assert "uncorrected ECC errors since the driver was loaded: 2" in found.evidence
+    assert "row remap pending: yes" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("action", "short", "brief"),
+    [
+        ("Reset", "driver asks for: Reset", "reset!"),
+        ("Reboot", "driver asks for: Reboot", "reboot!"),
+        ("Drain P2P", "driver asks for: Drain P2P", "drain!"),
+        ("Drain and Reset", "driver asks for: Drain and Reset", "reset!"),
+        ("unknown (77)", "driver asks for: unknown (77)", "recover!"),
+    ],
+)
+def test_what_the_driver_asks_for_is_said_and_the_card_is_not_free(
+    action: str, short: str, brief: str
+) -> None:
+    history, card = looked_before(), gpu(recovery_action=action)
+    found = see(history, 1, card)
+    assert found.kind is FindingKind.RECOVERY
+    assert (found.short, found.brief, found.severity) == (short, brief, Severity.WARNING)
+    assert kinds(history, card) == [FindingKind.RECOVERY]
+
+
+@pytest.mark.parametrize("action", ["\x1b[31mReset", "x" * 99])
+def test_an_action_neither_breaks_the_column_nor_reaches_the_terminal_raw(action: str) -> None:
+    found = see(looked_before(), 1, gpu(recovery_action=action))
+    assert found.kind is FindingKind.RECOVERY
+    assert fits(found)
+    assert "\x1b" not in found.short + found.sentence + "".join(found.evidence)
+
+
+def test_a_card_that_reports_no_error_is_free() -> None:
+    well = gpu(
+        ecc_uncorrected_volatile=0,
+        ecc_corrected_volatile=9,
+        remapped_rows_pending=False,
+        remapped_rows_failure=False,
+        retired_pages_pending=False,
+        recovery_action="None",
+    )
+    assert see(looked_before(), 1, well).kind is FindingKind.FREE
+
+
+# Errors that the driver reported of a card that still answers
+
+
+def failed(xid: int, ago: float, history: History, **changes: object) -> Gpu:
+    return gpu(utilization_gpu=50, xid=xid, xid_at=history.now + 1 - ago, **changes)
+
+
+def test_an_xid_is_a_warning_for_as_long_as_gpumon_runs() -> None:
+    history = looked_before()
+    card = failed(48, 0, history)
+    found = see(history, 5 * HOUR, card, process(), step=10)
+    assert (found.kind, found.severity) == (FindingKind.XID, Severity.WARNING)
+    assert found.short == "XID 48 at 12:00: memory error t…"
+    assert found.brief == "XID 48"
+    assert found.since == NOON + 6
+    assert "XID 48 at 12:00: memory error that could not be corrected" in found.sentence
+    found = see(history, 48 * HOUR, card, process(), step=600)
+    assert found.short == "XID 48 2d05h ago: memory error …"
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 68])
+def test_an_xid_that_a_program_causes_is_a_note_for_ten_minutes(number: int) -> None:
+    history = looked_before()
+    card = failed(number, 0, history)
+    found = see(history, 10 * MINUTE, card, process())
+    assert (found.kind, found.severity) == (FindingKind.XID, Severity.NOTE)
+    assert found.brief == f"XID {number}"
+    assert fits(found)
+    assert see(history, 0, card, process()).kind is FindingKind.WORKING
+
+
+def test_an_error_of_the_card_is_not_forgotten_for_a_programs_that_follows() -> None:
+    history = looked_before()
+    see(history, 0, failed(48, 0, history), process())
+    card = failed(45, 0, history)
+    found = see(history, 60, card, process())
+    assert (found.brief, found.severity) == ("XID 48", Severity.WARNING)
+    assert any(fact.startswith("XID 45 at 12:00: ") for fact in found.evidence)
+
+
+def test_an_error_of_no_known_time_is_not_called_recent() -> None:
+    history = looked_before()
+    card = gpu(utilization_gpu=50, xid=31)
+    assert see(history, 1, card, process()).kind is FindingKind.WORKING
+    found = see(history, 1, gpu(utilization_gpu=50, xid=119), process())
+    assert found.short == "XID 119: the card's system proc…"
+    assert (found.since, found.severity) == (None, Severity.WARNING)
+
+
+def test_an_unlisted_xid_makes_nothing_up() -> None:
+    history = looked_before()
+    found = see(history, 1, failed(999, 0, history), process())
+    assert found.short == "XID 999 at 12:00"
+    assert "look it up" in found.sentence
+
+
+def test_what_lasts_comes_before_heat_and_an_error_that_is_over_after_it() -> None:
+    history = looked_before()
+    card = failed(119, 0, history, temperature_gpu=91, ecc_uncorrected_volatile=1)
+    see(history, 1, card, process())
+    assert kinds(history, card) == [FindingKind.MEMORY_ERRORS, FindingKind.HOT, FindingKind.XID]
+    programs = failed(31, 0, history, temperature_gpu=91)
+    other = looked_before()
+    see(other, 1, programs, process())
+    assert kinds(other, programs) == [FindingKind.HOT, FindingKind.XID]
+
+
+def test_three_samples_are_not_enough_to_be_stuck() -> None:
+    history, hold = looked_rarely(), process(memory_used=74 * GIB)
+    assert see(history, 8 * 300, stuck_card(), hold, step=300).kind is FindingKind.WORKING
+    found = see(history, 0, stuck_card(), hold, step=300)
+    assert found.kind is FindingKind.STUCK
+    assert "so in all 10 samples" in found.evidence
+
+
 # Memory held by no process
 
 
@@ -412,7 +664,7 @@ def test_memory_that_no_process_owns_is_said_with_its_size() -> None:
     assert found.kind is FindingKind.UNATTRIBUTED
     assert found.severity is Severity.WARNING
     assert found.short == "31.0G held by no process"
-    assert found.brief == "31G lost"
+    assert found.brief == "31G stray"
     assert found.since == NOON + 6
     assert "memory used 32.0 GiB" in found.evidence
     assert "1 process on it, with 1.0 GiB" in found.evidence
@@ -429,6 +681,31 @@ def test_where_processes_are_not_visible_here_the_sentence_says_so() -> None:
     assert found.short == "31.0G: no process visible here"
     assert "held by no process visible here" in found.sentence
     assert "1 of them not visible here" in found.evidence
+
+
+def test_in_a_container_memory_of_others_is_no_fault() -> None:
+    history = looked_before()
+    card = gpu(memory_used=41 * GIB, utilization_gpu=50)
+    found = see(history, 30, card, process(memory_used=GIB), in_container=True)
+    assert found.kind is FindingKind.UNATTRIBUTED
+    assert found.severity is Severity.NOTE
+    assert found.short == "40.0G not visible from here"
+    assert found.brief == "40G other"
+    assert found.sentence.startswith("40.0 GiB not visible from this container, for 30 s")
+    hot = gpu(memory_used=41 * GIB, utilization_gpu=50, temperature_gpu=91)
+    assert (
+        see(history, 30, hot, process(memory_used=GIB), in_container=True).kind is FindingKind.HOT
+    )
+    outside = see(history, 30, card, process(memory_used=GIB), in_container=False)
+    assert outside.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("in_container", [True, False])
+def test_unowned_memory_is_never_called_lost_which_means_a_card(in_container: bool) -> None:
+    card = gpu(memory_used=181 * GIB)
+    found = see(looked_before(), 30, card, process(), in_container=in_container)
+    assert "lost" not in found.brief.lower() + found.short.lower()
+    assert fits(found)
 
 
 @pytest.mark.parametrize(
@@ -545,7 +822,11 @@ def test_a_failing_card_says_what_else_is_known() -> None:
     see(history, 60, card, process())
     first, second = card_findings(history, card)
     assert first.kind is FindingKind.FAILING
-    assert first.short == "most calls fail for 1 s"
+    assert first.short == "failing for 1 s"
+    assert first.sentence == (
+        "most calls to it have failed for 1 s, though the driver does not say that it is lost or "
+        "must be reset"
+    )
     assert second.kind is FindingKind.HOT
 
 

@@ -15,6 +15,8 @@ from gpumon.history import (
     GONE_KEPT,
     GONE_SECONDS,
     PATIENCE,
+    PROCESSES_CHARTED,
+    PROCESSES_KEPT,
     Condition,
     History,
     Holding,
@@ -340,7 +342,7 @@ def test_a_clock_set_forward_is_a_gap() -> None:
     history = History(BUSY)
     feed(history, *[0, *[50] * 60])
     feed(history, *[50] * 5, start=NOON + 7200)
-    assert spell(history) == Spell(NOON + 7200, NOON + 7204, begin_seen=False)
+    assert spell(history) == Spell(NOON + 7200, NOON + 7204, begin_seen=False, samples=5)
     assert utilization(history, 7200, 4)[1:3] == [None, None]
 
 
@@ -350,13 +352,13 @@ def test_a_clock_set_forward_is_a_gap() -> None:
 def test_a_spell_begins_where_it_was_seen_to_begin() -> None:
     history = History(BUSY)
     feed(history, 0, 0, 50, 60, 70)
-    assert spell(history) == Spell(NOON + 2, NOON + 4, begin_seen=True)
+    assert spell(history) == Spell(NOON + 2, NOON + 4, begin_seen=True, samples=3)
 
 
 def test_a_spell_that_held_at_the_first_look_may_be_older() -> None:
     history = History(BUSY)
     feed(history, 50, 60)
-    assert spell(history) == Spell(NOON, NOON + 1, begin_seen=False)
+    assert spell(history) == Spell(NOON, NOON + 1, begin_seen=False, samples=2)
 
 
 def test_a_spell_ends_with_the_first_sample_that_denies_it() -> None:
@@ -364,7 +366,7 @@ def test_a_spell_ends_with_the_first_sample_that_denies_it() -> None:
     feed(history, 50, 60, 0)
     assert spell(history) is None
     feed(history, 50, start=NOON + 3)
-    assert spell(history) == Spell(NOON + 3, NOON + 3, begin_seen=True)
+    assert spell(history) == Spell(NOON + 3, NOON + 3, begin_seen=True, samples=1)
 
 
 def test_unknown_claims_nothing_and_does_not_end_a_spell_within_patience() -> None:
@@ -372,7 +374,7 @@ def test_unknown_claims_nothing_and_does_not_end_a_spell_within_patience() -> No
     feed(history, 0, 50, *[None] * 8)
     assert spell(history) is None
     feed(history, 50, start=NOON + 10)
-    assert spell(history) == Spell(NOON + 1, NOON + 10, begin_seen=True)
+    assert spell(history) == Spell(NOON + 1, NOON + 10, begin_seen=True, samples=2)
 
 
 def test_a_spell_does_not_reach_across_a_longer_gap() -> None:
@@ -380,7 +382,7 @@ def test_a_spell_does_not_reach_across_a_longer_gap() -> None:
     feed(history, 0, 50)
     later = NOON + 1 + PATIENCE + 1
     feed(history, None, 50, start=later - 1)
-    assert spell(history) == Spell(later, later, begin_seen=False)
+    assert spell(history) == Spell(later, later, begin_seen=False, samples=1)
 
 
 def test_a_spell_without_news_is_not_claimed_for_longer_than_patience() -> None:
@@ -395,13 +397,13 @@ def test_a_spell_without_news_is_not_claimed_for_longer_than_patience() -> None:
 def test_a_slow_pace_does_not_break_spells() -> None:
     history = History(BUSY)
     feed(history, *[0, 0, *[50] * 10], step=60)
-    assert spell(history) == Spell(NOON + 120, NOON + 660, begin_seen=True)
+    assert spell(history) == Spell(NOON + 120, NOON + 660, begin_seen=True, samples=10)
 
 
 def test_what_lingers_survives_a_short_denial() -> None:
     history = History({"busy": Condition(BUSY["busy"].holds, linger=5)})
     feed(history, 0, 50, 0, 0, 50, 0)
-    assert spell(history) == Spell(NOON + 1, NOON + 4, begin_seen=True)
+    assert spell(history) == Spell(NOON + 1, NOON + 4, begin_seen=True, samples=2)
     feed(history, *[0] * 5, start=NOON + 6)
     assert spell(history) is None
 
@@ -473,6 +475,51 @@ def test_of_thousands_of_short_processes_only_the_newest_are_remembered() -> Non
         if history.process_peak(ProcessId(number + 1, 1), "memory_used", 3600) is not None
     ]
     assert known == list(range(1000 - GONE_KEPT - 1, 1000))
+
+
+def charted(history: History, crowd: tuple[GpuProcess, ...]) -> set[int]:
+    """Which of them have values over time, by PID."""
+    return {
+        one.id.pid for one in crowd if history.process_peak(one.id, "memory_used", 3600) is not None
+    }
+
+
+def test_of_a_crowd_those_with_most_memory_have_charts_and_all_are_counted() -> None:
+    history = History({})
+    crowd = tuple(process(pid, memory_used=pid * 2**20) for pid in range(1, 1001))
+    for second in range(3):
+        history.add(snapshot(NOON + second, gpu(), processes=crowd))
+    assert charted(history, crowd) == set(range(1001 - PROCESSES_CHARTED, 1001))
+    holding = history.holding(gpu())
+    assert holding is not None
+    assert (holding.processes, holding.memory) == (1000, sum(range(1, 1001)) * 2**20)
+    assert holding.owner_since == NOON
+
+
+def test_who_has_a_chart_keeps_it_while_others_overtake_it_a_little() -> None:
+    history = History({})
+    crowd = tuple(process(pid, memory_used=pid * 2**20) for pid in range(1, 1001))
+    history.add(snapshot(NOON, gpu(), processes=crowd))
+    kept, left = 1001 - PROCESSES_CHARTED, 1002 - PROCESSES_CHARTED
+    sizes = {kept: 450, left: 300}
+    slid = tuple(process(pid, memory_used=sizes.get(pid, pid) * 2**20) for pid in range(1, 1001))
+    history.add(snapshot(NOON + 1, gpu(), processes=slid))
+    assert kept in charted(history, crowd)
+    assert left not in charted(history, crowd)
+    assert len(charted(history, crowd)) <= PROCESSES_KEPT
+
+
+def test_the_charts_of_a_crowd_that_keeps_changing_places_are_bounded() -> None:
+    history = History({})
+    dice = random.Random(7)
+    for second in range(20):
+        sizes = dice.sample(range(1, 1001), 1000)
+        crowd = tuple(process(n + 1, memory_used=size * 2**20) for n, size in enumerate(sizes))
+        history.add(snapshot(NOON + second, gpu(), processes=crowd))
+        assert PROCESSES_CHARTED <= len(charted(history, crowd)) <= PROCESSES_KEPT
+    holding = history.holding(gpu())
+    assert holding is not None
+    assert holding.owner_since == NOON, "who has no chart was seen all the same"
 
 
 # Holdings

@@ -18,12 +18,12 @@ from gpumon.layout.words import (
     STATE_STYLES,
     core_name,
     holders,
+    is_stale,
     rate,
     share,
     short_name,
     state_field,
 )
-from gpumon.model import CardStatus
 from gpumon.text import (
     UNKNOWN,
     cell_width,
@@ -278,7 +278,7 @@ def _heading(columns: CardColumns) -> Row:
 
 
 def _line(gpu: Gpu, state: Finding, on_card: str, graph: str, columns: CardColumns) -> Row:
-    quiet = "stale" if gpu.status is not CardStatus.OK else ""
+    quiet = "stale" if is_stale(gpu, state) else ""
     fields: list[Field] = [(f"{gpu.index:>2} ", quiet or "strong")]
     if columns.name:
         fields.append(

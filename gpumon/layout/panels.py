@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.layout.cells import Field, Row, bar, braille, fill
-from gpumon.layout.words import holders, rate, share, short_name, state_field
-from gpumon.model import CardStatus
+from gpumon.layout.words import holders, is_stale, rate, share, short_name, state_field
 from gpumon.text import cell_width, fit, fit_right, gibibytes, memory_size, number, printable
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Panels:
         self._graphs = {uuid: (size, lines) for uuid, lines in graphs.items()}
         rows: list[Row] = []
         for gpu in snapshot.gpus:
-            stale = gpu.status is not CardStatus.OK
+            stale = is_stale(gpu, states[gpu.uuid])
             lines = [_meter_row(meter, left - 2, stale) for meter in _meters(gpu)]
             lines += [_fact_row(label, text, left - 2) for label, text in _facts(gpu)]
             rows.append(_title(gpu, states[gpu.uuid], snapshot, width))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpumon.findings import Severity
+from gpumon.findings import FindingKind, Severity
+from gpumon.model import CardStatus
 from gpumon.text import UNKNOWN, cell_width, fit, memory_size, printable
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def short_name(name: str | None) -> str:
     for word in ("NVIDIA ", "GeForce ", "Tesla ", "Quadro "):
         text = text.removeprefix(word)
     return text.strip() or UNKNOWN
+
+
+def is_stale(gpu: Gpu, state: Finding) -> bool:
+    """Whether a card's numbers are of the past: it does not answer, or nobody could ask it."""
+    return gpu.status is not CardStatus.OK or state.kind is FindingKind.OLD
 
 
 def state_field(

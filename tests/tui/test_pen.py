@@ -32,9 +32,9 @@ F5, F6 = "\x1b[15~", "\x1b[17~"
 def settle(screen: Screen) -> None:
     """Hold the picture, and wait until the last of it has been drawn."""
     screen.type("p")
-    screen.wait_for("PAUSED")
-    # The message that tells of the pause gives way to the keys.
-    screen.wait_for(r"\n q quit")
+    # The last line is drawn last; there a message tells of the pause, then gives way to the keys.
+    screen.wait_for("the picture is held")
+    screen.wait(lambda it: it.rows()[-1].startswith(" q quit"), "waiting for the last line")
 
 
 def hold_equal(screen: Screen) -> None:
@@ -51,6 +51,12 @@ def wait_for_frames(screen: Screen, number: int) -> None:
     """Wait until so many more frames have been written."""
     goal = screen.frames() + number
     screen.wait(lambda it: it.frames() >= goal, "waiting for frames")
+
+
+def wait_for_line(screen: Screen, line: int, seen: int) -> None:
+    """Wait until a line, counted from 1, has been written from its beginning once more."""
+    place = f"\x1b[{line};1H".encode()
+    screen.wait(lambda it: place in it.output[seen:], f"waiting for line {line}")
 
 
 @pytest.fixture
@@ -97,8 +103,10 @@ def test_after_resizes_in_the_middle_of_frames(screen: Screen) -> None:
     with screen:
         screen.wait_for(r"\n q quit")
         for width, height in ((90, 20), (70, 28), (110, 30), (60, 15), (58, 12), (110, 30)):
+            seen = len(screen.output)
             screen.resize(width, height)
             wait_for_frames(screen, 3)
+        wait_for_line(screen, 30, seen)
         hold_equal(screen)
 
 

@@ -6,6 +6,8 @@ What stands on the screen is what the driver says, through every fault it can ha
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
 import subprocess
 import sys
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GPUMON = [sys.executable, "-m", "gpumon"]
+OWNER = pwd.getpwuid(os.getuid()).pw_name
+ME = re.escape(OWNER if len(OWNER) <= 9 else OWNER[:8] + "…")
+"""As the process table writes it."""
 
 
 @pytest.fixture
@@ -76,8 +81,8 @@ def test_live_processes_are_shown_with_their_owners_and_go_when_they_end(driver:
         driver.cards[2].processes = [Owner(pids[0], memory=5 * GIB, sm=7)]
         driver.cards[3].processes = [Owner(pids[1], memory=GIB), Owner(pids[2], memory=2 * GIB)]
         driver.cards[4].processes = [Owner(pids[1], memory=GIB)]
-        screen.wait_for(rf"  2 +{pids[0]} root .* 5\.0G +7 ")
-        screen.wait_for(rf"3,4 +{pids[1]} root .* 2\.0G .*python train\.py --lr 3e-4")
+        screen.wait_for(rf"  2 +{pids[0]} {ME} .* 5\.0G +7 ")
+        screen.wait_for(rf"3,4 +{pids[1]} {ME} .* 2\.0G .*python train\.py --lr 3e-4")
         screen.wait_for(rf"  3 +{pids[2]} ")
         driver.cards[3].processes = [Owner(pids[1], memory=GIB)]
         screen.wait_gone(rf" {pids[2]} ")
@@ -175,14 +180,14 @@ def test_names_with_escape_sequences_are_only_text(driver: Driver) -> None:
 def test_process_memory_the_driver_will_not_tell_is_unknown_and_not_zero(driver: Driver) -> None:
     with owners(1, ["python", "x.py"]) as started, screen_of(driver) as screen:
         driver.cards[0].processes = [Owner(started[0].pid, memory=None)]
-        screen.wait_for(rf" {started[0].pid} root +C +– ")
+        screen.wait_for(rf" {started[0].pid} {ME} +C +– ")
 
 
 def test_a_process_list_that_grows_while_it_is_read_is_read_all_the_same(driver: Driver) -> None:
     with owners(1, ["python", "x.py"]) as started, screen_of(driver) as screen:
         driver.cards[0].processes = [Owner(started[0].pid, memory=GIB)]
         driver.cards[0].grow_processes(50)
-        screen.wait_for(rf" {started[0].pid} root +C +1\.0G")
+        screen.wait_for(rf" {started[0].pid} {ME} +C +1\.0G")
 
 
 def test_mig_instances_are_nested_and_a_parents_utilisation_is_unknown() -> None:
@@ -244,8 +249,8 @@ def test_a_driver_that_cannot_be_used_is_one_clear_sentence(
 def test_only_the_chosen_cards_and_the_chosen_user_are_shown(driver: Driver) -> None:
     with owners(1, ["python", "x.py"]) as started:
         driver.cards[2].processes = [Owner(started[0].pid, memory=GIB)]
-        with screen_of(driver, "--gpus", "2,4-5", "--user", "root") as screen:
-            screen.wait_for(r"1 process of root")
+        with screen_of(driver, "--gpus", "2,4-5", "--user", OWNER) as screen:
+            screen.wait_for(rf"1 process of {OWNER}")
             wait_for_line(screen, 5, "53%")
             assert [bool(card_line(screen, index)) for index in range(8)] == [
                 index in (2, 4, 5) for index in range(8)

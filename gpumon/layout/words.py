@@ -57,16 +57,22 @@ def state_field(
 
     Args:
         state: What is said of the card.
-        width: Cells; where the short words do not fit they are the brief ones.
+        width: Cells; where the short words do not fit there are fewer.
         before: What stands before the sign.
         style: What stands before the state's own style.
         brief: Whether there is never room for more than the brief words.
     """
     start = f"{before}{GLYPHS[state.severity]} "
-    words = printable(state.short)
-    if brief or cell_width(start) + cell_width(words) > width:
-        words = printable(state.brief)
+    words = printable(state.brief if brief else _words_within(state, width - cell_width(start)))
     return fit(start + words, width), style + STATE_STYLES[state.severity]
+
+
+def _words_within(state: Finding, width: int) -> str:
+    """The short words; without their last clause where that is too long; else the brief ones."""
+    for words in (state.short, state.short.rpartition(", ")[0], state.short.partition(" (")[0]):
+        if words and cell_width(words) <= width:
+            return words
+    return state.brief
 
 
 def share(value: float | None, whole: float | None) -> float | None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.findings import conditions
+from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.history import History
 from gpumon.layout.cards import card_columns
 from gpumon.layout.cells import row_width
 from gpumon.layout.dashboard import Dashboard, View, is_tiny
 from gpumon.layout.processes import COLUMNS, Sort, sort_processes, visible_columns
-from gpumon.layout.words import core_name
+from gpumon.layout.words import core_name, state_field
 from gpumon.model import CardStatus, MigInstance, Snapshot, Trouble
 from gpumon.sources.demo import DemoSource
 from tests.build import GIB, NOON, gpu, process
@@ -334,3 +334,14 @@ def test_narrow_is_short_is_tiny() -> None:
 )
 def test_a_name_is_cut_to_what_tells_the_model(name: str, core: str) -> None:
     assert core_name(name) == core
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [(40, "idle 3h12m, held by bo"), (20, "idle 3h12m"), (11, "idle 3h"), (5, "id…")],
+)
+def test_a_state_loses_its_last_clause_before_it_becomes_brief(width: int, words: str) -> None:
+    state = Finding(
+        FindingKind.IDLE, "GPU-0", Severity.NOTE, "", "idle 3h12m, held by bo", "idle 3h"
+    )
+    assert state_field(state, width)[0].rstrip() == f"◐ {words}"

@@ -57,6 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(_parser().parse_args(arguments))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read has seen enough.
+        _silence_output()
+        return 0
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -194,8 +198,7 @@ def _snapshot(options: argparse.Namespace, form: str, *, by_process: bool) -> in
     except SourceError as error:
         return _explain(error)
     except BrokenPipeError:
-        # Whoever read has seen enough.
-        _silence_output()
+        raise
     except OSError as error:
         _silence_output()
         return _fail(f"cannot write to standard output: {error.strerror}.")

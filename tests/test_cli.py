@@ -75,7 +75,7 @@ def test_the_help_is_grouped_and_names_every_option(the_help: str) -> None:
     for group, names in (
         ("options", ("--help", "--version")),
         ("what to show", ("--gpus", "--user", "--demo")),
-        ("how often", ("-n SECONDS", "0.1 to 3600", "default: 0.5")),
+        ("how often", ("--interval SECONDS", "0.1 to 3600", "default: 0.5")),
         ("commands", ("snapshot",)),
     ):
         for name in names:

@@ -198,7 +198,7 @@ def _snapshot(options: argparse.Namespace, form: str, *, by_process: bool) -> in
     except SourceError as error:
         return _explain(error)
     except BrokenPipeError:
-        raise
+        raise  # no failure: main ends quietly
     except OSError as error:
         _silence_output()
         return _fail(f"cannot write to standard output: {error.strerror}.")

@@ -10,6 +10,7 @@ from gpumon.cli import choosing, commands, doctor, screens, waiting
 from gpumon.cli.common import codeset, silence_output
 from gpumon.cli.parser import make_parser
 from gpumon.cli.words import EXIT_INTERRUPTED, EXIT_USAGE, fail
+from gpumon.lack import lack_behind
 
 if TYPE_CHECKING:
     import argparse
@@ -46,12 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except MemoryError:
-        return fail("there is no memory left on this machine, or for this program.")
     except BrokenPipeError:
         # Whoever read has seen enough.
         silence_output()
         return 0
+    except Exception as error:
+        lack = lack_behind(error)
+        if lack is None:
+            raise
+        return fail(lack)
 
 
 def _bound(arguments: Sequence[str]) -> Sequence[str]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.config.actions import footer_names
+from gpumon.lack import lack_behind
 from gpumon.layout.key_names import use_key_names
 from gpumon.layout.listing import Narrowing
 from gpumon.remembered import load, state_folder
@@ -38,7 +39,7 @@ def run(session: Session, narrowing: Narrowing | None = None, chosen: Chosen = U
 
     Raises:
         SourceError: The source does not open.
-        MemoryError: There was none left.
+        Exception: The machine has run out of something; see ``lack``.
     """
     narrowing = narrowing or Narrowing()
     collector = session.collector
@@ -68,14 +69,21 @@ def run(session: Session, narrowing: Narrowing | None = None, chosen: Chosen = U
                 app.ending = ending
                 ending.interrupts = False
                 app.run(mouse=mouse_is_free(os.environ))
+                if app.starved_by is not None:
+                    raise app.starved_by
+        except Exception as error:
+            # To put the terminal back, Textual may have lacked something too.
+            starved_by = error if app is None else app.starved_by or error
+            if lack_behind(starved_by) is None:
+                raise
+            terminal.restore()
+            raise starved_by from None
         finally:
             unsubscribe()
             collector.stop()
             session.lookup.stop()
     if isinstance(collector.failure, SourceError):
         raise collector.failure
-    if app is not None and app.starved:
-        raise MemoryError
     if ending.received is not None:
         os.kill(os.getpid(), ending.received)
     return 0 if app is None else app.return_code or 0

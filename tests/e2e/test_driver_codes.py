@@ -16,7 +16,7 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from gpumon.sources.nvml.reading import REACTIONS, Reaction
+from gpumon.sources.nvml.reading import PASSES, REACTIONS, Reaction
 from tests.driver import GIB, Driver, Mig, Owner, h100, h100_mig
 from tests.screen import Screen
 
@@ -46,6 +46,8 @@ INSTEAD_OF = {
 NOT_SUPPORTED = 3
 TENTH = Mig("1g.10gb", 9, memory_total=10 * GIB, memory_used=2 * GIB)
 EVERY_SAMPLE = "nvmlDeviceGetPowerUsage"
+OF_THE_WATCH = "nvmlDeviceRegisterEvents"
+"""Asked by the thread that waits for XIDs, which does without."""
 INIT, COUNT = "nvmlInit_v2", "nvmlDeviceGetCount_v2"
 WORDS = {1: "NVML error 1", 9: "is not loaded", 12: "was not found", 18: "was upgraded"}
 """What is said of a code that concerns the driver."""
@@ -105,6 +107,8 @@ class Room:
             lambda it: sum("● ok" in line for line in lines_of(it).values()) == len(driver.cards),
             "waiting for every card",
         )
+        self.see_asked(OF_THE_WATCH, driver.cards, [0] * len(driver.cards))
+        self.see_asked("nvmlEventSetWait_v2", [driver.system], [0])
         self._usual = lines_of(screen)
         assert not ZERO.search("\n".join(self._usual.values()))
 
@@ -116,12 +120,6 @@ class Room:
             ),
             f"waiting for {call} to be asked",
         )
-
-    def ask_anew(self, call: str, failing: Sequence[Faults]) -> None:
-        """Have everything asked, also what is asked only once, and see that these were."""
-        before = [one.times(call) for one in failing]
-        self.driver.reload()
-        self.see_asked(call, failing, before)
 
     def asked_within(self, samples: int) -> list[str]:
         """What a card is asked again at least every so many samples."""
@@ -193,14 +191,15 @@ def try_each(room: Room, calls: Sequence[str], *, midway: bool = False) -> None:
         if midway:
             room.driver.reload()
             room.see_usual(room.others)
+        before = [card.times(call) for card in failing]
         for card, codes in zip(failing, kinds(), strict=True):
             for newer in INSTEAD_OF.get(call, ()):
                 card.fail(newer, NOT_SUPPORTED)
             card.fail(call, codes[number % len(codes)])
-        if midway:
-            room.see_asked(call, failing, [card.times(call) for card in failing])
-        else:
-            room.ask_anew(call, failing)
+        if not midway:
+            # All is asked anew then, also what is asked only once.
+            room.driver.reload()
+        room.see_asked(call, failing, before)
         room.see_usual(recovering)
         room.see_no_zero(failing, call)
         failing, recovering = recovering, failing
@@ -227,6 +226,28 @@ def test_each_call_that_answered_before_may_fail_with_each_kind_of_code() -> Non
         room.leave()
 
 
+def test_all_calls_of_a_card_may_fail_with_each_code_and_are_back_by_themselves() -> None:
+    with room_with(len(OF_A_CARD) + 1, h100) as room:
+        for card, code in zip(room.others, OF_A_CARD, strict=True):
+            card.fail(None, code)
+        for _ in range(PASSES):
+            room.see_usual([])
+        room.see_no_zero(room.others, "all calls")
+        for card in room.others:
+            card.heal()
+        # What a card is taken not to do is not asked again until the driver is loaded anew.
+        room.see_usual(
+            [
+                card
+                for card, code in zip(room.others, OF_A_CARD, strict=True)
+                if REACTIONS.get(code) not in {Reaction.OTHER, Reaction.REFUSED}
+            ]
+        )
+        room.driver.reload()
+        room.see_usual(room.others)
+        room.leave()
+
+
 def test_each_call_about_instances_with_each_kind_of_code_is_the_affair_of_one_card() -> None:
     with room_with(2 * len(kinds()) + 1, partial(h100_mig, TENTH)) as room:
         calls = [call for call in room.others[0].calls() if re.search("Mig|Inst|Attrib", call)]
@@ -246,9 +267,13 @@ def test_each_code_that_concerns_no_card_is_told_or_does_no_harm() -> None:
             of_no_use = of_no_use[:: len(OF_A_CARD) - 1]
         for call, code in of_the_driver + of_no_use:
             asked = card if call in card.calls() else system
+            before = asked.times(call)
             asked.fail(call, code)
-            room.ask_anew(call, [asked])
-            if call == INIT and code not in WORDS:
+            room.driver.reload()
+            room.see_asked(call, [asked], [before])
+            if call == OF_THE_WATCH:
+                room.see_usual(room.others)
+            elif call == INIT and code not in WORDS:
                 room.screen.wait_for("The NVIDIA driver does not answer|You have no permission")
             elif code in WORDS and (asked is card or call in {INIT, COUNT}):
                 room.screen.wait_for(WORDS[code])

@@ -233,6 +233,10 @@ def test_all_calls_of_a_card_may_fail_with_each_code_and_are_back_by_themselves(
         for _ in range(PASSES):
             room.see_usual([])
         room.see_no_zero(room.others, "all calls")
+        lines = lines_of(room.screen)
+        for card, code in zip(room.others, OF_A_CARD, strict=True):
+            if REACTIONS.get(code, Reaction.FAILING) in {Reaction.CARD, Reaction.FAILING}:
+                assert "%" not in lines[card.index], "what it did before is not told for now"
         for card in room.others:
             card.heal()
         # What a card is taken not to do is not asked again until the driver is loaded anew.

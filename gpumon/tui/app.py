@@ -20,6 +20,7 @@ from textual.filter import Monochrome
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
+from textual.worker import WorkerFailed
 
 from gpumon.lack import lack_behind
 from gpumon.layout.cells import CellWriter
@@ -119,7 +120,7 @@ class GpumonApp(App[int]):
         self.ending: Ending | None = None
         """What forces the end of an application that does not end by itself."""
         self._themes = Themes(self, self._warn)
-        self._unsubscribe: Callable[[], None] = _nothing
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._choice = chosen.theme or Choice(DEFAULT, Shelf().default())
         self._themes.begin(self._choice)
         palette = self._palette()
@@ -305,6 +306,9 @@ class GpumonApp(App[int]):
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's own way to end by a bug; pages of what was being done help against no lack."""
+        if isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
+            # Textual's palette, the only one to use these, was closed while it looked for commands.
+            return
         if lack_behind(error) is not None:
             self.starved_by = error
             self._close_messages_no_wait()
@@ -396,7 +400,3 @@ class GpumonApp(App[int]):
         if self.ending is not None:
             self.ending.begin(status)
         self.exit(status, return_code=status)
-
-
-def _nothing() -> None:
-    """What there is to undo before anything was done."""

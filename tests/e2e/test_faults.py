@@ -137,15 +137,21 @@ def test_without_a_free_descriptor_the_screen_lives_on(driver: Driver) -> None:
         assert left_clean(screen)
 
 
-@pytest.mark.parametrize("sampling", [False, True])
-def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(sampling: bool) -> None:
+@pytest.mark.parametrize(
+    ("sampling", "starved_ending"), [(False, False), (True, False), (False, True)]
+)
+def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
+    sampling: bool, starved_ending: bool
+) -> None:
     program = (
         "def none(*_):\n"
         "    raise MemoryError\n"
         "from gpumon.cli import main\n"
         "from gpumon.sources.demo import DemoSource\n"
+        "from gpumon.tui.driver import TerminalDriver\n"
         "from gpumon.tui.screens.dashboard import DashboardScreen\n"
         "def pressed(*_):\n"
+        f"    if {starved_ending}: TerminalDriver.stop_application_mode = none\n"
         f"    if {sampling}: DemoSource.sample = none\n"
         "    else: none()\n"
         "DashboardScreen.action_move = pressed\n"

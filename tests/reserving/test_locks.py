@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,9 +136,9 @@ def test_a_link_that_is_planted_between_the_look_and_the_opening_is_not_followed
     file = folder / f"{A}.lock"
     look = os.stat
 
-    def plant(*path: object, **options: object) -> os.stat_result:
-        found = look(*path, **options)  # type: ignore[call-overload]  # handed on
-        if path == (file.name,) and not file.is_symlink():
+    def plant(path: str, **options: Any) -> os.stat_result:
+        found = look(path, **options)
+        if path == file.name and not file.is_symlink():
             file.unlink()
             file.symlink_to(victim)
         return found

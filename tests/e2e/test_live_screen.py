@@ -147,7 +147,7 @@ def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> 
         assert screen.wait_end() == 0
 
 
-def test_a_driver_that_says_unknown_now_and_then_changes_nothing(driver: Driver) -> None:
+def test_a_driver_that_says_unknown_now_and_then_makes_nothing_up(driver: Driver) -> None:
     with screen_of(driver) as screen:
         wait_for_line(screen, 7, "73%")
         driver.random_unknown(0.3, seed=7)

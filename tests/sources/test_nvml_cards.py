@@ -316,6 +316,20 @@ def test_an_instance_without_details_is_still_there(furnish: Furnish) -> None:
     assert instance.profile == "3g.40gb"
 
 
+@pytest.mark.parametrize("code", [999, 19])
+def test_details_of_an_instance_that_fail_for_a_moment_are_asked_again(
+    furnish: Furnish, code: int
+) -> None:
+    room = furnish(h100_mig())
+    card = room.driver.cards[0]
+    card.fail("nvmlDeviceGetGpuInstanceId", code)
+    room.open()
+    assert [one.gpu_instance for one in room.gpu().mig] == [None] * 3
+    card.heal()
+    room.sample(3)
+    assert [one.gpu_instance for one in room.gpu().mig] == [2, 5, 9]
+
+
 def test_a_card_without_instances_yet_has_none(furnish: Furnish) -> None:
     room = furnish(h100_mig())
     room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", NOT_FOUND)

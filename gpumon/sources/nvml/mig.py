@@ -83,9 +83,12 @@ def _instances(
             code, uuid = card.text("nvmlDeviceGetUUID", handle)
         reaction = REACTIONS.get(code, Reaction.FAILING)
         if not code:
-            if uuid not in known:
-                known[uuid] = _describe(card, handle, uuid)
-            found.append((_measure(card, handle, index, known[uuid]), handle))
+            what = known.get(uuid)
+            if what is None:
+                what, is_final = _describe(card, handle, uuid)
+                if is_final:
+                    known[uuid] = what
+            found.append((_measure(card, handle, index, what), handle))
         elif reaction in {Reaction.CARD, Reaction.DRIVER}:
             return code, []
         elif reaction in {Reaction.PASSING, Reaction.FAILING} and index in before:
@@ -94,23 +97,29 @@ def _instances(
     return Code.SUCCESS, found
 
 
-def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> _Slice:
+def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, bool]:
+    """What an instance is, and whether that is all that will ever be told of it."""
     import pynvml
 
     gpu_instance, compute_instance = c_uint(), c_uint()
-    has_gpu = not card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
-    has_compute = not card.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
+    no_gpu = card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
+    no_compute = card.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
     attributes = pynvml.c_nvmlDeviceAttributes()
-    has_attributes = not card.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
-    code, name = card.text("nvmlDeviceGetName", handle)
+    no_attributes = card.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
+    no_name, name = card.text("nvmlDeviceGetName", handle)
     _, separator, profile = name.partition(_SEPARATOR)
-    return _Slice(
-        uuid=uuid,
-        gpu_instance=gpu_instance.value if has_gpu else None,
-        compute_instance=compute_instance.value if has_compute else None,
-        profile=profile if separator and not code else None,
-        multiprocessors=attributes.multiprocessorCount if has_attributes else None,
+    may_pass = any(
+        code and REACTIONS.get(code, Reaction.FAILING) in {Reaction.PASSING, Reaction.FAILING}
+        for code in (no_gpu, no_compute, no_attributes, no_name)
     )
+    what = _Slice(
+        uuid=uuid,
+        gpu_instance=None if no_gpu else gpu_instance.value,
+        compute_instance=None if no_compute else compute_instance.value,
+        profile=profile if separator and not no_name else None,
+        multiprocessors=None if no_attributes else attributes.multiprocessorCount,
+    )
+    return what, not may_pass
 
 
 def _measure(card: Card, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:

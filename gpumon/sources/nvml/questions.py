@@ -67,6 +67,9 @@ INTEGRATED: frozenset[tuple[int, int]] = frozenset(
 Xavier, Orin, Thor under both its numbers) and GB10 of DGX Spark. From NVIDIA's table at
 developer.nvidia.com/cuda-gpus; Grace Hopper (9.0) has its own memory and is none of them."""
 
+_CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
+"""``nvmlClockType_t``."""
+
 _ARCHITECTURE_UNKNOWN = 2**32 - 1
 _PSTATE_UNKNOWN = 32
 _NVLINK_MAX_LINKS = 36
@@ -87,16 +90,13 @@ def _fast(card: Card) -> Iterator[Reading]:
     yield _utilization(card)
     yield _number(card, "power_draw", "nvmlDeviceGetPowerUsage", convert=_thousandth)
     yield _temperature(card)
-    for domain, name in enumerate(("graphics", "sm", "memory", "video")):
-        yield _number(card, f"clock_{name}", "nvmlDeviceGetClockInfo", domain)
-    yield _number(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate)
+    yield _number(card, "clock_sm", "nvmlDeviceGetClockInfo", _CLOCKS["sm"])
     yield _wide(
         card,
         "clock_event_reasons",
         "nvmlDeviceGetCurrentClocksEventReasons",
         otherwise=_wide(card, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
     )
-    yield _wide(card, "energy", "nvmlDeviceGetTotalEnergyConsumption", convert=_thousandth)
     yield _field(card, "temperature_memory", 82)
     yield _field(card, "power_average", 185, convert=_thousandth)
     yield _field(card, "power_instant", 186, convert=_thousandth)
@@ -120,7 +120,7 @@ def _static(card: Card) -> Iterator[Reading]:
     for threshold, name in enumerate(("temperature_shutdown", "temperature_slowdown")):
         yield _number(card, name, "nvmlDeviceGetTemperatureThreshold", threshold, pace=once)
     yield _power_limits(card)
-    for domain, name in enumerate(("graphics", "sm", "memory", "video")):
+    for name, domain in _CLOCKS.items():
         yield _number(card, f"clock_{name}_max", "nvmlDeviceGetMaxClockInfo", domain, pace=once)
     yield _number(card, "pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", pace=once)
     yield _number(card, "pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth", pace=once)
@@ -129,6 +129,12 @@ def _static(card: Card) -> Iterator[Reading]:
 def _slow(card: Card) -> Iterator[Reading]:
     slow = Pace.SLOW
     yield mig_question(card)
+    for name in ("graphics", "memory", "video"):
+        which = _CLOCKS[name]
+        yield _number(card, f"clock_{name}", "nvmlDeviceGetClockInfo", which, pace=slow)
+    yield _number(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate, pace=slow)
+    energy = "nvmlDeviceGetTotalEnergyConsumption"
+    yield _wide(card, "energy", energy, convert=_thousandth, pace=slow)
     yield _number(
         card, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, pace=slow
     )

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from gpumon.history import History
     from gpumon.host import Kin
     from gpumon.layout.processes import Column, Headed
-    from gpumon.model import GpuProcess, Snapshot
+    from gpumon.model import Gpu, GpuProcess, Snapshot
     from gpumon.sources.replay import Playing
     from gpumon.tape import Mark
 
@@ -330,6 +330,7 @@ class Dashboard:
         self._strip = HostStrip()
         self._tiles = Tiles()
         self._states: tuple[Snapshot | None, dict[str, Finding]] = (None, {})
+        self._judged: dict[str, tuple[tuple[object, ...], Finding]] = {}
         self._process_rows = ProcessRows()
         self._shown: list[GpuProcess] = []
         self._drawn_from: tuple[object, ...] = ()
@@ -345,6 +346,7 @@ class Dashboard:
         """Draw everything anew: what was drawn of these snapshots was drawn of less."""
         self._cards = Cards()
         self._states = (None, {})
+        self._judged = {}
         self._process_rows = ProcessRows()
         self._drawn_from = ()
 
@@ -468,12 +470,28 @@ class Dashboard:
         Of a moment of the past it is not said that all is well before all that led to it is known.
         """
         if snapshot is not self._states[0]:
-            gpus = () if snapshot is None else snapshot.gpus
-            states = {gpu.uuid: card_state(self._history, gpu) for gpu in gpus}
+            states = {}
+            if snapshot is not None:
+                states = {gpu.uuid: self._judge(snapshot, gpu) for gpu in snapshot.gpus}
             if not self._settled:
                 states = {uuid: _unless_well(state) for uuid, state in states.items()}
             self._states = (snapshot, states)
         return self._states[1]
+
+    def _judge(self, snapshot: Snapshot, gpu: Gpu) -> Finding:
+        """What is said of a card: told in whole seconds, so judged once in each.
+
+        Unless something begins or ends; and what is wrong is told with numbers of this moment.
+        """
+        key = (
+            *(int(snapshot.time), snapshot.processes_at, snapshot.reserved),
+            *(self._history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
+        )
+        known, state = self._judged.get(gpu.uuid, (None, None))
+        if state is None or known != key or state.severity >= Severity.WARNING:
+            state = card_state(self._history, gpu)
+            self._judged[gpu.uuid] = key, state
+        return state
 
     def _list(self, snapshot: Snapshot, view: View) -> None:
         """List and sort anew only when there is something new to list."""

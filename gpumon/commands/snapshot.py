@@ -201,7 +201,7 @@ def _table(
     shape = CardsShape(0, 1, cards.line_count(snapshot) + 1)
     sort, sight = Sort(), Sight(snapshot.time)
     # Nobody is seen to be idle in one sample, and a column left blank would say that nobody is.
-    columns = visible_columns(width, [key for key in CHOSEN if key != "idle"])
+    columns = visible_columns(width, tuple(key for key in CHOSEN if key != "idle"))
     processes = sort_processes(shown, sort, sight)
     table = width if bounded else max(width, whole_width(processes, columns))
     rows: list[Row] = [

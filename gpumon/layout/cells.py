@@ -131,16 +131,6 @@ _LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 
 
-def line_up(old: Row, new: Row) -> bool:
-    """Whether two rows have their fields in the same places."""
-    if len(old) != len(new):
-        return False
-    for (before, _), (now, _) in zip(old, new, strict=True):
-        if before is not now and cell_width(before) != cell_width(now):
-            return False
-    return True
-
-
 class Ink(Struct, frozen=True):
     """What a style looks like, as parameters of the escape sequence SGR (ECMA-48, 8.3.117).
 
@@ -233,21 +223,29 @@ class CellWriter:
             x: Column of its first cell on screen, from 0.
             y: Its line on screen, from 0.
         """
-        if not line_up(before, row):
+        if len(before) != len(row):
             self.place(row, x, y)
             return
-        at = x
+        at, written, style_before = x, len(self._out), self._style
         # What lies between the last cells written and here: a few of their style are cheaper
         # written again than passed over. ``None`` is too much.
         gap: str | None = None
-        for (old_text, old_style), (text, style) in zip(before, row, strict=True):
+        for old, new in zip(before, row, strict=True):
+            text, style = new
             width = cell_width(text)
-            if old_style == style and old_text == text:
+            if old is new or old == new:
                 if gap is not None:
                     fits = style == self._style and len(gap) + width < _GAP
                     gap = gap + text if fits else None
                 at += width
                 continue
+            old_text, old_style = old
+            if cell_width(old_text) != width:
+                # The fields are not in the same places.
+                del self._out[written:]
+                self._style = style_before
+                self.place(row, x, y)
+                return
             first, last = 0, len(text)
             if old_style == style and len(old_text) == len(text) == width:
                 while old_text[first] == text[first]:

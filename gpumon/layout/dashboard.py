@@ -5,6 +5,7 @@ The screen, a first frame and the tests all draw through ``Dashboard.rows``.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from gpumon.layout.chrome import (
     footer_row,
     has_no_lists,
     header_row,
+    rule_facts,
     rule_row,
     tiny_rows,
 )
@@ -172,6 +174,7 @@ def is_tiny(width: int, height: int) -> bool:
     return width < LEAST_WIDTH or height < LEAST_HEIGHT
 
 
+@lru_cache(maxsize=16)
 def dashboard_shape(lines: int, cards: int, width: int, height: int) -> DashboardShape:
     """Share out the rows: the processes keep a third, unless a few cards would not all fit.
 
@@ -334,6 +337,9 @@ class Dashboard:
         self._process_rows = ProcessRows()
         self._shown: list[GpuProcess] = []
         self._drawn_from: tuple[object, ...] = ()
+        self._headed_by: tuple[tuple[object, ...], Row] = ((), ())
+        self._ruled_by: tuple[tuple[object, ...], Row] = ((), ())
+        self._footed_by: tuple[tuple[object, ...], Row] = ((), ())
         self._tabled: tuple[Sequence[Entry], tuple[object, ...], list[Row]] = ((), (), [])
 
     def look_at(self, history: History) -> None:
@@ -397,21 +403,39 @@ class Dashboard:
             graph=GRAPH[view.graph],
         )
         view.graphed = self._cards.graphed or shape.tiles > 0
-        keys = called(footer_keys(view, self.entry(view.cursor)))
-        footer = footer_row(keys, view.message, width)
+        keys = footer_keys(view, self.entry(view.cursor))
         return Parts(
-            header=[header_row(snapshot, _moment(snapshot, view), width)],
+            header=[self._header(snapshot, _moment(snapshot, view), width)],
             host=self._strip.rows(snapshot.host, self._history, snapshot.time, width, strip),
             cards=_filled(cards, width, shape.cards.rows),
             graphs=self._tiles.rows(
                 snapshot, self._history, states, width, shape.tiles, GRAPH[view.graph]
             ),
-            rule=[rule_row(snapshot, self._shown, scrolled, width)],
+            rule=[self._rule(snapshot, scrolled, width)],
             processes=_filled(self._table(snapshot, view, width), width, table),
             report=report,
             timeline=timeline,
-            footer=[footer],
+            footer=[self._footer(keys, view.message, width)],
         )
+
+    def _header(self, snapshot: Snapshot, moment: Moment, width: int) -> Row:
+        # Of the cards it tells for how long one has been silent, which is part of the moment.
+        key = (snapshot.host, snapshot.source, int(snapshot.time), moment, width)
+        if self._headed_by[0] != key:
+            self._headed_by = (key, header_row(snapshot, moment, width))
+        return self._headed_by[1]
+
+    def _rule(self, snapshot: Snapshot, scrolled: Scrolled, width: int) -> Row:
+        key = (snapshot.processes, self._shown, scrolled, rule_facts(snapshot), width)
+        if self._ruled_by[0] != key:
+            self._ruled_by = (key, rule_row(snapshot, self._shown, scrolled, width))
+        return self._ruled_by[1]
+
+    def _footer(self, keys: tuple[tuple[str, str], ...], message: str, width: int) -> Row:
+        key = (keys, message, width)
+        if self._footed_by[0] != key:
+            self._footed_by = (key, footer_row(called(keys), message, width))
+        return self._footed_by[1]
 
     def _sight(self, snapshot: Snapshot) -> Sight:
         history = self._history

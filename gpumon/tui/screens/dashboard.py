@@ -310,9 +310,9 @@ class DashboardScreen(TimedScreen):
             if self._owed is None:
                 self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
             return
-        moved = self._place(parts)
+        moved, ready = self._place(parts), self._pen.ready(self)
         for name in _BY_URGENCY:
-            self._views[name].show(getattr(parts, name), width, moved=moved)
+            self._views[name].show(getattr(parts, name), width, moved=moved, ready=ready)
         self._pen.flush()
 
     def _is_seen(self) -> bool:

@@ -52,7 +52,7 @@ class CellView(Widget):
         super().__init__(id=id)
         self._pen = pen
         self._palette = palette
-        self._rows: list[Row] = []
+        self._rows: Sequence[Row] = []
         # What the terminal shows, as far as that is known.
         self._painted: list[Row | None] = []
         self._first = 0
@@ -69,31 +69,40 @@ class CellView(Widget):
         self._strips.clear()
         self.refresh()
 
-    def show(self, rows: Sequence[Row], width: int, *, moved: bool = False) -> None:
+    def show(
+        self,
+        rows: Sequence[Row],
+        width: int,
+        *,
+        moved: bool = False,
+        ready: bool | None = None,
+    ) -> None:
         """Show these rows from the widget's top.
 
         Args:
             rows: What to show.
             width: Cells of each.
             moved: Whether a layout is due that may move the widget.
+            ready: ``Pen.ready``, where that has just been asked.
         """
-        self._rows = list(rows)
-        if not moved and self._rows == self._painted:
+        self._rows = rows
+        if not moved and rows == self._painted:
             return
-        self._send(width, moved=moved)
+        self._send(width, moved=moved, ready=ready)
 
     def send_on(self) -> None:
         """Send what the frames before had no room for."""
         if self._rows != self._painted:
-            self._send(self.region.width, moved=False)
+            self._send(self.region.width, moved=False, ready=None)
 
-    def _send(self, width: int, *, moved: bool) -> None:
+    def _send(self, width: int, *, moved: bool, ready: bool | None) -> None:
         rows, painted, region = self._rows, self._painted, self.region
         # Until a layout is done the widget is not yet where the rows were made for.
         in_place = len(painted) == len(rows) == region.height and width == region.width
-        if in_place and not moved and self._pen.ready(self.screen):
-            self._write(region)
-            return
+        if in_place and not moved:
+            if self._pen.ready(self.screen) if ready is None else ready:
+                self._write(region)
+                return
         self._painted = list(rows)
         if len(rows) < len(painted):
             self.refresh()

@@ -310,7 +310,7 @@ class DashboardScreen(TimedScreen):
             if self._owed is None:
                 self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
             return
-        moved, ready = self._place(parts), self._pen.ready(self)
+        moved, ready = self._place(parts), self._pen.ready(self.screen)
         for name in _BY_URGENCY:
             self._views[name].show(getattr(parts, name), width, moved=moved, ready=ready)
         self._pen.flush()

@@ -99,10 +99,9 @@ class CellView(Widget):
         rows, painted, region = self._rows, self._painted, self.region
         # Until a layout is done the widget is not yet where the rows were made for.
         in_place = len(painted) == len(rows) == region.height and width == region.width
-        if in_place and not moved:
-            if self._pen.ready(self.screen) if ready is None else ready:
-                self._write(region)
-                return
+        if in_place and not moved and (self._pen.ready(self.screen) if ready is None else ready):
+            self._write(region)
+            return
         self._painted = list(rows)
         if len(rows) < len(painted):
             self.refresh()

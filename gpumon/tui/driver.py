@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import select
 import time
-from codecs import getincrementaldecoder
 from contextlib import suppress
 from functools import partial
 from threading import Event
 
 try:
+    from textual.drivers import linux_driver
     from textual.drivers.linux_driver import LinuxDriver
 except ImportError:
     # A system that is no Unix.
@@ -78,8 +78,8 @@ class TerminalDriver(LinuxDriver):
             super().run_input_thread()
             return
         parser = XTermParser(self._debug)
-        # A terminal can send anything: a paste from elsewhere, a line that loses bytes.
-        decode = getincrementaldecoder("utf-8")(errors="replace").decode
+        # Not the codec's own: ``terminal`` puts one there that knows the terminal's encoding.
+        decode = linux_driver.getincrementaldecoder("utf-8")().decode  # type: ignore[attr-defined]  # not in its stub
         attentive_until = 0.0
         while not over.is_set():
             attentive = time.monotonic() < attentive_until

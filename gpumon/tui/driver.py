@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from contextlib import suppress
 from functools import partial
 from threading import Event
@@ -26,9 +25,6 @@ except ImportError:
 
 _MOST_BYTES = 4096
 _BETWEEN_LOOKS = 0.1
-_ATTENTIVE = 3.0
-"""Seconds after the last key in which the parser is asked again and again: an Escape alone is told
-from the beginning of a longer sequence by what does not follow, a second later at most."""
 
 
 class _Waking(Event):
@@ -80,10 +76,10 @@ class TerminalDriver(LinuxDriver):
         parser = XTermParser(self._debug)
         # Not the codec's own: ``terminal`` puts one there that knows the terminal's encoding.
         decode = linux_driver.getincrementaldecoder("utf-8")().decode  # type: ignore[attr-defined]  # not in its stub
-        attentive_until = 0.0
         while not over.is_set():
-            attentive = time.monotonic() < attentive_until
-            patience = _BETWEEN_LOOKS if attentive else None
+            # An Escape is told from the beginning of a longer sequence by what does not follow.
+            undecided = parser._timeout_time is not None  # noqa: SLF001 - see above
+            patience = _BETWEEN_LOOKS if undecided else None
             ready, _, _ = select.select([self.fileno, over.reader], [], [], patience)
             if self.fileno in ready:
                 data = os.read(self.fileno, _MOST_BYTES)
@@ -91,7 +87,6 @@ class TerminalDriver(LinuxDriver):
                     # Nothing will come any more, and that again and again.
                     over.wait(_BETWEEN_LOOKS)
                     continue
-                attentive_until = time.monotonic() + _ATTENTIVE
                 for event in parser.feed(decode(data)):
                     self.process_message(event)
             for event in parser.tick():

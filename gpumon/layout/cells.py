@@ -8,6 +8,7 @@ a few short runs of cells.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -131,6 +132,11 @@ _LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 
 
+def _starts(row: Row) -> Sequence[int]:
+    """In which of a row's cells its fields begin, and where it ends."""
+    return [0, *accumulate(cell_width(text) for text, _ in row)]
+
+
 class Ink(Struct, frozen=True):
     """What a style looks like, as parameters of the escape sequence SGR (ECMA-48, 8.3.117).
 
@@ -214,7 +220,9 @@ class CellWriter:
         self._out.append(f"\x1b[{y + 1};{x + 1}H")
         self.row(row)
 
-    def change(self, before: Row, row: Row, x: int, y: int) -> None:
+    def change(
+        self, before: Row, row: Row, x: int, y: int, starts: Sequence[int] | None = None
+    ) -> Sequence[int] | None:
         """Write a row's cells that differ from those that stand there.
 
         Args:
@@ -222,46 +230,59 @@ class CellWriter:
             row: What the row shows now.
             x: Column of its first cell on screen, from 0.
             y: Its line on screen, from 0.
+            starts: What this returned for ``before``.
+
+        Returns:
+            Where the fields of the row begin; ``None`` when they are not those of ``before``.
         """
         if len(before) != len(row):
             self.place(row, x, y)
-            return
-        at, written, style_before = x, len(self._out), self._style
-        # What lies between the last cells written and here: a few of their style are cheaper
-        # written again than passed over. ``None`` is too much.
-        gap: str | None = None
-        for old, new in zip(before, row, strict=True):
-            text, style = new
-            width = cell_width(text)
+            return None
+        if starts is None:
+            starts = _starts(before)
+        written, style_before = len(self._out), self._style
+        # How many cells and fields were written; what is left of the last one of these.
+        end, done, rest = -_GAP, 0, ""
+        for place, (old, new) in enumerate(zip(before, row, strict=True)):
             if old is new or old == new:
-                if gap is not None:
-                    fits = style == self._style and len(gap) + width < _GAP
-                    gap = gap + text if fits else None
-                at += width
                 continue
-            old_text, old_style = old
-            if cell_width(old_text) != width:
-                # The fields are not in the same places.
+            (old_text, old_style), (text, style) = old, new
+            at, width = starts[place], starts[place + 1] - starts[place]
+            if cell_width(text) != width:
                 del self._out[written:]
                 self._style = style_before
                 self.place(row, x, y)
-                return
+                return None
             first, last = 0, len(text)
-            if old_style == style and len(old_text) == len(text) == width:
+            if old_style == style and len(old_text) == last == width:
                 while old_text[first] == text[first]:
                     first += 1
                 while old_text[last - 1] == text[last - 1]:
                     last -= 1
-            if gap is None or len(gap) + first >= _GAP:
-                self._out.append(f"\x1b[{y + 1};{at + first + 1}H")
+            gap = None if at + first - end >= _GAP else self._gap(row[done:place], rest)
+            if gap is None:
+                self._out.append(f"\x1b[{y + 1};{x + at + first + 1}H")
             else:
                 self._out.append(gap)
                 first = 0
             self._write(text[first:last], style)
             rest = text[last:]
-            # A blank may have been written in the style before it.
-            gap = rest if not rest or style == self._style else None
-            at += width
+            end, done = at + width - len(rest), place + 1
+            if rest and style != self._style:
+                # A blank may have been written in the style before it.
+                end = -_GAP
+        return starts
+
+    def _gap(self, between: Row, rest: str) -> str | None:
+        """What lies between the last cells written and the next.
+
+        A few of one style are cheaper written again than passed over. ``None`` is another style.
+        """
+        for text, style in between:
+            if style != self._style:
+                return None
+            rest += text
+        return rest
 
     def row(self, row: Row) -> None:
         """Write a whole row where the cursor stands."""

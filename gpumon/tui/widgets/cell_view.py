@@ -55,6 +55,8 @@ class CellView(Widget):
         self._rows: Sequence[Row] = []
         # What the terminal shows, as far as that is known.
         self._painted: list[Row | None] = []
+        # Where the fields of that begin, as far as that is known.
+        self._starts: dict[int, Sequence[int] | None] = {}
         self._first = 0
         self._strips: dict[int, tuple[Row, Strip]] = {}
 
@@ -103,6 +105,7 @@ class CellView(Widget):
             self._write(region)
             return
         self._painted = list(rows)
+        self._starts.clear()
         if len(rows) < len(painted):
             self.refresh()
             return
@@ -128,8 +131,11 @@ class CellView(Widget):
                 return
             if before is None:
                 self._pen.writer.place(row, region.x, region.y + y)
+                self._starts[y] = None
             else:
-                self._pen.writer.change(before, row, region.x, region.y + y)
+                self._starts[y] = self._pen.writer.change(
+                    before, row, region.x, region.y + y, self._starts.get(y)
+                )
             painted[y] = row
 
     def render_line(self, y: int) -> Strip:

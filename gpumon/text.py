@@ -82,7 +82,7 @@ def _cell_width(text: str) -> int:
 
 def fit(text: str, width: int) -> str:
     """Exactly ``width`` cells: padded on the right, or cut there with an ellipsis."""
-    size = cell_width(text)
+    size = len(text) if text.isascii() else cell_width(text)
     if size <= width:
         return text + " " * (width - size)
     return _cut(text, width)
@@ -90,7 +90,7 @@ def fit(text: str, width: int) -> str:
 
 def fit_right(text: str, width: int) -> str:
     """Exactly ``width`` cells: padded on the left, or cut on the right with an ellipsis."""
-    size = cell_width(text)
+    size = len(text) if text.isascii() else cell_width(text)
     if size <= width:
         return " " * (width - size) + text
     return _cut(text, width)

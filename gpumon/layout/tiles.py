@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.layout.cells import Field, Row, braille, fill
@@ -139,6 +140,7 @@ def _told(gpu: Gpu, state: Finding, graph: Graph) -> _Told:
     return _Told(gpu.index, graph.key, *graph.now(gpu), state.severity, quiet)
 
 
+@lru_cache(maxsize=64)
 def _title(told: _Told, width: int) -> Row:
     """Which card, its newest value, and over how long the graph goes."""
     quiet = told.quiet

@@ -209,6 +209,7 @@ class CellWriter:
         self._inks = inks
         self._style: str | None = None
         self._out: list[str] = []
+        self._size = self._measured = 0
 
     def place(self, row: Row, x: int, y: int) -> None:
         """Write a whole row at its place.
@@ -300,7 +301,9 @@ class CellWriter:
     @property
     def size(self) -> int:
         """Bytes that were written so far."""
-        return sum(len(part.encode()) for part in self._out)
+        self._size += sum([len(part.encode()) for part in self._out[self._measured :]])
+        self._measured = len(self._out)
+        return self._size
 
     def take(self) -> str:
         """All that was written, ending in the terminal's own style; the writer is empty then."""
@@ -308,5 +311,6 @@ class CellWriter:
             return ""
         text = "".join(self._out) + RESET
         self._out.clear()
+        self._size = self._measured = 0
         self._style = None
         return text

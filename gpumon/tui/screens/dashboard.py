@@ -85,6 +85,8 @@ _READING_SECONDS = 10.0
 _CATCH_UP_SECONDS = 0.1
 _BENEATH_SECONDS = 0.5
 """Seconds between two pictures while a dialog lies on top: Textual draws these, at its own cost."""
+_BEHIND_SECONDS = 1.0
+"""Likewise between two lists that the terminal has no room to show."""
 _WHEEL_ROWS = 3
 _SHIFT_CELLS = 8
 _WITHOUT_TABLE = {
@@ -224,6 +226,7 @@ class DashboardScreen(TimedScreen):
         self._state_folder: Path | None = None
         self._remembering = Lock()
         self._drawn_beneath = 0.0
+        self._listed_behind = 0.0
         self._told_trouble = ""
         self._owed: Timer | None = None
         self._unsaying: Timer | None = None
@@ -292,6 +295,10 @@ class DashboardScreen(TimedScreen):
         """
         if not self.is_attached or not self._is_seen():
             return
+        # The first frame is due however slow the line: before it Textual draws blank rows.
+        behind = bool(self._heights) and self._pen.behind()
+        if behind and not self._is_due():
+            return
         # The screen has no size before its first layout; the terminal has.
         width, height = self.size if self.size.width else self.app.size
         self._view.covered = self.app.screen is not self
@@ -305,10 +312,7 @@ class DashboardScreen(TimedScreen):
             self._dashboard.look_at(self._stage.history)
         # The next key may be about what is listed now, though it cannot be seen yet.
         parts = self._dashboard.rows(self._snapshot, self._view, width, height)
-        # The first frame is due however slow the line: before it Textual draws blank rows.
-        if self._heights and self._pen.behind():
-            if self._owed is None:
-                self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        if behind:
             return
         moved, ready = self._place(parts), self._pen.ready(self.screen)
         for name in _BY_URGENCY:
@@ -329,6 +333,16 @@ class DashboardScreen(TimedScreen):
         if now - self._drawn_beneath < _BENEATH_SECONDS:
             return False
         self._drawn_beneath = now
+        return True
+
+    def _is_due(self) -> bool:
+        """Whether to list anew for a terminal that is behind: for a key, or once in a while."""
+        if self._owed is None:
+            self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        now = time.monotonic()
+        if self._pen.leisurely and now - self._listed_behind < _BEHIND_SECONDS:
+            return False
+        self._listed_behind = now
         return True
 
     def _catch_up(self) -> None:

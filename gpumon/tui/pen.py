@@ -71,9 +71,12 @@ class Pen:
         return True
 
     def behind(self) -> bool:
-        """Whether the terminal has not yet taken what was written before."""
+        """Whether the terminal has not yet taken, or shown, what was written before."""
         thread = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001 - see above
-        return thread is not None and thread._queue.qsize() > _BACKLOG  # noqa: SLF001 - see above
+        if thread is not None and thread._queue.qsize() > _BACKLOG:  # noqa: SLF001 - see above
+            return True
+        now = time.monotonic()
+        return self._pacing.silent(now) and not self._pacing.room(now, hasty=not self.leisurely)
 
     @contextmanager
     def at_leisure(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar
@@ -229,6 +230,7 @@ class DashboardScreen(TimedScreen):
         self._listed_behind = 0.0
         self._told_trouble = ""
         self._owed: Timer | None = None
+        self._owed_to_key = False
         self._unsaying: Timer | None = None
         self._complaint = chosen.complaint
 
@@ -339,6 +341,7 @@ class DashboardScreen(TimedScreen):
         """Whether to list anew for a terminal that is behind: for a key, or once in a while."""
         if self._owed is None:
             self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        self._owed_to_key |= not self._pen.leisurely
         now = time.monotonic()
         if self._pen.leisurely and now - self._listed_behind < _BEHIND_SECONDS:
             return False
@@ -347,10 +350,12 @@ class DashboardScreen(TimedScreen):
 
     def _catch_up(self) -> None:
         self._owed = None
-        if self._pen.behind():
-            self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
-        else:
-            self.draw()
+        with nullcontext() if self._owed_to_key else self._pen.at_leisure():
+            if self._pen.behind():
+                self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+            else:
+                self._owed_to_key = False
+                self.draw()
 
     def _place(self, parts: Parts) -> bool:
         """Give each part its height; a layout pass only when one changes. Returns whether."""

@@ -77,6 +77,10 @@ def _of_no_use(command: str) -> Iterator[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from gpumon.lean import import_msgspec
+
+    # Before anything else imports it.
+    import_msgspec()
     from gpumon.codeset import take_stream
 
     take_stream(sys.stderr, codeset(options))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gpumon.config.actions import footer_names
 from gpumon.layout.key_names import use_key_names
 from gpumon.layout.listing import Narrowing
+from gpumon.lean import import_asyncio
 from gpumon.remembered import load, state_folder
 from gpumon.sources import SourceError
 from gpumon.tui.chosen import USUAL, first_view
@@ -58,6 +59,7 @@ def run(session: Session, narrowing: Narrowing | None = None, chosen: Chosen = U
                 if collector.latest is not None:
                     picture.take(collector.latest)
                 picture.wait(_FIRST)
+                import_asyncio()
                 from gpumon.tui import app as application
                 from gpumon.tui.handover import driver_after
 

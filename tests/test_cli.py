@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon import __version__
+from gpumon.cli.help import Formatter
 from gpumon.cli.parser import make_parser
 from gpumon.commands.snapshot import take_one
 from gpumon.sources import SourceError
@@ -400,3 +402,20 @@ def test_an_output_that_cannot_be_written_is_one_sentence(arguments: list[str], 
     )
     assert done.returncode == 1
     assert re.fullmatch(r"gpumon: [^\n]+\n", done.stderr)
+
+
+@pytest.mark.parametrize("command", ["snapshot", "log", "select", "run", "wait", "theme"])
+def test_a_command_reads_the_same_whether_or_not_others_were_made(command: str) -> None:
+    arguments = {
+        "log": ["--for", "8h"],
+        "run": ["-n", "2", "--", "log"],
+        "theme": ["show", "gpumon"],
+    }.get(command, [])
+    line = ["--demo", command, *arguments] if command != "theme" else [command, *arguments]
+    assert make_parser(line).parse_args(line) == make_parser().parse_args(line)
+
+
+@pytest.mark.parametrize("told", ["37", "", "0", "wide"])
+def test_help_is_as_wide_as_everybody_elses(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setenv("COLUMNS", told)
+    assert Formatter("gpumon")._width == argparse.HelpFormatter("gpumon")._width

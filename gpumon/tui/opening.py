@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.config.actions import footer_names
+from gpumon.folders import state_folder
 from gpumon.layout.key_names import use_key_names
 from gpumon.layout.listing import Narrowing
 from gpumon.lean import import_asyncio
-from gpumon.remembered import load, state_folder
+from gpumon.remembered import load
 from gpumon.sources import SourceError
 from gpumon.tui.chosen import USUAL, first_view
 from gpumon.tui.picture import FirstPicture, first_inks

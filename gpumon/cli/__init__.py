@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _CHOOSING = ("select", "run", "wait")
 _TAKING_MOMENTS = ("report", "replay", "run")
+_SOON_THERE = (None, "snapshot", "select", "replay")
+"""Commands that end soon, or begin to collect garbage once their screen stands."""
 _FOR_THE_DASHBOARD = ("log", "columns", "readonly")
 _FOR_SAMPLES = ("gpus", "user", "filter", "demo")
 """What is of no use where nobody looks at the machine."""
@@ -28,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, 1 when there is nothing to show or nowhere to write, 2 for a command
         line that cannot be read, 130 when interrupted.
     """
+    # What is imported stays, and to look through it for garbage takes a tenth of all the time until
+    # there is something to see.
+    gc.disable()
     try:
         given = _bound(sys.argv[1:] if arguments is None else arguments)
         return _run(make_parser(given).parse_args(given))
@@ -39,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read has seen enough.
         silence_output()
         return 0
+    finally:
+        gc.enable()
 
 
 def _bound(arguments: Sequence[str]) -> Sequence[str]:
@@ -71,6 +79,8 @@ def _run(options: argparse.Namespace) -> int:
     from gpumon.codeset import take_stream
 
     take_stream(sys.stderr, codeset(options))
+    if options.command not in _SOON_THERE:
+        gc.enable()
     if options.command is not None:
         for name in _of_no_use(options.command):
             if getattr(options, name, None):

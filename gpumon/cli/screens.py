@@ -12,8 +12,13 @@ from gpumon.cli.words import EXIT_USAGE, explain, fail, say
 if TYPE_CHECKING:
     import argparse
 
+    from gpumon.collector import Collector
     from gpumon.config import Loaded
+    from gpumon.host.journal import Journal
+    from gpumon.model import Snapshot
     from gpumon.tape import Tape
+    from gpumon.tape.memory import MemoryTape
+    from gpumon.thresholds import Thresholds
     from gpumon.tui.chosen import Chosen
 
 _PAST_LATER = 1.0
@@ -26,22 +31,15 @@ def run_dashboard(options: argparse.Namespace) -> int:
     from gpumon.config import load
     from gpumon.findings import conditions
     from gpumon.history import History
-    from gpumon.log.opening import LogError
     from gpumon.lookup import Lookup
     from gpumon.sources import SourceError
-    from gpumon.tape.memory import MemoryTape
-    from gpumon.theming import UnknownThemeError
     from gpumon.tui.logbook import Logbook
 
     loaded = load()
     settings, lines = loaded.settings, loaded.settings.thresholds
-    try:
-        chosen = _chosen(options, loaded)
-    except UnknownThemeError as error:
-        return fail(f"{error}.", EXIT_USAGE)
     options.readonly = options.readonly or settings.readonly
     source, host = source_and_host(options)
-    history, tape = History(conditions(lines), lines), MemoryTape(lines.full_share)
+    history = History(conditions(lines), lines)
     past = tuple(source.past())
     for snapshot in past:
         history.add(snapshot)
@@ -49,43 +47,66 @@ def run_dashboard(options: argparse.Namespace) -> int:
     interval = options.interval or settings.interval
     collector = Collector(source, interval, annotate=lookup.annotate)
     collector.subscribe(history.add)
-    collector.subscribe(tape.add)
+    user = getattr(options, "user", None)
+    logbook = Logbook(collector, options.log, user, commands=options.commands)
+    fault = logbook.begin()
+    if fault is not None:
+        return fail(fault)
+    # The driver is asked while what takes longer, all that draws, is imported.
+    collector.start()
+    from gpumon.layout.listing import Narrowing
+    from gpumon.theming import UnknownThemeError
+    from gpumon.tui.opening import first_picture, run
+    from gpumon.tui.session import Session
+
+    def furnish() -> Session:
+        """What the first picture does without is imported, and begins, once that stands."""
+        lookup.start()
+        journal = _journal(options)
+        tape = _tape(lines, collector, past)
+        return Session(collector, history, host, lookup, journal, tape, logbook)
+
+    narrowing = Narrowing(user=user, filter=getattr(options, "filter", None))
+    try:
+        chosen = _chosen(options, loaded)
+        picture = first_picture(history, interval, narrowing, chosen, readonly=host.readonly)
+        return run(collector, furnish, picture, narrowing, chosen)
+    except UnknownThemeError as error:
+        collector.stop()
+        return fail(f"{error}.", EXIT_USAGE)
+    except SourceError as error:
+        return explain(error)
+    finally:
+        for sentence in logbook.close():
+            say(sentence)
+
+
+def _journal(options: argparse.Namespace) -> Journal:
+    """Where signals are written down."""
+    from gpumon.host.journal import Journal
+
+    if not getattr(options, "demo", False):
+        return Journal()
+    import tempfile
+    from pathlib import Path
+
+    # What a demo pretends to signal does not belong in anybody's log.
+    return Journal(Path(tempfile.mkdtemp(prefix="gpumon-demo-")))
+
+
+def _tape(lines: Thresholds, collector: Collector, past: tuple[Snapshot, ...]) -> MemoryTape:
+    """What can be looked back at, from the past of the source on."""
+    from gpumon.tape.memory import MemoryTape
+
+    tape = MemoryTape(lines.full_share)
     if past:
         # To put it in order takes as long as all else at the start.
         tape.begin_with(past)
         settling = threading.Timer(_PAST_LATER, tape.settle)
         settling.daemon = True
         settling.start()
-    user = getattr(options, "user", None)
-    logbook = Logbook(collector, options.log, user, commands=options.commands)
-    if options.log is not None:
-        try:
-            logbook.start()
-        except LogError as error:
-            return fail(error.sentence)
-    # The driver is asked while the screen's modules, which take longer, are imported.
-    collector.start()
-    lookup.start()
-    import tempfile
-    from pathlib import Path
-
-    from gpumon.host.journal import Journal
-    from gpumon.layout.listing import Narrowing
-    from gpumon.tui.opening import run
-    from gpumon.tui.session import Session
-
-    # What a demo pretends to signal does not belong in anybody's log.
-    unlogged = getattr(options, "demo", False)
-    journal = Journal(Path(tempfile.mkdtemp(prefix="gpumon-demo-"))) if unlogged else Journal()
-    session = Session(collector, history, host, lookup, journal, tape, logbook)
-    narrowing = Narrowing(user=user, filter=getattr(options, "filter", None))
-    try:
-        return run(session, narrowing, chosen)
-    except SourceError as error:
-        return explain(error)
-    finally:
-        for sentence in logbook.close():
-            say(sentence)
+    collector.subscribe(tape.add, newest=True)
+    return tape
 
 
 def _chosen(options: argparse.Namespace, loaded: Loaded) -> Chosen:
@@ -147,9 +168,12 @@ def run_replay(options: argparse.Namespace) -> int:
         player.start()
         from gpumon.host.journal import Journal
         from gpumon.host.recorded import RecordedHost
+        from gpumon.layout.listing import Narrowing
         from gpumon.lookup import Lookup
+        from gpumon.tui.chosen import first_view
         from gpumon.tui.logbook import Logbook
         from gpumon.tui.opening import run
+        from gpumon.tui.picture import FirstPicture
         from gpumon.tui.session import Session
 
         host = RecordedHost()
@@ -164,7 +188,11 @@ def run_replay(options: argparse.Namespace) -> int:
             player,
         )
         try:
-            return run(session, None, chosen)
+            narrowing = Narrowing()
+            interval = player.collector.interval
+            view = first_view(interval, narrowing, chosen, readonly=host.readonly)
+            unpainted = FirstPicture(player.history, view, None)
+            return run(player.collector, lambda: session, unpainted, narrowing, chosen)
         except SourceError as error:
             return fail(f"{error.sentence} {error.advice}")
 

@@ -215,7 +215,9 @@ class DashboardScreen(TimedScreen):
         self._cases = cases
         self._pen = pen
         self._palette = palette
-        self._view = first_view(session, narrowing, chosen)
+        self._view = first_view(
+            session.collector.interval, narrowing, chosen, readonly=session.host.readonly
+        )
         self._dashboard = Dashboard(stage.history)
         self._snapshot = stage.history.latest
         self._views: dict[str, CellView] = {}

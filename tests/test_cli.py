@@ -19,6 +19,7 @@ import pytest
 from gpumon import __version__
 from gpumon.cli.help import Formatter
 from gpumon.cli.parser import make_parser
+from gpumon.cli.plain import read_plainly
 from gpumon.commands.snapshot import take_one
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.source import NvmlSource
@@ -419,3 +420,38 @@ def test_a_command_reads_the_same_whether_or_not_others_were_made(command: str) 
 def test_help_is_as_wide_as_everybody_elses(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     monkeypatch.setenv("COLUMNS", told)
     assert Formatter("gpumon")._width == argparse.HelpFormatter("gpumon")._width
+
+
+@pytest.mark.parametrize(
+    "line", [[], ["-n", "0.1"], ["--interval", "5"], ["-n", "1000."], ["-n", ".5"]], ids=" ".join
+)
+def test_what_is_read_without_argparse_is_what_argparse_reads(line: list[str]) -> None:
+    read = read_plainly(line)
+    assert read is not None
+    assert vars(read) == vars(make_parser().parse_args(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(["-n", value] for value in ("0.05", "nan", ".", "٣", "1e3", "1_0", "", "--demo")),
+        *(["-n"], ["-n0.1"], ["snapshot"], ["--demo"], ["-n", "1", "--demo"]),
+    ],
+    ids=" ".join,
+)
+def test_what_takes_argparse_is_left_to_it(line: list[str]) -> None:
+    assert read_plainly(line) is None
+
+
+@pytest.mark.parametrize("line", [[], ["-n", "2"]], ids=" ".join)
+def test_the_dashboards_own_line_needs_no_argparse(line: list[str]) -> None:
+    program = (
+        "import sys; from gpumon.cli import main; status = main(sys.argv[1:]);"
+        "print(status, 'argparse' in sys.modules, file=sys.stderr)"
+    )
+    with Driver([h100()]) as driver:
+        command = [sys.executable, "-c", program, *line]
+        done = subprocess.run(
+            command, env=driver.env(), capture_output=True, text=True, check=True, cwd="/"
+        )
+    assert done.stderr == "0 False\n"

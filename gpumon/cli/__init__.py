@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import codeset, silence_output
-from gpumon.cli.parser import make_parser
+from gpumon.cli.plain import read_plainly
 from gpumon.cli.words import EXIT_INTERRUPTED, EXIT_USAGE, fail
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.disable()
     try:
         given = _bound(sys.argv[1:] if arguments is None else arguments)
-        return _run(make_parser(given).parse_args(given))
+        return _run(read_plainly(given) or _parsed(given))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except MemoryError:
@@ -47,6 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     finally:
         gc.enable()
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    from gpumon.cli.parser import make_parser
+
+    return make_parser(arguments).parse_args(arguments)
 
 
 def _bound(arguments: Sequence[str]) -> Sequence[str]:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from gpumon import __version__
 from gpumon.cli import values
 from gpumon.cli.help import Parser, RawFormatter
+from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from gpumon.cli.help import Command
-
-LOG_INTERVAL = 1.0
 
 _DESCRIPTION = "What the GPUs of this machine do, and whose work it is."
 _EXAMPLES = """\
@@ -69,7 +68,7 @@ def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentPa
         "--interval",
         metavar="SECONDS",
         type=values.interval,
-        help=f"seconds between samples, {values.LEAST_INTERVAL:g} to {values.LONGEST_INTERVAL:g}, "
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}, "
         f"as in watch (default: 0.5 or what the configuration says, for a log {LOG_INTERVAL:g})",
     )
     screen = parser.add_argument_group("the dashboard")
@@ -193,7 +192,7 @@ def _add_log(command: Command) -> None:
         metavar="SECONDS",
         type=values.interval,
         default=argparse.SUPPRESS,
-        help=f"seconds between samples, {values.LEAST_INTERVAL:g} to {values.LONGEST_INTERVAL:g} "
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
         f"(default: {LOG_INTERVAL:g})",
     )
     log.add_argument(

@@ -19,7 +19,7 @@ UNKNOWN = "–"
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-_NARROW = frozenset(
+_NARROW = "".join(
     chr(code)
     for first, last in (
         *((0x20, 0x7E), (0xA1, 0xAC), (0xAE, 0x2FF), (0x2010, 0x2027), (0x2190, 0x22FF)),
@@ -85,7 +85,7 @@ def cell_width(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _cell_width(text: str) -> int:
-    if _NARROW.issuperset(text):
+    if not text.strip(_NARROW):
         return len(text)
     # The screen measures with these same tables; a second opinion would tear the columns.
     from rich.cells import cell_len

@@ -93,6 +93,7 @@ def test_sizes_keep_to_five_characters(size: int | None, text: str) -> None:
 def test_what_is_measured_without_a_table_is_one_cell_in_the_screens_own() -> None:
     assert len(module._NARROW) > 1000
     assert {cell_len(character) for character in module._NARROW} == {1}
+    assert cell_width("a訓b") == 4, "what stands between is measured too"
 
 
 def test_the_table_is_imported_for_text_that_needs_it_only() -> None:

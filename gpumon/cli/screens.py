@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from gpumon.model import Snapshot
     from gpumon.tape import Tape
     from gpumon.tape.memory import MemoryTape
+    from gpumon.theming import Choice
     from gpumon.thresholds import Thresholds
     from gpumon.tui.chosen import Chosen
+    from gpumon.tui.session import Session
 
 _PAST_LATER = 1.0
 """Seconds after the start at which a demo's past is put where it can be looked back at."""
@@ -29,51 +31,54 @@ def run_dashboard(options: argparse.Namespace) -> int:
     """``gpumon``."""
     from gpumon.collector import Collector
     from gpumon.config import load
-    from gpumon.findings import conditions
-    from gpumon.history import History
     from gpumon.lookup import Lookup
     from gpumon.sources import SourceError
+    from gpumon.theming import UnknownThemeError, choose_theme
     from gpumon.tui.logbook import Logbook
 
     loaded = load()
     settings, lines = loaded.settings, loaded.settings.thresholds
+    try:
+        theme = choose_theme(getattr(options, "theme", None), settings.theme)
+    except UnknownThemeError as error:
+        return fail(f"{error}.", EXIT_USAGE)
     options.readonly = options.readonly or settings.readonly
     source, host = source_and_host(options)
-    history = History(conditions(lines), lines)
     past = tuple(source.past())
-    for snapshot in past:
-        history.add(snapshot)
     lookup = Lookup(host, reservations=reservations(options))
     interval = options.interval or settings.interval
     collector = Collector(source, interval, annotate=lookup.annotate)
-    collector.subscribe(history.add)
     user = getattr(options, "user", None)
     logbook = Logbook(collector, options.log, user, commands=options.commands)
     fault = logbook.begin()
     if fault is not None:
         return fail(fault)
-    # The driver is asked while what takes longer, all that draws, is imported.
+    # The driver is asked while what takes longer, all that judges and draws, is imported.
     collector.start()
+    from gpumon.findings import conditions
+    from gpumon.history import History
     from gpumon.layout.listing import Narrowing
-    from gpumon.theming import UnknownThemeError
     from gpumon.tui.opening import first_picture, run
-    from gpumon.tui.session import Session
+
+    history = History(conditions(lines), lines)
+    for snapshot in past:
+        history.add(snapshot)
+    collector.subscribe(history.add, newest=True)
 
     def furnish() -> Session:
         """What the first picture does without is imported, and begins, once that stands."""
+        from gpumon.tui.session import Session
+
         lookup.start()
         journal = _journal(options)
         tape = _tape(lines, collector, past)
         return Session(collector, history, host, lookup, journal, tape, logbook)
 
     narrowing = Narrowing(user=user, filter=getattr(options, "filter", None))
+    chosen = _chosen(options, loaded, theme)
+    picture = first_picture(history, interval, narrowing, chosen, readonly=host.readonly)
     try:
-        chosen = _chosen(options, loaded)
-        picture = first_picture(history, interval, narrowing, chosen, readonly=host.readonly)
         return run(collector, furnish, picture, narrowing, chosen)
-    except UnknownThemeError as error:
-        collector.stop()
-        return fail(f"{error}.", EXIT_USAGE)
     except SourceError as error:
         return explain(error)
     finally:
@@ -109,14 +114,9 @@ def _tape(lines: Thresholds, collector: Collector, past: tuple[Snapshot, ...]) -
     return tape
 
 
-def _chosen(options: argparse.Namespace, loaded: Loaded) -> Chosen:
-    """What the dashboard begins with: what was settled, and over it what was asked for.
-
-    Raises:
-        UnknownThemeError: A theme was asked for that does not exist.
-    """
+def _chosen(options: argparse.Namespace, loaded: Loaded, theme: Choice) -> Chosen:
+    """What the dashboard begins with: what was settled, and over it what was asked for."""
     from gpumon.layout.processes import CHOSEN, Sort
-    from gpumon.theming import choose_theme
     from gpumon.tui.chosen import Chosen
     from gpumon.units import use_units
 
@@ -127,7 +127,7 @@ def _chosen(options: argparse.Namespace, loaded: Loaded) -> Chosen:
         sort=Sort(settings.sort.column, settings.sort.descending),
         keys=settings.keys,
         complaint=loaded.brief,
-        theme=choose_theme(getattr(options, "theme", None), settings.theme),
+        theme=theme,
         graph=settings.graph,
         host_strip=settings.host_strip,
     )
@@ -141,12 +141,13 @@ def run_replay(options: argparse.Namespace) -> int:
     from gpumon.playback import Player
     from gpumon.sources import SourceError
     from gpumon.tape import TapeError
-    from gpumon.theming import UnknownThemeError
+    from gpumon.theming import UnknownThemeError, choose_theme
 
     try:
         loaded = load()
         lines = loaded.settings.thresholds
-        chosen = _chosen(options, loaded)
+        theme = choose_theme(getattr(options, "theme", None), loaded.settings.theme)
+        chosen = _chosen(options, loaded, theme)
         tape = open_log(options.file, lines.full_share)
     except UnknownThemeError as error:
         return fail(f"{error}.", EXIT_USAGE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpumon.theming import DEFAULT, Shelf, ThemeError, files
@@ -183,6 +183,9 @@ PIECES = (
 )
 
 
+@example(lines=["[one]", 'a = "x"', "[one]"], ends="\n")
+@example(lines=['one = "x"', "[one]"], ends="\n")
+@example(lines=['a = "x"', 'a = "x"'], ends="\n")
 @given(lines=st.lists(st.sampled_from(PIECES), max_size=6), ends=st.sampled_from(["\n", "\r\n"]))
 def test_what_is_read_without_one_is_what_it_would_read(lines: list[str], ends: str) -> None:
     content = ends.join(lines).encode()

@@ -73,6 +73,8 @@ class MachineReader:
         except OSError:
             return None
         ticks = [int(word) for word in line.split()[1:]]
+        if len(ticks) < _GUEST:
+            return None
         # Time of guests is counted in user and nice already: account_guest_time() of the kernel.
         total = sum(ticks[:_GUEST])
         busy = total - ticks[_IDLE] - ticks[_IOWAIT]
@@ -90,7 +92,8 @@ class MachineReader:
         except OSError:
             return None, None
         # "MemTotal:       16384000 kB", of 1024 bytes each.
-        sizes = {line.partition(b":")[0]: line.split()[1] for line in lines}
+        words = [line.split() for line in lines]
+        sizes = {one[0].rstrip(b":"): one[1] for one in words if len(one) > 1}
         total, available = sizes.get(b"MemTotal"), sizes.get(b"MemAvailable")
         if total is None:
             return None, None

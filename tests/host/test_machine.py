@@ -66,6 +66,13 @@ def test_what_cannot_be_opened_is_unknown_and_comes_back(proc: Proc) -> None:
     assert reader.read().memory_total == 64 * 1024
 
 
+def test_a_file_with_nothing_in_it_tells_nothing(proc: Proc) -> None:
+    (proc.folder / "stat").write_text("")
+    (proc.folder / "meminfo").write_text("\n")
+    facts = proc.reader().read()
+    assert (facts.memory_total, facts.memory_used, facts.cpu_percent) == (None, None, None)
+
+
 def test_memory_in_use_is_what_is_not_available(proc: Proc) -> None:
     assert proc.reader().read().memory_used == 32 * 1024
 

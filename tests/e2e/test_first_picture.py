@@ -149,16 +149,7 @@ def test_the_first_picture_imports_no_textual() -> None:
 
 LATER = {
     *("argparse", "asyncio", "difflib", "inspect", "pathlib", "pickle", "platformdirs", "psutil"),
-    *(
-        "pynvml",
-        "rich",
-        "shutil",
-        "subprocess",
-        "tempfile",
-        "tomli",
-        "tomllib",
-        "typing_extensions",
-    ),
+    *("pynvml", "rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
     *("gpumon.config.reading", "gpumon.ending", "gpumon.filters", "gpumon.host.places"),
     *("gpumon.host.signals", "gpumon.reserving", "gpumon.tape.memory", "gpumon.tui.app"),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from typing import TYPE_CHECKING, TextIO
@@ -192,8 +191,11 @@ def _table(
         whole_width,
     )
 
-    bounded = stream.isatty()
-    width = shutil.get_terminal_size().columns if bounded else _UNBOUNDED
+    bounded, width = stream.isatty(), _UNBOUNDED
+    if bounded:
+        import shutil
+
+        width = shutil.get_terminal_size().columns
     history = History(conditions(thresholds), thresholds)
     history.add(snapshot)
     states = {gpu.uuid: card_state(history, gpu) for gpu in snapshot.gpus}

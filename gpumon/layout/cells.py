@@ -123,10 +123,13 @@ def _braille_column(left: int, right: int, height: int) -> tuple[str, ...]:
     """The cells of one column from the top down, filled so many dots high on either side."""
     floors = range(4 * (height - 1), -1, -4)
     return tuple(
-        chr(0x2800 + _LEFT[min(4, max(0, left - floor))] + _RIGHT[min(4, max(0, right - floor))])
+        _DOTS[_LEFT[min(4, max(0, left - floor))] + _RIGHT[min(4, max(0, right - floor))]]
         for floor in floors
     )
 
+
+# One of each, since thousands of columns are kept.
+_DOTS = tuple(chr(0x2800 + dots) for dots in range(256))
 
 # Dots of a braille cell filled from below: 0 to 4 of the left and of the right column.
 _LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.filters import Facts
 from gpumon.findings import Finding, Severity, card_state
 from gpumon.groups import users
 from gpumon.layout.cards import Cards, CardsShape, card_line, cards_shape
@@ -29,7 +28,6 @@ from gpumon.layout.chrome import (
     rule_row,
     tiny_rows,
 )
-from gpumon.layout.ending import report_rows
 from gpumon.layout.graphs import GRAPH, UTIL
 from gpumon.layout.grouped import job_row, sort_users, user_columns, user_row
 from gpumon.layout.host_strip import HostStrip, strip_rows
@@ -43,7 +41,6 @@ from gpumon.layout.listing import (
     tree_entries,
     user_entries,
 )
-from gpumon.layout.pages import moment_text
 from gpumon.layout.processes import (
     CHOSEN,
     Marks,
@@ -54,7 +51,6 @@ from gpumon.layout.processes import (
     visible_columns,
 )
 from gpumon.layout.tiles import Tiles, tile_height, tiles_rows
-from gpumon.layout.timeline import timeline_row
 from gpumon.layout.words import STATE_STYLES
 from gpumon.model import CardStatus, ProcessId
 from gpumon.text import printable
@@ -63,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.ending import Report
+    from gpumon.filters import Facts
     from gpumon.history import History
     from gpumon.host import Kin
     from gpumon.layout.processes import Column, Headed
@@ -381,7 +378,7 @@ class Dashboard:
         shape = dashboard_shape(self.lines, len(snapshot.gpus), width, height - strip)
         self.shape = shape
         room = max(1, min(_MOST_REPORT_ROWS, shape.table - _LEAST_TABLE))
-        report = report_rows(view.reports, width, room)
+        report = _report_rows(view, width, room)
         timeline = _timeline_rows(snapshot, view, width)
         table = shape.table - len(report) - len(timeline) - view.editing
         self.room = max(0, table - 1)
@@ -538,7 +535,7 @@ class Dashboard:
             return
         self._drawn_from = (snapshot.processes, view.kin, *drawn_from)
         sight = self._sight(snapshot)
-        facts = Facts(snapshot.time, self._idle_seconds, sight.idle_after)
+        facts = None if narrowing.filter is None else self._facts(snapshot, sight)
         shown = narrowing.apply(snapshot.processes, facts)
         self._shown = shown
         if view.listing is Listing.TREE:
@@ -551,6 +548,12 @@ class Dashboard:
             self.entries = user_entries(sort_users(uses, view.user_sort))
         else:
             self.entries = process_entries(shown, view.sort, sight)
+
+    def _facts(self, snapshot: Snapshot, sight: Sight) -> Facts:
+        """What a filter needs to know."""
+        from gpumon.filters import Facts
+
+        return Facts(snapshot.time, self._idle_seconds, sight.idle_after)
 
     def _idle_seconds(self, process: ProcessId) -> float | None:
         spell = self._history.process_idle(process)
@@ -581,6 +584,8 @@ class Dashboard:
         """Since when the hours of users are counted."""
         if view.listing is not Listing.USERS or self._history.started is None:
             return ""
+        from gpumon.layout.pages import moment_text
+
         return f"GPU-HOURS since {moment_text(self._history.started, snapshot.time)}"
 
     def _worst_hidden(self, snapshot: Snapshot, above: int, shown: int) -> Field | None:
@@ -648,10 +653,24 @@ def _narrowing_words(snapshot: Snapshot, view: View) -> tuple[str, ...]:
     return tuple(words)
 
 
+# What the first picture never holds is imported when it is there, here as above.
+
+
+def _report_rows(view: View, width: int, room: int) -> list[Row]:
+    """What became of those who were told to end."""
+    if not view.reports:
+        return []
+    from gpumon.layout.ending import report_rows
+
+    return report_rows(view.reports, width, room)
+
+
 def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
     """Where in the past this is; nothing in the present."""
     if view.timeline is None:
         return []
+    from gpumon.layout.timeline import timeline_row
+
     playing, marks, live = view.timeline.playing, view.timeline.marks, view.timeline.live
     return [timeline_row(playing, snapshot.time, marks, width, live=live)]
 

@@ -16,6 +16,16 @@ from gpumon.sources.nvml.fields import UNSIGNED_LONG, UNSIGNED_LONG_LONG
 from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.mig import mig_question
 from gpumon.sources.nvml.reading import FieldReading, Pace, Reading
+from gpumon.sources.nvml.structures import (
+    TEMPERATURE_GPU,
+    Bar1Memory,
+    MarginTemperature,
+    Memory,
+    MemoryV2,
+    PciInfo,
+    Temperature,
+    Utilization,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -311,12 +321,10 @@ def _field(
 
 def _memory(card: Card) -> Reading:
     """Version 2 keeps what the driver reserves apart; version 1 counts it as used."""
-    import pynvml
-
     names = ("memory_used", "memory_free", "memory_reserved", "memory_total")
     values = card.facts.values
 
-    new = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+    new = MemoryV2(version=MemoryV2.VERSION)
     call_new = card.prepared("nvmlDeviceGetMemoryInfo_v2", card.handle, byref(new))
 
     def ask() -> int:
@@ -331,7 +339,7 @@ def _memory(card: Card) -> Reading:
             values["memory_reserved"] = new.reserved
         return code
 
-    old = pynvml.c_nvmlMemory_t()
+    old = Memory()
     call_old = card.prepared("nvmlDeviceGetMemoryInfo", card.handle, byref(old))
 
     def ask_old() -> int:
@@ -350,9 +358,7 @@ def _memory(card: Card) -> Reading:
 
 
 def _utilization(card: Card) -> Reading:
-    import pynvml
-
-    rates = pynvml.c_nvmlUtilization_t()
+    rates = Utilization()
     call = card.prepared("nvmlDeviceGetUtilizationRates", card.handle, byref(rates))
     values = card.facts.values
 
@@ -367,11 +373,7 @@ def _utilization(card: Card) -> Reading:
 
 
 def _temperature(card: Card) -> Reading:
-    import pynvml
-
-    answer = pynvml.c_nvmlTemperature_v1_t(
-        version=pynvml.nvmlTemperature_v1, sensorType=pynvml.NVML_TEMPERATURE_GPU
-    )
+    answer = Temperature(version=Temperature.VERSION, sensorType=TEMPERATURE_GPU)
     call = card.prepared("nvmlDeviceGetTemperatureV", card.handle, byref(answer))
     values = card.facts.values
 
@@ -381,17 +383,13 @@ def _temperature(card: Card) -> Reading:
             values["temperature_gpu"] = answer.temperature
         return code
 
-    older = _number(
-        card, "temperature_gpu", "nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU
-    )
+    older = _number(card, "temperature_gpu", "nvmlDeviceGetTemperature", TEMPERATURE_GPU)
     return Reading(("temperature_gpu",), ask, Pace.FAST, older)
 
 
 def _margin(card: Card) -> Reading:
     """How far the chip is from its limit; cards before Ada have thresholds in °C instead."""
-    import pynvml
-
-    answer = pynvml.c_nvmlMarginTemperature_v1_t(version=pynvml.nvmlMarginTemperature_v1)
+    answer = MarginTemperature(version=MarginTemperature.VERSION)
 
     def ask() -> int:
         code = card.call("nvmlDeviceGetMarginTemperature", card.handle, byref(answer))
@@ -404,11 +402,10 @@ def _margin(card: Card) -> Reading:
 
 def _bus_id(card: Card) -> Reading:
     """Both versions of the structure begin alike, and the numbers in it say all there is."""
-    import pynvml
 
     def older_or_newer(function: str, otherwise: Reading | None = None) -> Reading:
         def ask() -> int:
-            info = pynvml.nvmlPciInfo_t()
+            info = PciInfo()
             code = card.call(function, card.handle, byref(info))
             if not code:
                 bus_id = f"{info.domain:08X}:{info.bus:02X}:{info.device:02X}.0"
@@ -446,9 +443,7 @@ def _power_limits(card: Card) -> Reading:
 
 
 def _bar1(card: Card) -> Reading:
-    import pynvml
-
-    answer = pynvml.c_nvmlBAR1Memory_t()
+    answer = Bar1Memory()
 
     def ask() -> int:
         code = card.call("nvmlDeviceGetBAR1MemoryInfo", card.handle, byref(answer))

@@ -42,12 +42,12 @@ from gpumon.tui.widgets.filter_bar import FilterBar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from textual import events
     from textual.app import ComposeResult
     from textual.timer import Timer
 
+    from gpumon.folders import Folder
     from gpumon.host import Target
     from gpumon.layout.dashboard import Parts
     from gpumon.layout.listing import Entry, Key
@@ -218,13 +218,15 @@ class DashboardScreen(TimedScreen):
         self._cases = cases
         self._pen = pen
         self._palette = palette
-        self._view = first_view(session, narrowing, chosen)
+        self._view = first_view(
+            session.collector.interval, narrowing, chosen, readonly=session.host.readonly
+        )
         self._dashboard = Dashboard(stage.history)
         self._snapshot = stage.history.latest
         self._views: dict[str, CellView] = {}
         self._heights: tuple[int, ...] = ()
         self._bar = FilterBar()
-        self._state_folder: Path | None = None
+        self._state_folder: Folder | None = None
         self._remembering = Lock()
         self._drawn_beneath = 0.0
         self._listed_behind = 0.0
@@ -773,7 +775,7 @@ class DashboardScreen(TimedScreen):
             # A home directory on a network may hang.
             run_errand(self.app, self._remember, lambda _: None, name="gpumon-remember")
 
-    def remember_in(self, folder: Path) -> None:
+    def remember_in(self, folder: Folder) -> None:
         """Begin as the screen was left, and keep in this folder how it is left."""
         self._state_folder = folder
         remembered = load(folder).host_strip

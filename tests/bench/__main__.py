@@ -66,7 +66,8 @@ class Bench:
         yield ""
         yield (
             f"Nobody reads what `{ours[0].name}` writes: {unread.cpu:.2f} % CPU, and it grows by "
-            f"{grown:.1f} MiB in {self._pace.seconds:g} s; by {grown_read:.1f} MiB where somebody does."
+            f"{grown:.1f} MiB in {self._pace.seconds:g} s; where somebody does, by "
+            f"{grown_read:.1f} MiB."
         )
 
     def begin(self) -> Iterator[str]:

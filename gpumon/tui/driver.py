@@ -30,3 +30,10 @@ class TerminalDriver(LinuxDriver):
             self.suspend_application_mode()
             self.resume_application_mode()
             self._app.refresh(layout=True)
+
+    def _disable_mouse_support(self) -> None:
+        super()._disable_mouse_support()
+        # What tells its size by itself tells of the mouse in pixels too, once it was asked to.
+        if self._mouse_pixels:
+            self.write("\x1b[?1016l")
+            self._mouse_pixels = False

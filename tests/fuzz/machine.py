@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
+import warnings
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -244,6 +246,10 @@ class Machine:
 def machine(folder: Path) -> Iterator[Machine]:
     """The machine, sampled from the beginning on; in the end nothing of it is left."""
     with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        # What Textual's palette was about to do when it was closed, it never does, and says so.
+        warnings.filterwarnings("ignore", "coroutine 'CommandPalette", RuntimeWarning)
+        stack.callback(gc.collect)
         started = stack.enter_context(owners(6, ["python", "[red]train[/].py", "\x1b[2J", "名前"]))
         # Once its driver is gone it waits no longer for an event.
         stack.callback(join_watchers)

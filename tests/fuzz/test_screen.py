@@ -126,6 +126,7 @@ class Run:
                         break
                     self._screen_time.pass_by(self._machine.tick(self._chance))
                     await self._do(pilot, self._hand.move())
+                app.exit()
 
     async def _do(self, pilot: Pilot[int], move: Move) -> None:
         driver = pilot.app._driver

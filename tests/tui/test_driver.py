@@ -1,7 +1,8 @@
-"""What a terminal sends, of which any program on it may have had its part."""
+"""The terminal is taken once and given back whole, whatever it sends and however often it goes on."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -50,4 +51,29 @@ def test_a_mouse_that_is_told_of_in_pixels_is_let_go_too() -> None:
         screen.wait(lambda it: b"\x1b[?1016h" in it.output, "waiting for pixels to be asked for")
         screen.type("q")
         assert screen.wait_end() == 0
-        assert screen.output.rfind(b"\x1b[?1016l") > screen.output.rfind(b"\x1b[?1016h")
+        assert screen.left_on() == set()
+
+
+def test_a_size_that_no_terminal_has_is_not_taken_for_one() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("\x1b[?2048;2$y\x1b[48;2147483647;80;0;0t?")
+        screen.wait_gone(" q quit")
+        screen.type("q")
+        screen.wait_for(READY)
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_however_often_it_is_told_to_go_on_it_takes_the_terminal_once() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        for _ in range(30):
+            screen.signal(signal.SIGCONT)
+            # Whoever is in the middle of taking it writes.
+            written = len(screen.output)
+            screen.wait(lambda it, written=written: len(it.output) > written, "waiting for more")  # type: ignore[misc]  # a default binds the value
+        screen.signal(signal.SIGTERM)
+        assert screen.wait_end() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        assert screen.left_on() == set()
+        assert screen.attributes() == screen.attributes_before

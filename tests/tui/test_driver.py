@@ -1,4 +1,4 @@
-"""The terminal is taken once and given back whole, whatever it sends and however often it goes on."""
+"""The terminal is taken once and given back whole, whatever it sends, however often it goes on."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import io
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +32,7 @@ from gpumon.history import History
 from gpumon.host.procfs import stat_of
 from gpumon.layout.dashboard import Dashboard, View
 from gpumon.log.packed import head, open_file
+from gpumon.log.tape import open_log
 from gpumon.model import Reserved
 from gpumon.moments import MomentError, parse_moment
 from gpumon.remembered import NAME, Remembered
@@ -179,6 +180,35 @@ def test_a_mangled_log_is_reported_on_or_refused(
     assert status in (0, 1)
     assert bool(said) == (status == 1)
     assert "\x1b" not in out.getvalue() + said
+
+
+NONSENSE = ("1e999", "1e300", "-1e300", "1e15", "nan", "-5", "0001-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("told", NONSENSE)
+@pytest.mark.parametrize("column", ["timestamp", "elapsed [s]"])
+def test_clocks_that_tell_nonsense_are_not_believed(column: str, told: str, tmp_path: Path) -> None:
+    heading, *lines = [line.split(b",") for line in GOOD.splitlines()]
+    lines[12][heading.index(column.encode())] = told.encode()
+    path = tmp_path / "run.csv"
+    path.write_bytes(b"\n".join(b",".join(line) for line in (heading, *lines)) + b"\n")
+    with closing(open_log(path, 0.05)) as tape:
+        assert tape.first is not None
+        assert tape.last is not None
+        assert 0 <= tape.last - tape.first < 60
+    out = io.StringIO()
+    assert print_report([str(path)], out=out, width=100) == 0
+
+
+def test_a_clock_that_was_set_back_for_ages_is_told_of_in_a_sentence(tmp_path: Path) -> None:
+    heading, line, *_ = GOOD.splitlines(keepends=True)
+    _, _, rest = line.partition(b",")
+    stamps = (b"2190-01-01T00:00:00Z,", b"1980-01-01T00:00:00Z,") * 3
+    path = tmp_path / "run.csv"
+    path.write_bytes(heading + b"".join(stamp + rest for stamp in stamps))
+    with pytest.raises(TapeError, match="set back by more than a hundred years") as told:
+        open_log(path, 0.05)
+    assert is_a_sentence(str(told.value))
 
 
 @contextmanager

@@ -15,11 +15,12 @@ from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
-from textual.events import InputEvent, Resize
+from textual.events import AppBlur, AppFocus, InputEvent, Paste, Resize
 from textual.filter import Monochrome
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
+from textual.worker import WorkerFailed
 
 from gpumon.layout.cells import CellWriter
 from gpumon.layout.ending import sum_sentence
@@ -62,6 +63,7 @@ EXIT_NO_SOURCE = 1
 
 _OBEYING = {"processes", "body", "footer"}
 """Where keys are seen to work: what is owed of these is sent before all else."""
+_FROM_TERMINAL = (InputEvent, Paste, AppFocus, AppBlur)
 _READING = 10.0
 """Seconds that a warning stays."""
 _TOLD_FREE = 60.0
@@ -306,6 +308,9 @@ class GpumonApp(App[int]):
         if isinstance(error, MemoryError):
             self.starved = True
             self._close_messages_no_wait()
+        elif isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
+            # Only Textual's palette has workers: closed while it opens, one finds no list to fill.
+            pass
         else:
             super()._handle_exception(error)
 
@@ -334,8 +339,8 @@ class GpumonApp(App[int]):
         self.cases.ask(event.targets)
 
     async def on_event(self, event: Event) -> None:
-        """Whatever is pressed after the key that quits finds no screen any more."""
-        if self.screen_stack or not isinstance(event, InputEvent):
+        """Whatever the terminal sends after the key that quits finds no screen any more."""
+        if self.screen_stack or not isinstance(event, _FROM_TERMINAL):
             await super().on_event(event)
 
     def on_key(self, event: Key) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import select
 from contextlib import suppress
-from functools import partial
 from threading import Event
+from typing import TYPE_CHECKING
+
+from textual.events import Resize
 
 try:
     from textual.drivers import linux_driver
@@ -23,6 +25,13 @@ try:
 except ImportError:
     XTermParser = None  # type: ignore[assignment,misc]  # see above
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.message import Message
+
+_LARGEST = 2**16 - 1
+"""Columns, or lines, that a terminal can have: the system keeps them in 16 bits."""
 _MOST_BYTES = 4096
 _BETWEEN_LOOKS = 0.1
 
@@ -58,8 +67,11 @@ class TerminalDriver(LinuxDriver):
     Textual prepares for a stop by Ctrl+Z. SIGSTOP cannot be prepared for, and SIGCONT may come with
     no stop before it: Textual then begins to read and write a second time beside the first, keys go
     to either, and the program never ends. So it lets go of the terminal first. Meanwhile a shell
-    may have had it: all is set, and painted, anew.
+    may have had it: all is set, and painted, anew. And Textual takes and gives back the terminal in
+    the signal's own function, which may have come in the middle of doing so, or after the end.
     """
+
+    _suspended = False
 
     def start_application_mode(self) -> None:
         """See Textual's."""
@@ -92,19 +104,42 @@ class TerminalDriver(LinuxDriver):
             for event in parser.tick():
                 self.process_message(event)
 
-    def resume_application_mode(self) -> None:
-        """See Textual's, which leaves the terminal blank where its size is what it was."""
-        super().resume_application_mode()
-        self._loop.call_soon_threadsafe(partial(self._app.refresh, layout=True))
+    def _sigtstp_application(self, *_: object) -> None:
+        self._soon(super()._sigtstp_application)
 
     def _sigcont_application(self, *_: object) -> None:
-        if self._key_thread is not None and self._key_thread.is_alive():
-            # Not here and now: the signal may have come in the middle of a write.
-            self._loop.call_soon_threadsafe(self._take_anew)
-        else:
-            super()._sigcont_application()
+        self._soon(self._take_anew)
+
+    def _soon(self, do: Callable[[], None]) -> None:
+        """Do something between two others, unless all is over."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(do)
 
     def _take_anew(self) -> None:
         if self._key_thread is not None and self._key_thread.is_alive():
             self.suspend_application_mode()
+        if self._suspended and self._auto_restart:
             self.resume_application_mode()
+            self._app.refresh(layout=True)
+
+    def suspend_application_mode(self) -> None:
+        """See Textual's; the terminal is to be taken again."""
+        super().suspend_application_mode()
+        self._suspended = True
+
+    def resume_application_mode(self) -> None:
+        """See Textual's."""
+        self._suspended = False
+        super().resume_application_mode()
+
+    def process_message(self, message: Message) -> None:
+        """See Textual's, which takes any size that comes as text for true."""
+        if not isinstance(message, Resize) or max(message.size) <= _LARGEST:
+            super().process_message(message)
+
+    def _disable_mouse_support(self) -> None:
+        super()._disable_mouse_support()
+        # What tells its size by itself tells of the mouse in pixels too, once it was asked to.
+        if self._mouse_pixels:
+            self.write("\x1b[?1016l")
+            self._mouse_pixels = False

@@ -20,6 +20,7 @@ from gpumon import __version__
 from gpumon.cli.help import Formatter
 from gpumon.cli.parser import make_parser
 from gpumon.cli.plain import read_plainly
+from gpumon.cli.words import fail
 from gpumon.commands.snapshot import take_one
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.source import NvmlSource
@@ -230,6 +231,11 @@ def test_bare_gpumon_prints_a_snapshot_where_standard_output_is_no_terminal(
     assert "NVIDIA" not in bare.stdout
     assert "H100" in bare.stdout
     assert "3999999" in bare.stdout
+
+
+def test_no_sentence_can_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fail("no\x1b[2Jsuch\u202efile") == 1
+    assert capsys.readouterr().err == "gpumon: no\ufffd[2Jsuch\ufffdfile\n"
 
 
 def test_without_a_terminal_to_read_keys_from_it_says_what_to_use() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli.common import codeset, silence_output
 from gpumon.cli.plain import read_plainly
 from gpumon.cli.words import EXIT_INTERRUPTED, EXIT_USAGE, fail
+from gpumon.lack import lack_behind
 
 if TYPE_CHECKING:
     import argparse
@@ -39,12 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(read_plainly(given) or _parsed(given))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except MemoryError:
-        return fail("there is no memory left on this machine, or for this program.")
     except BrokenPipeError:
         # Whoever read has seen enough.
         silence_output()
         return 0
+    except Exception as error:
+        lack = lack_behind(error)
+        if lack is None:
+            raise
+        return fail(lack)
     finally:
         gc.enable()
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.folders import state_folder
+from gpumon.lack import lack_behind
 from gpumon.layout.key_names import use_key_names
 from gpumon.lean import import_asyncio
 from gpumon.remembered import load
@@ -57,7 +58,7 @@ def run(
 
     Raises:
         SourceError: The source does not open.
-        MemoryError: There was none left.
+        Exception: The machine has run out of something; see ``lack``.
     """
     collector.wait_open(_OPENING)
     app: GpumonApp | None = None
@@ -88,6 +89,15 @@ def run(
                 gc.freeze()
                 gc.enable()
                 app.run(mouse=mouse_is_free(os.environ))
+                if app.starved_by is not None:
+                    raise app.starved_by
+        except Exception as error:
+            # To put the terminal back, Textual may have lacked something too.
+            starved_by = error if app is None else app.starved_by or error
+            if lack_behind(starved_by) is None:
+                raise
+            terminal.restore()
+            raise starved_by from None
         finally:
             unsubscribe()
             collector.stop()
@@ -95,8 +105,6 @@ def run(
                 session.lookup.stop()
     if isinstance(collector.failure, SourceError):
         raise collector.failure
-    if app is not None and app.starved:
-        raise MemoryError
     if ending.received is not None:
         os.kill(os.getpid(), ending.received)
     return 0 if app is None else app.return_code or 0

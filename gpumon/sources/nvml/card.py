@@ -288,7 +288,7 @@ class Card:
 
     def _fail(self, reading: Reading, answers: Answers, *, passing: bool) -> None:
         now = self.clock.monotonic()
-        reading.fail(now, pause=passing or reading.failures >= PASSES - 1)
+        reading.fail(now, forgiven=0 if passing else PASSES)
         nothing_kept = all(answers.values.get(name) is None for name in reading.names)
         given_up = reading.failures >= PASSES
         if (nothing_kept or reading.is_too_old(now)) if passing else given_up:

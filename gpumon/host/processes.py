@@ -7,7 +7,6 @@ read of one file a process, kept open, and what cannot change is kept under (pid
 from __future__ import annotations
 
 import os
-import resource
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -311,6 +310,8 @@ class ProcessReader:
 
 def _most_files() -> int:
     """How many files this program may have open."""
+    import resource
+
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _ENOUGH_FILES if soft == resource.RLIM_INFINITY else min(soft, _ENOUGH_FILES)
 

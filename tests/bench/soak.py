@@ -32,6 +32,10 @@ from gpumon.thresholds import DEFAULTS
 from tests.driver import GIB, Driver, Owner, Wave, h100
 
 CARDS, PROCESSES = 8, 100
+HEAD = (
+    "| hours | PSS MiB | of it tape | history | the rest | threads | open files | tick ms "
+    "| picture ms |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+)
 _HOUR = 3600.0
 _LIFE = 1800.0
 """Seconds a process lives, on average."""
@@ -107,19 +111,23 @@ class Day:
     def live(self, hours: float) -> Figures:
         """Let some hours pass; what they came to."""
         ticks, drawn = [], []
-        until = self._clock.now + hours * _HOUR
-        number = 0
-        while self._clock.now < until:
-            self._clock.now += self._interval
-            self._come_and_go()
-            began = time.thread_time()
-            self._collector._tick()
-            ticks.append(time.thread_time() - began)
-            number += 1
+        for number in range(round(hours * _HOUR / self._interval)):
+            ticks.append(self._tick())
             if number % _DRAWN == 0:
                 began = time.thread_time()
                 self._dashboard.rows(self._history.latest, self._view, 200, 50)
                 drawn.append(time.thread_time() - began)
+        return self._figures(ticks, drawn)
+
+    def _tick(self) -> float:
+        """One more sample; the seconds it took."""
+        self._clock.now += self._interval
+        self._come_and_go()
+        began = time.thread_time()
+        self._collector._tick()
+        return time.thread_time() - began
+
+    def _figures(self, ticks: list[float], drawn: list[float]) -> Figures:
         gc.collect()
         return Figures(
             self._clock.now / _HOUR,
@@ -142,11 +150,15 @@ class Day:
         if len(kept) == len(self._owners) == PROCESSES:
             return
         while len(kept) < PROCESSES:
-            kept.append(Owner(self._next, memory=self._chance.randrange(1, 5) * GIB, sm=7))
-            self._next += 1
+            kept.append(Owner(self._newcomer(), memory=self._chance.randrange(1, 5) * GIB, sm=7))
         self._owners = kept
         for index, card in enumerate(self._driver.cards):
             card.processes = kept[index::CARDS]
+
+    def _newcomer(self) -> int:
+        """The number of a process that was not there before."""
+        self._next += 1
+        return self._next
 
 
 def history_bytes(history: History) -> int:
@@ -187,34 +199,39 @@ def grown(first: Figures, last: Figures) -> list[str]:
     return words
 
 
+def machine() -> Driver:
+    """The cards; none of them takes any of this machine's time."""
+    driver = Driver([h100(utilization_gpu=Wave(50, 45, 7 + index)) for index in range(CARDS)])
+    driver.attach()
+    for card in driver.cards:
+        # The time that it blocks would be this machine's own.
+        card.latency("nvmlDeviceGetPcieThroughput", 0.0)
+    return driver
+
+
+def tell(figures: Figures) -> None:
+    """Write a row of the table that begins with ``HEAD``."""
+    print(
+        f"| {figures.hours:.0f} | {figures.pss_mib:.1f} | {figures.tape_mib:.1f} "
+        f"| {figures.history_mib:.1f} | {figures.rest_mib:.1f} | {figures.threads} "
+        f"| {figures.files} | {figures.tick_ms:.2f} | {figures.drawn_ms:.2f} |",
+        flush=True,
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Let a day pass and tell of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--interval", type=float, default=2.0, help="seconds of a sample")
     options = parser.parse_args(arguments)
-    print(
-        "| hours | PSS MiB | of it tape | history | the rest | threads | open files | tick ms "
-        "| picture ms |"
-    )
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    cards = [h100(utilization_gpu=Wave(50, 45, 7 + index)) for index in range(CARDS)]
-    with Driver(cards) as driver:
-        driver.attach()
-        for card in driver.cards:
-            # The time that it blocks would be this machine's own.
-            card.latency("nvmlDeviceGetPcieThroughput", 0.0)
+    print(HEAD)
+    with machine() as driver:
         day = Day(driver, options.interval)
         figures = []
         for _ in range(options.hours):
             figures.append(day.live(1))
-            now = figures[-1]
-            print(
-                f"| {now.hours:.0f} | {now.pss_mib:.1f} | {now.tape_mib:.1f} "
-                f"| {now.history_mib:.1f} | {now.rest_mib:.1f} | {now.threads} | {now.files} "
-                f"| {now.tick_ms:.2f} | {now.drawn_ms:.2f} |",
-                flush=True,
-            )
+            tell(figures[-1])
         day.close()
     words = grown(figures[0], figures[-1])
     print(f"Grown after the first hour: {', '.join(words) or 'nothing'}.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from textual import events
 from textual.app import App
+from textual.strip import Strip
 
 from gpumon.findings import conditions
 from gpumon.history import History
@@ -24,6 +26,7 @@ from gpumon.tui.dialogs.themes import ThemesDialog
 from gpumon.tui.screens.help import HelpScreen
 from tests.e2e.test_terminal import DEMO, READY
 from tests.fuzz.machine import machine
+from tests.fuzz.test_screen import settled
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -39,6 +42,9 @@ OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
     "themes": lambda: ThemesDialog(cast("Any", Themes()), "gpumon"),
     "help": lambda: HelpScreen((), History(conditions())),
 }
+
+
+_A_PAGE_S_ROWS = 30
 
 
 class Themes:
@@ -116,3 +122,23 @@ async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothi
             assert app._driver is not None
             for _ in range(5):
                 app._driver.process_message(kind())
+
+
+async def test_what_was_closed_is_forgotten(tmp_path: Path) -> None:
+    def drawn() -> int:
+        gc.collect()
+        return sum(isinstance(one, Strip) for one in gc.get_objects())
+
+    with machine(tmp_path) as made, made.session(replay=False) as session:
+        made.collector._tick()
+        app = GpumonApp(session)
+        async with app.run_test(size=(100, 30)) as pilot:
+            counts = []
+            for times in (2, 2):
+                for _ in range(times):
+                    app.action_help()
+                    await settled(pilot)
+                    app.pop_screen()
+                    await settled(pilot)
+                counts.append(drawn())
+            assert counts[1] - counts[0] < _A_PAGE_S_ROWS

@@ -192,6 +192,18 @@ def test_old_values_shown_again_while_another_card_hangs_are_not_new_ones() -> N
     assert spell(history) is None
 
 
+def test_what_was_measured_of_the_machine_before_a_card_hung_is_not_drawn_on() -> None:
+    history, host = History({}), Host("ada-07", cpu_percent=40.0)
+    for second in range(30):
+        history.add(msgspec.structs.replace(snapshot(NOON + second), host=host))
+    drawn = history.host_buckets("cpu_percent", 30, 30, NOON + 29)
+    assert drawn[:6] == [40.0] * 6
+    assert set(drawn[10:]) == {None}
+    measured = Host("ada-07", cpu_percent=90.0)
+    history.add(msgspec.structs.replace(snapshot(NOON + 30), host=measured))
+    assert history.host_buckets("cpu_percent", 30, 30, NOON + 30)[-1] == 90.0
+
+
 def test_a_card_never_seen_and_a_time_before_the_first_look_are_unknown() -> None:
     history = History({})
     assert utilization(history, 60, 3, NOON) == [None] * 3

@@ -168,6 +168,8 @@ class History:
         self._cards: dict[str, _Card] = {}
         self._processes: dict[ProcessId, _Process] = {}
         self._host: Series | None = None
+        self._host_seen: Host | None = None
+        self._host_seen_at = 0.0
         self._holdings: dict[str, Holding] = {}
         self._gpu_seconds: dict[str | None, float] = {}
         self._listed_at: float | None = None
@@ -206,6 +208,11 @@ class History:
             late = OLD_AFTER if card is None else max(OLD_AFTER, card.series.pace.late)
             age = self.now - gpu.sampled_at
             return age if age > late else None
+
+    def held(self, uuid: str) -> tuple[bool | None, ...]:
+        """Whether each of the conditions holds for a card, now."""
+        card = self._cards.get(uuid)
+        return () if card is None else card.held
 
     def spell(self, uuid: str, name: str) -> Spell | None:
         """The spell in which a condition holds for a card, now.
@@ -424,6 +431,11 @@ class History:
         card.see(held, time, self._conditions)
 
     def _see_host(self, host: Host, time: float) -> None:
+        if host is not self._host_seen:
+            self._host_seen, self._host_seen_at = host, time
+        elif time - self._host_seen_at > LISTS_FRESH:
+            # Handed on while a card hangs or the driver is gone: nobody has measured it since.
+            return
         if self._host is None:
             self._host = Series(HOST_DEPTH, time)
         load = None if host.load is None else host.load[0]

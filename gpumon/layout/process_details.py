@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpumon.cuda import visible_devices
 from gpumon.host.details import is_secret
 from gpumon.layout.cells import Field, Row, fill
+from gpumon.layout.key_names import keycap
 from gpumon.layout.pages import Fact, fact_rows, text_rows
 from gpumon.text import UNKNOWN, cell_width, fit, printable
 
@@ -132,8 +133,9 @@ def environment_title(details: Details, revealed: bool) -> str:
     if not secrets:
         return "Environment"
     if revealed:
-        return "Environment, secrets shown: r hides them"
-    return f"Environment, {secrets} value{'' if secrets == 1 else 's'} hidden: r shows all"
+        return f"Environment, secrets shown: {keycap('s')} hides them"
+    values = f"{secrets} value{'' if secrets == 1 else 's'}"
+    return f"Environment, {values} hidden: {keycap('s')} shows all"
 
 
 def environment_rows(details: Details, revealed: bool, width: int) -> list[Row]:

@@ -23,6 +23,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
+from gpumon.lack import lack_behind
 from gpumon.layout.cells import CellWriter
 from gpumon.layout.ending import sum_sentence
 from gpumon.layout.key_names import use_key_names
@@ -46,7 +47,7 @@ from gpumon.tui.themes import LOOK_SECONDS, Themes
 from gpumon.tui.widgets.cell_view import CellView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
@@ -116,11 +117,12 @@ class GpumonApp(App[int]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bell = Bell(self, self._take_snapshots)
         self.stage = Stage(session, self._bell.ring)
-        self.starved = False
-        """Whether it ended since there was no memory left."""
+        self.starved_by: Exception | None = None
+        """What it ended by, where the machine had run out of something."""
         self.ending: Ending | None = None
         """What forces the end of an application that does not end by itself."""
         self._themes = Themes(self, self._warn)
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._choice = chosen.theme or Choice(DEFAULT, Shelf().default())
         self._themes.begin(self._choice)
         palette = self._palette()
@@ -306,8 +308,11 @@ class GpumonApp(App[int]):
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's own way to end by a bug; pages of what was being done help against no lack."""
-        if isinstance(error, MemoryError):
-            self.starved = True
+        if isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
+            # Textual's palette, the only one to use these, was closed while it looked for commands.
+            return
+        if lack_behind(error) is not None:
+            self.starved_by = error
             self._close_messages_no_wait()
         elif isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
             # Only Textual's palette has workers: closed while it opens, one finds no list to fill.

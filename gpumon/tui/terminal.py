@@ -23,6 +23,9 @@ _RESTORE = (
     "\x1b[?2004l\x1b[?1004l\x1b[?2048l\x1b[<u\x1b[m\x1b[?7h\x1b[?1049l\x1b[?25h"
 )
 
+_ASKED_FOR = 0
+"""What is no signal's number: told where the application itself is to end."""
+
 _PATIENCE = 2.0
 """Seconds an orderly end may take before the terminal is restored by force."""
 
@@ -134,6 +137,7 @@ class Ending:
         self._terminal = terminal
         self._ask = ask
         self._over = threading.Event()
+        self._status = 0
         self._reader, self._writer = -1, -1
 
     def __enter__(self) -> Ending:
@@ -156,9 +160,9 @@ class Ending:
 
     def begin(self, status: int) -> None:
         """An end with this status has been asked for: force it if it does not come."""
-        timer = threading.Timer(_PATIENCE, self._force, (status,))
-        timer.daemon = True
-        timer.start()
+        # The thread that listens waits for it: a new one might be one too many for this machine.
+        self._status = status
+        os.write(self._writer, bytes([_ASKED_FOR]))
 
     def _interrupt(self, number: int, _: object) -> None:
         if self.interrupts:
@@ -168,18 +172,22 @@ class Ending:
             raise EndedEarly
 
     def _listen(self) -> None:
-        asked = False
         while numbers := os.read(self._reader, 64):
             for number in numbers:
-                if not asked and number in ENDING_SIGNALS:
-                    asked = True
+                if number == _ASKED_FOR:
+                    self._wait_or_force(self._status)
+                elif number in ENDING_SIGNALS:
                     self.received = self.received or signal.Signals(number)
                     status = 128 + number
                     if self._ask(status):
-                        self.begin(status)
+                        self._wait_or_force(status)
                     else:
                         self._force(status)
         os.close(self._reader)
+
+    def _wait_or_force(self, status: int) -> None:
+        self._over.wait(_PATIENCE)
+        self._force(status)
 
     def _force(self, status: int) -> None:
         if not self._over.is_set():

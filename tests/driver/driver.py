@@ -160,6 +160,10 @@ class Faults:
         spent = zip(FUNCTIONS, self._rows, strict=True)
         return {n: Spent(row.calls, row.nanoseconds / 1e9) for n, row in spent if row.calls}
 
+    def times(self, function: str) -> int:
+        """Returns how often a function was called."""
+        return self._rows[FUNCTION_IDS[function]].calls
+
     def reset_counters(self) -> None:
         """Counts from 0 again."""
         for row in self._chosen(None):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.sources.nvml.reading import REACTIONS, Reaction
+import gpumon
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.test_live_screen import card_line, wait_for_line
 from tests.e2e.test_terminal import DEMO, READY, left_clean, whole
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tests.driver import Card
 
 GPUMON = [sys.executable, "-m", "gpumon", "-n", "0.1"]
-CODES = [code for code in (*range(1, 31), 999, 4711) if REACTIONS.get(code) is not Reaction.DRIVER]
-"""All that nvml.h has and one that it has not, but those that are no matter of one card."""
 
 
 @pytest.fixture
@@ -71,24 +69,6 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
         for card in driver.cards:
             card.lost = False
         is_alive(screen, driver.cards[1], 1, 77)
-
-
-def test_no_code_from_all_calls_of_a_card_takes_the_other_along(driver: Driver) -> None:
-    failing, other = driver.cards
-    with screen_of(driver) as screen:
-        wait_for_line(screen, 1, "23%")
-        for number, code in enumerate(CODES):
-            failing.fail(None, code)
-            percent = 30 + number
-            other.utilization_gpu = percent
-            screen.wait(
-                lambda it, percent=percent: f" {percent}%" in it.text(),  # type: ignore[misc]  # a default binds the value
-                f"waiting for the other card under code {code}",
-            )
-            failing.heal()
-        is_alive(screen, failing, 0, 99)
-        screen.type("q")
-        assert screen.wait_end() == 0
 
 
 def test_a_driver_that_is_replaced_meanwhile_says_what_helps(driver: Driver) -> None:
@@ -157,15 +137,21 @@ def test_without_a_free_descriptor_the_screen_lives_on(driver: Driver) -> None:
         assert left_clean(screen)
 
 
-@pytest.mark.parametrize("sampling", [False, True])
-def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(sampling: bool) -> None:
+@pytest.mark.parametrize(
+    ("sampling", "starved_ending"), [(False, False), (True, False), (False, True)]
+)
+def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
+    sampling: bool, starved_ending: bool
+) -> None:
     program = (
         "def none(*_):\n"
         "    raise MemoryError\n"
         "from gpumon.cli import main\n"
         "from gpumon.sources.demo import DemoSource\n"
+        "from gpumon.tui.driver import TerminalDriver\n"
         "from gpumon.tui.screens.dashboard import DashboardScreen\n"
         "def pressed(*_):\n"
+        f"    if {starved_ending}: TerminalDriver.stop_application_mode = none\n"
         f"    if {sampling}: DemoSource.sample = none\n"
         "    else: none()\n"
         "DashboardScreen.action_move = pressed\n"
@@ -176,8 +162,94 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(sampling: bool) -
         screen.type("j")
         assert screen.wait_end() == 1
         assert left_clean(screen)
-        said = " ".join(screen.text().split())
-        assert said == "gpumon: there is no memory left on this machine, or for this program."
+        assert said_by(screen) == NO_MEMORY
+
+
+STARVED = """
+import resource, sys, threading
+threading.stack_size(int(sys.argv[1]) << 20)
+if sys.argv[2] != "0":
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]) << 20, resource.RLIM_INFINITY))
+from gpumon.cli import main
+sys.exit(main(sys.argv[3:]))
+"""
+"""The same program, whose threads take so much room, in so much room; both in MiB."""
+NO_MEMORY = "gpumon: there is no memory left on this machine, or for this program."
+NO_THREAD = (
+    "gpumon: no thread can be started: this machine, or your limit of processes (ulimit -u) or of "
+    "memory (ulimit -v), has no room for one more."
+)
+
+
+def said_by(screen: Screen) -> str:
+    return " ".join(screen.text().split())
+
+
+@pytest.mark.parametrize("arguments", [[], ["--demo"]])
+def test_where_no_thread_can_be_started_the_dashboard_says_so(
+    driver: Driver, arguments: list[str]
+) -> None:
+    command = [sys.executable, "-c", STARVED, "16000", "4000", *arguments]
+    with Screen(command, driver.env()) as screen:
+        assert screen.wait_end() == 1
+        assert said_by(screen) == NO_THREAD
+        assert left_clean(screen)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["snapshot"],
+        ["log", "run.csv"],
+        ["select"],
+        ["wait"],
+        ["doctor"],
+        ["run", "--", "touch", "it-ran"],
+    ],
+)
+def test_where_no_thread_can_be_started_every_command_says_so(
+    driver: Driver, arguments: list[str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARVED, "16000", "4000", *arguments],
+        env={**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, NO_THREAD)
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_when_memory_runs_out_it_lives_on_or_ends_with_a_sentence(driver: Driver) -> None:
+    # Threads of this size cannot take over the stack of one that has ended.
+    command = [sys.executable, "-c", STARVED, "64", "0", "-n", "0.1"]
+    with (
+        owners(1, ["python", "train.py"]) as (owner,),
+        Screen(command, driver.env(), columns=120, lines=20) as screen,
+    ):
+        driver.cards[0].processes = [Owner(owner.pid, memory=GIB)]
+        screen.wait_for("train.py")
+        is_alive(screen, driver.cards[1], 1, 55)
+        pid = screen.process.pid
+        size = int(re.findall(r"VmSize:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0])
+        resource.prlimit(pid, resource.RLIMIT_AS, (size << 10, resource.RLIM_INFINITY))
+        # A page, a dialog, the help, the palette: what they need was not there before.
+        for keys in ("j\r", "\x1b", "e", "\x1b", "?", "\x1b", "\x10", "\x1b", "q"):
+            seen = screen.frames()
+            screen.type(keys)
+            screen.wait(
+                lambda it, seen=seen: it.process.poll() is not None or it.frames() > seen,  # type: ignore[misc]  # a default binds the value
+                "waiting for any answer",
+            )
+            if screen.process.poll() is not None:
+                break
+        if screen.wait_end() != 0:
+            assert any(sentence in said_by(screen) for sentence in (NO_MEMORY, NO_THREAD))
+        assert b"Traceback" not in screen.output
+        assert left_clean(screen)
 
 
 CLOCK = """

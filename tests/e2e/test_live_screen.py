@@ -48,6 +48,12 @@ def card_line(screen: Screen, index: int) -> str:
     return next((line for line in screen.rows() if re.match(rf" {index} (H100|RTX)", line)), "")
 
 
+def words_of(line: str) -> list[str]:
+    """What a card's line says of its temperature, power, memory and utilisation."""
+    values = re.split("[◐●▲✖○]", re.sub(r"[▁-█⠀-⣿]", " ", line))[0]
+    return values.split()[2:]
+
+
 def wait_for_line(screen: Screen, index: int, pattern: str) -> None:
     screen.wait(
         lambda it: re.search(pattern, card_line(it, index)) is not None,
@@ -127,6 +133,8 @@ def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> 
         driver.cards[3].hang("nvmlDeviceGetUtilizationRates")
         screen.wait_for(r"GPU 3: no answer for \d+ s")
         wait_for_line(screen, 3, r"✖ no answer")
+        # All cards are asked in turn: those behind it are as old, which is told too.
+        wait_for_line(screen, 5, r"◐ read \d+ s ago")
         screen.type("?")
         screen.wait_for("Keys")
         screen.type("q")
@@ -139,15 +147,22 @@ def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> 
         assert screen.wait_end() == 0
 
 
-def test_a_driver_that_says_unknown_now_and_then_changes_nothing(driver: Driver) -> None:
+def test_a_driver_that_says_unknown_now_and_then_makes_nothing_up(driver: Driver) -> None:
     with screen_of(driver) as screen:
         wait_for_line(screen, 7, "73%")
         driver.random_unknown(0.3, seed=7)
-        driver.cards[7].utilization_gpu = 77
-        wait_for_line(screen, 7, "77%")
-        screen.wait(
-            lambda it: all(card_line(it, index) for index in range(8)), "waiting for every card"
-        )
+        usual = [words_of(card_line(screen, index)) for index in range(7)]
+        seen = 0
+        for percent in range(77, 89):
+            driver.cards[7].utilization_gpu = percent
+            wait_for_line(screen, 7, f"{percent}%")
+            for index, words in enumerate(usual):
+                now = words_of(card_line(screen, index))
+                assert len(now) == len(words)
+                assert all(word in (was, "–") for word, was in zip(now, words, strict=True))
+                seen += now == words
+        # Three in a row are needed for a value to be given up.
+        assert seen > 7 * 12 / 2
 
 
 def test_a_driver_that_goes_is_said_to_be_gone_and_is_back_by_itself(driver: Driver) -> None:
@@ -187,9 +202,18 @@ def test_process_memory_the_driver_will_not_tell_is_unknown_and_not_zero(driver:
 
 def test_a_process_list_that_grows_while_it_is_read_is_read_all_the_same(driver: Driver) -> None:
     with owners(1, ["python", "x.py"]) as started, screen_of(driver) as screen:
-        driver.cards[0].processes = [Owner(started[0].pid, memory=GIB)]
-        driver.cards[0].grow_processes(50)
+        wait_for_line(screen, 1, "13%")
+        growing, still = driver.cards[:2]
+        lists = "nvmlDeviceGetComputeRunningProcesses_v3"
+        growing.reset_counters()
+        still.reset_counters()
+        growing.grow_processes(100)
+        # The first query finds it as it was.
+        screen.wait(lambda _: growing.times(lists) > 1, "waiting for the list to be long")
+        growing.processes = [Owner(started[0].pid, memory=GIB)]
         screen.wait_for(rf" {started[0].pid} {ME} +C +1\.0G")
+        # In one look, by larger and larger buffers, and not in as many looks.
+        assert growing.times(lists) > still.times(lists) + 1
 
 
 def test_mig_instances_are_nested_and_a_parents_utilisation_is_unknown() -> None:

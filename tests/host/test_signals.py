@@ -410,8 +410,17 @@ chosen = sleeper()
 seen = lives.target(chosen.pid)
 if sys.argv[1] == "before":
     strangers.append(give_the_number_to_another())
-else:
+elif sys.argv[1] == "just before it is held":
     os.pidfd_open = pidfd_open
+else:
+    really_send = signal.pidfd_send_signal
+
+    def send(descriptor, number):
+        if number:
+            strangers.append(give_the_number_to_another())
+        really_send(descriptor, number)
+
+    signal.pidfd_send_signal = send
 try:
     take_grip(seen).send(signal.SIGKILL)
 except Refused as refused:
@@ -421,8 +430,15 @@ strangers[0].wait()
 """
 
 
-@pytest.mark.parametrize("when", ["before", "just before it is held"])
-def test_a_number_that_was_really_reused_is_refused(when: str) -> None:
+@pytest.mark.parametrize(
+    ("when", "reason"),
+    [
+        ("before", "REUSED"),
+        ("just before it is held", "REUSED"),
+        ("just before it is sent", "GONE"),
+    ],
+)
+def test_a_number_that_was_really_reused_is_refused(when: str, reason: str) -> None:
     """In a small PID name space, where the next number can be chosen."""
     room = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if subprocess.run([*room, "true"], capture_output=True, check=False).returncode:
@@ -433,7 +449,7 @@ def test_a_number_that_was_really_reused_is_refused(when: str) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.stdout.split() == ["REUSED", "None"]
+    assert done.stdout.split() == [reason, "None"]
 
 
 def test_psutil_is_imported_only_where_there_are_no_pidfds() -> None:

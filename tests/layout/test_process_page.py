@@ -195,7 +195,7 @@ def test_secrets_are_hidden_until_they_are_asked_for() -> None:
     hidden = page(ProcessView(chen(), details()))
     assert "hf_very_secret" not in hidden
     assert HIDDEN in line(hidden, "HF_TOKEN")
-    assert "1 value hidden: r shows all" in hidden
+    assert "1 value hidden: s shows all" in hidden
     shown = page(ProcessView(chen(), details(), revealed=True))
     assert "hf_very_secret" in line(shown, "HF_TOKEN")
     assert HIDDEN not in shown

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,32 @@ def test_a_planted_link_is_not_followed(folder: Path, tmp_path: Path, own: Path)
         held.close()
     assert victim.read_text() == "precious"
     assert not (tmp_path / "to be made").exists()
+
+
+def test_a_link_that_is_planted_between_the_look_and_the_opening_is_not_followed(
+    folder: Path, tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    locks(folder).take([A], "x").close()
+    file = folder / f"{A}.lock"
+    look = os.stat
+
+    def plant(path: str, **options: Any) -> os.stat_result:
+        found = look(path, **options)
+        if path == file.name and not file.is_symlink():
+            file.unlink()
+            file.symlink_to(victim)
+        return found
+
+    monkeypatch.setattr(os, "stat", plant)
+    mine = locks(folder)
+    held = mine.take([A], "x")
+    assert file.is_symlink()
+    assert (own / file.name).exists()
+    assert str(file) in mine.trouble
+    held.close()
+    assert victim.read_text() == "precious"
 
 
 def test_what_is_no_file_is_not_opened(folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_second_click_beside_the_palette_closes_nothing_more() -> None:
         assert b"Traceback" not in screen.output
 
 
-@pytest.mark.parametrize("keys", ["Tj", "e jJ", "jkq"])
+@pytest.mark.parametrize("keys", ["Tj", "e jJ", "jkq", "\x10\x1b[6~", "\x10x\r"])
 def test_keys_that_come_together_with_the_one_that_opens_do_no_harm(keys: str) -> None:
     with Screen(DEMO) as screen:
         screen.wait_for(READY)

@@ -139,6 +139,14 @@ async def test_children_that_are_known_after_the_answer_change_nothing() -> None
         assert answers == [None]
 
 
+async def test_before_the_children_are_known_no_key_sends() -> None:
+    async with asked(TRAINING) as (dialog, pilot, answers):
+        assert dialog.query_one("#send", Button).disabled
+        await pilot.press("right", "enter")
+        await until(pilot, lambda: answers, "the answer")
+        assert answers == [None]
+
+
 async def test_a_look_that_hangs_keeps_nobody_from_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(end, "LOOK_SECONDS", 0.05)
     async with asked(TRAINING) as (dialog, pilot, answers):

@@ -82,8 +82,13 @@ class Answers:
 
     __slots__ = ("unknown", "values")
 
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        """Begin with nothing known.
+
+        Args:
+            names: Those that ``values`` holds from the beginning on, in this order.
+        """
+        self.values: dict[str, Any] = dict.fromkeys(names)
         self.unknown: dict[str, Unknown] = {}
 
     def miss(self, names: tuple[str, ...], reason: Unknown | None) -> None:
@@ -149,13 +154,14 @@ class Reading:
         self.retry_at = 0.0
         self.live = True
 
-    def fail(self, now: float, pause: bool) -> None:
-        """Count an error."""
+    def fail(self, now: float, forgiven: int) -> None:
+        """Count an error; after the first ``forgiven`` of them it is asked less and less often."""
         if self.failures == 0:
             self.failing_since = now
         self.failures += 1
-        if pause:
-            self.retry_at = now + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self.failures - 1, 8))
+        if self.failures > forgiven:
+            longer = 2 ** min(self.failures - forgiven - 1, 8)
+            self.retry_at = now + min(_LONGEST_PAUSE, _FIRST_PAUSE * longer)
 
     def is_too_old(self, now: float) -> bool:
         """Whether the answer from before the errors can no longer stand in."""

@@ -314,9 +314,6 @@ class GpumonApp(App[int]):
         if lack_behind(error) is not None:
             self.starved_by = error
             self._close_messages_no_wait()
-        elif isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
-            # Only Textual's palette has workers: closed while it opens, one finds no list to fill.
-            pass
         else:
             super()._handle_exception(error)
 

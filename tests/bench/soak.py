@@ -43,10 +43,14 @@ _DRAWN = 5
 """Every so manieth sample is drawn."""
 _HISTORY_MIB = 21.0
 """What eight cards and a hundred processes may come to, as ``gpumon.history`` says."""
+_FULL = 24
+"""Hours after which nothing fills up any more that is kept on purpose."""
 _MEMORY_GROWS = 1.03
+_REST_GROWS = 1.25
 _TICK_GROWS = 1.5
-"""How much more than after the first hour there may be in the end: the rest is the allocator's, and
-the machine's."""
+"""How much more there may be in the end: of all memory than when all was full, of what is beside
+tape and history than after the first hour, as the allocator cannot use every hole that the tape
+leaves when it packs, and of a tick likewise, as the machine has others to serve."""
 
 
 class FastClock:
@@ -180,7 +184,7 @@ def grown(first: Figures, last: Figures) -> list[str]:
     """What has grown from one hour to another, in words."""
     words = []
     before, after = first.rest_mib, last.rest_mib
-    if after > before * _MEMORY_GROWS:
+    if after > before * _REST_GROWS:
         words.append(f"memory beside tape and history from {before:.1f} to {after:.1f} MiB")
     if last.history_mib > _HISTORY_MIB:
         words.append(f"the history to {last.history_mib:.1f} MiB")
@@ -234,6 +238,9 @@ def main(arguments: list[str] | None = None) -> int:
             tell(figures[-1])
         day.close()
     words = grown(figures[0], figures[-1])
+    full, end = figures[min(_FULL, len(figures)) - 1].pss_mib, figures[-1].pss_mib
+    if end > full * _MEMORY_GROWS:
+        words.append(f"all memory from {full:.1f} to {end:.1f} MiB, after {_FULL} hours")
     print(f"Grown after the first hour: {', '.join(words) or 'nothing'}.")
     return 1 if words else 0
 

@@ -44,7 +44,7 @@ OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
 }
 
 
-_OPENED, _ROWS = 10, 50
+_OPENED, _ROWS = 8, 50
 """How often a page is opened, and rows of which some are kept for each page that is."""
 
 

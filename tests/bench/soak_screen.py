@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Let a day pass before a screen, and tell of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=24)
-    parser.add_argument("--interval", type=float, default=2.0, help="seconds of a sample")
+    parser.add_argument("--interval", type=float, default=10.0, help="seconds of a sample")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, owners(_REAL) as started, machine() as driver:
         day = ScreenDay(driver, options.interval, [one.pid for one in started], Path(folder))

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
+from textual._styles_cache import StylesCache
 from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
@@ -313,9 +314,6 @@ class GpumonApp(App[int]):
         if lack_behind(error) is not None:
             self.starved_by = error
             self._close_messages_no_wait()
-        elif isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
-            # Only Textual's palette has workers: closed while it opens, one finds no list to fill.
-            pass
         else:
             super()._handle_exception(error)
 
@@ -324,6 +322,8 @@ class GpumonApp(App[int]):
         # A second click reaches what the first has closed already, and closes what is on top then.
         if self.screen is self.dashboard:
             return AwaitComplete.nothing()  # type: ignore[no-untyped-call,no-any-return]  # Textual's
+        # It remembers a thousand answers by who asked: by what was drawn of each part of a screen.
+        StylesCache.get_inner_outer.cache_clear()
         return super().pop_screen()
 
     def _open_page(self, event: PageWanted) -> None:

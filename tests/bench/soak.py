@@ -32,6 +32,10 @@ from gpumon.thresholds import DEFAULTS
 from tests.driver import GIB, Driver, Owner, Wave, h100
 
 CARDS, PROCESSES = 8, 100
+HEAD = (
+    "| hours | PSS MiB | of it tape | history | the rest | threads | open files | tick ms "
+    "| picture ms |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+)
 _HOUR = 3600.0
 _LIFE = 1800.0
 """Seconds a process lives, on average."""
@@ -39,10 +43,14 @@ _DRAWN = 5
 """Every so manieth sample is drawn."""
 _HISTORY_MIB = 21.0
 """What eight cards and a hundred processes may come to, as ``gpumon.history`` says."""
+_FULL = 24
+"""Hours after which nothing fills up any more that is kept on purpose."""
 _MEMORY_GROWS = 1.03
+_REST_GROWS = 1.25
 _TICK_GROWS = 1.5
-"""How much more than after the first hour there may be in the end: the rest is the allocator's, and
-the machine's."""
+"""How much more there may be in the end: of all memory than when all was full, of what is beside
+tape and history than after the first hour, as the allocator cannot use every hole that the tape
+leaves when it packs, and of a tick likewise, as the machine has others to serve."""
 
 
 class FastClock:
@@ -107,19 +115,23 @@ class Day:
     def live(self, hours: float) -> Figures:
         """Let some hours pass; what they came to."""
         ticks, drawn = [], []
-        until = self._clock.now + hours * _HOUR
-        number = 0
-        while self._clock.now < until:
-            self._clock.now += self._interval
-            self._come_and_go()
-            began = time.thread_time()
-            self._collector._tick()
-            ticks.append(time.thread_time() - began)
-            number += 1
+        for number in range(round(hours * _HOUR / self._interval)):
+            ticks.append(self._tick())
             if number % _DRAWN == 0:
                 began = time.thread_time()
                 self._dashboard.rows(self._history.latest, self._view, 200, 50)
                 drawn.append(time.thread_time() - began)
+        return self._figures(ticks, drawn)
+
+    def _tick(self) -> float:
+        """One more sample; the seconds it took."""
+        self._clock.now += self._interval
+        self._come_and_go()
+        began = time.thread_time()
+        self._collector._tick()
+        return time.thread_time() - began
+
+    def _figures(self, ticks: list[float], drawn: list[float]) -> Figures:
         gc.collect()
         return Figures(
             self._clock.now / _HOUR,
@@ -142,11 +154,15 @@ class Day:
         if len(kept) == len(self._owners) == PROCESSES:
             return
         while len(kept) < PROCESSES:
-            kept.append(Owner(self._next, memory=self._chance.randrange(1, 5) * GIB, sm=7))
-            self._next += 1
+            kept.append(Owner(self._newcomer(), memory=self._chance.randrange(1, 5) * GIB, sm=7))
         self._owners = kept
         for index, card in enumerate(self._driver.cards):
             card.processes = kept[index::CARDS]
+
+    def _newcomer(self) -> int:
+        """The number of a process that was not there before."""
+        self._next += 1
+        return self._next
 
 
 def history_bytes(history: History) -> int:
@@ -168,7 +184,7 @@ def grown(first: Figures, last: Figures) -> list[str]:
     """What has grown from one hour to another, in words."""
     words = []
     before, after = first.rest_mib, last.rest_mib
-    if after > before * _MEMORY_GROWS:
+    if after > before * _REST_GROWS:
         words.append(f"memory beside tape and history from {before:.1f} to {after:.1f} MiB")
     if last.history_mib > _HISTORY_MIB:
         words.append(f"the history to {last.history_mib:.1f} MiB")
@@ -187,36 +203,44 @@ def grown(first: Figures, last: Figures) -> list[str]:
     return words
 
 
+def machine() -> Driver:
+    """The cards; none of them takes any of this machine's time."""
+    driver = Driver([h100(utilization_gpu=Wave(50, 45, 7 + index)) for index in range(CARDS)])
+    driver.attach()
+    for card in driver.cards:
+        # The time that it blocks would be this machine's own.
+        card.latency("nvmlDeviceGetPcieThroughput", 0.0)
+    return driver
+
+
+def tell(figures: Figures) -> None:
+    """Write a row of the table that begins with ``HEAD``."""
+    print(
+        f"| {figures.hours:.0f} | {figures.pss_mib:.1f} | {figures.tape_mib:.1f} "
+        f"| {figures.history_mib:.1f} | {figures.rest_mib:.1f} | {figures.threads} "
+        f"| {figures.files} | {figures.tick_ms:.2f} | {figures.drawn_ms:.2f} |",
+        flush=True,
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Let a day pass and tell of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--interval", type=float, default=2.0, help="seconds of a sample")
     options = parser.parse_args(arguments)
-    print(
-        "| hours | PSS MiB | of it tape | history | the rest | threads | open files | tick ms "
-        "| picture ms |"
-    )
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    cards = [h100(utilization_gpu=Wave(50, 45, 7 + index)) for index in range(CARDS)]
-    with Driver(cards) as driver:
-        driver.attach()
-        for card in driver.cards:
-            # The time that it blocks would be this machine's own.
-            card.latency("nvmlDeviceGetPcieThroughput", 0.0)
+    print(HEAD)
+    with machine() as driver:
         day = Day(driver, options.interval)
         figures = []
         for _ in range(options.hours):
             figures.append(day.live(1))
-            now = figures[-1]
-            print(
-                f"| {now.hours:.0f} | {now.pss_mib:.1f} | {now.tape_mib:.1f} "
-                f"| {now.history_mib:.1f} | {now.rest_mib:.1f} | {now.threads} | {now.files} "
-                f"| {now.tick_ms:.2f} | {now.drawn_ms:.2f} |",
-                flush=True,
-            )
+            tell(figures[-1])
         day.close()
     words = grown(figures[0], figures[-1])
+    full, end = figures[min(_FULL, len(figures)) - 1].pss_mib, figures[-1].pss_mib
+    if end > full * _MEMORY_GROWS:
+        words.append(f"all memory from {full:.1f} to {end:.1f} MiB, after {_FULL} hours")
     print(f"Grown after the first hour: {', '.join(words) or 'nothing'}.")
     return 1 if words else 0
 

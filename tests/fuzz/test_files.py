@@ -306,6 +306,7 @@ def test_a_broken_memory_of_the_screen_is_none(tmp_path: Path, content: bytes) -
     assert isinstance(load_remembered(tmp_path), Remembered)
 
 
+PARSER = make_parser()
 OPTIONS = (
     *("-n", "-i", "--interval", "--gpus", "--count", "--free", "--model", "--at", "--from", "--to"),
     *("--speed", "--by", "--format", "--theme", "--columns", "--filter", "--user", "--free-for"),
@@ -331,7 +332,7 @@ VALUES = (
 def test_any_command_line_is_read_or_refused(words: list[str]) -> None:
     status: object = 0
     try:
-        make_parser().parse_args(words)
+        PARSER.parse_args(words)
     except SystemExit as end:
         status = end.code
     assert status in (0, 2)

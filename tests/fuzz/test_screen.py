@@ -47,7 +47,7 @@ SCREENS = {
     *("the filter line", "the past", "a log that is played", "a signal that leaves"),
 }
 """Every one that there is: a run goes on until it has seen all of them, but not for ever."""
-_LONGEST = 10
+_LONGEST = 20
 """How many times the time a run may take, to see them."""
 LIVED, REPLAYED = 25, 10
 """Moves after which a screen is closed in any case, whatever is open and under way."""

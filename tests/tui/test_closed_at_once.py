@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from textual import events
 from textual.app import App
+from textual.strip import Strip
 
 from gpumon.findings import conditions
 from gpumon.history import History
@@ -24,6 +26,7 @@ from gpumon.tui.dialogs.themes import ThemesDialog
 from gpumon.tui.screens.help import HelpScreen
 from tests.e2e.test_terminal import DEMO, READY
 from tests.fuzz.machine import machine
+from tests.fuzz.test_screen import settled
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -39,6 +42,10 @@ OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
     "themes": lambda: ThemesDialog(cast("Any", Themes()), "gpumon"),
     "help": lambda: HelpScreen((), History(conditions())),
 }
+
+
+_OPENED, _ROWS = 8, 50
+"""How often a page is opened, and rows of which some are kept for each page that is."""
 
 
 class Themes:
@@ -116,3 +123,17 @@ async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothi
             assert app._driver is not None
             for _ in range(5):
                 app._driver.process_message(kind())
+
+
+async def test_what_was_closed_is_forgotten(tmp_path: Path) -> None:
+    with machine(tmp_path) as made, made.session(replay=False) as session:
+        app = GpumonApp(session)
+        async with app.run_test(size=(100, 30)) as pilot:
+            for _ in range(_OPENED):
+                app.action_help()
+                await settled(pilot)
+                app.pop_screen()
+                await settled(pilot)
+            gc.collect()
+            rows = sum(isinstance(one, Strip) for one in gc.get_objects())
+            assert rows < _OPENED * _ROWS

@@ -68,7 +68,7 @@ def test_a_size_that_no_terminal_has_is_not_taken_for_one() -> None:
 def test_however_often_it_is_told_to_go_on_it_takes_the_terminal_once() -> None:
     with Screen(DEMO) as screen:
         screen.wait_for(READY)
-        for _ in range(30):
+        for _ in range(15):
             screen.signal(signal.SIGCONT)
             # Whoever is in the middle of taking it writes.
             written = len(screen.output)

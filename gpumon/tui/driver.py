@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 try:
     from textual.drivers.linux_driver import LinuxDriver
 except ImportError:
@@ -24,6 +26,9 @@ class TerminalDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(self._take_anew)
         else:
             super()._sigcont_application()
+            if self._key_thread is not None:
+                # Entering the alternate screen has cleared it, whatever was drawn before the stop.
+                self._loop.call_soon_threadsafe(partial(self._app.refresh, layout=True))
 
     def _take_anew(self) -> None:
         if self._key_thread is not None and self._key_thread.is_alive():

@@ -137,12 +137,12 @@ def _plain(content: bytes) -> dict[str, Any] | None:
         ``None`` for any other file, and for one in which something stands twice.
     """
     try:
-        lines = content.decode().split("\n")
+        lines = content.decode().replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         return None
     read: dict[str, Any] = {}
     table = read
-    for line in (each.removesuffix("\r").strip(" \t") for each in lines):
+    for line in (each.strip(" \t") for each in lines):
         if not line or (line.startswith("#") and line.isprintable()):
             continue
         if (header := _HEADER.fullmatch(line)) and header[1] not in read:

@@ -182,6 +182,7 @@ PIECES = (
 )
 
 
+@example(lines=["\r"], ends="\n")
 @example(lines=["[one]", 'a = "x"', "[one]"], ends="\n")
 @example(lines=['one = "x"', "[one]"], ends="\n")
 @example(lines=['a = "x"', 'a = "x"'], ends="\n")

@@ -159,21 +159,29 @@ class Collector:
         self,
         listener: Callable[[Snapshot], None],
         failed: Callable[[BaseException], None] | None = None,
+        *,
+        newest: bool = False,
     ) -> Callable[[], None]:
         """Hand every snapshot from now on to a listener.
 
         Args:
             listener: Takes the snapshot, quickly, on a thread that is not its own.
             failed: Told of ``failure``, once; at once if it has already happened.
+            newest: Hand over the newest one there is as well, before all others, on the thread of
+                the caller; which must be no listener then.
 
         Returns:
             A function that ends the subscription. A call that is under way at that moment still
             comes to its end.
         """
         entry = _Listener(listener, failed)
-        with self._subscribing:
-            self._listeners = (*self._listeners, entry)
-            failure = self._failure
+        if newest:
+            with self._publishing:
+                failure = self._enter(entry)
+                if self._latest is not None:
+                    self._hand_to(entry, self._latest)
+        else:
+            failure = self._enter(entry)
         if failure is not None and failed is not None:
             failed(failure)
         return lambda: self._drop(entry)
@@ -383,6 +391,11 @@ class Collector:
         for entry in listeners:
             if entry.failed is not None:
                 entry.failed(failure)
+
+    def _enter(self, entry: _Listener) -> BaseException | None:
+        with self._subscribing:
+            self._listeners = (*self._listeners, entry)
+            return self._failure
 
     def _drop(self, entry: _Listener) -> None:
         with self._subscribing:

@@ -245,16 +245,20 @@ class Lookup:
         places = self._places
         if processes is self._given and places is self._given_places:
             return self._made
-        before = self._made if processes is self._given else processes
+        # One that was given before, the same object, was made into one that is known.
+        known = dict(zip(map(id, self._given), self._made, strict=True))
+        before = [known.get(id(given), given) for given in processes]
         made = tuple(
             [
-                _placed(given, known, places.get(given.id))
-                for given, known in zip(processes, before, strict=True)
+                _placed(given, one, places.get(given.id))
+                for given, one in zip(processes, before, strict=True)
             ]
         )
-        self._made = before if all(map(is_, made, before)) else made
-        self._given, self._given_places = processes, places
-        return self._made
+        for same in (processes, self._made):
+            if len(same) == len(made) and all(map(is_, made, same)):
+                made = same
+        self._given, self._given_places, self._made = processes, places, made
+        return made
 
     def _guarded(self, body: Callable[..., None], *arguments: object) -> None:
         """Run the body of a thread; what ends it early is kept for the owner."""

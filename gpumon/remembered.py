@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from gpumon.folders import Folder
 
 NAME = "screen.json"
 _MOST_BYTES = 4096
@@ -28,38 +30,35 @@ class Remembered(msgspec.Struct, frozen=True):
     host_strip: bool | None = None
 
 
-def state_folder() -> Path:
-    """Where gpumon keeps what it remembers of a user."""
-    import platformdirs
-
-    return platformdirs.user_state_path("gpumon")
-
-
-def load(folder: Path) -> Remembered:
+def load(folder: Folder) -> Remembered:
     """What was remembered, or what holds where nothing is."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
-        descriptor = os.open(folder / NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(os.path.join(folder, NAME), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             return msgspec.json.decode(file.read(_MOST_BYTES), type=Remembered)
     return Remembered()
 
 
-def store(folder: Path, what: Remembered) -> bool:
+def store(folder: Folder, what: Remembered) -> bool:
     """Remember it, readable by this user only; the file is whole or the one before at any moment.
 
     Returns:
         Whether that worked.
     """
+    import tempfile
+    from pathlib import Path
+
+    place = Path(folder)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Its mode is 0600 from the beginning.
-        descriptor, name = tempfile.mkstemp(prefix=f"{NAME}.", dir=folder)
+        descriptor, name = tempfile.mkstemp(prefix=f"{NAME}.", dir=place)
     except OSError:
         return False
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(what) + b"\n")
-        Path(name).replace(folder / NAME)
+        Path(name).replace(place / NAME)
     except OSError:
         with contextlib.suppress(OSError):
             Path(name).unlink()

@@ -239,17 +239,32 @@ class Series:
         if width < 1 and self._has_samples(seconds):
             return self._fine_buckets(field, first, count, width, peak)
         tens = width >= 10 or seconds > self._depth.seconds
-        size, get = (10, self._ten) if tens else (1, self._one)
+        size = 10 if tens else 1
         if width < size:
+            get = self._ten if tens else self._one
             slots = (int((first + place) * width / size) for place in range(count))
             return [_known(get(field, slot, peak)) for slot in slots]
+        begin, end = math.floor(first * width / size), math.floor(now / size) + 1
+        values = self._slots(field, begin, end, peak, tens=tens)
+        if width == size:
+            return [None if math.isnan(value) else value for value in values]
         gathered: list[list[float]] = [[] for _ in range(count)]
-        for slot in range(math.floor(first * width / size), math.floor(now / size) + 1):
+        for slot, value in enumerate(values, begin):
             # A slot counts where it ends: a bucket that is past has no slot that is not.
             place = math.ceil((slot + 1) * size / width) - 1 - first
-            if 0 <= place < count and not math.isnan(value := get(field, slot, peak)):
+            if 0 <= place < count and not math.isnan(value):
                 gathered[place].append(value)
-        return [_known(_summary(values, peak)) for values in gathered]
+        return [_known(_summary(known, peak)) for known in gathered]
+
+    def _slots(
+        self, field: int, begin: int, end: int, peak: bool, *, tens: bool
+    ) -> Sequence[float]:
+        """The values of the slots from one to before another, those put away all at once."""
+        rows, get = (self._tens, self._ten) if tens else (self._seconds, self._one)
+        oldest, newest = min(max(begin, rows.start), end), max(begin, min(rows.end, end))
+        stored = rows.column(self._column(field, peak), oldest)[: max(0, newest - oldest)]
+        rest = [get(field, slot, peak) for slot in range(newest, end)]
+        return [_UNKNOWN] * (oldest - begin) + stored.tolist() + rest
 
     def window(
         self, field: int, seconds: float, now: float, peak: bool

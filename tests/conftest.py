@@ -21,7 +21,9 @@ for name in [name for name in os.environ if name.startswith("GPUMON_")]:
 os.environ.pop("STY", None)
 
 # A busy machine is no failure; and what CI finds, everybody must find again.
-settings.register_profile("here", deadline=None)
+settings.register_profile(
+    "here", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100"))
+)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 

@@ -31,6 +31,8 @@ _HAND_OVER = 5.0
 
 _GLANCE = 0.2
 """Seconds between two looks at what is waited for while the screen stands still."""
+_ON_AT_FIRST = {7, 25}
+"""Modes a terminal begins with: lines wrap, and the cursor is seen."""
 _ALTERNATE = 1049
 """The mode in which programs draw, and leave no trace of it."""
 
@@ -296,6 +298,15 @@ class Screen:
         status = self.process.wait(patience)
         self._reader.join(patience)
         return status
+
+    def left_on(self) -> set[int]:
+        """The terminal's modes that are not as they were found; -1 stands for the keyboard's."""
+        output = bytes(self.output)
+        told = re.findall(rb"\x1b\[\?(\d+)([hl])", output)
+        last = {int(mode): state == b"h" for mode, state in told}
+        changed = {mode for mode, on in last.items() if on != (mode in _ON_AT_FIRST)}
+        pushed, popped = output.count(b"\x1b[>"), output.count(b"\x1b[<u")
+        return changed | ({-1} if popped < pushed else set())
 
     def attributes(self) -> list[object]:
         """The terminal's settings now."""

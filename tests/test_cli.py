@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shlex
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon import __version__
+from gpumon.cli.help import Formatter
 from gpumon.cli.parser import make_parser
+from gpumon.cli.plain import read_plainly
 from gpumon.cli.words import fail
 from gpumon.commands.snapshot import take_one
 from gpumon.sources import SourceError
@@ -406,3 +409,55 @@ def test_an_output_that_cannot_be_written_is_one_sentence(arguments: list[str], 
     )
     assert done.returncode == 1
     assert re.fullmatch(r"gpumon: [^\n]+\n", done.stderr)
+
+
+@pytest.mark.parametrize("command", ["snapshot", "log", "select", "run", "wait", "theme"])
+def test_a_command_reads_the_same_whether_or_not_others_were_made(command: str) -> None:
+    arguments = {
+        "log": ["--for", "8h"],
+        "run": ["-n", "2", "--", "log"],
+        "theme": ["show", "gpumon"],
+    }.get(command, [])
+    line = ["--demo", command, *arguments] if command != "theme" else [command, *arguments]
+    assert make_parser(line).parse_args(line) == make_parser().parse_args(line)
+
+
+@pytest.mark.parametrize("told", ["37", "", "0", "wide"])
+def test_help_is_as_wide_as_everybody_elses(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setenv("COLUMNS", told)
+    assert Formatter("gpumon")._width == argparse.HelpFormatter("gpumon")._width
+
+
+@pytest.mark.parametrize(
+    "line", [[], ["-n", "0.1"], ["--interval", "5"], ["-n", "1000."], ["-n", ".5"]], ids=" ".join
+)
+def test_what_is_read_without_argparse_is_what_argparse_reads(line: list[str]) -> None:
+    read = read_plainly(line)
+    assert read is not None
+    assert vars(read) == vars(make_parser().parse_args(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(["-n", value] for value in ("0.05", "nan", ".", "٣", "1e3", "1_0", "", "--demo")),
+        *(["-n"], ["-n0.1"], ["snapshot"], ["--demo"], ["-n", "1", "--demo"]),
+    ],
+    ids=" ".join,
+)
+def test_what_takes_argparse_is_left_to_it(line: list[str]) -> None:
+    assert read_plainly(line) is None
+
+
+@pytest.mark.parametrize("line", [[], ["-n", "2"]], ids=" ".join)
+def test_the_dashboards_own_line_needs_no_argparse(line: list[str]) -> None:
+    program = (
+        "import sys; from gpumon.cli import main; status = main(sys.argv[1:]);"
+        "print(status, 'argparse' in sys.modules, file=sys.stderr)"
+    )
+    with Driver([h100()]) as driver:
+        command = [sys.executable, "-c", program, *line]
+        done = subprocess.run(
+            command, env=driver.env(), capture_output=True, text=True, check=True, cwd="/"
+        )
+    assert done.stderr == "0 False\n"

@@ -229,6 +229,25 @@ def test_every_listener_gets_every_snapshot_until_it_unsubscribes(bench: Bench) 
     assert bench.collector.latest is seen[-1]
 
 
+def test_a_listener_that_comes_late_gets_the_newest_one_and_all_that_follow(bench: Bench) -> None:
+    late: list[Snapshot] = []
+
+    def come(count: int) -> None:
+        if count == 3:
+            bench.collector.subscribe(late.append, newest=True)
+
+    bench.source.on_sample = come
+    seen = bench.run(4)
+    assert late == seen[1:]
+
+
+def test_a_listener_that_comes_before_the_first_one_gets_it_once(bench: Bench) -> None:
+    early: list[Snapshot] = []
+    bench.collector.subscribe(early.append, newest=True)
+    assert early == []
+    assert bench.run(2) == early
+
+
 def test_a_listener_that_raises_is_left_out_and_its_bug_comes_out(bench: Bench) -> None:
     bug = ZeroDivisionError("a bug in a screen")
     told: list[BaseException] = []

@@ -107,6 +107,31 @@ def test_a_snapshot_of_real_cards_does_not_import_textual() -> None:
     assert "msgspec" in heavy
 
 
+@pytest.mark.parametrize(
+    "arguments", [["snapshot"], ["snapshot", "--format", "json"]], ids=" ".join
+)
+def test_a_snapshot_imports_no_second_module_of_types(arguments: list[str]) -> None:
+    told = "import sys\n" + _AFTER_MAIN + "\nprint(*sys.modules)"
+    modules = set(run(told, *arguments, "--demo").split())
+    assert "msgspec" in modules
+    assert not modules & {"typing_extensions", "inspect", "rich"}
+
+
+@pytest.mark.parametrize(
+    ("function", "package", "left_out"),
+    [("import_msgspec", "msgspec", "typing_extensions"), ("import_asyncio", "asyncio", "ssl")],
+)
+def test_what_a_package_was_imported_without_is_there_for_others(
+    function: str, package: str, left_out: str
+) -> None:
+    program = (
+        f"import sys; from gpumon.lean import {function}; {function}();"
+        f"print('{package}' in sys.modules, '{left_out}' in sys.modules);"
+        f"import {left_out}; {function}(); print('{left_out}' in sys.modules)"
+    )
+    assert run(program) == "True False\nTrue\n"
+
+
 def test_choosing_a_card_imports_little() -> None:
     with Driver([h100(), h100()]) as driver:
         heavy = heavy_after(_AFTER_MAIN, "select", "-n", "2", env=driver.env())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
+from gpumon import text as module
 from gpumon.text import cell_width, duration, fit, fit_right, memory_size, printable
 
 hostile = st.text(st.characters(categories=["L", "M", "N", "P", "S", "Z", "C"]), max_size=60)
@@ -84,3 +88,19 @@ def test_durations_are_short(seconds: float | None, text: str) -> None:
 def test_sizes_keep_to_five_characters(size: int | None, text: str) -> None:
     assert memory_size(size) == text
     assert len(text) <= 5
+
+
+def test_what_is_measured_without_a_table_is_one_cell_in_the_screens_own() -> None:
+    assert len(module._NARROW) > 1000
+    assert {cell_len(character) for character in module._NARROW} == {1}
+    assert cell_width("a訓b") == 4, "what stands between is measured too"
+
+
+def test_the_table_is_imported_for_text_that_needs_it_only() -> None:
+    program = (
+        "import sys; from gpumon.text import cell_width;"
+        "print(cell_width('▸ 61 °C – é ⣿ █ │ …'), 'rich' in sys.modules);"
+        "print(cell_width('訓練'), 'rich' in sys.modules)"
+    )
+    output = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert output == "19 False\n4 True\n"

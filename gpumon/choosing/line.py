@@ -119,9 +119,11 @@ class Line:
 
 def _wants(ticket: Ticket) -> _Wants | None:
     try:
-        return msgspec.json.decode(ticket.wants, type=_Wants)
+        wants = msgspec.json.decode(ticket.wants, type=_Wants)
     except (msgspec.MsgspecError, RecursionError):
         return None  # of another version of gpumon, perhaps
+    # Anybody may write there, and whoever wants no card stands in nobody's way.
+    return wants if 1 <= wants.requirements.least <= wants.requirements.most else None
 
 
 def _patience(ticket: Ticket) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli import choosing, commands, doctor, screens, waiting
 from gpumon.cli.common import codeset, silence_output
-from gpumon.cli.parser import make_parser
+from gpumon.cli.plain import read_plainly
 from gpumon.cli.words import EXIT_INTERRUPTED, EXIT_USAGE, fail
 from gpumon.lack import lack_behind
 
@@ -18,20 +18,11 @@ if TYPE_CHECKING:
 
 _CHOOSING = ("select", "run", "wait")
 _TAKING_MOMENTS = ("report", "replay", "run")
+_SOON_THERE = (None, "snapshot", "select", "replay")
+"""Commands that end soon, or begin to collect garbage once their screen stands."""
 _FOR_THE_DASHBOARD = ("log", "columns", "readonly")
 _FOR_SAMPLES = ("gpus", "user", "filter", "demo")
 """What is of no use where nobody looks at the machine."""
-
-_PRINTED: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "snapshot": commands.run_snapshot,
-    "report": commands.run_report,
-    "theme": commands.run_theme,
-    "config": commands.run_config,
-    "completion": commands.run_completion,
-    "select": choosing.run_select,
-    "doctor": doctor.run_doctor,
-}
-"""The commands that write to standard output."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,10 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, 1 when there is nothing to show or nowhere to write, 2 for a command
         line that cannot be read, 130 when interrupted.
     """
+    # What is imported stays, and to look through it for garbage takes a tenth of all the time until
+    # there is something to see.
+    gc.disable()
     try:
-        return _run(
-            make_parser().parse_args(_bound(sys.argv[1:] if arguments is None else arguments))
-        )
+        given = _bound(sys.argv[1:] if arguments is None else arguments)
+        return _run(read_plainly(given) or _parsed(given))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -56,6 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if lack is None:
             raise
         return fail(lack)
+    finally:
+        gc.enable()
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    from gpumon.cli.parser import make_parser
+
+    return make_parser(arguments).parse_args(arguments)
 
 
 def _bound(arguments: Sequence[str]) -> Sequence[str]:
@@ -81,9 +82,15 @@ def _of_no_use(command: str) -> Iterator[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from gpumon.lean import import_msgspec
+
+    # Before anything else imports it.
+    import_msgspec()
     from gpumon.codeset import take_stream
 
     take_stream(sys.stderr, codeset(options))
+    if options.command not in _SOON_THERE:
+        gc.enable()
     if options.command is not None:
         for name in _of_no_use(options.command):
             if getattr(options, name, None):
@@ -91,26 +98,63 @@ def _run(options: argparse.Namespace) -> int:
                     f"--{name} does nothing for gpumon {options.command}: leave it out.", EXIT_USAGE
                 )
     if options.command == "log":
-        return commands.run_log(options)
+        from gpumon.cli.commands import run_log
+
+        return run_log(options)
     if options.command == "run":
-        return choosing.run_job(options)
+        from gpumon.cli.choosing import run_job
+
+        return run_job(options)
     if options.command == "wait":
-        return waiting.run_wait(options)
+        from gpumon.cli.waiting import run_wait
+
+        return run_wait(options)
     if sys.stdout is None:
         return fail("standard output is closed: there is nowhere to write.")
-    if options.command in _PRINTED:
-        return _PRINTED[options.command](options)
+    if options.command not in {None, "replay"}:
+        return _print(options)
     if options.command == "replay" and not sys.stdout.isatty():
         return fail("standard output is no terminal to replay on: use gpumon report.")
     if not sys.stdout.isatty():
         if options.log is not None:
             return fail("standard output is no terminal, so --log has no screen: use gpumon log.")
-        return commands.print_one(options, "table", by_process=False)
+        from gpumon.cli.commands import print_one
+
+        return print_one(options, "table", by_process=False)
+    return _show(options)
+
+
+def _print(options: argparse.Namespace) -> int:
+    """Run a command that writes to standard output."""
+    if options.command == "select":
+        from gpumon.cli.choosing import run_select
+
+        return run_select(options)
+    if options.command == "doctor":
+        from gpumon.cli.doctor import run_doctor
+
+        return run_doctor(options)
+    from gpumon.cli import commands
+
+    run: Mapping[str, Callable[[argparse.Namespace], int]] = {
+        "snapshot": commands.run_snapshot,
+        "report": commands.run_report,
+        "theme": commands.run_theme,
+        "config": commands.run_config,
+        "completion": commands.run_completion,
+    }
+    return run[options.command](options)
+
+
+def _show(options: argparse.Namespace) -> int:
+    """Run a command that has a screen."""
     if sys.stdin is None or not sys.stdin.isatty():
         return fail("standard input is no terminal, so no key could be read: use gpumon snapshot.")
     terminal = os.environ.get("TERM", "")
     if terminal in {"", "dumb"}:
         named = "TERM=dumb" if terminal else "TERM is not set"
         return fail(f"this terminal ({named}) cannot move its cursor: use gpumon snapshot.")
+    from gpumon.cli import screens
+
     run = screens.run_replay if options.command == "replay" else screens.run_dashboard
     return run(options)

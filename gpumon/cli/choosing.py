@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpumon.choosing.options import add_options, fault, read_amount, requirements
 from gpumon.cli.common import silence_output
+from gpumon.cli.help import RawFormatter
 from gpumon.cli.words import EXIT_USAGE, explain, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpumon.cli.help import Command
     from gpumon.sources import Source
     from gpumon.sources.links import Links
 
@@ -21,20 +23,15 @@ EXIT_CANNOT_RUN = 126
 """As shells have it for a command that is there and cannot be run."""
 
 
-def add_select(
-    commands: argparse._SubParsersAction[Any], parents: Sequence[argparse.ArgumentParser]
-) -> None:
+def add_select(command: Command, parents: Sequence[argparse.ArgumentParser]) -> None:
     """Add ``gpumon select`` to the parser."""
-    select = commands.add_parser(
-        "select",
+    select = command(
         parents=list(parents),
-        allow_abbrev=False,
-        help="print cards that are free, for CUDA_VISIBLE_DEVICES",
         description="Print the UUIDs of cards that are free:\n"
         "  CUDA_VISIBLE_DEVICES=$(gpumon select -n 2 --free 20G) python train.py\n"
         "Where not enough fit, the exit status is 1 and standard error says of each card why.\n"
         "docs/select.md.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawFormatter,
     )
     add_options(select)
     select.add_argument(
@@ -46,22 +43,17 @@ def add_select(
     )
 
 
-def add_run(
-    commands: argparse._SubParsersAction[Any], parents: Sequence[argparse.ArgumentParser]
-) -> None:
+def add_run(command: Command, parents: Sequence[argparse.ArgumentParser]) -> None:
     """Add ``gpumon run`` to the parser."""
-    run = commands.add_parser(
-        "run",
+    run = command(
         parents=list(parents),
-        allow_abbrev=False,
         usage="gpumon run [options] -- COMMAND ...",
-        help="run a command on cards that are free, and keep them for it",
         description="Run a command on cards that are free, with CUDA_VISIBLE_DEVICES set, and keep "
         "everybody's\ngpumon run and gpumon select off them until it has ended:\n"
         "  gpumon run -n 1 --free 20G --wait=2h -- python train.py\n"
         "The exit status is the command's, 128+N where signal N ended it; 1 where nothing fits, "
         "124 where\nnothing did in time. docs/run.md.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawFormatter,
     )
     add_options(run)
     how = run.add_argument_group("how to run")

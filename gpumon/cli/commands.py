@@ -13,7 +13,7 @@ from gpumon.cli.common import (
     take_output,
     take_settings,
 )
-from gpumon.cli.parser import LOG_INTERVAL, make_parser
+from gpumon.cli.plain import LOG_INTERVAL
 from gpumon.cli.words import EXIT_USAGE, explain, fail, say
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def run_config(options: argparse.Namespace) -> int:
 
 def run_completion(options: argparse.Namespace) -> int:
     """``gpumon completion``."""
+    from gpumon.cli.parser import make_parser
     from gpumon.commands.completion import completion
 
     def write() -> int:

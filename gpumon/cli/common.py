@@ -11,9 +11,11 @@ from gpumon.cli.words import say
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable, Mapping
 
     from gpumon.host import ProcessHost
     from gpumon.lookup import Reservations
+    from gpumon.reserving import Holder
     from gpumon.sources import Source
     from gpumon.thresholds import Thresholds
 
@@ -46,9 +48,14 @@ def reservations(options: argparse.Namespace) -> Reservations | None:
     """Who tells which cards are reserved; nobody for a machine that does not exist."""
     if getattr(options, "demo", False):
         return None
-    from gpumon.reserving.looking import holders_now
 
-    return holders_now
+    def holders(cards: Iterable[str]) -> Mapping[str, Holder]:
+        # Nobody asks before there is a first picture.
+        from gpumon.reserving.looking import holders_now
+
+        return holders_now(cards)
+
+    return holders
 
 
 def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:

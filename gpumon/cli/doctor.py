@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpumon.cli.common import silence_output, take_output
 from gpumon.cli.words import fail
@@ -12,16 +12,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from gpumon.cli.help import Command
 
-def add_doctor(
-    commands: argparse._SubParsersAction[Any], parents: Sequence[argparse.ArgumentParser]
-) -> None:
+
+def add_doctor(command: Command, parents: Sequence[argparse.ArgumentParser]) -> None:
     """Add ``gpumon doctor`` to the parser."""
-    doctor = commands.add_parser(
-        "doctor",
+    doctor = command(
         parents=list(parents),
-        allow_abbrev=False,
-        help="what is installed, whether it can work, and what to do where it cannot",
         description="Check driver, permissions, cards, CUDA, Python packages and terminal: PASS, "
         "WARN or FAIL, with what to do. Nothing is changed. The exit status is 1 where a check "
         "fails. docs/doctor.md describes the checks.",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from functools import partial
+from typing import TYPE_CHECKING
 
 from gpumon import __version__
-from gpumon.cli import choosing, doctor, values, waiting
-from gpumon.cli.words import EXIT_USAGE, fail
+from gpumon.cli import values
+from gpumon.cli.help import Parser, RawFormatter
+from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
 
-LOG_INTERVAL = 1.0
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from gpumon.cli.help import Command
 
 _DESCRIPTION = "What the GPUs of this machine do, and whose work it is."
 _EXAMPLES = """\
@@ -41,24 +46,20 @@ A dash is unknown, * known for a part of the time.
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence."""
+def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line.
 
-    def error(self, message: str) -> NoReturn:
-        """Leave with that sentence; see ``argparse.ArgumentParser.error``."""
-        raise SystemExit(fail(f"{message}; see {self.prog} --help", EXIT_USAGE))
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    Args:
+        arguments: What it is made to read. A command that is not among them gets nothing but its
+            name, which takes a fifth of the time; without this all are whole.
+    """
     shown = _common(filtered=True)
     parser = Parser(
         prog="gpumon",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         parents=[shown, _drawing()],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        formatter_class=RawFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gpumon {__version__}")
     pace = parser.add_argument_group("how often")
@@ -67,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--interval",
         metavar="SECONDS",
         type=values.interval,
-        help=f"seconds between samples, {values.LEAST_INTERVAL:g} to {values.LONGEST_INTERVAL:g}, "
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}, "
         f"as in watch (default: 0.5 or what the configuration says, for a log {LOG_INTERVAL:g})",
     )
     screen = parser.add_argument_group("the dashboard")
@@ -97,39 +98,17 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", parser_class=Parser
     )
-    snapshot = commands.add_parser(
-        "snapshot",
-        parents=[shown, _drawing()],
-        allow_abbrev=False,
-        help="print one sample and exit",
-        description="Print one sample and exit. docs/snapshot.md describes the formats.",
-    )
-    snapshot.add_argument(
-        "--format",
-        choices=("table", "json", "csv", "prometheus"),
-        default="table",
-        help="for a person, or for a program (default: %(default)s)",
-    )
-    snapshot.add_argument(
-        "--processes",
-        action="store_true",
-        help="with --format csv: a row for each process and card in place of a row for each card",
-    )
-    _add_log(commands)
-    _add_replay(commands)
-    _add_report(commands)
-    _add_theme(commands)
-    _add_setting_up(commands)
-    choosing.add_select(commands, [_drawing()])
-    choosing.add_run(commands, [_drawing()])
-    waiting.add_wait(commands, [_drawing()])
-    doctor.add_doctor(commands, [_drawing()])
+    for name, (about, add) in _COMMANDS.items():
+        if arguments is None or name in arguments:
+            add(partial(commands.add_parser, name, help=about))
+        else:
+            commands.add_parser(name, help=about)
     return parser
 
 
 def _drawing() -> Parser:
     """What every command takes: how it writes what a person reads."""
-    drawing = Parser(add_help=False, allow_abbrev=False)
+    drawing = Parser(add_help=False)
     drawing.add_argument_group("how to draw").add_argument(
         "--ascii",
         action="store_true",
@@ -141,7 +120,7 @@ def _drawing() -> Parser:
 
 def _common(*, filtered: bool) -> Parser:
     """What most commands take: which cards and processes, of which machine."""
-    common = Parser(add_help=False, allow_abbrev=False)
+    common = Parser(add_help=False)
     what = common.add_argument_group("what to show")
     what.add_argument(
         "--gpus",
@@ -175,12 +154,27 @@ def _common(*, filtered: bool) -> Parser:
     return common
 
 
-def _add_log(commands: argparse._SubParsersAction[Parser]) -> None:
-    log = commands.add_parser(
-        "log",
+def _add_snapshot(command: Command) -> None:
+    snapshot = command(
+        parents=[_common(filtered=True), _drawing()],
+        description="Print one sample and exit. docs/snapshot.md describes the formats.",
+    )
+    snapshot.add_argument(
+        "--format",
+        choices=("table", "json", "csv", "prometheus"),
+        default="table",
+        help="for a person, or for a program (default: %(default)s)",
+    )
+    snapshot.add_argument(
+        "--processes",
+        action="store_true",
+        help="with --format csv: a row for each process and card in place of a row for each card",
+    )
+
+
+def _add_log(command: Command) -> None:
+    log = command(
         parents=[_common(filtered=False), _drawing()],
-        allow_abbrev=False,
-        help="log to CSV files without a screen, for tmux, nohup, a service or a job script",
         description="Log to two CSV files, the cards' and the processes', until the time is over, "
         "Ctrl+C or SIGTERM; standard error says how it goes. docs/log.md describes the files.",
     )
@@ -198,7 +192,7 @@ def _add_log(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         type=values.interval,
         default=argparse.SUPPRESS,
-        help=f"seconds between samples, {values.LEAST_INTERVAL:g} to {values.LONGEST_INTERVAL:g} "
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
         f"(default: {LOG_INTERVAL:g})",
     )
     log.add_argument(
@@ -230,12 +224,9 @@ def _add_log(commands: argparse._SubParsersAction[Parser]) -> None:
     )
 
 
-def _add_replay(commands: argparse._SubParsersAction[Parser]) -> None:
-    replay = commands.add_parser(
-        "replay",
+def _add_replay(command: Command) -> None:
+    replay = command(
         parents=[_drawing()],
-        allow_abbrev=False,
-        help="show a log as it was, in the same screens",
         description="Show a log as it was: gpumon's own, its rotated and compressed parts with it, "
         "or what nvidia-smi --query-gpu=timestamp,... --format=csv -l wrote. p plays and pauses.",
     )
@@ -260,16 +251,13 @@ def _add_replay(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_theme_choice(replay)
 
 
-def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:
-    report = commands.add_parser(
-        "report",
+def _add_report(command: Command) -> None:
+    report = command(
         parents=[_drawing()],
-        allow_abbrev=False,
-        help="what logs come to: by card, user, process or job",
         description="What logs come to: memory, utilisation, hours busy and idle, energy, errors.\n"
         "docs/report.md describes the figures.",
         epilog=_HEADINGS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawFormatter,
     )
     report.add_argument(
         "files",
@@ -306,36 +294,28 @@ def _add_theme_choice(to: argparse._ActionsContainer) -> None:
     )
 
 
-def _add_theme(commands: argparse._SubParsersAction[Parser]) -> None:
-    theme = commands.add_parser(
-        "theme",
-        allow_abbrev=False,
-        help="which themes there are, what one looks like, whether a file is one",
+def _add_theme(command: Command) -> None:
+    theme = command(
         description="Themes: gpumon's own, Textual's, and yours, which are TOML files. "
         "docs/themes.md describes them.",
     )
     actions = theme.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", allow_abbrev=False, help="every theme's name")
+    actions.add_parser("list", help="every theme's name")
     show = actions.add_parser(
         "show",
-        allow_abbrev=False,
         help="a sample in colours on a terminal, else the theme as a file",
     )
     show.add_argument("name", metavar="NAME")
     check = actions.add_parser(
         "check",
-        allow_abbrev=False,
         help="say what is wrong with a theme file; the exit status is 0 when it can be used, 1 "
         "when not, 2 when there is no such file",
     )
     check.add_argument("file", metavar="FILE")
 
 
-def _add_setting_up(commands: argparse._SubParsersAction[Parser]) -> None:
-    config = commands.add_parser(
-        "config",
-        allow_abbrev=False,
-        help="the configuration: where it is, a first one, what is wrong with it, what holds",
+def _add_config(command: Command) -> None:
+    config = command(
         description="The configuration; docs/config.md describes it. The command line goes over "
         "the environment (GPUMON_INTERVAL, ...), the environment over the file, the file over "
         "the defaults.",
@@ -347,10 +327,10 @@ def _add_setting_up(commands: argparse._SubParsersAction[Parser]) -> None:
         help="tell where the file is; write one with all defaults, commented out; say what is "
         "wrong, with status 1 if anything is; tell what holds and where it comes from",
     )
-    completion = commands.add_parser(
-        "completion",
-        allow_abbrev=False,
-        help="print what a shell needs to complete gpumon's command line",
+
+
+def _add_completion(command: Command) -> None:
+    completion = command(
         description="Print what a shell needs to complete gpumon's command line. "
         'For bash, in ~/.bashrc: eval "$(gpumon completion bash)"; for zsh likewise with zsh, in '
         "~/.zshrc after compinit; for fish, in config.fish: gpumon completion fish | source",
@@ -361,3 +341,52 @@ def _add_setting_up(commands: argparse._SubParsersAction[Parser]) -> None:
         choices=("bash", "zsh", "fish"),
         help="the shell it is for",
     )
+
+
+def _add_select(command: Command) -> None:
+    from gpumon.cli.choosing import add_select
+
+    add_select(command, [_drawing()])
+
+
+def _add_run(command: Command) -> None:
+    from gpumon.cli.choosing import add_run
+
+    add_run(command, [_drawing()])
+
+
+def _add_wait(command: Command) -> None:
+    from gpumon.cli.waiting import add_wait
+
+    add_wait(command, [_drawing()])
+
+
+def _add_doctor(command: Command) -> None:
+    from gpumon.cli.doctor import add_doctor
+
+    add_doctor(command, [_drawing()])
+
+
+_COMMANDS: dict[str, tuple[str, Callable[[Command], None]]] = {
+    "snapshot": ("print one sample and exit", _add_snapshot),
+    "log": (
+        "log to CSV files without a screen, for tmux, nohup, a service or a job script",
+        _add_log,
+    ),
+    "replay": ("show a log as it was, in the same screens", _add_replay),
+    "report": ("what logs come to: by card, user, process or job", _add_report),
+    "theme": ("which themes there are, what one looks like, whether a file is one", _add_theme),
+    "config": (
+        "the configuration: where it is, a first one, what is wrong with it, what holds",
+        _add_config,
+    ),
+    "completion": ("print what a shell needs to complete gpumon's command line", _add_completion),
+    "select": ("print cards that are free, for CUDA_VISIBLE_DEVICES", _add_select),
+    "run": ("run a command on cards that are free, and keep them for it", _add_run),
+    "wait": ("wait until cards are free, idle or cool, or until a process has ended", _add_wait),
+    "doctor": (
+        "what is installed, whether it can work, and what to do where it cannot",
+        _add_doctor,
+    ),
+}
+"""Each command: its line in the list of all, and what adds it."""

@@ -12,9 +12,16 @@ from gpumon.cli.words import EXIT_USAGE, explain, fail, say
 if TYPE_CHECKING:
     import argparse
 
+    from gpumon.collector import Collector
     from gpumon.config import Loaded
+    from gpumon.host.journal import Journal
+    from gpumon.model import Snapshot
     from gpumon.tape import Tape
+    from gpumon.tape.memory import MemoryTape
+    from gpumon.theming import Choice
+    from gpumon.thresholds import Thresholds
     from gpumon.tui.chosen import Chosen
+    from gpumon.tui.session import Session
 
 _PAST_LATER = 1.0
 """Seconds after the start at which a demo's past is put where it can be looked back at."""
@@ -24,63 +31,54 @@ def run_dashboard(options: argparse.Namespace) -> int:
     """``gpumon``."""
     from gpumon.collector import Collector
     from gpumon.config import load
-    from gpumon.findings import conditions
-    from gpumon.history import History
-    from gpumon.log.opening import LogError
     from gpumon.lookup import Lookup
     from gpumon.sources import SourceError
-    from gpumon.tape.memory import MemoryTape
-    from gpumon.theming import UnknownThemeError
+    from gpumon.theming import UnknownThemeError, choose_theme
     from gpumon.tui.logbook import Logbook
 
     loaded = load()
     settings, lines = loaded.settings, loaded.settings.thresholds
     try:
-        chosen = _chosen(options, loaded)
+        theme = choose_theme(getattr(options, "theme", None), settings.theme)
     except UnknownThemeError as error:
         return fail(f"{error}.", EXIT_USAGE)
     options.readonly = options.readonly or settings.readonly
     source, host = source_and_host(options)
-    history, tape = History(conditions(lines), lines), MemoryTape(lines.full_share)
     past = tuple(source.past())
-    for snapshot in past:
-        history.add(snapshot)
     lookup = Lookup(host, reservations=reservations(options))
     interval = options.interval or settings.interval
     collector = Collector(source, interval, annotate=lookup.annotate)
-    collector.subscribe(history.add)
-    collector.subscribe(tape.add)
-    if past:
-        # To put it in order takes as long as all else at the start.
-        tape.begin_with(past)
-        settling = threading.Timer(_PAST_LATER, tape.settle)
-        settling.daemon = True
-        settling.start()
     user = getattr(options, "user", None)
     logbook = Logbook(collector, options.log, user, commands=options.commands)
-    if options.log is not None:
-        try:
-            logbook.start()
-        except LogError as error:
-            return fail(error.sentence)
-    # The driver is asked while the screen's modules, which take longer, are imported.
+    fault = logbook.begin()
+    if fault is not None:
+        return fail(fault)
+    # The driver is asked while what takes longer, all that judges and draws, is imported.
     collector.start()
-    lookup.start()
-    import tempfile
-    from pathlib import Path
-
-    from gpumon.host.journal import Journal
+    from gpumon.findings import conditions
+    from gpumon.history import History
     from gpumon.layout.listing import Narrowing
-    from gpumon.tui.opening import run
-    from gpumon.tui.session import Session
+    from gpumon.tui.opening import first_picture, run
 
-    # What a demo pretends to signal does not belong in anybody's log.
-    unlogged = getattr(options, "demo", False)
-    journal = Journal(Path(tempfile.mkdtemp(prefix="gpumon-demo-"))) if unlogged else Journal()
-    session = Session(collector, history, host, lookup, journal, tape, logbook)
+    history = History(conditions(lines), lines)
+    for snapshot in past:
+        history.add(snapshot)
+    collector.subscribe(history.add, newest=True)
+
+    def furnish() -> Session:
+        """What the first picture does without is imported, and begins, once that stands."""
+        from gpumon.tui.session import Session
+
+        lookup.start()
+        journal = _journal(options)
+        tape = _tape(lines, collector, past)
+        return Session(collector, history, host, lookup, journal, tape, logbook)
+
     narrowing = Narrowing(user=user, filter=getattr(options, "filter", None))
+    chosen = _chosen(options, loaded, theme)
+    picture = first_picture(history, interval, narrowing, chosen, readonly=host.readonly)
     try:
-        return run(session, narrowing, chosen)
+        return run(collector, furnish, picture, narrowing, chosen)
     except SourceError as error:
         return explain(error)
     finally:
@@ -88,14 +86,37 @@ def run_dashboard(options: argparse.Namespace) -> int:
             say(sentence)
 
 
-def _chosen(options: argparse.Namespace, loaded: Loaded) -> Chosen:
-    """What the dashboard begins with: what was settled, and over it what was asked for.
+def _journal(options: argparse.Namespace) -> Journal:
+    """Where signals are written down."""
+    from gpumon.host.journal import Journal
 
-    Raises:
-        UnknownThemeError: A theme was asked for that does not exist.
-    """
+    if not getattr(options, "demo", False):
+        return Journal()
+    import tempfile
+    from pathlib import Path
+
+    # What a demo pretends to signal does not belong in anybody's log.
+    return Journal(Path(tempfile.mkdtemp(prefix="gpumon-demo-")))
+
+
+def _tape(lines: Thresholds, collector: Collector, past: tuple[Snapshot, ...]) -> MemoryTape:
+    """What can be looked back at, from the past of the source on."""
+    from gpumon.tape.memory import MemoryTape
+
+    tape = MemoryTape(lines.full_share)
+    if past:
+        # To put it in order takes as long as all else at the start.
+        tape.begin_with(past)
+        settling = threading.Timer(_PAST_LATER, tape.settle)
+        settling.daemon = True
+        settling.start()
+    collector.subscribe(tape.add, newest=True)
+    return tape
+
+
+def _chosen(options: argparse.Namespace, loaded: Loaded, theme: Choice) -> Chosen:
+    """What the dashboard begins with: what was settled, and over it what was asked for."""
     from gpumon.layout.processes import CHOSEN, Sort
-    from gpumon.theming import choose_theme
     from gpumon.tui.chosen import Chosen
     from gpumon.units import use_units
 
@@ -106,7 +127,7 @@ def _chosen(options: argparse.Namespace, loaded: Loaded) -> Chosen:
         sort=Sort(settings.sort.column, settings.sort.descending),
         keys=settings.keys,
         complaint=loaded.brief,
-        theme=choose_theme(getattr(options, "theme", None), settings.theme),
+        theme=theme,
         graph=settings.graph,
         host_strip=settings.host_strip,
     )
@@ -120,12 +141,13 @@ def run_replay(options: argparse.Namespace) -> int:
     from gpumon.playback import Player
     from gpumon.sources import SourceError
     from gpumon.tape import TapeError
-    from gpumon.theming import UnknownThemeError
+    from gpumon.theming import UnknownThemeError, choose_theme
 
     try:
         loaded = load()
         lines = loaded.settings.thresholds
-        chosen = _chosen(options, loaded)
+        theme = choose_theme(getattr(options, "theme", None), loaded.settings.theme)
+        chosen = _chosen(options, loaded, theme)
         tape = open_log(options.file, lines.full_share)
     except UnknownThemeError as error:
         return fail(f"{error}.", EXIT_USAGE)
@@ -147,9 +169,12 @@ def run_replay(options: argparse.Namespace) -> int:
         player.start()
         from gpumon.host.journal import Journal
         from gpumon.host.recorded import RecordedHost
+        from gpumon.layout.listing import Narrowing
         from gpumon.lookup import Lookup
+        from gpumon.tui.chosen import first_view
         from gpumon.tui.logbook import Logbook
         from gpumon.tui.opening import run
+        from gpumon.tui.picture import FirstPicture
         from gpumon.tui.session import Session
 
         host = RecordedHost()
@@ -164,7 +189,11 @@ def run_replay(options: argparse.Namespace) -> int:
             player,
         )
         try:
-            return run(session, None, chosen)
+            narrowing = Narrowing()
+            interval = player.collector.interval
+            view = first_view(interval, narrowing, chosen, readonly=host.readonly)
+            unpainted = FirstPicture(player.history, view, None)
+            return run(player.collector, lambda: session, unpainted, narrowing, chosen)
         except SourceError as error:
             return fail(f"{error.sentence} {error.advice}")
 

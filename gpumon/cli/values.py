@@ -7,20 +7,20 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL, seconds
+
 if TYPE_CHECKING:
     from gpumon.filters import Filter
     from gpumon.quantity import Measure
     from gpumon.selection import GpuSelection
 
-LEAST_INTERVAL = 0.1
-LONGEST_INTERVAL = 3600.0
 LEAST_ROTATION = 2**16
 
 
 def interval(text: str) -> float:
     """Seconds between samples, as ``watch -n`` takes them."""
-    value = float(text) if re.fullmatch(r"\d+\.?\d*|\.\d+", text, re.ASCII) else math.nan
-    if not LEAST_INTERVAL <= value <= LONGEST_INTERVAL:
+    value = seconds(text)
+    if value is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of seconds from {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
         )

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpumon.choosing.options import add_options as add_cards
 from gpumon.cli.choosing import whole_machine
+from gpumon.cli.help import RawFormatter
 from gpumon.cli.words import EXIT_USAGE, explain, fail
 from gpumon.waiting.options import add_options, fault, terms
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
+    from gpumon.cli.help import Command
 
-def add_wait(
-    commands: argparse._SubParsersAction[Any], parents: Sequence[argparse.ArgumentParser]
-) -> None:
+
+def add_wait(command: Command, parents: Sequence[argparse.ArgumentParser]) -> None:
     """Add ``gpumon wait`` to the parser."""
-    wait = commands.add_parser(
-        "wait",
+    wait = command(
         parents=list(parents),
-        allow_abbrev=False,
-        help="wait until cards are free, idle or cool, or until a process has ended",
         description="Wait until gpumon select would succeed, until cards are idle or cool, or "
         "until processes\nhave ended:\n"
         "  gpumon wait -n 2 --free 20G --notify\n"
         "  gpumon wait --pid 4711 && ./next-step\n"
         "Standard error says who holds what, and since when. docs/wait.md.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawFormatter,
     )
     add_options(wait)
     add_cards(wait)

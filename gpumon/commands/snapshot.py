@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from typing import TYPE_CHECKING, TextIO
@@ -192,8 +191,11 @@ def _table(
         whole_width,
     )
 
-    bounded = stream.isatty()
-    width = shutil.get_terminal_size().columns if bounded else _UNBOUNDED
+    bounded, width = stream.isatty(), _UNBOUNDED
+    if bounded:
+        import shutil
+
+        width = shutil.get_terminal_size().columns
     history = History(conditions(thresholds), thresholds)
     history.add(snapshot)
     states = {gpu.uuid: card_state(history, gpu) for gpu in snapshot.gpus}
@@ -201,7 +203,7 @@ def _table(
     shape = CardsShape(0, 1, cards.line_count(snapshot) + 1)
     sort, sight = Sort(), Sight(snapshot.time)
     # Nobody is seen to be idle in one sample, and a column left blank would say that nobody is.
-    columns = visible_columns(width, [key for key in CHOSEN if key != "idle"])
+    columns = visible_columns(width, tuple(key for key in CHOSEN if key != "idle"))
     processes = sort_processes(shown, sort, sight)
     table = width if bounded else max(width, whole_width(processes, columns))
     rows: list[Row] = [

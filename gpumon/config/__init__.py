@@ -8,10 +8,10 @@ starting. Where there is neither file nor variable nothing is imported for any o
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from gpumon.config.settings import Complaint, Loaded, Settings
+from gpumon.folders import config_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +29,8 @@ VARIABLES = (
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
-    """Where the file is, or would be: platformdirs' folder for the user's configuration."""
-    if sys.platform == "linux":
-        # As platformdirs finds it, without the milliseconds that it takes to import.
-        folder = environ.get("XDG_CONFIG_HOME", "")
-        if not folder.strip():
-            folder = os.path.expanduser("~/.config")  # noqa: PTH111 - no import
-        return os.path.join(folder, "gpumon", "config.toml")
-    import platformdirs
-
-    return os.path.join(platformdirs.user_config_dir("gpumon"), "config.toml")
+    """Where the file is, or would be."""
+    return os.path.join(config_folder(environ), "config.toml")
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Loaded:

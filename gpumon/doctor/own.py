@@ -45,10 +45,10 @@ def configuration(case: Case) -> Result:
 
 def state(_case: Case) -> Result:
     """Where it remembers, and whether it can."""
-    from gpumon.remembered import state_folder
+    from gpumon.folders import state_folder
 
     name = "state"
-    folder = state_folder()
+    folder = Path(state_folder())
     if _writable(folder):
         return passed(name, f"{folder}: what the screen was left like, and every signal sent.")
     return warned(

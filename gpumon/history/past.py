@@ -209,6 +209,11 @@ class History:
             age = self.now - gpu.sampled_at
             return age if age > late else None
 
+    def held(self, uuid: str) -> tuple[bool | None, ...]:
+        """Whether each of the conditions holds for a card, now."""
+        card = self._cards.get(uuid)
+        return () if card is None else card.held
+
     def spell(self, uuid: str, name: str) -> Spell | None:
         """The spell in which a condition holds for a card, now.
 

@@ -14,17 +14,17 @@ import stat
 import threading
 from collections import deque
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpumon.folders import state_folder
 from gpumon.host.procfs import user_name
 from gpumon.host.signals import signal_name
 from gpumon.text import ELLIPSIS, printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gpumon.host import Target
 
 NAME = "signals.jsonl"
@@ -82,9 +82,7 @@ class Journal:
     def path(self) -> Path:
         """The file that is written."""
         if self._folder is None:
-            import platformdirs
-
-            self._folder = platformdirs.user_state_path("gpumon")
+            self._folder = Path(state_folder())
         return self._folder / NAME
 
     @property

@@ -6,6 +6,13 @@ import os
 
 from msgspec import Struct
 
+from gpumon.host.procfs import read_file
+
+_IDLE, _IOWAIT, _GUEST = 3, 4, 8
+"""Where these stand in a line of ``/proc/stat``: proc_stat(5)."""
+_LINE, _MOST_BYTES = 512, 2**16
+"""More than that line takes, and than the figures of memory do."""
+
 
 class MachineFacts(Struct, frozen=True):
     """The machine at one moment. ``None`` is unknown, as what cannot be opened in ``/proc`` is.
@@ -33,17 +40,22 @@ class MachineReader:
     """Reads the machine again and again, without ever waiting.
 
     The kernel writes ``/proc/stat`` anew for every reader, milliseconds on hundreds of cores: once
-    a second is plenty.
+    a second is plenty. Both files are read by hand: psutil takes longer to import than the whole
+    first sample does.
+
+    Args:
+        proc: Where the process file system is mounted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
         self._busy: float | None = None
         self._total = 0.0
         self._cpu_percent: float | None = None
 
     def read(self) -> MachineFacts:
         """What is known of the machine at this moment."""
-        total, used = _memory()
+        total, used = self._memory()
         return MachineFacts(
             name=os.uname().nodename,
             cpu_percent=self._measure_cpu(),
@@ -54,20 +66,18 @@ class MachineReader:
         )
 
     def _measure_cpu(self) -> float | None:
-        """Percent since the previous reading.
-
-        By the counters themselves: ``psutil.cpu_percent`` says 0.0 both when it is first asked and
-        when asked again before the counters moved, and shares its memory with every other caller.
-        """
-        import psutil
-
+        """Percent since the previous reading."""
         try:
-            times = psutil.cpu_times()
+            # "cpu  user nice system idle iowait irq softirq steal guest guest_nice", in ticks.
+            line = read_file(f"{self._proc}/stat", _LINE).partition(b"\n")[0]
         except OSError:
             return None
+        ticks = [int(word) for word in line.split()[1:]]
+        if len(ticks) < _GUEST:
+            return None
         # Time of guests is counted in user and nice already: account_guest_time() of the kernel.
-        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-        busy = total - times.idle - getattr(times, "iowait", 0.0)
+        total = sum(ticks[:_GUEST])
+        busy = total - ticks[_IDLE] - ticks[_IOWAIT]
         if self._busy is not None and total > self._total:
             share = (busy - self._busy) / (total - self._total)
             # The kernel's count of waiting may go backwards: proc_stat(5) on iowait.
@@ -75,15 +85,21 @@ class MachineReader:
         self._busy, self._total = busy, total
         return self._cpu_percent
 
-
-def _memory() -> tuple[int | None, int | None]:
-    import psutil
-
-    try:
-        memory = psutil.virtual_memory()
-    except OSError:
-        return None, None
-    return memory.total, memory.total - memory.available
+    def _memory(self) -> tuple[int | None, int | None]:
+        """Bytes there are, and in use."""
+        try:
+            lines = read_file(f"{self._proc}/meminfo", _MOST_BYTES).splitlines()
+        except OSError:
+            return None, None
+        # "MemTotal:       16384000 kB", of 1024 bytes each.
+        words = [line.split() for line in lines]
+        sizes = {one[0].rstrip(b":"): one[1] for one in words if len(one) > 1}
+        total, available = sizes.get(b"MemTotal"), sizes.get(b"MemAvailable")
+        if total is None:
+            return None, None
+        whole = int(total) * 1024
+        # A container may be told its own total beside what the whole machine has available.
+        return whole, None if available is None else max(0, whole - int(available) * 1024)
 
 
 def _load() -> tuple[float, float, float] | None:

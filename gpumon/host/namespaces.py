@@ -6,8 +6,8 @@ number can be that of a process here.
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -62,6 +62,7 @@ def in_initial_pid_namespace(proc: str = "/proc") -> bool:
         proc: Where the process file system is mounted.
     """
     try:
-        return Path(proc, "self/ns/pid").stat().st_ino == _INITIAL_PID_NAMESPACE
+        inode = os.stat(f"{proc}/self/ns/pid").st_ino  # noqa: PTH116 - before the first picture
+        return inode == _INITIAL_PID_NAMESPACE
     except OSError:
         return False

@@ -6,12 +6,17 @@ itself answers these questions from memory.
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
+
+from gpumon.host.procfs import read_file
 
 _NVIDIA = "0x10de"
 _DISPLAY_CONTROLLER = "0x03"
 """The PCI base class of graphics cards, with an output (0x0300) or without (0x0302)."""
+
+_DEVICES = "bus/pci/devices"
+_WORD_BYTES = 64
 
 _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 
@@ -35,7 +40,7 @@ def runtime_status(pci_bus_id: str, sys: str = "/sys") -> str | None:
     domain, bus, device, function = match.groups()
     # The kernel writes at least four digits, more where the domain needs them.
     name = f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
-    return _read(Path(sys, "bus/pci/devices", name, "power/runtime_status"))
+    return read_word(os.path.join(sys, _DEVICES, name, "power/runtime_status"))
 
 
 def nvidia_pci_devices(sys: str = "/sys") -> list[str]:
@@ -49,16 +54,23 @@ def nvidia_pci_devices(sys: str = "/sys") -> list[str]:
     Returns:
         The kernel's names of them (``0000:1b:00.0``), in order.
     """
-    return sorted(
-        device.name
-        for device in Path(sys, "bus/pci/devices").glob("*")
-        if _read(device / "vendor") == _NVIDIA
-        and (_read(device / "class") or "").startswith(_DISPLAY_CONTROLLER)
-    )
-
-
-def _read(path: Path) -> str | None:
+    folder = os.path.join(sys, _DEVICES)
     try:
-        return path.read_text(encoding="ascii").strip()
+        # A server has hundreds of them, and this is asked before the first picture.
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - nor is pathlib there by then
+    except OSError:
+        return []
+    return [
+        name
+        for name in names
+        if read_word(f"{folder}/{name}/vendor") == _NVIDIA
+        and (read_word(f"{folder}/{name}/class") or "").startswith(_DISPLAY_CONTROLLER)
+    ]
+
+
+def read_word(path: str) -> str | None:
+    """What the kernel says in a file of one word; ``None`` where it says nothing."""
+    try:
+        return read_file(path, _WORD_BYTES).decode("ascii", "replace").strip()
     except OSError:
         return None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 
 from msgspec import Struct
 
@@ -75,6 +74,9 @@ def _is_our_socket(path: str) -> bool:
 
 def _sessions(session: TmuxSession) -> dict[str, str]:
     """Name by number, of the server that made the session and no later one at its place."""
+    # Few have a tmux to ask.
+    import subprocess
+
     # Without -u, tmux writes underscores for what the locale of its client cannot show.
     command = ["tmux", "-u", "-S", session.socket, "list-sessions"]
     try:

@@ -7,7 +7,9 @@ which things are worth having. Reading it backwards gives what is dropped first.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import chain
+from operator import is_
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -39,12 +41,16 @@ from gpumon.text import (
 from gpumon.units import degree
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from typing_extensions import TypeVarTuple, Unpack
 
     from gpumon.findings import Finding
     from gpumon.history import History
     from gpumon.layout.graphs import Graph
     from gpumon.model import Gpu, GpuProcess, MigInstance, Snapshot
+
+    _Told = TypeVarTuple("_Told")
 
 _SHORTEST = 40
 """Below this width a card's short line no longer holds its numbers."""
@@ -190,6 +196,8 @@ class Cards:
 
     def __init__(self) -> None:
         self._sparks: dict[str, tuple[tuple[int, int, Graph], str]] = {}
+        self._kept: dict[str, _Line] = {}
+        self._heading: tuple[CardColumns | None, Graph | None, Row] = (None, None, ())
         self._panels = Panels()
         self.graphed = False
         """Whether there was room for small graphs when the cards were drawn last."""
@@ -235,7 +243,9 @@ class Cards:
         room = shape.rows - 1
         seen = range(top, top + shape.columns * room)
         lines = self._lines(snapshot, history, states, columns, seen, chosen, graph)
-        heading = _heading(columns, graph)
+        if self._heading[:2] != (columns, graph):
+            self._heading = (columns, graph, _heading(columns, graph))
+        heading = self._heading[2]
         rows = [heading, *lines[:room]]
         if shape.columns > 1:
             seconds: list[Row] = [heading, *lines[room : 2 * room]]
@@ -259,6 +269,7 @@ class Cards:
         lines: list[Row] = []
         first = 0
         sparks: dict[str, tuple[tuple[int, int, Graph], str]] = {}
+        lines_kept: dict[str, _Line] = {}
         key = (int(snapshot.time), columns.spark, graph)
         for gpu in snapshot.gpus:
             own = range(first, first + 1 + len(gpu.mig))
@@ -273,7 +284,8 @@ class Cards:
                     known = (key, _spark(history, gpu, columns.spark - 1, snapshot.time, graph))
                 sparks[gpu.uuid] = known
                 drawn = (known[1], graph.style)
-            line = _line(gpu, states[gpu.uuid], on_card, drawn, columns)
+            kept = lines_kept[gpu.uuid] = self._kept.get(gpu.uuid) or _Line()
+            line = kept.row(gpu, states[gpu.uuid], on_card, drawn, columns)
             if gpu.uuid == chosen:
                 line = restyle(_pointed_at(gpu, line), "cursor")
             of_card = [
@@ -281,7 +293,7 @@ class Cards:
                 *(_mig_line(gpu, instance, snapshot.processes, columns) for instance in gpu.mig),
             ]
             lines += of_card[max(0, seen.start - own.start) : seen.stop - own.start]
-        self._sparks = sparks
+        self._sparks, self._kept = sparks, lines_kept
         return lines
 
 
@@ -348,33 +360,94 @@ def _heading(columns: CardColumns, graph: Graph) -> Row:
     return fill((field for field in fields if field[0]), columns.width, "heading")
 
 
-def _line(gpu: Gpu, state: Finding, on_card: str, graph: Field, columns: CardColumns) -> Row:
-    quiet = "stale" if is_stale(gpu, state) else ""
-    fields: list[Field] = [(f"{gpu.index:>2} ", quiet or "strong")]
-    if columns.name:
-        fields.append(
-            (fit(_name_within(short_name(gpu.name), columns.name - 1), columns.name), quiet)
-        )
-    fields.append((fit_right(temperature(gpu.temperature_gpu), _CELSIUS), quiet))
-    if columns.power:
-        fields += _power(gpu, columns.power, quiet)
-    fields += _memory(gpu.memory_used, gpu.memory_total, columns, quiet)
-    utilization = gpu.utilization_gpu
-    if columns.util_bar:
-        filled = share(utilization, 100)
+class _Line:
+    """A card's line, whose parts are kept for as long as what they tell stays the same."""
+
+    __slots__ = ("_parts", "_row")
+
+    def __init__(self) -> None:
+        self._parts: dict[Callable[..., Sequence[Field]], _Part] = {}
+        self._row: tuple[list[Sequence[Field]], CardColumns | None, Row] = ([], None, ())
+
+    def row(
+        self, gpu: Gpu, state: Finding, on_card: str, graph: Field, columns: CardColumns
+    ) -> Row:
+        """The line."""
+        quiet = "stale" if is_stale(gpu, state) else ""
+        kept = self._kept
+        parts = [
+            kept(_name, gpu.index, gpu.name, gpu.temperature_gpu, columns.name, quiet),
+            kept(_power, gpu.power_draw, gpu.power_limit, columns.power, quiet),
+            kept(_memory, gpu.memory_used, gpu.memory_total, columns, quiet),
+            kept(_utilization, gpu.utilization_gpu, columns.util_bar, quiet),
+            kept(_clock, gpu.clock_sm, columns.clock, quiet),
+            kept(_traffic, gpu.pcie_rx, gpu.pcie_tx, columns.pcie, quiet),
+            kept(_last, graph, on_card, state, columns, quiet),
+        ]
+        before, in_columns, row = self._row
+        if columns is not in_columns or not all(map(is_, parts, before)):
+            row = fill(chain.from_iterable(parts), columns.width)
+            self._row = (parts, columns, row)
+        return row
+
+    def _kept(
+        self, make: Callable[[Unpack[_Told]], Sequence[Field]], *told: Unpack[_Told]
+    ) -> Sequence[Field]:
+        known = self._parts.get(make)
+        if known is None or known.told != told:
+            known = self._parts[make] = _Part(told, make(*told))
+        return known.fields
+
+
+class _Part(NamedTuple):
+    """A part of a line, and what it was made of."""
+
+    told: tuple[object, ...]
+    fields: Sequence[Field]
+
+
+def _name(
+    index: int, name: str | None, celsius: int | None, width: int, quiet: str
+) -> Sequence[Field]:
+    """Which card, and how warm."""
+    fields: list[Field] = [(f"{index:>2} ", quiet or "strong")]
+    if width:
+        fields.append((fit(_name_within(short_name(name), width - 1), width), quiet))
+    return [*fields, (fit_right(temperature(celsius), _CELSIUS), quiet)]
+
+
+def _utilization(percent: int | None, bar_width: int, quiet: str) -> Sequence[Field]:
+    fields: list[Field] = []
+    if bar_width:
+        filled = share(percent, 100)
         style = "bar.stale" if quiet else bar_style("bar.util", filled)
-        fields += [(" ", ""), (bar(filled, columns.util_bar - 1), style)]
-    fields += _percent(utilization, _UTIL_TEXT, quiet)
-    if columns.clock:
-        fields.append((fit_right(number(gpu.clock_sm), columns.clock), quiet or "dim"))
-    if columns.pcie:
-        fields.append((fit_right(_rates(gpu), columns.pcie), quiet or "dim"))
+        fields += [(" ", ""), (bar(filled, bar_width - 1), style)]
+    return [*fields, *_percent(percent, _UTIL_TEXT, quiet)]
+
+
+def _clock(megahertz: int | None, width: int, quiet: str) -> Sequence[Field]:
+    return [(fit_right(number(megahertz), width), quiet or "dim")] if width else ()
+
+
+def _traffic(received: float | None, sent: float | None, width: int, quiet: str) -> Sequence[Field]:
+    """PCIe receive and transmit, as short as they go."""
+    if not width:
+        return ()
+    known = received is not None or sent is not None
+    told = f"{rate(received):>6} {rate(sent):>6}" if known else UNKNOWN
+    return [(fit_right(told, width), quiet or "dim")]
+
+
+def _last(
+    graph: Field, on_card: str, state: Finding, columns: CardColumns, quiet: str
+) -> Sequence[Field]:
+    """The small graph, who is on the card, and what is said of it."""
+    fields: list[Field] = []
     if columns.spark:
         fields += [(" ", ""), (fit(graph[0], columns.spark - 1), graph[1])]
     if columns.users:
         fields.append((fit("  " + on_card, columns.users), quiet or "dim"))
-    fields.append(state_field(state, columns.state, before="  "))
-    return fill(fields, columns.width)
+    return [*fields, state_field(state, columns.state, before="  ")]
 
 
 def _mig_line(
@@ -428,13 +501,15 @@ def _percent(value: int | None, width: int, quiet: str) -> list[Field]:
     return [(f"{value:>{width - 1}}", quiet), ("%", quiet or "dim")]
 
 
-def _power(gpu: Gpu, width: int, quiet: str) -> list[Field]:
-    if gpu.power_draw is None:
+def _power(draw: float | None, limit: float | None, width: int, quiet: str) -> Sequence[Field]:
+    if not width:
+        return ()
+    if draw is None:
         return [(fit_right(UNKNOWN, width), quiet)]
-    cap = "" if gpu.power_limit is None else f"/{gpu.power_limit:.0f}"
+    cap = "" if limit is None else f"/{limit:.0f}"
     # The cap keeps its width, so the draw stays in its place.
     unit = f"{cap}W"
-    return [(f"{gpu.power_draw:>{width - len(unit)}.0f}", quiet), (unit, quiet or "dim")]
+    return [(f"{draw:>{width - len(unit)}.0f}", quiet), (unit, quiet or "dim")]
 
 
 def _memory(used: int | None, total: int | None, columns: CardColumns, quiet: str) -> list[Field]:
@@ -449,10 +524,3 @@ def _memory(used: int | None, total: int | None, columns: CardColumns, quiet: st
         (fit_right(gibibytes(used), columns.memory_text - len(cap)), quiet),
         (cap, quiet or "dim"),
     ]
-
-
-def _rates(gpu: Gpu) -> str:
-    """PCIe receive and transmit, as short as they go."""
-    if gpu.pcie_rx is None and gpu.pcie_tx is None:
-        return UNKNOWN
-    return f"{rate(gpu.pcie_rx):>6} {rate(gpu.pcie_tx):>6}"

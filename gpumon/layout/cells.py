@@ -8,6 +8,7 @@ a few short runs of cells.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -40,7 +41,8 @@ def fill(fields: Iterable[Field], width: int, style: str = "") -> Row:
     row: list[Field] = []
     left = width
     for text, name in fields:
-        size = cell_width(text)
+        # Asked of thousands of fields a second, nearly all of them plain.
+        size = len(text) if text.isascii() else cell_width(text)
         if size > left:
             if left > 0:
                 row.append((fit(text, left), name))
@@ -121,24 +123,22 @@ def _braille_column(left: int, right: int, height: int) -> tuple[str, ...]:
     """The cells of one column from the top down, filled so many dots high on either side."""
     floors = range(4 * (height - 1), -1, -4)
     return tuple(
-        chr(0x2800 + _LEFT[min(4, max(0, left - floor))] + _RIGHT[min(4, max(0, right - floor))])
+        _DOTS[_LEFT[min(4, max(0, left - floor))] + _RIGHT[min(4, max(0, right - floor))]]
         for floor in floors
     )
 
+
+# One of each, since thousands of columns are kept.
+_DOTS = tuple(chr(0x2800 + dots) for dots in range(256))
 
 # Dots of a braille cell filled from below: 0 to 4 of the left and of the right column.
 _LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 
 
-def line_up(old: Row, new: Row) -> bool:
-    """Whether two rows have their fields in the same places."""
-    if len(old) != len(new):
-        return False
-    for (before, _), (now, _) in zip(old, new, strict=True):
-        if before is not now and cell_width(before) != cell_width(now):
-            return False
-    return True
+def _starts(row: Row) -> Sequence[int]:
+    """In which of a row's cells its fields begin, and where it ends."""
+    return [0, *accumulate(cell_width(text) for text, _ in row)]
 
 
 class Ink(Struct, frozen=True):
@@ -212,6 +212,7 @@ class CellWriter:
         self._inks = inks
         self._style: str | None = None
         self._out: list[str] = []
+        self._size = self._measured = 0
 
     def place(self, row: Row, x: int, y: int) -> None:
         """Write a whole row at its place.
@@ -224,7 +225,9 @@ class CellWriter:
         self._out.append(f"\x1b[{y + 1};{x + 1}H")
         self.row(row)
 
-    def change(self, before: Row, row: Row, x: int, y: int) -> None:
+    def change(
+        self, before: Row, row: Row, x: int, y: int, starts: Sequence[int] | None = None
+    ) -> Sequence[int] | None:
         """Write a row's cells that differ from those that stand there.
 
         Args:
@@ -232,38 +235,59 @@ class CellWriter:
             row: What the row shows now.
             x: Column of its first cell on screen, from 0.
             y: Its line on screen, from 0.
+            starts: What this returned for ``before``.
+
+        Returns:
+            Where the fields of the row begin; ``None`` when they are not those of ``before``.
         """
-        if not line_up(before, row):
+        if len(before) != len(row):
             self.place(row, x, y)
-            return
-        at = x
-        # What lies between the last cells written and here: a few of their style are cheaper
-        # written again than passed over. ``None`` is too much.
-        gap: str | None = None
-        for (old_text, old_style), (text, style) in zip(before, row, strict=True):
-            width = cell_width(text)
-            if old_style == style and old_text == text:
-                if gap is not None:
-                    fits = style == self._style and len(gap) + width < _GAP
-                    gap = gap + text if fits else None
-                at += width
+            return None
+        if starts is None:
+            starts = _starts(before)
+        written, style_before = len(self._out), self._style
+        # How many cells and fields were written; what is left of the last one of these.
+        end, done, rest = -_GAP, 0, ""
+        for place, (old, new) in enumerate(zip(before, row, strict=True)):
+            if old is new or old == new:
                 continue
+            (old_text, old_style), (text, style) = old, new
+            at, width = starts[place], starts[place + 1] - starts[place]
+            if (len(text) if text.isascii() else cell_width(text)) != width:
+                del self._out[written:]
+                self._style = style_before
+                self.place(row, x, y)
+                return None
             first, last = 0, len(text)
-            if old_style == style and len(old_text) == len(text) == width:
+            if old_style == style and len(old_text) == last == width:
                 while old_text[first] == text[first]:
                     first += 1
                 while old_text[last - 1] == text[last - 1]:
                     last -= 1
-            if gap is None or len(gap) + first >= _GAP:
-                self._out.append(f"\x1b[{y + 1};{at + first + 1}H")
+            gap = None if at + first - end >= _GAP else self._gap(row[done:place], rest)
+            if gap is None:
+                self._out.append(f"\x1b[{y + 1};{x + at + first + 1}H")
             else:
                 self._out.append(gap)
                 first = 0
             self._write(text[first:last], style)
             rest = text[last:]
-            # A blank may have been written in the style before it.
-            gap = rest if not rest or style == self._style else None
-            at += width
+            end, done = at + width - len(rest), place + 1
+            if rest and style != self._style:
+                # A blank may have been written in the style before it.
+                end = -_GAP
+        return starts
+
+    def _gap(self, between: Row, rest: str) -> str | None:
+        """What lies between the last cells written and the next.
+
+        A few of one style are cheaper written again than passed over. ``None`` is another style.
+        """
+        for text, style in between:
+            if style != self._style:
+                return None
+            rest += text
+        return rest
 
     def row(self, row: Row) -> None:
         """Write a whole row where the cursor stands."""
@@ -280,7 +304,9 @@ class CellWriter:
     @property
     def size(self) -> int:
         """Bytes that were written so far."""
-        return sum(len(part.encode()) for part in self._out)
+        self._size += sum([len(part.encode()) for part in self._out[self._measured :]])
+        self._measured = len(self._out)
+        return self._size
 
     def take(self) -> str:
         """All that was written, ending in the terminal's own style; the writer is empty then."""
@@ -288,5 +314,6 @@ class CellWriter:
             return ""
         text = "".join(self._out) + RESET
         self._out.clear()
+        self._size = self._measured = 0
         self._style = None
         return text

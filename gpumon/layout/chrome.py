@@ -165,6 +165,11 @@ class Scrolled(Struct, frozen=True):
     note: str = ""
 
 
+def rule_facts(snapshot: Snapshot) -> tuple[object, ...]:
+    """What ``rule_row`` tells of the cards."""
+    return _memory_sum(snapshot), _has_incomplete_lists(snapshot), has_no_lists(snapshot)
+
+
 def rule_row(
     snapshot: Snapshot, shown: Sequence[GpuProcess], scrolled: Scrolled, width: int
 ) -> Row:

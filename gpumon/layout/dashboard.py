@@ -5,12 +5,12 @@ The screen, a first frame and the tests all draw through ``Dashboard.rows``.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.filters import Facts
 from gpumon.findings import Finding, Severity, card_state
 from gpumon.groups import users
 from gpumon.layout.cards import Cards, CardsShape, card_line, cards_shape
@@ -24,10 +24,10 @@ from gpumon.layout.chrome import (
     footer_row,
     has_no_lists,
     header_row,
+    rule_facts,
     rule_row,
     tiny_rows,
 )
-from gpumon.layout.ending import report_rows
 from gpumon.layout.graphs import GRAPH, UTIL
 from gpumon.layout.grouped import job_row, sort_users, user_columns, user_row
 from gpumon.layout.host_strip import HostStrip, strip_rows
@@ -41,7 +41,6 @@ from gpumon.layout.listing import (
     tree_entries,
     user_entries,
 )
-from gpumon.layout.pages import moment_text
 from gpumon.layout.processes import (
     CHOSEN,
     Marks,
@@ -52,7 +51,6 @@ from gpumon.layout.processes import (
     visible_columns,
 )
 from gpumon.layout.tiles import Tiles, tile_height, tiles_rows
-from gpumon.layout.timeline import timeline_row
 from gpumon.layout.words import STATE_STYLES
 from gpumon.model import CardStatus, ProcessId
 from gpumon.text import printable
@@ -61,10 +59,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.ending import Report
+    from gpumon.filters import Facts
     from gpumon.history import History
     from gpumon.host import Kin
     from gpumon.layout.processes import Column, Headed
-    from gpumon.model import GpuProcess, Snapshot
+    from gpumon.model import Gpu, GpuProcess, Snapshot
     from gpumon.sources.replay import Playing
     from gpumon.tape import Mark
 
@@ -172,6 +171,7 @@ def is_tiny(width: int, height: int) -> bool:
     return width < LEAST_WIDTH or height < LEAST_HEIGHT
 
 
+@lru_cache(maxsize=16)
 def dashboard_shape(lines: int, cards: int, width: int, height: int) -> DashboardShape:
     """Share out the rows: the processes keep a third, unless a few cards would not all fit.
 
@@ -330,9 +330,13 @@ class Dashboard:
         self._strip = HostStrip()
         self._tiles = Tiles()
         self._states: tuple[Snapshot | None, dict[str, Finding]] = (None, {})
+        self._judged: dict[str, tuple[tuple[object, ...], Finding]] = {}
         self._process_rows = ProcessRows()
         self._shown: list[GpuProcess] = []
         self._drawn_from: tuple[object, ...] = ()
+        self._headed_by: tuple[tuple[object, ...], Row] = ((), ())
+        self._ruled_by: tuple[tuple[object, ...], Row] = ((), ())
+        self._footed_by: tuple[tuple[object, ...], Row] = ((), ())
         self._tabled: tuple[Sequence[Entry], tuple[object, ...], list[Row]] = ((), (), [])
 
     def look_at(self, history: History) -> None:
@@ -345,6 +349,7 @@ class Dashboard:
         """Draw everything anew: what was drawn of these snapshots was drawn of less."""
         self._cards = Cards()
         self._states = (None, {})
+        self._judged = {}
         self._process_rows = ProcessRows()
         self._drawn_from = ()
 
@@ -373,7 +378,7 @@ class Dashboard:
         shape = dashboard_shape(self.lines, len(snapshot.gpus), width, height - strip)
         self.shape = shape
         room = max(1, min(_MOST_REPORT_ROWS, shape.table - _LEAST_TABLE))
-        report = report_rows(view.reports, width, room)
+        report = _report_rows(view, width, room)
         timeline = _timeline_rows(snapshot, view, width)
         table = shape.table - len(report) - len(timeline) - view.editing
         self.room = max(0, table - 1)
@@ -395,21 +400,39 @@ class Dashboard:
             graph=GRAPH[view.graph],
         )
         view.graphed = self._cards.graphed or shape.tiles > 0
-        keys = called(footer_keys(view, self.entry(view.cursor)))
-        footer = footer_row(keys, view.message, width)
+        keys = footer_keys(view, self.entry(view.cursor))
         return Parts(
-            header=[header_row(snapshot, _moment(snapshot, view), width)],
+            header=[self._header(snapshot, _moment(snapshot, view), width)],
             host=self._strip.rows(snapshot.host, self._history, snapshot.time, width, strip),
             cards=_filled(cards, width, shape.cards.rows),
             graphs=self._tiles.rows(
                 snapshot, self._history, states, width, shape.tiles, GRAPH[view.graph]
             ),
-            rule=[rule_row(snapshot, self._shown, scrolled, width)],
+            rule=[self._rule(snapshot, scrolled, width)],
             processes=_filled(self._table(snapshot, view, width), width, table),
             report=report,
             timeline=timeline,
-            footer=[footer],
+            footer=[self._footer(keys, view.message, width)],
         )
+
+    def _header(self, snapshot: Snapshot, moment: Moment, width: int) -> Row:
+        # Of the cards it tells for how long one has been silent, which is part of the moment.
+        key = (snapshot.host, snapshot.source, int(snapshot.time), moment, width)
+        if self._headed_by[0] != key:
+            self._headed_by = (key, header_row(snapshot, moment, width))
+        return self._headed_by[1]
+
+    def _rule(self, snapshot: Snapshot, scrolled: Scrolled, width: int) -> Row:
+        key = (snapshot.processes, self._shown, scrolled, rule_facts(snapshot), width)
+        if self._ruled_by[0] != key:
+            self._ruled_by = (key, rule_row(snapshot, self._shown, scrolled, width))
+        return self._ruled_by[1]
+
+    def _footer(self, keys: tuple[tuple[str, str], ...], message: str, width: int) -> Row:
+        key = (keys, message, width)
+        if self._footed_by[0] != key:
+            self._footed_by = (key, footer_row(called(keys), message, width))
+        return self._footed_by[1]
 
     def _sight(self, snapshot: Snapshot) -> Sight:
         history = self._history
@@ -468,12 +491,28 @@ class Dashboard:
         Of a moment of the past it is not said that all is well before all that led to it is known.
         """
         if snapshot is not self._states[0]:
-            gpus = () if snapshot is None else snapshot.gpus
-            states = {gpu.uuid: card_state(self._history, gpu) for gpu in gpus}
+            states = {}
+            if snapshot is not None:
+                states = {gpu.uuid: self._judge(snapshot, gpu) for gpu in snapshot.gpus}
             if not self._settled:
                 states = {uuid: _unless_well(state) for uuid, state in states.items()}
             self._states = (snapshot, states)
         return self._states[1]
+
+    def _judge(self, snapshot: Snapshot, gpu: Gpu) -> Finding:
+        """What is said of a card: told in whole seconds, so judged once in each.
+
+        Unless something begins or ends; and what is wrong is told with numbers of this moment.
+        """
+        key = (
+            *(int(snapshot.time), snapshot.processes_at, snapshot.reserved),
+            *(self._history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
+        )
+        known, state = self._judged.get(gpu.uuid, (None, None))
+        if state is None or known != key or state.severity >= Severity.WARNING:
+            state = card_state(self._history, gpu)
+            self._judged[gpu.uuid] = key, state
+        return state
 
     def _list(self, snapshot: Snapshot, view: View) -> None:
         """List and sort anew only when there is something new to list."""
@@ -496,7 +535,7 @@ class Dashboard:
             return
         self._drawn_from = (snapshot.processes, view.kin, *drawn_from)
         sight = self._sight(snapshot)
-        facts = Facts(snapshot.time, self._idle_seconds, sight.idle_after)
+        facts = None if narrowing.filter is None else self._facts(snapshot, sight)
         shown = narrowing.apply(snapshot.processes, facts)
         self._shown = shown
         if view.listing is Listing.TREE:
@@ -509,6 +548,12 @@ class Dashboard:
             self.entries = user_entries(sort_users(uses, view.user_sort))
         else:
             self.entries = process_entries(shown, view.sort, sight)
+
+    def _facts(self, snapshot: Snapshot, sight: Sight) -> Facts:
+        """What a filter needs to know."""
+        from gpumon.filters import Facts
+
+        return Facts(snapshot.time, self._idle_seconds, sight.idle_after)
 
     def _idle_seconds(self, process: ProcessId) -> float | None:
         spell = self._history.process_idle(process)
@@ -539,6 +584,8 @@ class Dashboard:
         """Since when the hours of users are counted."""
         if view.listing is not Listing.USERS or self._history.started is None:
             return ""
+        from gpumon.layout.pages import moment_text
+
         return f"GPU-HOURS since {moment_text(self._history.started, snapshot.time)}"
 
     def _worst_hidden(self, snapshot: Snapshot, above: int, shown: int) -> Field | None:
@@ -606,10 +653,24 @@ def _narrowing_words(snapshot: Snapshot, view: View) -> tuple[str, ...]:
     return tuple(words)
 
 
+# What the first picture never holds is imported when it is there, here as above.
+
+
+def _report_rows(view: View, width: int, room: int) -> list[Row]:
+    """What became of those who were told to end."""
+    if not view.reports:
+        return []
+    from gpumon.layout.ending import report_rows
+
+    return report_rows(view.reports, width, room)
+
+
 def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
     """Where in the past this is; nothing in the present."""
     if view.timeline is None:
         return []
+    from gpumon.layout.timeline import timeline_row
+
     playing, marks, live = view.timeline.playing, view.timeline.marks, view.timeline.live
     return [timeline_row(playing, snapshot.time, marks, width, live=live)]
 

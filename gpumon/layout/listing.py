@@ -95,15 +95,20 @@ class Narrowing(Struct, frozen=True):
             words.append(f"/{self.filter.text}")
         return words
 
-    def apply(self, processes: Sequence[GpuProcess], facts: Facts) -> list[GpuProcess]:
-        """The processes that pass all of it."""
+    def apply(self, processes: Sequence[GpuProcess], facts: Facts | None) -> list[GpuProcess]:
+        """The processes that pass all of it.
+
+        Args:
+            processes: Of a snapshot.
+            facts: What a filter needs to know; ``None`` where there is none.
+        """
         return [
             process
             for process in processes
             if (self.user is None or process.user == self.user)
             and (self.mine is None or process.user == self.mine)
             and (self.kind is None or self._is_kind(process))
-            and (self.filter is None or self.filter.matches(process, facts))
+            and (self.filter is None or facts is None or self.filter.matches(process, facts))
         ]
 
     def _is_kind(self, process: GpuProcess) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
@@ -175,7 +176,8 @@ def with_command(keys: Sequence[str]) -> tuple[str, ...]:
 _LEAST_COMMAND = 14
 
 
-def visible_columns(width: int, chosen: Sequence[str] = CHOSEN) -> tuple[Column, ...]:
+@lru_cache(maxsize=16)
+def visible_columns(width: int, chosen: tuple[str, ...] = CHOSEN) -> tuple[Column, ...]:
     """Of the chosen columns those that a width has room for."""
     columns = [COLUMN[key] for key in chosen]
     while len(columns) > 2 and _fixed(columns) + _LEAST_COMMAND > width:

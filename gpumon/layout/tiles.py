@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.layout.cells import Field, Row, braille, fill
 from gpumon.layout.words import GLYPHS, STATE_STYLES, is_stale
@@ -11,7 +12,7 @@ from gpumon.text import cell_width, fit_right
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.findings import Finding
+    from gpumon.findings import Finding, Severity
     from gpumon.history import History
     from gpumon.layout.graphs import Graph
     from gpumon.model import Gpu, Snapshot
@@ -48,6 +49,7 @@ class Tiles:
 
     def __init__(self) -> None:
         self._drawn: tuple[tuple[object, ...], list[list[Row]]] = ((), [])
+        self._titles: dict[int, tuple[list[_Told], int, Row]] = {}
 
     def rows(
         self,
@@ -79,10 +81,15 @@ class Tiles:
             self._drawn = (key, _graphs(snapshot, history, width, height, graph))
         rows: list[Row] = []
         for place, graphs in enumerate(self._drawn[1]):
-            titles: list[Field] = []
-            for gpu in snapshot.gpus[place * across : (place + 1) * across]:
-                titles += [(" " * _GAP, ""), *_title(gpu, states[gpu.uuid], graph, each)]
-            rows += [fill(titles, width), *graphs]
+            beside = snapshot.gpus[place * across : (place + 1) * across]
+            told = [_told(gpu, states[gpu.uuid], graph) for gpu in beside]
+            known = self._titles.get(place)
+            if known is None or known[:2] != (told, width):
+                titles: list[Field] = []
+                for one in told:
+                    titles += [(" " * _GAP, ""), *_title(one, each)]
+                known = self._titles[place] = (told, width, fill(titles, width))
+            rows += [known[2], *graphs]
         return rows
 
 
@@ -117,16 +124,32 @@ def tile_at(snapshot: Snapshot, width: int, height: int, x: int, y: int) -> Gpu 
     return snapshot.gpus[place] if place < len(snapshot.gpus) else None
 
 
-def _title(gpu: Gpu, state: Finding, graph: Graph, width: int) -> Row:
-    """Which card, its newest value, and over how long the graph goes."""
-    value, unit = graph.now(gpu)
+class _Told(NamedTuple):
+    """What a title tells."""
+
+    card: int
+    key: str
+    value: str
+    unit: str
+    severity: Severity
+    quiet: str
+
+
+def _told(gpu: Gpu, state: Finding, graph: Graph) -> _Told:
     quiet = "stale" if is_stale(gpu, state) else ""
+    return _Told(gpu.index, graph.key, *graph.now(gpu), state.severity, quiet)
+
+
+@lru_cache(maxsize=64)
+def _title(told: _Told, width: int) -> Row:
+    """Which card, its newest value, and over how long the graph goes."""
+    quiet = told.quiet
     fields: list[Field] = [
-        (f"{GLYPHS[state.severity]} ", STATE_STYLES[state.severity]),
-        (f"{gpu.index:<2} ", quiet or "strong"),
-        (f"{graph.key} ", quiet or "dim"),
-        (value, quiet or "strong"),
-        (unit, quiet or "dim"),
+        (f"{GLYPHS[told.severity]} ", STATE_STYLES[told.severity]),
+        (f"{told.card:<2} ", quiet or "strong"),
+        (f"{told.key} ", quiet or "dim"),
+        (told.value, quiet or "strong"),
+        (told.unit, quiet or "dim"),
     ]
     room = width - sum(cell_width(text) for text, _ in fields)
     return fill([*fields, (fit_right(f"{2 * width} s", max(0, room)), "dim")], width)

@@ -29,6 +29,9 @@ CELLS_KEPT = 512
 """Values remembered of a column: most cells of a log say what others said before."""
 
 _FLAGS = {"enabled": True, "yes": True, "disabled": False, "no": False}
+EARLIEST, LATEST = -86400.0, 2.0**33
+"""Between these every clock is, also one that was never set: 1970, in any zone, to 2242. What is
+told of other moments is damaged, and nothing that shows times could show them."""
 _LARGEST = 2**64
 
 
@@ -73,7 +76,7 @@ class Cells(dict[str, object]):
 def read_moment(text: str) -> float | None:
     """Seconds since the epoch of ``2026-07-01T14:03:27.512+02:00`` or nvidia-smi's form of it.
 
-    Without a zone it is local time. ``None`` where it is no time.
+    Without a zone it is local time. ``None`` where it is no time, or none of a computer's.
     """
     try:
         return _moment(text)
@@ -86,7 +89,10 @@ def _moment(text: str) -> float:
     if text.endswith(("Z", "z")):
         # Python 3.10 does not know this letter.
         text = text[:-1] + "+00:00"
-    return datetime.fromisoformat(text).timestamp()
+    moment = datetime.fromisoformat(text).timestamp()
+    if not EARLIEST <= moment <= LATEST:
+        raise ValueError(text)
+    return moment
 
 
 def _number(text: str, unit: Unit) -> float:

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.log.cells import read_moment
+from gpumon.log.cells import LATEST, read_moment
 from gpumon.log.headings import cells_of
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ def clocks_at(wall: float, line: bytes, header: Header) -> Clocks:
     """What the clocks said at a row whose time of day is known."""
     cells: Sequence[str] = () if header.elapsed is None else cells_of(line)
     try:
-        return Clocks(wall, float(cells[header.elapsed or 0]))
+        elapsed = float(cells[header.elapsed or 0])
     except (ValueError, IndexError):
-        return Clocks(wall, math.nan)
+        elapsed = math.nan
+    return Clocks(wall, elapsed if 0 <= elapsed <= LATEST else math.nan)
 
 
 def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[float]:

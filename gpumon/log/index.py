@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpumon.log.cells import read_moment
 from gpumon.log.clocks import APART, STEADY, Clocks, clocks_at, held_below, onward_step
 from gpumon.log.headings import LONGEST_LINE, Header, as_header, cells_of, first_header
+from gpumon.tape import TapeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +34,8 @@ STRIDE = 2**22
 HEADINGS_SOUGHT = 2**26
 """Bytes up to which a file is searched for further headings. In a longer one they are looked for
 where the number of columns changes, as it does between versions of gpumon."""
+_MOST_SET_BACK = 100 * 365.25 * 86400
+"""Seconds; what was before is told as so much earlier, and there are no times for any number."""
 _PROBE = 2**13
 _PIECE = 2**18
 """Bytes that are read at a time at most where there may be any number of them."""
@@ -99,11 +102,11 @@ class Sheet:
         set_back: Seconds by which the clock was set back altogether.
 
     Raises:
-        TapeError: It is no such file.
+        TapeError: It is no such file, or its times make no sense.
     """
 
     def __init__(self, file: BinaryIO, name: str, *, processes: bool) -> None:
-        self._file = file
+        self._file, self._name = file, name
         self._processes = processes
         self._ranks: dict[bytes, int] = {}
         place, header = first_header(self._read(0, LONGEST_LINE), name, processes=processes)
@@ -129,7 +132,11 @@ class Sheet:
         self._file.close()
 
     def grow(self) -> bool:
-        """Take in what was added to the file, up to its last whole line; whether there was any."""
+        """Take in what was added to the file, up to its last whole line; whether there was any.
+
+        Raises:
+            TapeError: Its times make no sense.
+        """
         size = os.fstat(self._file.fileno()).st_size
         if size < self._end:
             self._forget()
@@ -146,6 +153,11 @@ class Sheet:
             self._last = self._read_chunk(len(self._starts) - 1)
             run = self._last.runs[-1]
             self.set_back = run.onward - run.wall
+            if self.set_back > _MOST_SET_BACK:
+                raise TapeError(
+                    f"{self._name} cannot be put in order: its clock was set back by more than a "
+                    "hundred years in all, so look for the rows where it was."
+                )
         return True
 
     @property

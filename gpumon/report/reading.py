@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from gpumon.log.cells import LATEST
 from gpumon.log.columns import GPU_COLUMNS
 from gpumon.log.files import log_to_read, parts
 from gpumon.log.packed import head
@@ -333,7 +334,8 @@ def seconds_between(before: Moment, after: Moment) -> float:
     """How much later a moment is: by the clock that nobody sets where both are of one run."""
     if before.log == after.log and before.elapsed is not None and after.elapsed is not None:
         passed = after.elapsed - before.elapsed
-        if passed > 0:
+        # A row that was damaged may tell any number.
+        if 0 < passed <= LATEST:
             return passed
     return max(0.0, after.time - before.time)
 

@@ -178,10 +178,10 @@ def own_folder(environment: Mapping[str, str], *, make: bool = True) -> Folder |
     Raises:
         FolderError: There is none that could be used.
     """
-    from gpumon.remembered import state_folder
+    from gpumon.folders import state_folder
 
     runtime = environment.get("XDG_RUNTIME_DIR")
-    path = Path(runtime, _NAME) if runtime else state_folder() / "locks"
+    path = Path(runtime, _NAME) if runtime else Path(state_folder(), "locks")
     try:
         if make:
             path.mkdir(0o700, parents=True, exist_ok=True)

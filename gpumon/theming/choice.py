@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.folders import state_folder
 from gpumon.text import printable
 from gpumon.theming.files import ThemeError, ThemeFile, nearest
 from gpumon.theming.shelf import DEFAULT, TEXTUAL_THEMES, Shelf
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from gpumon.folders import Folder
 
 VARIABLE = "GPUMON_THEME"
 _BYTES = "surrogateescape"
@@ -46,7 +47,7 @@ def choose_theme(
     configured: str | None = None,
     *,
     shelf: Shelf | None = None,
-    memory: Path | None = None,
+    memory: Folder | None = None,
 ) -> Choice:
     """The theme to begin with: command line, environment, remembered, configuration, default.
 
@@ -96,25 +97,26 @@ def _read(shelf: Shelf, name: str) -> ThemeFile | None:
     return shelf.read(name)
 
 
-def memory_path() -> Path:
+def memory_path() -> str:
     """Where the choice is remembered."""
-    import platformdirs
-
-    return platformdirs.user_state_path("gpumon") / "theme"
+    return os.path.join(state_folder(), "theme")
 
 
-def remembered(memory: Path | None = None) -> str | None:
+def remembered(memory: Folder | None = None) -> str | None:
     """The theme that was chosen last; ``None`` when none was, or nobody can tell."""
     try:
-        name = (memory or memory_path()).read_text(encoding="utf-8", errors=_BYTES).strip()
+        with open(memory or memory_path(), encoding="utf-8", errors=_BYTES) as file:
+            name = file.read().strip()
     except OSError:
         return None
     return name or None
 
 
-def remember(name: str, memory: Path | None = None) -> str | None:
+def remember(name: str, memory: Folder | None = None) -> str | None:
     """Remember a choice; returns why that could not be done, for a person."""
-    path = memory or memory_path()
+    from pathlib import Path
+
+    path = Path(memory or memory_path())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name}\n", encoding="utf-8", errors=_BYTES)

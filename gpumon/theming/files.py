@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import os
+import re
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from gpumon.text import printable
@@ -14,7 +14,6 @@ from gpumon.theming.styles import DASHBOARD, PREFIX, is_dark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 COLOURS = (
     *("primary", "secondary", "accent", "success", "warning", "error"),
@@ -63,7 +62,7 @@ class ThemeFile(Struct, frozen=True):
     about: str
     colours: Mapping[str, str]
     dashboard: Mapping[str, str]
-    paths: tuple[Path, ...]
+    paths: tuple[str, ...]
 
     @property
     def dark(self) -> bool:
@@ -93,21 +92,26 @@ class Written(Struct, frozen=True):
     dashboard: Mapping[str, str]
 
 
-def read_file(path: Path) -> Written:
+def read_file(path: str) -> Written:
     """Read a theme file and check all that can be checked without the theme it builds on.
 
     Raises:
         ThemeError: It cannot be read, or something in it is wrong.
     """
     try:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ThemeError(f"{path}: no such theme file; gpumon theme list shows what there is.")
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             content = file.read(_LARGEST + 1)
     except OSError as error:
         raise ThemeError(f"{path} cannot be read: {error.strerror}; check its rights.") from None
     if len(content) > _LARGEST:
         raise ThemeError(f"{path} is too long to be a theme; gpumon theme show prints one.")
+    read = _plain(content)
+    if read is not None:
+        return _checked(path, read)
+    import msgspec
+
     try:
         read = msgspec.toml.decode(content)
     except UnicodeDecodeError:
@@ -119,7 +123,38 @@ def read_file(path: Path) -> Written:
     return _checked(path, read)
 
 
-def _checked(path: Path, read: dict[str, Any]) -> Written:
+_HEADER = re.compile(r"\[(\w+)\]", re.ASCII)
+_ENTRY = re.compile(r'(\w+) *= *"([^"\\\x00-\x1f\x7f]*)"', re.ASCII)
+
+
+def _plain(content: bytes) -> dict[str, Any] | None:
+    """A file of nothing but tables, texts, comments and empty lines, as TOML has them.
+
+    Themes are such files, the default before the first picture too, and a reader of all that TOML
+    can be takes longer to import than they to read.
+
+    Returns:
+        ``None`` for any other file, and for one in which something stands twice.
+    """
+    try:
+        lines = content.decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+    read: dict[str, Any] = {}
+    table = read
+    for line in (each.removesuffix("\r").strip(" \t") for each in lines):
+        if not line or (line.startswith("#") and line.isprintable()):
+            continue
+        if (header := _HEADER.fullmatch(line)) and header[1] not in read:
+            table = read[header[1]] = {}
+        elif (entry := _ENTRY.fullmatch(line)) and entry[1] not in table:
+            table[entry[1]] = entry[2]
+        else:
+            return None
+    return read
+
+
+def _checked(path: str, read: dict[str, Any]) -> Written:
     faults: list[str] = []
     for key in read:
         if key not in _TOP:
@@ -155,7 +190,7 @@ def _checked(path: Path, read: dict[str, Any]) -> Written:
 
 
 def _colours(
-    path: Path, name: str, table: dict[str, Any], keys: Iterable[str], faults: list[str]
+    path: str, name: str, table: dict[str, Any], keys: Iterable[str], faults: list[str]
 ) -> dict[str, str]:
     """The colours of a table; what is wrong with it goes to ``faults``."""
     found: dict[str, str] = {}
@@ -181,6 +216,9 @@ def _colours(
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """What to write in a word's place: the likeliest of those known, or all of them."""
+    # Most names are known.
+    from difflib import get_close_matches
+
     names = list(known)
     close = get_close_matches(word, names, 1)
     return f"the nearest is {close[0]!r}" if close else f"there are {', '.join(names)}"

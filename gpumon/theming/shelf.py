@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from typing import TYPE_CHECKING
 
+from gpumon.folders import config_folder
 from gpumon.theming.files import ThemeError, ThemeFile, nearest, read_file
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.folders import Folder
+
 DEFAULT = "gpumon"
+_SUFFIX = ".toml"
 
 TEXTUAL_THEMES = (
     *("textual-dark", "textual-light", "nord", "gruvbox", "dracula", "tokyo-night", "monokai"),
@@ -18,18 +26,16 @@ TEXTUAL_THEMES = (
 and the Solarized pair, which gpumon has itself."""
 
 
-def shipped_folder() -> Path:
+def shipped_folder() -> str:
     """Where gpumon's themes are: beside the package in a checkout, inside it when installed."""
-    package = Path(__file__).resolve().parent.parent
-    installed = package / "themes"
-    return installed if installed.is_dir() else package.parent / "themes"
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    installed = os.path.join(package, "themes")
+    return installed if os.path.isdir(installed) else os.path.join(package, "..", "themes")
 
 
-def own_folder() -> Path:
+def own_folder() -> str:
     """Where a person's own themes are looked for."""
-    import platformdirs
-
-    return platformdirs.user_config_path("gpumon") / "themes"
+    return os.path.join(config_folder(), "themes")
 
 
 class Shelf:
@@ -40,14 +46,16 @@ class Shelf:
         shipped: Where gpumon's are.
     """
 
-    def __init__(self, own: Path | None = None, shipped: Path | None = None) -> None:
-        self._own = own_folder() if own is None else own
-        self._shipped = shipped_folder() if shipped is None else shipped
+    def __init__(self, own: Folder | None = None, shipped: Folder | None = None) -> None:
+        self._own = own_folder() if own is None else os.fspath(own)
+        self._shipped = shipped_folder() if shipped is None else os.fspath(shipped)
 
     @property
     def folder(self) -> Path:
         """Where a person's own themes go."""
-        return self._own
+        from pathlib import Path
+
+        return Path(self._own)
 
     def shipped(self) -> list[str]:
         """Names of gpumon's themes, the default first."""
@@ -65,12 +73,12 @@ class Shelf:
         """Whether a name is that of a file of the person's own."""
         return name in self.own()
 
-    def path(self, name: str) -> Path | None:
+    def path(self, name: str) -> str | None:
         """The file of a theme, a person's own before gpumon's; ``None`` for Textual's."""
         for folder in (self._own, self._shipped):
             # A name is no path: it comes from the environment, and from other people's files.
             if name in _names(folder):
-                return folder / f"{name}.toml"
+                return os.path.join(folder, name + _SUFFIX)
         return None
 
     def read(self, name: str) -> ThemeFile:
@@ -86,33 +94,33 @@ class Shelf:
 
     def default(self) -> ThemeFile:
         """Gpumon's own default, whatever a person has put in its place."""
-        return self.read_path(self._shipped / f"{DEFAULT}.toml")
+        return self.read_path(os.path.join(self._shipped, DEFAULT + _SUFFIX))
 
-    def read_path(self, path: Path) -> ThemeFile:
+    def read_path(self, path: Folder) -> ThemeFile:
         """Likewise, of a file anywhere."""
-        return self._read(path, ())
+        return self._read(os.fspath(path), ())
 
-    def _read(self, path: Path, above: tuple[Path, ...]) -> ThemeFile:
+    def _read(self, path: str, above: tuple[str, ...]) -> ThemeFile:
         if path in above:
             raise ThemeError(f"{path}: base leads back to this file; build on gpumon's own themes.")
         written = read_file(path)
         colours, dashboard = dict(written.colours), dict(written.dashboard)
-        paths: tuple[Path, ...] = (path,)
+        paths: tuple[str, ...] = (path,)
         if written.base is not None:
             below = self._base(path, written.base)
             base = self._read(below, (*above, path))
             colours = {**base.colours, **colours}
             dashboard = {**base.dashboard, **dashboard}
             paths += base.paths
-        return ThemeFile(path.stem, written.about, colours, dashboard, paths)
+        return ThemeFile(_name(path), written.about, colours, dashboard, paths)
 
-    def _base(self, path: Path, name: str) -> Path:
+    def _base(self, path: str, name: str) -> str:
         """The file that a theme builds on: a theme may build on gpumon's theme of its own name."""
         for folder in (self._own, self._shipped):
-            below = folder / f"{name}.toml"
+            below = os.path.join(folder, name + _SUFFIX)
             if name in _names(folder) and below != path:
                 return below
-        if name == path.stem and name in self.own():
+        if name == _name(path) and name in self.own():
             raise ThemeError(f"{path}: base leads back to this file; build on gpumon's own themes.")
         usable = list(dict.fromkeys((*self.own(), *self.shipped())))
         raise ThemeError(
@@ -120,9 +128,14 @@ class Shelf:
         )
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: str) -> list[str]:
     try:
-        return [path.stem for path in folder.iterdir() if path.suffix == ".toml"]
+        files = os.listdir(folder)
     except OSError:
         # No folder, no themes of one's own: the usual case.
         return []
+    return [_name(file) for file in files if file.endswith(_SUFFIX) and file != _SUFFIX]
+
+
+def _name(path: str) -> str:
+    return os.path.basename(path).removesuffix(_SUFFIX)

@@ -15,7 +15,7 @@ from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
-from textual.events import InputEvent, Resize
+from textual.events import AppBlur, AppFocus, InputEvent, Paste, Resize
 from textual.filter import Monochrome
 from textual.geometry import Size
 from textual.screen import ModalScreen
@@ -64,6 +64,7 @@ EXIT_NO_SOURCE = 1
 
 _OBEYING = {"processes", "body", "footer"}
 """Where keys are seen to work: what is owed of these is sent before all else."""
+_FROM_TERMINAL = (InputEvent, Paste, AppFocus, AppBlur)
 _READING = 10.0
 """Seconds that a warning stays."""
 _TOLD_FREE = 60.0
@@ -312,6 +313,9 @@ class GpumonApp(App[int]):
         if lack_behind(error) is not None:
             self.starved_by = error
             self._close_messages_no_wait()
+        elif isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
+            # Only Textual's palette has workers: closed while it opens, one finds no list to fill.
+            pass
         else:
             super()._handle_exception(error)
 
@@ -340,8 +344,8 @@ class GpumonApp(App[int]):
         self.cases.ask(event.targets)
 
     async def on_event(self, event: Event) -> None:
-        """Whatever is pressed after the key that quits finds no screen any more."""
-        if self.screen_stack or not isinstance(event, InputEvent):
+        """Whatever the terminal sends after the key that quits finds no screen any more."""
+        if self.screen_stack or not isinstance(event, _FROM_TERMINAL):
             await super().on_event(event)
 
     def on_key(self, event: Key) -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from gpumon.layout.listing import Narrowing
     from gpumon.theming import Choice
-    from gpumon.tui.session import Session
 
 
 class Chosen(NamedTuple):
@@ -42,20 +41,21 @@ USUAL = Chosen()
 """Where nothing is settled."""
 
 
-def first_view(session: Session, narrowing: Narrowing, chosen: Chosen) -> View:
+def first_view(interval: float, narrowing: Narrowing, chosen: Chosen, *, readonly: bool) -> View:
     """What the dashboard shows before a key is pressed.
 
     Args:
-        session: Whose interval and rights it has.
+        interval: Seconds between samples.
         narrowing: Which of the processes are shown.
         chosen: What is settled.
+        readonly: Whether every signal is refused.
     """
     return View(
-        interval=session.collector.interval,
+        interval=interval,
         narrowing=narrowing,
         columns=chosen.columns,
         sort=chosen.sort,
-        readonly=session.host.readonly,
+        readonly=readonly,
         graph=chosen.graph,
         host_strip=chosen.host_strip,
     )

@@ -30,7 +30,7 @@ def driver_after(picture: FirstPicture) -> type[Driver]:
         def start_application_mode(self) -> None:
             attributes = picture.hand_over()
             self._entered = attributes is not None
-            super().start_application_mode()  # type: ignore[no-untyped-call] # so it is there
+            super().start_application_mode()
             if attributes is not None:
                 self.attrs_before = attributes
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from gpumon.layout.key_names import keycap
-from gpumon.log.opening import LogError
 from gpumon.text import duration, memory_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from gpumon.collector import Collector
     from gpumon.layout.chrome import LogNote
@@ -64,6 +63,22 @@ class Logbook:
             return LogNote(f"log: {status.lost} samples lost", status.trouble)
         return LogNote(f"log {_size(status)} {duration(status.seconds)}")
 
+    def begin(self) -> str | None:
+        """Begin the log that was asked for on the command line, if one was.
+
+        Returns:
+            Why it cannot be written, as a sentence.
+        """
+        if self._path is None:
+            return None
+        from gpumon.log.opening import LogError
+
+        try:
+            self.start()
+        except LogError as error:
+            return error.sentence
+        return None
+
     def start(self) -> str:
         """Begin a log. Returns where it is written, as a sentence.
 
@@ -100,6 +115,8 @@ class Logbook:
 
         Waits for the disk. One that is asked for while another is under way comes after it.
         """
+        from gpumon.log.opening import LogError
+
         with self._turning:
             if self._recorder is not None:
                 return self.stop()
@@ -118,7 +135,7 @@ class Logbook:
 def _place(path: Path) -> str:
     """The file, and its folder where that is not the working directory."""
     folder = path.parent.resolve()
-    return path.name if folder == Path.cwd() else f"{path.name} in {folder}"
+    return path.name if folder == path.cwd() else f"{path.name} in {folder}"
 
 
 def _amounts(status: LogStatus) -> str:

@@ -5,21 +5,27 @@ Textual is imported here only once the first picture stands.
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpumon.config.actions import footer_names
+from gpumon.folders import state_folder
 from gpumon.lack import lack_behind
 from gpumon.layout.key_names import use_key_names
-from gpumon.layout.listing import Narrowing
-from gpumon.remembered import load, state_folder
+from gpumon.lean import import_asyncio
+from gpumon.remembered import load
 from gpumon.sources import SourceError
-from gpumon.tui.chosen import USUAL, first_view
+from gpumon.tui.chosen import first_view
 from gpumon.tui.picture import FirstPicture, first_inks
 from gpumon.tui.terminal import EndedEarly, Ending, Terminal, mouse_is_free, read_leniently
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.collector import Collector
+    from gpumon.history import History
+    from gpumon.layout.listing import Narrowing
     from gpumon.tui.app import GpumonApp
     from gpumon.tui.chosen import Chosen
     from gpumon.tui.session import Session
@@ -30,8 +36,21 @@ _FIRST = 0.3
 """... and for a first picture, before Textual is imported while it is waited for."""
 
 
-def run(session: Session, narrowing: Narrowing | None = None, chosen: Chosen = USUAL) -> int:
+def run(
+    collector: Collector,
+    furnish: Callable[[], Session],
+    picture: FirstPicture,
+    narrowing: Narrowing,
+    chosen: Chosen,
+) -> int:
     """Show the dashboard until it is left.
+
+    Args:
+        collector: Whose snapshots the first picture shows; it has been started.
+        furnish: Gives what the screens work with; called once the first picture stands.
+        picture: It is painted until Textual draws.
+        narrowing: Which of the processes are shown.
+        chosen: What is settled.
 
     Returns:
         The exit status. A signal that ends it is delivered again once the terminal is restored, so
@@ -41,24 +60,22 @@ def run(session: Session, narrowing: Narrowing | None = None, chosen: Chosen = U
         SourceError: The source does not open.
         Exception: The machine has run out of something; see ``lack``.
     """
-    narrowing = narrowing or Narrowing()
-    collector = session.collector
     collector.wait_open(_OPENING)
     app: GpumonApp | None = None
+    session: Session | None = None
 
     def leave_soon(status: int) -> bool:
         # Before there is an application the main thread is interrupted.
         return app is None or app.leave_soon(status)
 
-    picture = _first_picture(session, narrowing, chosen)
     with Terminal() as terminal, Ending(terminal, leave_soon) as ending:
-        unsubscribe = collector.subscribe(picture.take)
+        unsubscribe = collector.subscribe(picture.take, newest=True)
         try:
             with picture, suppress(EndedEarly):
                 ending.interrupts = True
-                if collector.latest is not None:
-                    picture.take(collector.latest)
                 picture.wait(_FIRST)
+                session = furnish()
+                import_asyncio()
                 from gpumon.tui import app as application
                 from gpumon.tui.handover import driver_after
 
@@ -68,6 +85,9 @@ def run(session: Session, narrowing: Narrowing | None = None, chosen: Chosen = U
                 app.dashboard.remember_in(state_folder())
                 app.ending = ending
                 ending.interrupts = False
+                # Collecting was put off. Modules are no garbage: nobody need look at them again.
+                gc.freeze()
+                gc.enable()
                 app.run(mouse=mouse_is_free(os.environ))
                 if app.starved_by is not None:
                     raise app.starved_by
@@ -81,7 +101,8 @@ def run(session: Session, narrowing: Narrowing | None = None, chosen: Chosen = U
         finally:
             unsubscribe()
             collector.stop()
-            session.lookup.stop()
+            if session is not None:
+                session.lookup.stop()
     if isinstance(collector.failure, SourceError):
         raise collector.failure
     if ending.received is not None:
@@ -89,13 +110,27 @@ def run(session: Session, narrowing: Narrowing | None = None, chosen: Chosen = U
     return 0 if app is None else app.return_code or 0
 
 
-def _first_picture(session: Session, narrowing: Narrowing, chosen: Chosen) -> FirstPicture:
+def first_picture(
+    history: History, interval: float, narrowing: Narrowing, chosen: Chosen, *, readonly: bool
+) -> FirstPicture:
+    """The picture that stands until Textual draws, if this terminal can have one.
+
+    Args:
+        history: Where graphs come from; it has every snapshot before the picture gets it.
+        interval: Seconds between samples.
+        narrowing: Which of the processes are shown.
+        chosen: What is settled.
+        readonly: Whether every signal is refused.
+    """
     inks = None
-    if session.player is None and chosen.theme is not None:
+    if chosen.theme is not None:
         inks = first_inks(chosen.theme.file, os.environ)
-    use_key_names(footer_names(chosen.keys))
-    view = first_view(session, narrowing, chosen)
+    if chosen.keys:
+        from gpumon.config.actions import footer_names
+
+        use_key_names(footer_names(chosen.keys))
+    view = first_view(interval, narrowing, chosen, readonly=readonly)
     remembered = load(state_folder()).host_strip
     if remembered is not None:
         view.host_strip = remembered
-    return FirstPicture(session.history, view, inks)
+    return FirstPicture(history, view, inks)

@@ -39,6 +39,7 @@ class Pacing:
         self._share = LEAST
         self._written = 0
         self._asked: list[float] = []
+        self._unanswered_since = math.inf
         self._quickest = math.inf
         self._careful_until = -math.inf
 
@@ -65,11 +66,17 @@ class Pacing:
             return False
         self._written = 0
         self._asked.append(now)
+        self._unanswered_since = min(self._unanswered_since, now)
         return True
+
+    def silent(self, now: float) -> bool:
+        """Whether no answer comes any more: what is written now is seen by nobody."""
+        return now - self._unanswered_since > _PATIENCE
 
     def answered(self, now: float) -> None:
         """The terminal has answered."""
         self.heard = True
+        self._unanswered_since = math.inf
         if not self._asked:
             return
         took = now - self._asked.pop(0)

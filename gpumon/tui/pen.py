@@ -48,6 +48,7 @@ class Pen:
     Attributes:
         writer: Takes the cells.
         synchronized: Whether the terminal shows a frame only when it is whole (DEC mode 2026).
+        leisurely: Whether what is drawn now was asked for by no key; see ``at_leisure``.
     """
 
     def __init__(self, app: App[int], inks: Inks) -> None:
@@ -55,7 +56,7 @@ class Pen:
         self.writer = CellWriter(inks)
         self.synchronized = False
         self._pacing = Pacing()
-        self._leisure = False
+        self.leisurely = False
 
     def ready(self, screen: Screen[object]) -> bool:
         """Whether cells of a screen may be written past the compositor right now."""
@@ -70,18 +71,21 @@ class Pen:
         return True
 
     def behind(self) -> bool:
-        """Whether the terminal has not yet taken what was written before."""
+        """Whether the terminal has not yet taken, or shown, what was written before."""
         thread = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001 - see above
-        return thread is not None and thread._queue.qsize() > _BACKLOG  # noqa: SLF001 - see above
+        if thread is not None and thread._queue.qsize() > _BACKLOG:  # noqa: SLF001 - see above
+            return True
+        now = time.monotonic()
+        return self._pacing.silent(now) and not self._pacing.room(now, hasty=not self.leisurely)
 
     @contextmanager
     def at_leisure(self) -> Iterator[None]:
         """What is drawn in here was not asked for by a key, and waits for the terminal."""
-        self._leisure = True
+        self.leisurely = True
         try:
             yield
         finally:
-            self._leisure = False
+            self.leisurely = False
 
     @property
     def limited(self) -> bool:
@@ -90,7 +94,7 @@ class Pen:
 
     def full(self) -> bool:
         """Whether this frame has no room for more; what is left is owed to the next."""
-        room = self._pacing.room(time.monotonic(), hasty=not self._leisure)
+        room = self._pacing.room(time.monotonic(), hasty=not self.leisurely)
         # No frame is longer than that: it need not be measured.
         return room < MOST and self.writer.size >= room
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.theming import TEXTUAL_THEMES, Shelf, ThemeError
@@ -9,7 +10,6 @@ from gpumon.tui.theme import to_textual
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from textual.app import App
 
@@ -36,7 +36,7 @@ class Themes:
         self.shelf = shelf or Shelf()
         self._app = app
         self._tell = tell
-        self._watched: tuple[Path, ...] = ()
+        self._watched: tuple[str, ...] = ()
         self._seen: tuple[_Mark | None, ...] = ()
 
     def begin(self, choice: Choice) -> None:
@@ -54,7 +54,7 @@ class Themes:
         Returns:
             What is wrong with it, for a person; then the one in force stays.
         """
-        paths: tuple[Path, ...] = ()
+        paths: tuple[str, ...] = ()
         if not (self.shelf.path(name) is None and name in TEXTUAL_THEMES):
             try:
                 file = self.shelf.read(name)
@@ -81,20 +81,20 @@ class Themes:
         if fault is not None:
             self._tell(fault)
 
-    def _watch(self, name: str, paths: tuple[Path, ...]) -> None:
+    def _watch(self, name: str, paths: tuple[str, ...]) -> None:
         """Gpumon's own files change with gpumon alone."""
         self._watched = paths if self.shelf.is_own(name) else ()
         self._seen = _marks(self._watched)
 
 
-def _marks(paths: tuple[Path, ...]) -> tuple[_Mark | None, ...]:
+def _marks(paths: tuple[str, ...]) -> tuple[_Mark | None, ...]:
     """What changes of each file when it is saved; ``None`` for one that is not there."""
     return tuple(_mark(path) for path in paths)
 
 
-def _mark(path: Path) -> _Mark | None:
+def _mark(path: str) -> _Mark | None:
     try:
-        about = path.stat()
+        about = os.stat(path)  # noqa: PTH116 - a theme's path is a text
     except OSError:
         return None
     # Two savings may fall into one tick of the file system's clock.

@@ -60,12 +60,14 @@ class Bench:
         ours = [gpumon("-n", "0.1"), gpumon(), gpumon("-n", "2")]
         with machine() as on:
             rows = self._costs([*ours, *self._peers()], on)
+            _, grown_read = cost(ours[0], on, self._pace.seconds)
             unread, grown = cost(ours[0], on, self._pace.seconds, unread=True)
         yield from tables.costs(rows, ours[0].name)
         yield ""
         yield (
             f"Nobody reads what `{ours[0].name}` writes: {unread.cpu:.2f} % CPU, and it grows by "
-            f"{grown:.1f} MiB in {self._pace.seconds:g} s."
+            f"{grown:.1f} MiB in {self._pace.seconds:g} s; where somebody does, by "
+            f"{grown_read:.1f} MiB."
         )
 
     def begin(self) -> Iterator[str]:

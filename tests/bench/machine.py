@@ -35,10 +35,10 @@ class Machine:
         """The environment in which a program finds the driver, and nobody's configuration."""
         root = str(Path(__file__).parents[2])
         homes = {f"XDG_{name}_HOME": str(self._home) for name in ("CONFIG", "STATE", "CACHE")}
-        env = {**self.driver.env(), **homes, "PYTHONPATH": root, "GPUMON_THEME": "gpumon"}
+        env = {**self.driver.env(), **homes, "PYTHONPATH": root}
         # An installed program is compiled.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
-        return env
+        return {name: value for name, value in env.items() if not name.startswith("GPUMON_")}
 
     def calls(self) -> tuple[int, float]:
         """NVML calls since the last look, and the seconds inside them; counts from 0 again."""

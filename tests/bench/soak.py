@@ -3,8 +3,9 @@
 Everything that runs beneath the screen, and the dashboard's rows, on a simulated driver with eight
 cards and a hundred processes that come and go, by a clock that does not wait. After each hour of it
 memory, threads, open files and the length of a tick are told; after the first hour none of them may
-grow, but for the tape: that fills up to its bound for a day, and is told apart. The exit status
-says whether one did. Ticks and pictures are processor time, whatever else the machine does.
+grow, but for what is kept on purpose: the tape fills up for days and the history for one, each up
+to its bound, and they are told apart. The exit status says whether anything else did. Ticks and
+pictures are processor time, whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _LIFE = 1800.0
 """Seconds a process lives, on average."""
 _DRAWN = 5
 """Every so manieth sample is drawn."""
+_HISTORY_MIB = 21.0
+"""What eight cards and a hundred processes may come to, as ``gpumon.history`` says."""
 _MEMORY_GROWS = 1.03
 _TICK_GROWS = 1.5
 """How much more than after the first hour there may be in the end: the rest is the allocator's, and
@@ -65,10 +68,16 @@ class Figures(NamedTuple):
     hours: float
     pss_mib: float
     tape_mib: float
+    history_mib: float
     threads: int
     files: int
     tick_ms: float
     drawn_ms: float
+
+    @property
+    def rest_mib(self) -> float:
+        """Memory beside tape and history."""
+        return self.pss_mib - self.tape_mib - self.history_mib
 
 
 class Day:
@@ -116,6 +125,7 @@ class Day:
             self._clock.now / _HOUR,
             _pss_mib(),
             self._tape.bytes / 2**20,
+            history_bytes(self._history) / 2**20,
             threading.active_count(),
             len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - they are counted
             1000 * median(ticks),
@@ -139,6 +149,15 @@ class Day:
             card.processes = kept[index::CARDS]
 
 
+def history_bytes(history: History) -> int:
+    """What the values over time take, whose number grows for as long as they reach back."""
+    series = [card.series for card in history._cards.values()]
+    series += [one.series for one in history._processes.values() if one.series is not None]
+    series += [] if history._host is None else [history._host]
+    kept = [rows for one in series for rows in (one._times, one._recent, one._seconds, one._tens)]
+    return sum(sys.getsizeof(rows._values) for rows in kept)
+
+
 def _pss_mib() -> float:
     text = Path("/proc/self/smaps_rollup").read_text()
     found = re.search(r"^Pss: +(\d+) kB", text, re.MULTILINE)
@@ -148,9 +167,11 @@ def _pss_mib() -> float:
 def grown(first: Figures, last: Figures) -> list[str]:
     """What has grown from one hour to another, in words."""
     words = []
-    before, after = first.pss_mib - first.tape_mib, last.pss_mib - last.tape_mib
+    before, after = first.rest_mib, last.rest_mib
     if after > before * _MEMORY_GROWS:
-        words.append(f"memory beside the tape from {before:.1f} to {after:.1f} MiB")
+        words.append(f"memory beside tape and history from {before:.1f} to {after:.1f} MiB")
+    if last.history_mib > _HISTORY_MIB:
+        words.append(f"the history to {last.history_mib:.1f} MiB")
     if last.tape_mib > MOST_BYTES / 2**20:
         words.append(f"the tape to {last.tape_mib:.1f} MiB")
     if last.threads > first.threads:
@@ -172,8 +193,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--interval", type=float, default=2.0, help="seconds of a sample")
     options = parser.parse_args(arguments)
-    print("| hours | PSS MiB | of it the tape | threads | open files | tick ms | picture ms |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| hours | PSS MiB | of it tape | history | the rest | threads | open files | tick ms "
+        "| picture ms |"
+    )
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     cards = [h100(utilization_gpu=Wave(50, 45, 7 + index)) for index in range(CARDS)]
     with Driver(cards) as driver:
         driver.attach()
@@ -187,7 +211,8 @@ def main(arguments: list[str] | None = None) -> int:
             now = figures[-1]
             print(
                 f"| {now.hours:.0f} | {now.pss_mib:.1f} | {now.tape_mib:.1f} "
-                f"| {now.threads} | {now.files} | {now.tick_ms:.2f} | {now.drawn_ms:.2f} |",
+                f"| {now.history_mib:.1f} | {now.rest_mib:.1f} | {now.threads} | {now.files} "
+                f"| {now.tick_ms:.2f} | {now.drawn_ms:.2f} |",
                 flush=True,
             )
         day.close()

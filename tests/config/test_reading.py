@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gpumon.config import VARIABLES, Loaded, Settings, config_path, load
 from gpumon.config.table import BY_VARIABLE, SETTINGS, value_of
 from gpumon.config.words import commented, in_force, toml
+from gpumon.folders import state_folder
 from tests.config.config_page import PAGE, with_tables
 
 if TYPE_CHECKING:
@@ -65,16 +66,20 @@ def test_without_a_file_and_variables_nothing_is_imported_for_them(tmp_path: Pat
     )
     ours, heavy = done.stdout.split("\n")[:2]
     assert set(ours.split()) == {
-        *("gpumon", "gpumon.thresholds", "gpumon.units"),
+        *("gpumon", "gpumon.thresholds", "gpumon.units", "gpumon.folders"),
         *("gpumon.config", "gpumon.config.settings"),
     }
     assert not set(heavy.split()) & {"tomllib", "tomli", "difflib", "platformdirs"}
 
 
-@pytest.mark.parametrize("home", ["", "   ", "/somewhere/else"])
-def test_the_file_is_where_platformdirs_has_it(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("home", ["", "   ", "/somewhere/else", "some/where"])
+def test_everything_is_where_platformdirs_has_it(
+    home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", home)
+    monkeypatch.setenv("XDG_STATE_HOME", home)
     assert config_path() == str(platformdirs.user_config_path("gpumon") / "config.toml")
+    assert state_folder() == platformdirs.user_state_dir("gpumon")
 
 
 def test_everything_can_be_settled(written: Callable[..., Loaded]) -> None:

@@ -18,9 +18,12 @@ from gpumon.tui.picture import first_inks
 from gpumon.tui.theme import Palette
 from tests.bench.line import Line
 from tests.bench.sight import Sight
+from tests.driver import Driver, Owner, a100
 from tests.screen import Screen
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpumon.layout.cells import Inks
 
 GPUMON = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
@@ -142,6 +145,67 @@ def test_the_first_picture_imports_no_textual() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert told.stdout.strip() == "False"
+
+
+LATER = {
+    *("argparse", "asyncio", "difflib", "inspect", "pathlib", "pickle", "platformdirs", "psutil"),
+    *("pynvml", "rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
+    *("gpumon.config.reading", "gpumon.ending", "gpumon.filters", "gpumon.host.places"),
+    *("gpumon.host.signals", "gpumon.reserving", "gpumon.tape.memory", "gpumon.tui.app"),
+}
+"""What takes long to import, and nothing of which is in the first picture."""
+
+WHEN_IT_STANDS = """
+import sys
+before = set(sys.modules)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "gpumon.tui.session":
+            with open(sys.argv[1], "w") as file:
+                print(*sys.modules.keys() - before, file=file)
+
+sys.meta_path.insert(0, Finder())
+from gpumon.cli import main
+sys.exit(main([]))
+"""
+
+
+def test_the_first_picture_of_real_cards_imports_nothing_that_it_never_holds(
+    tmp_path: Path,
+) -> None:
+    told = tmp_path / "modules"
+    with Driver([a100(), a100()]) as driver:
+        driver.cards[0].processes = [Owner(os.getpid(), memory=2**30)]
+        command = [sys.executable, "-c", WHEN_IT_STANDS, str(told)]
+        homes = {f"XDG_{name}_HOME": str(tmp_path) for name in ("CONFIG", "STATE")}
+        with Screen(command, env={**driver.env(), **homes}) as screen:
+            screen.wait_for(r"\n q quit")
+            screen.wait(
+                lambda _: told.exists() and told.read_text().endswith("\n"), "waiting for its words"
+            )
+    modules = set(told.read_text().split())
+    assert {"msgspec", "gpumon.layout.dashboard", "gpumon.sources.nvml.source"} <= modules
+    assert not modules & LATER
+
+
+def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path: Path) -> None:
+    told = tmp_path / "collecting"
+    program = (
+        "import gc, sys\n"
+        "from gpumon.tui import opening\n"
+        "from gpumon.tui.app import GpumonApp\n"
+        "def tell(*_, **__):\n"
+        "    with open(sys.argv[1], 'a') as file:\n"
+        "        print(gc.isenabled(), file=file)\n"
+        "opening.first_inks = tell\n"
+        "GpumonApp.run = tell\n"
+        "from gpumon.cli import main\n"
+        "raise SystemExit(main(['--demo']))\n"
+    )
+    with Screen([sys.executable, "-c", program, str(told)]) as screen:
+        assert screen.wait_end() == 0
+    assert told.read_text().split() == ["False", "True"]
 
 
 def test_a_line_that_is_behind_at_the_hand_over_shows_no_blank_screen() -> None:

@@ -461,3 +461,19 @@ def test_no_colour_is_respected_and_states_still_differ() -> None:
         assert not [style for style in styles if re.search(rb"\b[34][0-8]\b", style)]
         assert "▲ hot" in text
         assert "○ free" in text
+
+
+def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
+    moved = (
+        "import gpumon.tui.driver as driver\n"
+        "driver.XTermParser = None\n"
+        "from gpumon.cli import main\n"
+        "raise SystemExit(main(['--demo']))\n"
+    )
+    with Screen([sys.executable, "-c", moved]) as screen:
+        screen.wait_for(READY)
+        screen.type("j")
+        screen.wait_for(r"▸")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert left_clean(screen)

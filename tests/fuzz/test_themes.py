@@ -6,7 +6,7 @@ Configurations, filters and logs have theirs in ``tests/config/test_reading.py``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -15,10 +15,7 @@ from gpumon.theming import Shelf
 from gpumon.theming.files import ThemeError
 from gpumon.theming.shelf import shipped_folder
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-GOOD = (shipped_folder() / "gpumon.toml").read_bytes()
+GOOD = Path(shipped_folder(), "gpumon.toml").read_bytes()
 PARTS = [b"[colours]\n", b"[dashboard]\n", b'base = "', b'"', b"#12", b"#1234567", b"=", b"\x00"]
 edits = st.lists(
     st.tuples(

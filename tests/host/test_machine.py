@@ -6,19 +6,45 @@ import os
 import socket
 import subprocess
 import sys
-from collections import namedtuple
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from gpumon.host.machine import MachineReader
 
-Times = namedtuple("Times", "user nice system idle iowait irq softirq steal guest guest_nice")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIELDS = (
+    *("user", "nice", "system", "idle", "iowait"),
+    *("irq", "softirq", "steal", "guest", "guest_nice"),
+)
 
 
-def set_times(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
-    times = Times(**dict.fromkeys(Times._fields, 0.0) | seconds)
-    monkeypatch.setattr(psutil, "cpu_times", lambda: times)
+class Proc:
+    """A process file system of one's own, as far as the machine is read from it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.memory(MemTotal=64, MemFree=16, MemAvailable=32)
+
+    def processor(self, **ticks: int) -> None:
+        words = [str(ticks.get(name, 0)) for name in FIELDS]
+        lines = f"cpu  {' '.join(words)}\ncpu0 {' '.join(words)}\nintr 1 2 3\n"
+        (self.folder / "stat").write_text(lines)
+
+    def memory(self, **kibibytes: int) -> None:
+        lines = [f"{name}:  {size} kB\n" for name, size in kibibytes.items()]
+        (self.folder / "meminfo").write_text("".join((*lines, "HugePages_Total:       0\n")))
+
+    def reader(self) -> MachineReader:
+        return MachineReader(str(self.folder))
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path)
 
 
 def test_the_machine_is_told_as_it_is() -> None:
@@ -31,51 +57,70 @@ def test_the_machine_is_told_as_it_is() -> None:
     assert facts.load == pytest.approx(os.getloadavg(), abs=0.5)
 
 
-def test_what_cannot_be_opened_is_unknown_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = MachineReader()
-    reader.read()
-    with monkeypatch.context() as patch:
-        patch.setattr(psutil, "PROCFS_PATH", "/nonexistent")
-        facts = reader.read()
-        assert (facts.memory_total, facts.memory_used, facts.cpu_percent) == (None, None, None)
-    assert reader.read().memory_total == psutil.virtual_memory().total
+def test_what_cannot_be_opened_is_unknown_and_comes_back(proc: Proc) -> None:
+    reader = proc.reader()
+    (proc.folder / "meminfo").unlink()
+    facts = reader.read()
+    assert (facts.memory_total, facts.memory_used, facts.cpu_percent) == (None, None, None)
+    proc.memory(MemTotal=64, MemAvailable=32)
+    assert reader.read().memory_total == 64 * 1024
 
 
-def test_the_processor_is_unknown_at_first_and_measured_between_readings(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_file_with_nothing_in_it_tells_nothing(proc: Proc) -> None:
+    (proc.folder / "stat").write_text("")
+    (proc.folder / "meminfo").write_text("\n")
+    facts = proc.reader().read()
+    assert (facts.memory_total, facts.memory_used, facts.cpu_percent) == (None, None, None)
+
+
+def test_memory_in_use_is_what_is_not_available(proc: Proc) -> None:
+    assert proc.reader().read().memory_used == 32 * 1024
+
+
+def test_memory_in_use_is_unknown_where_the_kernel_does_not_tell_what_is_available(
+    proc: Proc,
 ) -> None:
-    reader = MachineReader()
-    set_times(monkeypatch, user=100.0, idle=100.0)
+    proc.memory(MemTotal=64, MemFree=16)
+    facts = proc.reader().read()
+    assert (facts.memory_total, facts.memory_used) == (64 * 1024, None)
+
+
+def test_a_container_that_is_told_less_than_is_available_uses_nothing(proc: Proc) -> None:
+    proc.memory(MemTotal=64, MemAvailable=256)
+    assert proc.reader().read().memory_used == 0
+
+
+def test_the_processor_is_unknown_at_first_and_measured_between_readings(proc: Proc) -> None:
+    reader = proc.reader()
+    proc.processor(user=100, idle=100)
     assert reader.read().cpu_percent is None
-    set_times(monkeypatch, user=103.0, idle=105.0, iowait=2.0)
+    proc.processor(user=103, idle=105, iowait=2)
     assert reader.read().cpu_percent == pytest.approx(30.0)
 
 
-def test_guests_are_not_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = MachineReader()
-    set_times(monkeypatch)
+def test_guests_are_not_counted_twice(proc: Proc) -> None:
+    reader = proc.reader()
+    proc.processor()
     reader.read()
-    set_times(monkeypatch, user=5.0, nice=1.0, guest=4.0, guest_nice=1.0, idle=4.0)
+    proc.processor(user=5, nice=1, guest=4, guest_nice=1, idle=4)
     assert reader.read().cpu_percent == pytest.approx(60.0)
 
 
-def test_counters_that_did_not_move_leave_the_last_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = MachineReader()
-    set_times(monkeypatch, user=1.0)
+def test_counters_that_did_not_move_leave_the_last_value(proc: Proc) -> None:
+    reader = proc.reader()
+    proc.processor(user=1)
     reader.read()
     assert reader.read().cpu_percent is None
-    set_times(monkeypatch, user=2.0, idle=1.0)
+    proc.processor(user=2, idle=1)
     assert reader.read().cpu_percent == pytest.approx(50.0)
     assert reader.read().cpu_percent == pytest.approx(50.0)
 
 
-def test_a_waiting_count_that_goes_backwards_stays_a_percentage(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reader = MachineReader()
-    set_times(monkeypatch, user=1.0, iowait=5.0)
+def test_a_waiting_count_that_goes_backwards_stays_a_percentage(proc: Proc) -> None:
+    reader = proc.reader()
+    proc.processor(user=1, iowait=5)
     reader.read()
-    set_times(monkeypatch, user=3.0, iowait=4.0)
+    proc.processor(user=3, iowait=4)
     assert reader.read().cpu_percent == 100.0
 
 
@@ -87,10 +132,10 @@ def test_a_machine_without_load_averages_has_none(monkeypatch: pytest.MonkeyPatc
     assert MachineReader().read().load is None
 
 
-def test_psutil_is_imported_by_the_first_reading_only() -> None:
+def test_psutil_is_not_imported_by_a_reading() -> None:
     program = (
         "import sys; from gpumon.host import machine, namespaces, power, processes;"
-        "print('psutil' in sys.modules)"
+        "machine.MachineReader().read(); print('psutil' in sys.modules)"
     )
     output = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert output.strip() == "False"

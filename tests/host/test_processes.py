@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -18,7 +19,6 @@ from gpumon.model import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -374,3 +374,51 @@ def test_a_process_of_another_user_is_told_too() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_one_that_does_nothing_is_told_by_the_same_facts(fake: FakeProc) -> None:
+    reader = ProcessReader(str(fake.root))
+    first, second, third = (fake.read(reader, now) for now in (0.0, 1.0, 2.0))
+    assert (first.cpu_percent, second.cpu_percent) == (None, 0)
+    assert third is second
+    fake.ticks = TICKS_PER_SECOND
+    assert fake.read(reader, 4.0).cpu_percent == pytest.approx(50)
+
+
+def test_files_are_kept_open_for_those_that_stay_only(child: Child) -> None:
+    before = open_files()
+    reader = ProcessReader()
+    facts(reader, child.pid)
+    kept = open_files()
+    facts(reader, child.pid, 1.0)
+    assert open_files() == kept > before
+    reader.keep_only(())
+    assert open_files() == before
+
+
+def test_files_of_one_that_ended_are_closed() -> None:
+    before = open_files()
+    reader = ProcessReader()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        facts(reader, process.pid)
+        process.kill()
+    assert reader.read(process.pid, 1.0) is None
+    assert open_files() == before
+
+
+def test_of_few_files_most_are_left_to_others(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
+    reader, other = ProcessReader(), Child()
+    before = open_files()
+    for now in (0.0, 1.0):
+        assert facts(reader, child.pid, now).id.pid == child.pid
+        assert facts(reader, other.pid, now).user == pwd.getpwuid(os.geteuid()).pw_name
+    assert open_files() == before + 2
+    other.end()
+    assert reader.read(other.pid, 2.0) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from tests.driver import (
     GIB,
     MODELS,
     Model,
+    Owner,
     Wave,
     a100,
     b200,
@@ -678,12 +680,16 @@ def test_time_inside_the_driver_is_counted(furnish: Furnish) -> None:
     assert source.driver_seconds == pytest.approx(0.020 * blocked)
 
 
-def test_importing_the_source_loads_neither_the_binding_nor_psutil() -> None:
+def test_a_sample_needs_neither_the_binding_nor_psutil(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
     code = (
-        "import sys, gpumon.sources.nvml;"
-        "sys.exit(bool({'pynvml', 'psutil', 'textual', 'rich'} & sys.modules.keys()))"
+        "import sys; from gpumon.sources.nvml.source import NvmlSource;"
+        "source = NvmlSource(); source.open(); assert source.sample().processes; source.close();"
+        "print({'pynvml', 'psutil', 'textual', 'rich'} & sys.modules.keys())"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    command = [sys.executable, "-c", code]
+    assert subprocess.check_output(command, env=room.driver.env(), text=True) == "set()\n"
 
 
 def test_a_busy_machine_reads_as_it_is(furnish: Furnish) -> None:

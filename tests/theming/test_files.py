@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from gpumon.theming import DEFAULT, Shelf, ThemeError
+from gpumon.theming import DEFAULT, Shelf, ThemeError, files
 from gpumon.theming.files import COLOURS
 from gpumon.theming.styles import DASHBOARD
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def test_three_lines_make_a_theme(shelf: Shelf) -> None:
     assert mine.dashboard == {**default.dashboard, "memory": "#ff8800"}
     assert mine.colours == default.colours
     assert mine.dark
-    assert [path.stem for path in mine.paths] == ["mine", "gpumon"]
+    assert [Path(path).stem for path in mine.paths] == ["mine", "gpumon"]
 
 
 def test_light_and_dark_follow_from_the_ground(shelf: Shelf) -> None:
@@ -142,3 +144,52 @@ def test_a_name_that_is_a_path_is_no_theme(shelf: Shelf) -> None:
     (shelf.folder.parent / "outside.toml").write_text('base = "gpumon"')
     with pytest.raises(ThemeError, match="There is no theme"):
         shelf.read("../outside")
+
+
+def test_gpumons_own_themes_are_read_without_a_reader_of_all_toml() -> None:
+    program = (
+        "import sys; before = set(sys.modules);"
+        "from gpumon.theming import Shelf; shelf = Shelf();"
+        "print(len([shelf.read(name) for name in shelf.shipped()]) > 2,"
+        "{'tomllib', 'tomli', 'pathlib', 'difflib', 'platformdirs'} & (set(sys.modules) - before))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "True set()\n"
+
+
+PIECES = (
+    *('a = "x"', 'b="\u00fc#[ü]"', 'a  =   "y"', "[one]", "[two]", " [one] ", "# said", "", "\t"),
+    *(
+        "a = 'x'",
+        'a.b = "x"',
+        "c = 1",
+        'c = "\\t"',
+        'c = "x" # said',
+        "[one.two]",
+        "[[one]]",
+        "\x0c",
+    ),
+    *(
+        '\ufeffa = "x"',
+        'one = "x"',
+        "\u00a0",
+        "# \x7f",
+        'd = "\x7f"',
+        '"e" = "x"',
+        'f = "x',
+        "\r",
+        "\x0c",
+    ),
+)
+
+
+@example(lines=["[one]", 'a = "x"', "[one]"], ends="\n")
+@example(lines=['one = "x"', "[one]"], ends="\n")
+@example(lines=['a = "x"', 'a = "x"'], ends="\n")
+@given(lines=st.lists(st.sampled_from(PIECES), max_size=6), ends=st.sampled_from(["\n", "\r\n"]))
+def test_what_is_read_without_one_is_what_it_would_read(lines: list[str], ends: str) -> None:
+    content = ends.join(lines).encode()
+    read = files._plain(content)
+    if read is not None:
+        assert read == msgspec.toml.decode(content)
+    elif all(line in PIECES[:3] for line in lines):
+        assert len(lines) > 1, "what is plain is read"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from textual import events
 from textual.app import App
 
 from gpumon.findings import conditions
@@ -14,16 +16,19 @@ from gpumon.host import Target
 from gpumon.model import ProcessId
 from gpumon.sources.replay import Playing
 from gpumon.theming import Shelf
+from gpumon.tui.app import GpumonApp
 from gpumon.tui.dialogs.columns import ColumnsDialog
 from gpumon.tui.dialogs.end import EndDialog
 from gpumon.tui.dialogs.moment import MomentDialog
 from gpumon.tui.dialogs.themes import ThemesDialog
 from gpumon.tui.screens.help import HelpScreen
 from tests.e2e.test_terminal import DEMO, READY
+from tests.fuzz.machine import machine
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from textual.screen import Screen as TextualScreen
 
@@ -86,3 +91,28 @@ async def test_it_goes_without_a_word(name: str) -> None:
             screen.add_children(())
         await pilot.pause()
         assert app.screen is not screen
+
+
+async def test_a_palette_that_is_opened_in_the_moment_of_the_end_says_nothing(
+    tmp_path: Path,
+) -> None:
+    with machine(tmp_path) as made, made.session(replay=False) as session:
+        for turns in range(6):
+            app = GpumonApp(session)
+            async with app.run_test():
+                app.action_command_palette()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                app.exit()
+
+
+@pytest.mark.parametrize("kind", [events.AppBlur, events.AppFocus, lambda: events.Paste("j")])
+async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothing(
+    kind: Callable[[], events.Event], tmp_path: Path
+) -> None:
+    with machine(tmp_path) as made, made.session(replay=False) as session:
+        app = GpumonApp(session)
+        async with app.run_test():
+            assert app._driver is not None
+            for _ in range(5):
+                app._driver.process_message(kind())

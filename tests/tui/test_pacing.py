@@ -79,3 +79,16 @@ def test_a_slow_terminal_never_has_more_on_its_way_than_it_shows_at_once() -> No
         rooms.append(room)
     assert sum(room > 2 * LEAST for room in rooms) == 0
     assert sum(room > LEAST for room in rooms) < len(rooms) / 4
+
+
+def test_a_terminal_that_answers_no_more_is_silent_until_it_does() -> None:
+    pacing = heard()
+    assert not pacing.silent(100.0)
+    pacing.wrote(LEAST, 100.0)
+    assert not pacing.silent(100.9)
+    # One answer may be lost; that is no silence where the next one comes.
+    pacing.room(101.0)
+    pacing.wrote(LEAST, 101.0)
+    assert pacing.silent(101.1)
+    pacing.answered(101.2)
+    assert not pacing.silent(200.0)

@@ -97,7 +97,7 @@ async def test_gpumons_and_textuals_files_are_not_looked_at(
         for name in ("amber", "nord"):
             assert app.themes.use(name) is None
             with monkeypatch.context() as patch:
-                patch.setattr("pathlib.Path.stat", lambda *_, **__: pytest.fail("looked"))
+                patch.setattr("gpumon.tui.themes._mark", lambda *_, **__: pytest.fail("looked"))
                 app.themes.look()
         assert app.theme == "nord"
         assert app.themes.use("nrd") == "There is no theme 'nrd'; the nearest is 'nord'."

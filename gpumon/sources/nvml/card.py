@@ -46,6 +46,9 @@ REASON_OF_STATUS: dict[CardStatus, Unknown] = {
 COMPUTE, GRAPHICS, MPS = "C", "G", "M"
 """The process lists of a card, in nvidia-smi's letters."""
 
+_ANSWERED = Gpu.__struct_fields__[Gpu.__struct_fields__.index("mig") + 1 :]
+"""The fields of ``Gpu`` that are answers of the driver, in their order; the others come first."""
+
 MOVING: tuple[str, ...] = (
     *(
         metric.field
@@ -123,7 +126,7 @@ class Card:
         self.status = CardStatus.OK
         self.status_since = clock.time()
         self.sampled_at: float | None = None
-        self.facts = Answers()
+        self.facts = Answers(_ANSWERED)
         self.lists = Answers()
         self.may_sleep = False
         self.integrated = False
@@ -221,7 +224,12 @@ class Card:
         """Put these questions, and the older ones that replace them. Raises as ``ask`` does."""
         pending = list(readings)
         for reading in pending:
-            older = self.ask(reading, now)
+            if reading.retry_at > now:
+                continue
+            code = reading.ask()
+            if not code and not reading.failures:
+                continue
+            older = self.settle(reading, code)
             # A field is asked with the next batch.
             if older is not None and not isinstance(older, FieldReading):
                 pending.append(older)
@@ -341,13 +349,14 @@ class Card:
 
     def snapshot(self) -> Gpu:
         """The card as it is known now."""
+        # By place: seventy names took twice as long.
         return Gpu(
-            index=self.index,
-            uuid=self.uuid,
-            status=self.status,
-            status_since=self.status_since,
-            sampled_at=self.sampled_at,
-            unknown=self._unknown(),
-            mig=self.mig,
-            **self.facts.values,
+            self.index,
+            self.uuid,
+            self.status,
+            self.status_since,
+            self.sampled_at,
+            self._unknown(),
+            self.mig,
+            *self.facts.values.values(),
         )

@@ -8,6 +8,7 @@ from ctypes import byref, c_ulonglong
 from typing import TYPE_CHECKING
 
 from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.structures import EventData
 
 if TYPE_CHECKING:
     from gpumon.clock import Clock
@@ -105,9 +106,7 @@ class XidWatcher:
         Returns:
             ``SUCCESS``, or the code of the driver that will not have it.
         """
-        import pynvml
-
-        data = pynvml.c_nvmlEventData_t()
+        data = EventData()
         while cards is self._cards and not self._stopped.is_set():
             if not heard:
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
@@ -122,8 +121,7 @@ class XidWatcher:
             self._take(cards, data)
         return Code.SUCCESS
 
-    def _take(self, cards: dict[int, str], data: ctypes.Structure) -> None:
-        device = ctypes.cast(data.device, ctypes.c_void_p).value
-        uuid = cards.get(device or 0)
+    def _take(self, cards: dict[int, str], data: EventData) -> None:
+        uuid = cards.get(data.device or 0)
         if uuid is not None and data.eventType == XID_CRITICAL_ERROR:
             self.latest = {**self.latest, uuid: (data.eventData, self._clock.time())}

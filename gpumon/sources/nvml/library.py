@@ -1,8 +1,8 @@
 """The driver's own library, called by hand: raw codes, time measured, the present call published.
 
-pynvml stays the binding: its structures and constants describe the library (``import pynvml``
-where they are needed: it costs 23 ms). Its functions are not called: they raise, decode names as
-strict UTF-8, look missing symbols up anew each time and never retry a list that grew.
+NVIDIA's Python binding is not called: its functions raise, decode names as strict UTF-8, look
+missing symbols up anew each time and never retry a list that grew. What the library's structures
+are is in ``structures``.
 """
 
 from __future__ import annotations

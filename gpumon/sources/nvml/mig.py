@@ -11,6 +11,7 @@ from msgspec import Struct
 from gpumon.model import MigInstance
 from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.reading import REACTIONS, Pace, Reaction, Reading
+from gpumon.sources.nvml.structures import DeviceAttributes, Memory, MemoryV2
 
 if TYPE_CHECKING:
     from gpumon.sources.nvml.card import Card
@@ -99,12 +100,10 @@ def _instances(
 
 def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, bool]:
     """What an instance is, and whether that is all that will ever be told of it."""
-    import pynvml
-
     gpu_instance, compute_instance = c_uint(), c_uint()
     no_gpu = card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
     no_compute = card.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
-    attributes = pynvml.c_nvmlDeviceAttributes()
+    attributes = DeviceAttributes()
     no_attributes = card.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
     no_name, name = card.text("nvmlDeviceGetName", handle)
     _, separator, profile = name.partition(_SEPARATOR)
@@ -123,12 +122,10 @@ def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, b
 
 
 def _measure(card: Card, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
-    import pynvml
-
-    memory = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+    memory: MemoryV2 | Memory = MemoryV2(version=MemoryV2.VERSION)
     code = card.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory))
     if code:
-        memory = pynvml.c_nvmlMemory_t()
+        memory = Memory()
         code = card.call("nvmlDeviceGetMemoryInfo", handle, byref(memory))
     return MigInstance(
         uuid=what.uuid,

@@ -18,10 +18,10 @@ from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.reading import Pace, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from gpumon.host.namespaces import PidTrust
-    from gpumon.host.processes import ProcessReader
+    from gpumon.host.processes import ProcessFacts, ProcessReader
     from gpumon.sources.nvml.card import Card
 
 _UTILIZATION = "utilization"
@@ -260,32 +260,59 @@ class _Owner:
         self.uses: list[GpuUse] = []
 
 
-def join_processes(
-    cards: Iterable[Card], trust: PidTrust, host: ProcessReader, now: float
-) -> tuple[GpuProcess, ...]:
-    """One process for each identity, with its uses over all cards.
+class Joined:
+    """One process for each identity, with its uses over all cards, list after list.
 
     Args:
-        cards: In the order of their indices.
-        trust: Which of the driver's PIDs are this program's.
         host: Looks processes up.
-        now: On the monotonic clock.
     """
-    owners: dict[int, _Owner] = {}
-    for card in cards:
-        _gather(card, trust, owners)
-    host.keep_only(set(owners))
-    return tuple(_process(pid, owner, trust, host, now) for pid, owner in owners.items())
+
+    def __init__(self, host: ProcessReader) -> None:
+        self._host = host
+        self._made: dict[int, tuple[ProcessFacts, GpuProcess]] = {}
+
+    def processes(
+        self, cards: Iterable[Card], trust: PidTrust, now: float
+    ) -> tuple[GpuProcess, ...]:
+        """The processes of these cards; one of which nothing changed is the same object again.
+
+        Args:
+            cards: In the order of their indices.
+            trust: Which of the driver's PIDs are this program's.
+            now: On the monotonic clock.
+        """
+        owners: dict[int, _Owner] = {}
+        for card in cards:
+            _gather(card, trust, owners)
+        self._host.keep_only(owners.keys())
+        before, self._made = self._made, {}
+        return tuple([self._one(pid, owner, trust, now, before) for pid, owner in owners.items()])
+
+    def forget(self) -> None:
+        """Let go of all of them."""
+        self._made = {}
+        self._host.keep_only(())
+
+    def _one(
+        self,
+        pid: int,
+        owner: _Owner,
+        trust: PidTrust,
+        now: float,
+        before: Mapping[int, tuple[ProcessFacts, GpuProcess]],
+    ) -> GpuProcess:
+        kinds, uses = _type_of(owner.kinds), tuple(owner.uses)
+        facts = self._host.read(pid, now) if trust.processes else None
+        if facts is None:
+            return GpuProcess(ProcessId(pid, None), kinds, uses, visible=False)
+        known, process = before.get(pid, (None, None))
+        if process is None or known is not facts or (process.type, process.uses) != (kinds, uses):
+            process = _process(facts, kinds, uses)
+        self._made[pid] = facts, process
+        return process
 
 
-def _process(
-    pid: int, owner: _Owner, trust: PidTrust, host: ProcessReader, now: float
-) -> GpuProcess:
-    kinds = _type_of(owner.kinds)
-    uses = tuple(owner.uses)
-    facts = host.read(pid, now) if trust.processes else None
-    if facts is None:
-        return GpuProcess(ProcessId(pid, None), kinds, uses, visible=False)
+def _process(facts: ProcessFacts, kinds: str, uses: tuple[GpuUse, ...]) -> GpuProcess:
     return GpuProcess(
         facts.id,
         kinds,

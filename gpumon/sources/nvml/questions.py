@@ -16,6 +16,16 @@ from gpumon.sources.nvml.fields import UNSIGNED_LONG, UNSIGNED_LONG_LONG
 from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.mig import mig_question
 from gpumon.sources.nvml.reading import FieldReading, Pace, Reading
+from gpumon.sources.nvml.structures import (
+    TEMPERATURE_GPU,
+    Bar1Memory,
+    MarginTemperature,
+    Memory,
+    MemoryV2,
+    PciInfo,
+    Temperature,
+    Utilization,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,6 +77,9 @@ INTEGRATED: frozenset[tuple[int, int]] = frozenset(
 Xavier, Orin, Thor under both its numbers) and GB10 of DGX Spark. From NVIDIA's table at
 developer.nvidia.com/cuda-gpus; Grace Hopper (9.0) has its own memory and is none of them."""
 
+_CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
+"""``nvmlClockType_t``."""
+
 _ARCHITECTURE_UNKNOWN = 2**32 - 1
 _PSTATE_UNKNOWN = 32
 _NVLINK_MAX_LINKS = 36
@@ -87,16 +100,13 @@ def _fast(card: Card) -> Iterator[Reading]:
     yield _utilization(card)
     yield _number(card, "power_draw", "nvmlDeviceGetPowerUsage", convert=_thousandth)
     yield _temperature(card)
-    for domain, name in enumerate(("graphics", "sm", "memory", "video")):
-        yield _number(card, f"clock_{name}", "nvmlDeviceGetClockInfo", domain)
-    yield _number(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate)
+    yield _number(card, "clock_sm", "nvmlDeviceGetClockInfo", _CLOCKS["sm"])
     yield _wide(
         card,
         "clock_event_reasons",
         "nvmlDeviceGetCurrentClocksEventReasons",
         otherwise=_wide(card, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
     )
-    yield _wide(card, "energy", "nvmlDeviceGetTotalEnergyConsumption", convert=_thousandth)
     yield _field(card, "temperature_memory", 82)
     yield _field(card, "power_average", 185, convert=_thousandth)
     yield _field(card, "power_instant", 186, convert=_thousandth)
@@ -120,7 +130,7 @@ def _static(card: Card) -> Iterator[Reading]:
     for threshold, name in enumerate(("temperature_shutdown", "temperature_slowdown")):
         yield _number(card, name, "nvmlDeviceGetTemperatureThreshold", threshold, pace=once)
     yield _power_limits(card)
-    for domain, name in enumerate(("graphics", "sm", "memory", "video")):
+    for name, domain in _CLOCKS.items():
         yield _number(card, f"clock_{name}_max", "nvmlDeviceGetMaxClockInfo", domain, pace=once)
     yield _number(card, "pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", pace=once)
     yield _number(card, "pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth", pace=once)
@@ -129,6 +139,12 @@ def _static(card: Card) -> Iterator[Reading]:
 def _slow(card: Card) -> Iterator[Reading]:
     slow = Pace.SLOW
     yield mig_question(card)
+    for name in ("graphics", "memory", "video"):
+        which = _CLOCKS[name]
+        yield _number(card, f"clock_{name}", "nvmlDeviceGetClockInfo", which, pace=slow)
+    yield _number(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate, pace=slow)
+    energy = "nvmlDeviceGetTotalEnergyConsumption"
+    yield _wide(card, "energy", energy, convert=_thousandth, pace=slow)
     yield _number(
         card, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, pace=slow
     )
@@ -305,12 +321,10 @@ def _field(
 
 def _memory(card: Card) -> Reading:
     """Version 2 keeps what the driver reserves apart; version 1 counts it as used."""
-    import pynvml
-
     names = ("memory_used", "memory_free", "memory_reserved", "memory_total")
     values = card.facts.values
 
-    new = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
+    new = MemoryV2(version=MemoryV2.VERSION)
     call_new = card.prepared("nvmlDeviceGetMemoryInfo_v2", card.handle, byref(new))
 
     def ask() -> int:
@@ -325,7 +339,7 @@ def _memory(card: Card) -> Reading:
             values["memory_reserved"] = new.reserved
         return code
 
-    old = pynvml.c_nvmlMemory_t()
+    old = Memory()
     call_old = card.prepared("nvmlDeviceGetMemoryInfo", card.handle, byref(old))
 
     def ask_old() -> int:
@@ -344,9 +358,7 @@ def _memory(card: Card) -> Reading:
 
 
 def _utilization(card: Card) -> Reading:
-    import pynvml
-
-    rates = pynvml.c_nvmlUtilization_t()
+    rates = Utilization()
     call = card.prepared("nvmlDeviceGetUtilizationRates", card.handle, byref(rates))
     values = card.facts.values
 
@@ -361,11 +373,7 @@ def _utilization(card: Card) -> Reading:
 
 
 def _temperature(card: Card) -> Reading:
-    import pynvml
-
-    answer = pynvml.c_nvmlTemperature_v1_t(
-        version=pynvml.nvmlTemperature_v1, sensorType=pynvml.NVML_TEMPERATURE_GPU
-    )
+    answer = Temperature(version=Temperature.VERSION, sensorType=TEMPERATURE_GPU)
     call = card.prepared("nvmlDeviceGetTemperatureV", card.handle, byref(answer))
     values = card.facts.values
 
@@ -375,17 +383,13 @@ def _temperature(card: Card) -> Reading:
             values["temperature_gpu"] = answer.temperature
         return code
 
-    older = _number(
-        card, "temperature_gpu", "nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU
-    )
+    older = _number(card, "temperature_gpu", "nvmlDeviceGetTemperature", TEMPERATURE_GPU)
     return Reading(("temperature_gpu",), ask, Pace.FAST, older)
 
 
 def _margin(card: Card) -> Reading:
     """How far the chip is from its limit; cards before Ada have thresholds in °C instead."""
-    import pynvml
-
-    answer = pynvml.c_nvmlMarginTemperature_v1_t(version=pynvml.nvmlMarginTemperature_v1)
+    answer = MarginTemperature(version=MarginTemperature.VERSION)
 
     def ask() -> int:
         code = card.call("nvmlDeviceGetMarginTemperature", card.handle, byref(answer))
@@ -398,11 +402,10 @@ def _margin(card: Card) -> Reading:
 
 def _bus_id(card: Card) -> Reading:
     """Both versions of the structure begin alike, and the numbers in it say all there is."""
-    import pynvml
 
     def older_or_newer(function: str, otherwise: Reading | None = None) -> Reading:
         def ask() -> int:
-            info = pynvml.nvmlPciInfo_t()
+            info = PciInfo()
             code = card.call(function, card.handle, byref(info))
             if not code:
                 bus_id = f"{info.domain:08X}:{info.bus:02X}:{info.device:02X}.0"
@@ -440,9 +443,7 @@ def _power_limits(card: Card) -> Reading:
 
 
 def _bar1(card: Card) -> Reading:
-    import pynvml
-
-    answer = pynvml.c_nvmlBAR1Memory_t()
+    answer = Bar1Memory()
 
     def ask() -> int:
         code = card.call("nvmlDeviceGetBAR1MemoryInfo", card.handle, byref(answer))

@@ -82,8 +82,13 @@ class Answers:
 
     __slots__ = ("unknown", "values")
 
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        """Begin with nothing known.
+
+        Args:
+            names: Those that ``values`` holds from the beginning on, in this order.
+        """
+        self.values: dict[str, Any] = dict.fromkeys(names)
         self.unknown: dict[str, Unknown] = {}
 
     def miss(self, names: tuple[str, ...], reason: Unknown | None) -> None:

@@ -7,9 +7,9 @@ that, and every call with a handle, wakes it.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
-from gpumon.host.power import nvidia_pci_devices, runtime_status
+from gpumon.host.power import nvidia_pci_devices, read_word, runtime_status
 
 SUSPENDED = "suspended"
 
@@ -45,11 +45,8 @@ def may_sleep(bus_id: str, sys: str) -> bool:
     Servers' cards may not, and need not be looked at before every sample.
     """
     domain, rest = bus_id.lower().split(":", 1)
-    path = Path(sys, "bus/pci/devices", f"{int(domain, 16):04x}:{rest}", "power/control")
-    try:
-        return path.read_text(encoding="ascii").strip() == "auto"
-    except OSError:
-        return False
+    device = f"{int(domain, 16):04x}:{rest}"
+    return read_word(os.path.join(sys, "bus/pci/devices", device, "power/control")) == "auto"
 
 
 def _as_nvml(device: str) -> str:

@@ -17,7 +17,6 @@ import math
 import os
 from ctypes import byref
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,7 +31,7 @@ from gpumon.sources import Call, NoSuchCardError, SourceError
 from gpumon.sources.nvml.card import Card, DriverGoneError
 from gpumon.sources.nvml.events import XidWatcher
 from gpumon.sources.nvml.library import Code, Library, load_library
-from gpumon.sources.nvml.processes import join_processes
+from gpumon.sources.nvml.processes import Joined
 from gpumon.sources.nvml.roster import RETRY_SECONDS, Roster
 from gpumon.sources.nvml.trouble import NO_CARDS, NO_LIBRARY, NO_PERMISSION, NONE_CHOSEN, trouble_of
 from gpumon.sources.nvml.turns import PERIOD, SHARE, Turns
@@ -131,7 +130,7 @@ class _Driver:
         self._turns = Turns()
         self._roster = Roster(library, clock, self._turns, selection, sys)
         self._machine = MachineReader()
-        self._process_reader = ProcessReader(proc)
+        self._joined = Joined(ProcessReader(proc))
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
         self._xids: dict[str, tuple[int, float]] = {}
@@ -194,6 +193,7 @@ class _Driver:
             self._watcher = None
         self._roster.stop()
         self._processes, self._processes_at = (), None
+        self._joined.forget()
         if self._running:
             self._running = False
             self.library.call(None, "nvmlShutdown")
@@ -252,7 +252,7 @@ class _Driver:
     def _list_slots(self) -> list[str]:
         """The cards the kernel module has, which NVML sees when it is initialised."""
         try:
-            return sorted(slot.name for slot in Path(self._proc, "driver/nvidia/gpus").iterdir())
+            return sorted(os.listdir(f"{self._proc}/driver/nvidia/gpus"))  # noqa: PTH208 - no import
         except OSError:
             return []
 
@@ -302,7 +302,7 @@ class _Driver:
         for card in self._roster.cards:
             if card.fast:
                 self._roster.guard(card, partial(card.ask_all, card.medium, now))
-        self._processes = join_processes(self._roster.cards, self._trust, self._process_reader, now)
+        self._processes = self._joined.processes(self._roster.cards, self._trust, now)
         self._processes_at = self._clock.time()
         # Lists that take long, as on some laptops, are read less often.
         spent = self.library.driver_seconds - spent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.model import Trouble
@@ -83,6 +82,8 @@ def loaded_version(proc: str = "/proc") -> str | None:
     Args:
         proc: Where the process file system is mounted.
     """
+    from pathlib import Path
+
     try:
         text = Path(proc, "driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -7,7 +7,7 @@ PCIe traffic, and sixteen of those in a row would spoil three ticks at ten sampl
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,14 +28,16 @@ DEAR_SECONDS = 0.002
 SHARE = 0.05
 """How much of the time may go into dear questions."""
 
-_GOLDEN = 0.6180339887498949
-"""Its multiples spread evenly over the period, however many there are."""
+_GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951
+"""Their multiples spread evenly over the period, however many there are: the questions to one card
+by the one, the same question to all cards by the other."""
 
 
 class Turn(NamedTuple):
-    """A slow question and the card it is put to."""
+    """A slow question, its moment in the period, and the card it is put to."""
 
     number: int
+    moment: float
     card: Card
     reading: Reading
 
@@ -51,6 +53,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._numbers = count()
+        self._asked: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Turn]] = []
         self._dear: deque[Turn] = deque()
         self._purse = 0.0
@@ -58,8 +61,10 @@ class Turns:
 
     def add(self, card: Card, reading: Reading) -> None:
         """Ask this one as soon as may be, and from then on in turn."""
-        number = next(self._numbers)
-        heapq.heappush(self._queue, (0.0, number, Turn(number, card, reading)))
+        number, place = next(self._numbers), self._asked[card.uuid]
+        self._asked[card.uuid] += 1
+        moment = (place * _GOLDEN + card.index * _SILVER) % 1 * PERIOD
+        heapq.heappush(self._queue, (0.0, number, Turn(number, moment, card, reading)))
 
     def take(self, now: float) -> Iterator[Turn]:
         """What to ask now, one by one: each is followed by a call of ``done``.
@@ -92,6 +97,5 @@ class Turns:
             reading.cost = cost
         if not reading.live or (reading.pace is Pace.ONCE and not reading.failures):
             return
-        moment = turn.number * _GOLDEN % 1 * PERIOD
-        due = now + PERIOD - (now - moment) % PERIOD
+        due = now + PERIOD - (now - turn.moment) % PERIOD
         heapq.heappush(self._queue, (due, turn.number, turn))

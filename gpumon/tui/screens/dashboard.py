@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, ClassVar
@@ -41,12 +42,12 @@ from gpumon.tui.widgets.filter_bar import FilterBar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from textual import events
     from textual.app import ComposeResult
     from textual.timer import Timer
 
+    from gpumon.folders import Folder
     from gpumon.host import Target
     from gpumon.layout.dashboard import Parts
     from gpumon.layout.listing import Entry, Key
@@ -85,6 +86,8 @@ _READING_SECONDS = 10.0
 _CATCH_UP_SECONDS = 0.1
 _BENEATH_SECONDS = 0.5
 """Seconds between two pictures while a dialog lies on top: Textual draws these, at its own cost."""
+_BEHIND_SECONDS = 1.0
+"""Likewise between two lists that the terminal has no room to show."""
 _WHEEL_ROWS = 3
 _SHIFT_CELLS = 8
 _WITHOUT_TABLE = {
@@ -215,17 +218,21 @@ class DashboardScreen(TimedScreen):
         self._cases = cases
         self._pen = pen
         self._palette = palette
-        self._view = first_view(session, narrowing, chosen)
+        self._view = first_view(
+            session.collector.interval, narrowing, chosen, readonly=session.host.readonly
+        )
         self._dashboard = Dashboard(stage.history)
         self._snapshot = stage.history.latest
         self._views: dict[str, CellView] = {}
         self._heights: tuple[int, ...] = ()
         self._bar = FilterBar()
-        self._state_folder: Path | None = None
+        self._state_folder: Folder | None = None
         self._remembering = Lock()
         self._drawn_beneath = 0.0
+        self._listed_behind = 0.0
         self._told_trouble = ""
         self._owed: Timer | None = None
+        self._owed_to_key = False
         self._unsaying: Timer | None = None
         self._complaint = chosen.complaint
 
@@ -292,6 +299,10 @@ class DashboardScreen(TimedScreen):
         """
         if not self.is_attached or not self._is_seen():
             return
+        # The first frame is due however slow the line: before it Textual draws blank rows.
+        behind = bool(self._heights) and self._pen.behind()
+        if behind and not self._is_due():
+            return
         # The screen has no size before its first layout; the terminal has.
         width, height = self.size if self.size.width else self.app.size
         self._view.covered = self.app.screen is not self
@@ -305,14 +316,11 @@ class DashboardScreen(TimedScreen):
             self._dashboard.look_at(self._stage.history)
         # The next key may be about what is listed now, though it cannot be seen yet.
         parts = self._dashboard.rows(self._snapshot, self._view, width, height)
-        # The first frame is due however slow the line: before it Textual draws blank rows.
-        if self._heights and self._pen.behind():
-            if self._owed is None:
-                self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        if behind:
             return
-        moved = self._place(parts)
+        moved, ready = self._place(parts), self._pen.ready(self.screen)
         for name in _BY_URGENCY:
-            self._views[name].show(getattr(parts, name), width, moved=moved)
+            self._views[name].show(getattr(parts, name), width, moved=moved, ready=ready)
         self._pen.flush()
 
     def _is_seen(self) -> bool:
@@ -331,12 +339,25 @@ class DashboardScreen(TimedScreen):
         self._drawn_beneath = now
         return True
 
+    def _is_due(self) -> bool:
+        """Whether to list anew for a terminal that is behind: for a key, or once in a while."""
+        if self._owed is None:
+            self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        self._owed_to_key |= not self._pen.leisurely
+        now = time.monotonic()
+        if self._pen.leisurely and now - self._listed_behind < _BEHIND_SECONDS:
+            return False
+        self._listed_behind = now
+        return True
+
     def _catch_up(self) -> None:
         self._owed = None
-        if self._pen.behind():
-            self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
-        else:
-            self.draw()
+        with nullcontext() if self._owed_to_key else self._pen.at_leisure():
+            if self._pen.behind():
+                self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+            else:
+                self._owed_to_key = False
+                self.draw()
 
     def _place(self, parts: Parts) -> bool:
         """Give each part its height; a layout pass only when one changes. Returns whether."""
@@ -754,7 +775,7 @@ class DashboardScreen(TimedScreen):
             # A home directory on a network may hang.
             run_errand(self.app, self._remember, lambda _: None, name="gpumon-remember")
 
-    def remember_in(self, folder: Path) -> None:
+    def remember_in(self, folder: Folder) -> None:
         """Begin as the screen was left, and keep in this folder how it is left."""
         self._state_folder = folder
         remembered = load(folder).host_strip

@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from gpumon.layout.key_names import keycap
-from gpumon.playback import SPEEDS
 from gpumon.sources.replay import STEP_SECONDS
 from gpumon.tape import TapeError
 from gpumon.tui.keys import with_names
@@ -138,6 +137,9 @@ class TimedScreen(Screen[None]):
         player = self._stage.player
         if player is None:
             return False
+        # What plays is imported by whoever looks back.
+        from gpumon.playback import SPEEDS
+
         now = player.playing.speed
         faster = [speed for speed in SPEEDS if speed > now * 1.001]
         slower = [speed for speed in SPEEDS if speed < now * 0.999]

@@ -52,9 +52,11 @@ class CellView(Widget):
         super().__init__(id=id)
         self._pen = pen
         self._palette = palette
-        self._rows: list[Row] = []
+        self._rows: Sequence[Row] = []
         # What the terminal shows, as far as that is known.
         self._painted: list[Row | None] = []
+        # Where the fields of that begin, as far as that is known.
+        self._starts: dict[int, Sequence[int] | None] = {}
         self._first = 0
         self._strips: dict[int, tuple[Row, Strip]] = {}
 
@@ -69,32 +71,41 @@ class CellView(Widget):
         self._strips.clear()
         self.refresh()
 
-    def show(self, rows: Sequence[Row], width: int, *, moved: bool = False) -> None:
+    def show(
+        self,
+        rows: Sequence[Row],
+        width: int,
+        *,
+        moved: bool = False,
+        ready: bool | None = None,
+    ) -> None:
         """Show these rows from the widget's top.
 
         Args:
             rows: What to show.
             width: Cells of each.
             moved: Whether a layout is due that may move the widget.
+            ready: ``Pen.ready``, where that has just been asked.
         """
-        self._rows = list(rows)
-        if not moved and self._rows == self._painted:
+        self._rows = rows
+        if not moved and rows == self._painted:
             return
-        self._send(width, moved=moved)
+        self._send(width, moved=moved, ready=ready)
 
     def send_on(self) -> None:
         """Send what the frames before had no room for."""
         if self._rows != self._painted:
-            self._send(self.region.width, moved=False)
+            self._send(self.region.width, moved=False, ready=None)
 
-    def _send(self, width: int, *, moved: bool) -> None:
+    def _send(self, width: int, *, moved: bool, ready: bool | None) -> None:
         rows, painted, region = self._rows, self._painted, self.region
         # Until a layout is done the widget is not yet where the rows were made for.
         in_place = len(painted) == len(rows) == region.height and width == region.width
-        if in_place and not moved and self._pen.ready(self.screen):
+        if in_place and not moved and (self._pen.ready(self.screen) if ready is None else ready):
             self._write(region)
             return
         self._painted = list(rows)
+        self._starts.clear()
         if len(rows) < len(painted):
             self.refresh()
             return
@@ -120,8 +131,11 @@ class CellView(Widget):
                 return
             if before is None:
                 self._pen.writer.place(row, region.x, region.y + y)
+                self._starts[y] = None
             else:
-                self._pen.writer.change(before, row, region.x, region.y + y)
+                self._starts[y] = self._pen.writer.change(
+                    before, row, region.x, region.y + y, self._starts.get(y)
+                )
             painted[y] = row
 
     def render_line(self, y: int) -> Strip:

@@ -1,0 +1,42 @@
+"""Reads ``gpumon`` and ``gpumon -n 0.5`` without argparse.
+
+Most people type one of these, and argparse takes a tenth of the time until they see something.
+``tests/test_cli.py`` holds that they are read as argparse reads them.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+LEAST_INTERVAL = 0.1
+LONGEST_INTERVAL = 3600.0
+LOG_INTERVAL = 1.0
+
+
+def read_plainly(arguments: Sequence[str]) -> argparse.Namespace | None:
+    """What these arguments say; ``None`` where it takes argparse to read or to refuse them."""
+    interval = None
+    if arguments:
+        if len(arguments) != 2 or arguments[0] not in {"-n", "--interval"}:
+            return None
+        interval = seconds(arguments[1])
+        if interval is None:
+            return None
+    told = SimpleNamespace(
+        command=None, interval=interval, readonly=False, log=None, commands=True, columns=None
+    )
+    return cast("argparse.Namespace", told)
+
+
+def seconds(text: str) -> float | None:
+    """Seconds between samples, as ``watch -n`` takes them; ``None`` for what is none."""
+    digits = text.replace(".", "", 1)
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    value = float(text)
+    return value if LEAST_INTERVAL <= value <= LONGEST_INTERVAL else None

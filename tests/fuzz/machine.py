@@ -1,0 +1,268 @@
+"""A machine to which anything may happen, by a clock in hand, and a guard before its processes."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+import warnings
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from gpumon.collector import Collector
+from gpumon.findings import conditions
+from gpumon.history import History
+from gpumon.host import signals
+from gpumon.host.journal import Journal
+from gpumon.host.local import LocalHost
+from gpumon.host.recorded import RecordedHost
+from gpumon.log.tape import open_log
+from gpumon.lookup import Lookup
+from gpumon.playback import Player
+from gpumon.reserving import Holder
+from gpumon.sources.nvml.source import NvmlSource
+from gpumon.tape.memory import MemoryTape
+from gpumon.thresholds import DEFAULTS
+from gpumon.tui.cases import Cases
+from gpumon.tui.logbook import Logbook
+from gpumon.tui.session import Session
+from tests.driver import GIB, Card, Driver, Owner, Wave, h100, owners
+from tests.screen import PATIENCE
+from tests.sources.nvml_room import HandClock, join_watchers
+
+if TYPE_CHECKING:
+    import random
+    import subprocess
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    import pytest
+
+    from gpumon.host import Target
+    from gpumon.tui.dialogs.end import Choice
+
+_HANGING = "nvmlDeviceGetMemoryInfo_v2"
+"""What a card that hangs does not answer."""
+_PASSING = (0.1, 0.5, 2.0, 10.0, 60.0)
+_LOGGED = 20
+_GLANCE = 0.001
+
+
+class Guard:
+    """Stands where a signal leaves: nobody gets one, and it is compared with what was asked for."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked: dict[int, set[int]] = {}
+        self.sent: list[tuple[int, int]] = []
+        self.wrong: list[str] = []
+        begin = Cases._begin
+        guard = self
+
+        def spied(cases: Cases, choice: Choice | None) -> None:
+            if choice is not None:
+                for target in choice.targets:
+                    guard.asked.setdefault(target.id.pid, set()).update(_meant(choice))
+            begin(cases, choice)
+
+        def deliver(grip: signals._Grip, number: int) -> None:
+            guard.take(grip.target, number)
+
+        patch.setattr(Cases, "_begin", spied)
+        for kind in (signals._PidfdGrip, signals._PsutilGrip):
+            patch.setattr(kind, "_deliver", deliver)
+
+    def take(self, target: Target, number: int) -> None:
+        """A signal is about to leave."""
+        self.sent.append((target.id.pid, number))
+        if number not in self.asked.get(target.id.pid, ()):
+            self.wrong.append(f"{number} to {target.id.pid}, asked for: {self.asked}")
+
+
+def _meant(choice: Choice) -> set[int]:
+    """What may be sent for an answer: a tree is held still for the moment in which it is killed."""
+    number = choice.number
+    held = choice.whole_tree and number == signal.SIGKILL
+    return {number, *((signal.SIGSTOP, signal.SIGCONT) if held else ())}
+
+
+class Clock(HandClock):
+    """One in hand that can be set.
+
+    Attributes:
+        set_by: Seconds by which its owner has set it, all together.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_by = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.set_by
+
+
+class Machine:
+    """Four cards, some processes, a log of an hour ago, and what looks at all that.
+
+    Attributes:
+        processes: Those that are on the cards now and then; its own, so that it may end them.
+        spent: Seconds that have passed by the clock in hand.
+    """
+
+    def __init__(
+        self, driver: Driver, processes: list[subprocess.Popen[bytes]], folder: Path
+    ) -> None:
+        self.driver, self.processes, self._folder = driver, processes, folder
+        self.clock = Clock()
+        self.spent = 0.0
+        self.source = NvmlSource(clock=self.clock)
+        self._host = LocalHost()
+        self.history, self._tape = History(conditions()), MemoryTape(DEFAULTS.full_share)
+        self._reserved: dict[str, Holder] = {}
+        self.lookup = Lookup(self._host, reservations=self._who_reserved)
+        self.collector = Collector(self.source, 0.5, self.clock, annotate=self.lookup.annotate)
+        self.collector.subscribe(self.history.add)
+        self.collector.subscribe(self._tape.add)
+        self._journal = Journal(folder / "state")
+        self.state = folder / "state"
+        self.logbook = Logbook(self.collector, str(folder / "fuzz.csv"))
+        self._hanging: set[str] = set()
+        self._stuck: threading.Thread | None = None
+
+    @contextmanager
+    def session(self, *, replay: bool) -> Iterator[Session]:
+        """What a screen works with: the present, or the log."""
+        if not replay:
+            yield Session(
+                *(self.collector, self.history, self._host, self.lookup),
+                *(self._journal, self._tape, self.logbook),
+            )
+            return
+        with ExitStack() as stack:
+            tape = open_log(self._folder / "before.csv", DEFAULTS.full_share)
+            stack.callback(tape.close)
+            player = Player(tape, conditions(), position=tape.first, playing=True)
+            player.start()
+            stack.callback(player.stop)
+            host = RecordedHost()
+            yield Session(
+                *(player.collector, player.history, host, Lookup(host)),
+                *(self._journal, tape, Logbook(None), player),
+            )
+
+    def write_log(self) -> None:
+        """A while ago somebody logged this machine."""
+        log = Logbook(self.collector, str(self._folder / "before.csv"))
+        log.start()
+        for number in range(_LOGGED):
+            self.driver.cards[number % 3].processes = self._owners(number % len(self.processes))
+            self._pass(20.0)
+            self.collector._tick()
+        log.close()
+        self._pass(3600.0)
+
+    def tick(self, chance: random.Random) -> float:
+        """Time passes, and something may happen. Returns the seconds."""
+        seconds = chance.choice(_PASSING)
+        self._pass(seconds)
+        card = chance.choice(self.driver.cards)
+        happens = chance.random()
+        if happens < 0.04:
+            card.lost = not card.lost
+        elif happens < 0.2:
+            card.processes = self._owners(chance.randint(0, len(self.processes)), chance)
+        elif happens < 0.23:
+            card.fail(None, chance.choice((0, 3, 4, 15, 999)))
+        elif happens < 0.26:
+            self._heal(card)
+        elif happens < 0.28:
+            card.hang(_HANGING)
+            self._hanging.add(card.uuid)
+        elif happens < 0.3:
+            card.xid(chance.choice((13, 31, 48, 79)))
+        elif happens < 0.34:
+            self.clock.set_by += chance.choice((-86400.0, -600.0, -1.5, 0.3, 3600.0))
+        elif happens < 0.37:
+            uuids = [one.uuid for one in self.driver.cards]
+            who, pid = chance.choice((None, "ann", "[b]")), self.processes[0].pid
+            held = Holder(who, pid, 5.0, "\x1b[2J[red]")
+            self._reserved = dict.fromkeys(chance.sample(uuids, chance.randint(0, 4)), held)
+        elif happens < 0.39:
+            # It is ours, so there is nothing that a wrong number could reach.
+            chance.choice(self.processes).kill()
+        elif happens < 0.4:
+            self.driver.unload()
+        elif happens < 0.45:
+            self.driver.reload()
+        self._sample()
+        return seconds
+
+    def _sample(self) -> None:
+        """Take a sample, or wait for one that hangs, on the thread that is for it."""
+        if self._stuck is None:
+            self._stuck = threading.Thread(
+                target=self.collector._guarded, args=(self.collector._tick,), name="fuzz-sampler"
+            )
+            self._stuck.start()
+        while self._stuck.is_alive() and not self._hangs():
+            self._stuck.join(_GLANCE)
+        if self._stuck.is_alive():
+            self.collector._look()
+        else:
+            self._stuck = None
+
+    def _hangs(self) -> bool:
+        """Whether the sample under way waits for a card that does not answer."""
+        call = self.source.current_call
+        return call is not None and call.function == _HANGING and call.gpu_uuid in self._hanging
+
+    def release(self) -> None:
+        """Every card answers again."""
+        for card in self.driver.cards:
+            self._heal(card)
+        if self._stuck is not None:
+            self._stuck.join(PATIENCE)
+            self._stuck = None
+
+    def _pass(self, seconds: float) -> None:
+        self.clock.now += seconds
+        self.spent += seconds
+        self.driver.set_clock(self.clock.now)
+
+    def _owners(self, count: int, chance: random.Random | None = None) -> list[Owner]:
+        some = chance.sample(self.processes, count) if chance else self.processes[:count]
+        return [Owner(one.pid, memory=(3 * one.pid) % 40 * GIB, sm=one.pid % 90) for one in some]
+
+    def _who_reserved(self, cards: Iterable[str]) -> dict[str, Holder]:
+        return {uuid: self._reserved[uuid] for uuid in cards if uuid in self._reserved}
+
+    def _heal(self, card: Card) -> None:
+        self._hanging.discard(card.uuid)
+        card.heal()
+        # The time for which it blocks would be this machine's own.
+        card.latency("nvmlDeviceGetPcieThroughput", 0.0)
+
+
+@contextmanager
+def machine(folder: Path) -> Iterator[Machine]:
+    """The machine, sampled from the beginning on; in the end nothing of it is left."""
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        # What Textual's palette was about to do when it was closed, it never does, and says so.
+        warnings.filterwarnings("ignore", "coroutine 'CommandPalette", RuntimeWarning)
+        stack.callback(gc.collect)
+        started = stack.enter_context(owners(6, ["python", "[red]train[/].py", "\x1b[2J", "名前"]))
+        # Once its driver is gone it waits no longer for an event.
+        stack.callback(join_watchers)
+        cards = [h100(utilization_gpu=Wave(50, 40, 3)) for _ in range(4)]
+        driver = stack.enter_context(Driver(cards))
+        driver.attach()
+        made = Machine(driver, started, folder)
+        made.release()
+        made.source.open()
+        stack.callback(made.source.close)
+        made.write_log()
+        stack.callback(made.logbook.close)
+        made.lookup.start()
+        stack.callback(made.lookup.stop)
+        stack.callback(made.release)
+        yield made

@@ -222,7 +222,7 @@ def test_each_call_with_each_kind_of_code_is_the_affair_of_one_card() -> None:
         calls = [*room.others[0].calls(), *INSTEAD_OF]
         often = room.asked_within(30 if ALL else 1)
         assert len(calls) > 50
-        assert len(often) > 7
+        assert len(often) > 4
         try_each(room, calls)
         for card in room.others:
             heal(card)

@@ -14,15 +14,16 @@ import math
 QUESTION = "\x1b[?2026$p"
 """Which of its modes are set (DECRQM): answered at once, and without effect."""
 
-LEAST, MOST = 200, 16384
+LEAST, MOST = 120, 16384
 """Bytes between two questions: the least are shown by 20 kB/s before anybody sees them wait."""
 
-_SLOW = 0.015
-"""Seconds that an answer may take longer than the quickest of all."""
+_SLOW, _SLOW_SHARE = 0.008, 0.25
+"""Seconds that an answer may take longer than the quickest of all; or this share of that."""
 _PATIENCE = 1.0
 """An answer that takes longer may be lost, and is no more waited for."""
-_CAUTION = 1.0
-"""Seconds after a slow answer in which no more is tried: a busy machine is slow for a moment."""
+_CAUTION, _MOST_CAUTION = 1.0, 16.0
+"""Seconds after a slow answer in which no more is tried: a busy machine is slow for a moment, a
+slow line for good, and each time that more was too much the next try is later."""
 _HASTY = 3
 """What keys do is written without waiting, unless so many answers are owed."""
 
@@ -38,10 +39,13 @@ class Pacing:
         self.heard = False
         self._share = LEAST
         self._written = 0
-        self._asked: list[float] = []
+        # When, and after how much.
+        self._asked: list[tuple[float, int]] = []
         self._unanswered_since = math.inf
         self._quickest = math.inf
         self._careful_until = -math.inf
+        self._caution = _CAUTION
+        self._too_much = math.inf
 
     def room(self, now: float, *, hasty: bool = False) -> float:
         """Bytes that may be written now.
@@ -52,7 +56,7 @@ class Pacing:
         """
         if not self.heard:
             return math.inf
-        if self._asked and now - self._asked[-1] >= _PATIENCE:
+        if self._asked and now - self._asked[-1][0] >= _PATIENCE:
             self._asked = []
             self._share = LEAST
         if self._asked and not (hasty and len(self._asked) < _HASTY):
@@ -64,8 +68,8 @@ class Pacing:
         self._written += size
         if not self.heard or (self._share > 4 * LEAST and self._written < self._share // 2):
             return False
+        self._asked.append((now, self._written))
         self._written = 0
-        self._asked.append(now)
         self._unanswered_since = min(self._unanswered_since, now)
         return True
 
@@ -79,11 +83,18 @@ class Pacing:
         self._unanswered_since = math.inf
         if not self._asked:
             return
-        took = now - self._asked.pop(0)
+        asked, size = self._asked.pop(0)
+        took = now - asked
         self._quickest = min(self._quickest, took)
         longer = took - self._quickest
-        if longer > _SLOW:
-            self._share = max(LEAST, self._share // 2)
-            self._careful_until = now + _CAUTION
-        elif now >= self._careful_until:
+        if longer > max(_SLOW, _SLOW_SHARE * self._quickest):
+            self._careful_until = now + self._caution
+            if self._share > LEAST:
+                self._too_much = self._share
+                self._share //= 2
+                self._caution = min(2 * self._caution, _MOST_CAUTION)
+            return
+        if size >= self._too_much:
+            self._too_much, self._caution = math.inf, _CAUTION
+        if now >= self._careful_until and 2 * size >= self._share:
             self._share = min(MOST, self._share * 2)

@@ -31,14 +31,14 @@ class Program(NamedTuple):
     Attributes:
         name: In the tables.
         command: Program and arguments.
-        cursor: Where its cursor stands, for those that have one.
+        cursor: The lines that have its cursor, for those that have one.
         pcie_free: Whether it gets a driver that tells PCIe throughput at once.
         after: Seconds after the start from which on it is measured.
     """
 
     name: str
     command: tuple[str, ...]
-    cursor: Callable[[Sight], int | None] | None = None
+    cursor: Callable[[Sight], set[int]] | None = None
     pcie_free: bool = False
     after: float = 3.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyte
@@ -73,15 +74,16 @@ class Sight:
             for cell in cells
         ]
 
-    def begins_with(self, glyph: str) -> int | None:
-        """The first line that begins with this."""
+    def begins_with(self, glyph: str) -> set[int]:
+        """The lines that begin with this."""
         buffer = self._screen.buffer
-        return next((y for y in range(LINES) if buffer[y][0].data == glyph), None)
+        return {y for y in range(LINES) if buffer[y][0].data == glyph}
 
-    def last_reversed(self, column: int) -> int | None:
+    def last_reversed(self, column: int) -> set[int]:
         """The lowest line, but the last, that is reversed at this column."""
         buffer = self._screen.buffer
-        return next((y for y in range(LINES - 2, -1, -1) if buffer[y][column].reverse), None)
+        lines = (y for y in range(LINES - 2, -1, -1) if buffer[y][column].reverse)
+        return set(islice(lines, 1))
 
 
 def first_sight(output: Iterable[Written], pattern: str) -> float | None:
@@ -97,28 +99,28 @@ def first_sight(output: Iterable[Written], pattern: str) -> float | None:
 def effects(
     output: Iterable[Written],
     pressed: Sequence[Pressed],
-    cursor: Callable[[Sight], int | None],
+    cursor: Callable[[Sight], set[int]],
 ) -> list[float | None]:
     """Seconds from each key to the first sight of a cursor that has moved; ``None`` is never.
 
+    For a moment it may stand in its old place too: what counts is a line that had it not.
     A key whose effect comes only after the next key has none of its own.
     """
     sight = Sight()
     found: list[float | None] = []
     waiting: Pressed | None = None
     keys = list(pressed)
-    place: int | None = None
+    places: set[int] = set()
     for written in sight.watch(output):
         while keys and keys[0].at < written.at:
             if waiting is not None:
                 found.append(None)
             waiting = keys.pop(0)
         now = cursor(sight)
-        if waiting is not None and now is not None and now != place:
+        if waiting is not None and not now <= places:
             found.append(written.at - waiting.at)
             waiting = None
-        if now is not None:
-            place = now
+        places = now or places
     missing = len(pressed) - len(found)
     return [*found, *[None] * missing]
 

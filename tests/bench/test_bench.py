@@ -116,6 +116,18 @@ def test_the_effect_of_a_key_is_the_next_sight_of_a_cursor_that_moved() -> None:
     assert found == [pytest.approx(0.03), None, pytest.approx(0.2)]
 
 
+def test_a_cursor_has_moved_once_its_new_place_is_seen() -> None:
+    output = [
+        Written(0.9, "\x1b[5;1H▸".encode()),
+        Written(1.03, "\x1b[6;1H▸".encode()),
+        Written(1.05, b"\x1b[5;1H "),
+        Written(2.04, "\x1b[5;1H▸".encode()),
+    ]
+    pressed = [Pressed(1.0, b"j"), Pressed(2.0, b"k")]
+    found = effects(output, pressed, lambda sight: sight.begins_with("▸"))
+    assert found == [pytest.approx(0.03), pytest.approx(0.04)]
+
+
 def test_percentiles() -> None:
     assert percentile([5, 1, 4, 2, 3], 0.5) == 3
     assert percentile(list(range(1, 101)), 0.99) == 99

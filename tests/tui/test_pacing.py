@@ -81,6 +81,17 @@ def test_a_slow_terminal_never_has_more_on_its_way_than_it_shows_at_once() -> No
     assert sum(room > LEAST for room in rooms) < len(rooms) / 4
 
 
+def test_what_was_too_much_for_a_slow_terminal_is_tried_more_and_more_seldom() -> None:
+    pacing, now = heard(), 0.0
+    tries: list[float] = []
+    while now < 60.0:
+        began = now
+        room, now = write(pacing, now, rate=20_000)
+        if room > 2 * LEAST:
+            tries.append(began)
+    assert sum(at < 10.0 for at in tries) > 2 * sum(at > 40.0 for at in tries) > 0
+
+
 def test_a_terminal_that_answers_no_more_is_silent_until_it_does() -> None:
     pacing = heard()
     assert not pacing.silent(100.0)

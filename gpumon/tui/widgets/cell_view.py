@@ -38,6 +38,10 @@ class CellStrip(Strip):
         return self._written
 
 
+def _has_cursor(row: Row | None) -> bool:
+    return row is not None and any(style == "cursor" for _, style in row[:2])
+
+
 class CellView(Widget):
     """A widget whose content is rows of cells.
 
@@ -122,8 +126,8 @@ class CellView(Widget):
         first, self._first = self._first, 0
         order = [y for y in (*range(first, len(rows)), *range(first)) if rows[y] != painted[y]]
         if self._pen.limited:
-            # Who presses a key looks for the cursor.
-            order.sort(key=lambda y: not any(style == "cursor" for _, style in rows[y][:2]))
+            # Who presses a key looks for the cursor: where it is now, then where it was.
+            order.sort(key=lambda y: 2 - 2 * _has_cursor(rows[y]) - _has_cursor(painted[y]))
         for y in order:
             row, before = rows[y], painted[y]
             if self._pen.full():

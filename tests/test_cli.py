@@ -20,10 +20,12 @@ from gpumon import __version__
 from gpumon.cli.help import Formatter
 from gpumon.cli.parser import make_parser
 from gpumon.cli.plain import read_plainly
+from gpumon.cli.screens import Early
 from gpumon.cli.words import fail
 from gpumon.commands.snapshot import take_one
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.source import NvmlSource
+from tests.build import NOON
 from tests.build import snapshot as build_snapshot
 from tests.driver import Driver, Owner, h100
 from tests.report.logs import write_log
@@ -461,3 +463,13 @@ def test_the_dashboards_own_line_needs_no_argparse(line: list[str]) -> None:
             command, env=driver.env(), capture_output=True, text=True, check=True, cwd="/"
         )
     assert done.stderr == "0 False\n"
+
+
+def test_what_comes_before_its_listener_is_there_comes_first_and_once() -> None:
+    early, got = Early(), list[object]()
+    one, two, three = (build_snapshot(NOON + second) for second in range(3))
+    early.take(one)
+    early.take(two)
+    early.hand_to(got.append)
+    early.take(three)
+    assert got == [one, two, three]

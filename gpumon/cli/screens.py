@@ -11,8 +11,8 @@ from gpumon.cli.words import EXIT_USAGE, explain, fail, say
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
-    from gpumon.collector import Collector
     from gpumon.config import Loaded
     from gpumon.host.journal import Journal
     from gpumon.model import Snapshot
@@ -23,8 +23,31 @@ if TYPE_CHECKING:
     from gpumon.tui.chosen import Chosen
     from gpumon.tui.session import Session
 
+
 _PAST_LATER = 1.0
 """Seconds after the start at which a demo's past is put where it can be looked back at."""
+
+
+class Early:
+    """Keeps snapshots, from the first one on, for a listener that is there later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[Snapshot] = []
+        self._listener: Callable[[Snapshot], None] = self._kept.append
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Take the next one. A listener of a collector."""
+        with self._lock:
+            self._listener(snapshot)
+
+    def hand_to(self, listener: Callable[[Snapshot], None]) -> None:
+        """From now on all go there; first those that were kept."""
+        with self._lock:
+            for snapshot in self._kept:
+                listener(snapshot)
+            self._kept.clear()
+            self._listener = listener
 
 
 def run_dashboard(options: argparse.Namespace) -> int:
@@ -64,6 +87,8 @@ def run_dashboard(options: argparse.Namespace) -> int:
     for snapshot in past:
         history.add(snapshot)
     collector.subscribe(history.add, newest=True)
+    early = Early()
+    collector.subscribe(early.take, newest=True)
 
     def furnish() -> Session:
         """What the first picture does without is imported, and begins, once that stands."""
@@ -71,7 +96,7 @@ def run_dashboard(options: argparse.Namespace) -> int:
 
         lookup.start()
         journal = _journal(options)
-        tape = _tape(lines, collector, past)
+        tape = _tape(lines, early, past)
         return Session(collector, history, host, lookup, journal, tape, logbook)
 
     narrowing = Narrowing(user=user, filter=getattr(options, "filter", None))
@@ -99,7 +124,7 @@ def _journal(options: argparse.Namespace) -> Journal:
     return Journal(Path(tempfile.mkdtemp(prefix="gpumon-demo-")))
 
 
-def _tape(lines: Thresholds, collector: Collector, past: tuple[Snapshot, ...]) -> MemoryTape:
+def _tape(lines: Thresholds, early: Early, past: tuple[Snapshot, ...]) -> MemoryTape:
     """What can be looked back at, from the past of the source on."""
     from gpumon.tape.memory import MemoryTape
 
@@ -110,7 +135,7 @@ def _tape(lines: Thresholds, collector: Collector, past: tuple[Snapshot, ...]) -
         settling = threading.Timer(_PAST_LATER, tape.settle)
         settling.daemon = True
         settling.start()
-    collector.subscribe(tape.add, newest=True)
+    early.hand_to(tape.add)
     return tape
 
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
 
 EXIT_NO_SOURCE = 1
 
+_BEGINNING = 10.0
+"""Seconds that Textual may take to begin on a busy machine."""
 _OBEYING = {"processes", "body", "footer"}
 """Where keys are seen to work: what is owed of these is sent before all else."""
 _FROM_TERMINAL = (InputEvent, Paste, AppFocus, AppBlur)
@@ -115,6 +118,7 @@ class GpumonApp(App[int]):
         self._session = session
         self._collector = session.collector
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun = threading.Event()
         self._bell = Bell(self, self._take_snapshots)
         self.stage = Stage(session, self._bell.ring)
         self.starved_by: Exception | None = None
@@ -147,6 +151,7 @@ class GpumonApp(App[int]):
         for sentence in self._choice.sentences:
             self._warn(sentence)
         self._loop = asyncio.get_running_loop()
+        self._begun.set()
         self._bell.hang()
         self._unsubscribe = self._collector.subscribe(
             lambda _: self._bell.ring(), lambda _: self._bell.ring()
@@ -395,7 +400,8 @@ class GpumonApp(App[int]):
 
     def leave_soon(self, status: int) -> bool:
         """End with this status, asked for from another thread; False when not running yet."""
-        if self._loop is None:
+        # Told to end while it begins, it ends once it has begun.
+        if not self._begun.wait(_BEGINNING) or self._loop is None:
             return False
         self._loop.call_soon_threadsafe(self._leave, status)
         return True

@@ -22,7 +22,7 @@ COMMAND_BYTES = 4096
 """How much of a command line is read. Command lines reach megabytes; a page holds nearly all."""
 
 _STAT_BYTES = 2048
-_OPEN_SHARE, _ENOUGH_FILES = 4, 4096
+_OPEN_SHARE, _ENOUGH_FILES = 4, 1024
 """Of the files that this program may have open, one in so many is kept open here at most."""
 _CLOCK_SET_SECONDS = 0.05
 

@@ -7,8 +7,9 @@ where the parser of keys is no longer where it was, Textual's own loop reads the
 from __future__ import annotations
 
 import os
-import select
+import sys
 from contextlib import suppress
+from selectors import EVENT_READ, PollSelector, SelectSelector
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -88,12 +89,15 @@ class TerminalDriver(LinuxDriver):
         parser = XTermParser(self._debug)
         # Not the codec's own: ``terminal`` puts one there that knows the terminal's encoding.
         decode = linux_driver.getincrementaldecoder("utf-8")().decode  # type: ignore[attr-defined]  # not in its stub
+        # select() knows no file beyond the 1024th, and poll() no terminal of some other systems.
+        files = PollSelector() if sys.platform == "linux" else SelectSelector()
+        for descriptor in (self.fileno, over.reader):
+            files.register(descriptor, EVENT_READ)
         while not over.is_set():
             # An Escape is told from the beginning of a longer sequence by what does not follow.
             undecided = parser._timeout_time is not None  # noqa: SLF001 - see above
             patience = _BETWEEN_LOOKS if undecided else None
-            ready, _, _ = select.select([self.fileno, over.reader], [], [], patience)
-            if self.fileno in ready:
+            if any(key.fd == self.fileno for key, _ in files.select(patience)):
                 data = os.read(self.fileno, _MOST_BYTES)
                 if not data:
                     # Nothing will come any more, and that again and again.

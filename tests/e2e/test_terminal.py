@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import sys
 
@@ -471,6 +472,24 @@ def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
         "raise SystemExit(main(['--demo']))\n"
     )
     with Screen([sys.executable, "-c", moved]) as screen:
+        screen.wait_for(READY)
+        screen.type("j")
+        screen.wait_for(r"▸")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert left_clean(screen)
+
+
+@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2048, reason="too few files")
+def test_keys_are_read_among_thousands_of_open_files() -> None:
+    crowded = (
+        "import os, resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (2048,) * 2)\n"
+        "kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(1100)]\n"
+        "from gpumon.cli import main\n"
+        "raise SystemExit(main(['--demo']))\n"
+    )
+    with Screen([sys.executable, "-c", crowded]) as screen:
         screen.wait_for(READY)
         screen.type("j")
         screen.wait_for(r"▸")

@@ -10,6 +10,9 @@ import pytest
 from tests.e2e.test_terminal import DEMO, READY
 from tests.screen import Screen
 
+PAUSED = r"paused +((?:[\d-]+ )?[\d:]+) +"
+"""Of another day a moment is told with its date: shortly after midnight of nearly all."""
+
 
 def click_word(screen: Screen, word: str) -> None:
     """Click on a word of the footer."""
@@ -69,11 +72,11 @@ def test_the_bar_of_time_follows_a_mouse_that_is_dragged_along_it() -> None:
     with Screen(DEMO) as screen:
         screen.wait_for(READY)
         screen.type("[")
-        screen.wait_for(r"paused +[\d:]+ +-\d+s")
+        screen.wait_for(PAUSED + r"-\d+s")
         bar = screen.lines - 2
         screen.type(f"\x1b[<0;80;{bar + 1}M")
         screen.type(f"\x1b[<32;70;{bar + 1}M\x1b[<32;60;{bar + 1}M")
-        screen.wait_for(r"paused +[\d:]+ +-(\d+m|\d+h)")
+        screen.wait_for(PAUSED + r"-(\d+m|\d+h)")
         earlier = screen.text()
         screen.type(f"\x1b[<32;50;{bar + 1}M")
         screen.wait(lambda it: when(it.text()) != when(earlier), "waiting for an earlier moment")
@@ -81,7 +84,7 @@ def test_the_bar_of_time_follows_a_mouse_that_is_dragged_along_it() -> None:
 
 
 def when(text: str) -> str:
-    found = re.search(r"paused +([\d:]+)", text)
+    found = re.search(PAUSED, text)
     return found.group(1) if found else ""
 
 

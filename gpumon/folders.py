@@ -37,5 +37,5 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> str:
 def _below(told: str, usual: str) -> str:
     """The folder in the one that the environment tells, or in the usual one."""
     # As text: a Path takes longer to import than all else here.
-    folder = told if os.path.isabs(told) else os.path.expanduser(usual)  # noqa: PTH111, PTH117
+    folder = told if os.path.isabs(told) else os.path.expanduser(usual)  # noqa: PTH111, PTH117 - see above
     return os.path.join(folder, "gpumon")

@@ -464,6 +464,17 @@ def test_no_colour_is_respected_and_states_still_differ() -> None:
         assert "○ free" in text
 
 
+def assert_keys_are_read(program: str) -> None:
+    """The demo that this program runs moves its cursor and ends by a key."""
+    with Screen([sys.executable, "-c", program]) as screen:
+        screen.wait_for(READY)
+        screen.type("j")
+        screen.wait_for(r"▸")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert left_clean(screen)
+
+
 def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
     moved = (
         "import gpumon.tui.driver as driver\n"
@@ -471,13 +482,7 @@ def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"
     )
-    with Screen([sys.executable, "-c", moved]) as screen:
-        screen.wait_for(READY)
-        screen.type("j")
-        screen.wait_for(r"▸")
-        screen.type("q")
-        assert screen.wait_end() == 0
-        assert left_clean(screen)
+    assert_keys_are_read(moved)
 
 
 @pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2048, reason="too few files")
@@ -489,10 +494,4 @@ def test_keys_are_read_among_thousands_of_open_files() -> None:
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"
     )
-    with Screen([sys.executable, "-c", crowded]) as screen:
-        screen.wait_for(READY)
-        screen.type("j")
-        screen.wait_for(r"▸")
-        screen.type("q")
-        assert screen.wait_end() == 0
-        assert left_clean(screen)
+    assert_keys_are_read(crowded)

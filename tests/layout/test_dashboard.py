@@ -554,3 +554,42 @@ def test_every_cell_of_the_footer_belongs_to_the_key_that_stands_there() -> None
     hit = "".join((key_at(keys, 60, x) or ".")[0] for x in range(60))
     assert text == " q quit  [ ] rewind  ↑↓ select  Enter details " + " " * 14
     assert hit == "qqqqqqqq[[[][[[[[[[[↑↑↓↑↑↑↑↑↑↑↑" + "E" * 15 + "." * 14
+
+
+def told_in_turn(*shown: Snapshot) -> list[str]:
+    """What stands on the line of the first card, snapshot after snapshot on one dashboard."""
+    history = History(conditions())
+    dashboard = Dashboard(history)
+    lines = []
+    for one in shown:
+        history.add(one)
+        parts = dashboard.rows(one, View(interval=0.1), 100, 24)
+        lines.append("".join(text for text, _ in parts.cards[1]))
+    return lines
+
+
+def of_one(at: float, **values: object) -> Snapshot:
+    others = [gpu(index=index, sampled_at=at) for index in (1, 2)]
+    first = msgspec.structs.replace(gpu(index=0, sampled_at=at), **values)
+    # The list of processes is older than the values, as it is at ten samples a second.
+    return msgspec.structs.replace(build_snapshot(at, first, *others), processes_at=NOON)
+
+
+def test_a_card_that_stops_answering_is_told_to_within_the_same_second() -> None:
+    lost = CardStatus.LOST
+    before, after = told_in_turn(of_one(NOON + 0.1), of_one(NOON + 0.2, status=lost))
+    assert "LOST" not in before
+    assert "LOST" in after
+
+
+def test_a_card_that_becomes_hot_is_told_to_be_within_the_same_second() -> None:
+    cool = of_one(NOON + 0.1, temperature_gpu=50, temperature_slowdown=90)
+    hot, hotter = (
+        of_one(NOON + at, temperature_gpu=celsius, temperature_slowdown=90)
+        for at, celsius in ((0.2, 89), (0.3, 90))
+    )
+    told = told_in_turn(cool, hot, hotter)
+    assert ["hot" in line for line in told] == [False, True, True]
+    # What is wrong is told with the numbers of this moment.
+    assert "hot: 89 °C" in told[1]
+    assert "hot: 90 °C" in told[2]

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.config import Loaded
-    from gpumon.host.journal import Journal
     from gpumon.model import Snapshot
     from gpumon.tape import Tape
     from gpumon.tape.memory import MemoryTape
@@ -92,10 +91,11 @@ def run_dashboard(options: argparse.Namespace) -> int:
 
     def furnish() -> Session:
         """What the first picture does without is imported, and begins, once that stands."""
+        from gpumon.host.journal import Journal, NoJournal
         from gpumon.tui.session import Session
 
         lookup.start()
-        journal = _journal(options)
+        journal = NoJournal() if getattr(options, "demo", False) else Journal()
         tape = _tape(lines, early, past)
         return Session(collector, history, host, lookup, journal, tape, logbook)
 
@@ -109,19 +109,6 @@ def run_dashboard(options: argparse.Namespace) -> int:
     finally:
         for sentence in logbook.close():
             say(sentence)
-
-
-def _journal(options: argparse.Namespace) -> Journal:
-    """Where signals are written down."""
-    from gpumon.host.journal import Journal
-
-    if not getattr(options, "demo", False):
-        return Journal()
-    import tempfile
-    from pathlib import Path
-
-    # What a demo pretends to signal does not belong in anybody's log.
-    return Journal(Path(tempfile.mkdtemp(prefix="gpumon-demo-")))
 
 
 def _tape(lines: Thresholds, early: Early, past: tuple[Snapshot, ...]) -> MemoryTape:

@@ -195,6 +195,13 @@ class Journal:
         return descriptor
 
 
+class NoJournal(Journal):
+    """The log of signals that were never sent: a demo's do not belong in anybody's."""
+
+    def write(self, target: Target, number: int, outcome: str) -> None:
+        """Write nothing."""
+
+
 def _refuse_strangers(found: os.stat_result) -> None:
     if found.st_uid != os.geteuid():
         raise OSError(errno.EPERM, f"it belongs to {user_name(found.st_uid)}")

@@ -7,11 +7,15 @@ import re
 import resource
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.layout.timeline import SIGNS
 from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 DEMO = [*GPUMON, "--demo"]
@@ -45,6 +49,19 @@ def test_the_demo_shows_every_card_and_says_that_it_is_a_demo() -> None:
         screen.type("q")
         assert screen.wait_end() == 0
         assert left_clean(screen)
+
+
+def test_a_demo_in_which_a_process_was_ended_leaves_no_file(tmp_path: Path) -> None:
+    places = {name: str(tmp_path) for name in ("TMPDIR", "XDG_STATE_HOME", "HOME")}
+    with Screen(DEMO, {**os.environ, **places}) as screen:
+        screen.wait_for(READY)
+        screen.type("/58204\rk")
+        screen.wait_for("Send TERM")
+        screen.type("\x1b[C\r")
+        screen.wait_for("came back")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert not [*tmp_path.rglob("*")]
 
 
 def whole(screen: Screen) -> bool:

@@ -72,19 +72,20 @@ def run(
         unsubscribe = collector.subscribe(picture.take, newest=True)
         try:
             with picture, suppress(EndedEarly):
-                ending.interrupts = True
-                picture.wait(_FIRST)
-                session = furnish()
-                import_asyncio()
-                from gpumon.tui import app as application
-                from gpumon.tui.handover import driver_after
+                with ending.interrupting():
+                    picture.wait(_FIRST)
+                    session = furnish()
+                    ending.check()
+                    import_asyncio()
+                    ending.check()
+                    from gpumon.tui import app as application
+                    from gpumon.tui.handover import driver_after
 
-                read_leniently()
-                driver = driver_after(picture)
-                app = application.GpumonApp(session, narrowing, chosen, driver)
-                app.dashboard.remember_in(state_folder())
-                app.ending = ending
-                ending.interrupts = False
+                    read_leniently()
+                    driver = driver_after(picture)
+                    app = application.GpumonApp(session, narrowing, chosen, driver)
+                    app.dashboard.remember_in(state_folder())
+                    app.ending = ending
                 # Collecting was put off. Modules are no garbage: nobody need look at them again.
                 gc.freeze()
                 gc.enable()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gpumon.codeset import ASCII, UTF_8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 # Everything Textual may have switched on, switched off: mouse, paste, focus and resize reports, the
 # keyboard protocol, synchronized output, the alternate screen; then the cursor and line wrap back.
@@ -127,13 +127,11 @@ class Ending:
 
     Attributes:
         received: The signal that asked for the end.
-        interrupts: Whether there is nobody to ask yet, and a signal interrupts the main thread:
-            with ``EndedEarly``, to be caught where this is set.
     """
 
     def __init__(self, terminal: Terminal, ask: Callable[[int], bool]) -> None:
         self.received: signal.Signals | None = None
-        self.interrupts = False
+        self._interrupts = False
         self._terminal = terminal
         self._ask = ask
         self._over = threading.Event()
@@ -164,9 +162,37 @@ class Ending:
         self._status = status
         os.write(self._writer, bytes([_ASKED_FOR]))
 
+    @contextlib.contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Do what comes before there is an application to ask: a signal interrupts it.
+
+        Raises:
+            EndedEarly: A signal has come.
+        """
+        self._interrupts = True
+        try:
+            yield
+        except Exception:
+            # Where a class is made, Python up to 3.11 puts an exception of its own in the place of
+            # whatever is raised there.
+            if self.received is None:
+                raise
+        finally:
+            self._interrupts = False
+        self.check()
+
+    def check(self) -> None:
+        """Tell of a signal again: in what is called back, Python drops what is raised.
+
+        Raises:
+            EndedEarly: A signal has come.
+        """
+        if self.received is not None:
+            raise EndedEarly
+
     def _interrupt(self, number: int, _: object) -> None:
-        if self.interrupts:
-            self.interrupts = False
+        if self._interrupts:
+            self._interrupts = False
             # The thread that listens may be later than the end.
             self.received = signal.Signals(number)
             raise EndedEarly

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 GPUMON = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
 WITHOUT_TEXTUAL = """
-import sys, threading
+import signal, sys, threading
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
@@ -40,6 +40,18 @@ from gpumon.cli import main
 sys.exit(main(["--demo", "-n", "0.1"]))
 """
 WAITS, FAILS = "threading.Event().wait()", "raise ImportError('a broken Textual')"
+WHERE_PYTHON_REPLACES_WHAT_IS_RAISED = """
+            class Named:
+                def __set_name__(self, owner, name):
+                    signal.raise_signal(signal.SIGTERM)
+            type("Owner", (), {"named": Named()})
+"""
+WHERE_PYTHON_DROPS_WHAT_IS_RAISED = """
+            class Gone:
+                def __del__(self):
+                    signal.raise_signal(signal.SIGTERM)
+            Gone()
+"""
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
@@ -93,6 +105,16 @@ def test_a_signal_finds_it_and_the_terminal_is_restored() -> None:
     with without_textual(WAITS) as screen:
         screen.wait_for(r"\n q quit")
         screen.signal(signal.SIGTERM)
+        assert screen.wait_end() == -signal.SIGTERM
+        assert screen.output.count(LEAVE) == 1
+        assert screen.attributes() == screen.attributes_before
+
+
+@pytest.mark.parametrize(
+    "somewhere", [WHERE_PYTHON_REPLACES_WHAT_IS_RAISED, WHERE_PYTHON_DROPS_WHAT_IS_RAISED]
+)
+def test_a_signal_ends_it_wherever_in_an_import_it_comes(somewhere: str) -> None:
+    with without_textual(somewhere) as screen:
         assert screen.wait_end() == -signal.SIGTERM
         assert screen.output.count(LEAVE) == 1
         assert screen.attributes() == screen.attributes_before
@@ -161,7 +183,7 @@ before = set(sys.modules)
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "gpumon.tui.session":
+        if name == "gpumon.host.journal":
             with open(sys.argv[1], "w") as file:
                 print(*sys.modules.keys() - before, file=file)
 

@@ -7,6 +7,9 @@ a driver, the demo or a recording.
 beside it, in ``Gpu.unknown``. Units are bytes, percent, degrees Celsius, watts, joules, MHz,
 bytes per second and seconds; ``metrics.GPU_METRICS`` names the unit of every field. Times are
 seconds since the epoch.
+
+Nothing here can lead back to itself, so who looks for garbage need not pass by (``gc=False``):
+there are thousands of these, and they were most of what was looked through.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ class CardStatus(str, Enum):
     """Most calls to it fail, by NVML's error 999 or another that names no known cause."""
 
 
-class ProcessId(Struct, frozen=True, order=True):
+class ProcessId(Struct, frozen=True, gc=False, order=True):
     """Who a process is: the number alone is reused, the pair is not.
 
     Attributes:
@@ -72,7 +75,7 @@ class ProcessId(Struct, frozen=True, order=True):
     start_time: int | None
 
 
-class GpuUse(Struct, frozen=True):
+class GpuUse(Struct, frozen=True, gc=False):
     """What one process has of one card, or of one MIG instance of it.
 
     Attributes:
@@ -96,7 +99,7 @@ class GpuUse(Struct, frozen=True):
     decoder: int | None = None
 
 
-class Container(Struct, frozen=True):
+class Container(Struct, frozen=True, gc=False):
     """The container a process runs in.
 
     Attributes:
@@ -121,7 +124,7 @@ class Container(Struct, frozen=True):
         return f"{self.runtime} {name}".rstrip()
 
 
-class Place(Struct, frozen=True):
+class Place(Struct, frozen=True, gc=False):
     """Where a process runs and what it belongs to. ``None`` is unknown, or none.
 
     Attributes:
@@ -170,7 +173,7 @@ class Place(Struct, frozen=True):
         return tuple(parts)
 
 
-class GpuProcess(Struct, frozen=True):
+class GpuProcess(Struct, frozen=True, gc=False):
     """A process that owns something on one or more cards.
 
     Attributes:
@@ -227,7 +230,7 @@ class GpuProcess(Struct, frozen=True):
         return tuple(sorted({use.gpu_index for use in self.uses}))
 
 
-class MigInstance(Struct, frozen=True):
+class MigInstance(Struct, frozen=True, gc=False):
     """A MIG device: a slice of a card, with the few things NVML reports for one.
 
     Attributes:
@@ -253,7 +256,7 @@ class MigInstance(Struct, frozen=True):
     memory_free: int | None = None
 
 
-class Gpu(Struct, frozen=True):
+class Gpu(Struct, frozen=True, gc=False):
     """One card at one moment. ``metrics.GPU_METRICS`` says what each field means and its unit.
 
     Attributes:
@@ -359,7 +362,7 @@ class Gpu(Struct, frozen=True):
     mig_mode: bool | None = None
 
 
-class Host(Struct, frozen=True):
+class Host(Struct, frozen=True, gc=False):
     """The machine around the cards.
 
     Attributes:
@@ -412,7 +415,7 @@ class HoldReason(str, Enum):
     """It holds the device file; nothing more is known against it."""
 
 
-class Suspect(Struct, frozen=True):
+class Suspect(Struct, frozen=True, gc=False):
     """A process that holds a card's device file though the driver does not list it there.
 
     Attributes:
@@ -467,7 +470,7 @@ def blamed(
     return (*related, *strong) or tuple(weak)
 
 
-class HolderScan(Struct, frozen=True):
+class HolderScan(Struct, frozen=True, gc=False):
     """Who holds the cards' device files, besides the processes that the driver lists.
 
     Attributes:
@@ -481,7 +484,7 @@ class HolderScan(Struct, frozen=True):
     unseen: int = 0
 
 
-class Trouble(Struct, frozen=True):
+class Trouble(Struct, frozen=True, gc=False):
     """Why there are no cards to show, for a person.
 
     Attributes:
@@ -493,7 +496,7 @@ class Trouble(Struct, frozen=True):
     advice: str
 
 
-class OwnCost(Struct, frozen=True):
+class OwnCost(Struct, frozen=True, gc=False):
     """What this program costs the machine it watches.
 
     Attributes:
@@ -509,7 +512,7 @@ class OwnCost(Struct, frozen=True):
     missed_ticks: int = 0
 
 
-class Reserved(Struct, frozen=True):
+class Reserved(Struct, frozen=True, gc=False):
     """A card, or a MIG device, that ``gpumon run`` keeps for a job. ``None`` is unknown.
 
     Attributes:
@@ -529,7 +532,7 @@ class Reserved(Struct, frozen=True):
     command: str = ""
 
 
-class Snapshot(Struct, frozen=True):
+class Snapshot(Struct, frozen=True, gc=False):
     """One moment of one machine.
 
     Attributes:

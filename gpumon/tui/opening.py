@@ -34,6 +34,9 @@ _OPENING = 1.0
 """Seconds to wait for the driver before the screen says that it is being waited for."""
 _FIRST = 0.3
 """... and for a first picture, before Textual is imported while it is waited for."""
+_YOUNG = 5000
+"""So many objects more than at the last look are looked through for garbage. What a sample leaves
+is none, and with Python's own 700 that would be every second."""
 
 
 def run(
@@ -88,6 +91,7 @@ def run(
                     app.ending = ending
                 # Collecting was put off. Modules are no garbage: nobody need look at them again.
                 gc.freeze()
+                gc.set_threshold(_YOUNG)
                 gc.enable()
                 app.run(mouse=mouse_is_free(os.environ))
                 if app.starved_by is not None:

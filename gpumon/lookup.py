@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, Holder]]
 
-_PLACES_AGAIN = 5.0
+_PLACES_AGAIN = 10.0
 """Seconds after which all places are looked up again: sessions and notebooks are renamed."""
 _SCAN_AGAIN = 10.0
 _SCAN_SOON = 2.0

@@ -507,7 +507,7 @@ def test_a_card_that_answers_nothing_is_failing_and_recovers(furnish: Furnish) -
     failing, sound = room.samples(4).gpus
     assert failing.status is CardStatus.FAILING
     assert failing.unknown["memory_used"] is Unknown.NO_ANSWER
-    assert failing.unknown["temperature_memory"] is Unknown.NO_ANSWER
+    assert failing.unknown["power_instant"] is Unknown.NO_ANSWER
     assert sound.status is CardStatus.OK
     since = failing.status_since
     assert room.samples(30).gpus[0].status_since == since
@@ -515,7 +515,7 @@ def test_a_card_that_answers_nothing_is_failing_and_recovers(furnish: Furnish) -
     gpu = room.gpu(5)
     assert gpu.status is CardStatus.OK
     assert gpu.memory_used is not None
-    assert gpu.temperature_memory is not None
+    assert gpu.power_instant is not None
 
 
 def test_a_card_whose_handle_cannot_be_had_for_no_reason_is_failing(furnish: Furnish) -> None:

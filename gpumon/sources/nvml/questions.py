@@ -107,8 +107,6 @@ def _fast(card: Card) -> Iterator[Reading]:
         "nvmlDeviceGetCurrentClocksEventReasons",
         otherwise=_wide(card, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
     )
-    yield _field(card, "temperature_memory", 82)
-    yield _field(card, "power_average", 185, convert=_thousandth)
     yield _field(card, "power_instant", 186, convert=_thousandth)
 
 
@@ -145,6 +143,8 @@ def _slow(card: Card) -> Iterator[Reading]:
     yield _number(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate, pace=slow)
     energy = "nvmlDeviceGetTotalEnergyConsumption"
     yield _wide(card, "energy", energy, convert=_thousandth, pace=slow)
+    yield _field(card, "temperature_memory", 82, pace=slow)
+    yield _field(card, "power_average", 185, convert=_thousandth, pace=slow)
     yield _number(
         card, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, pace=slow
     )

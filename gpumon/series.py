@@ -247,6 +247,9 @@ class Series:
         begin, end = math.floor(first * width / size), math.floor(now / size) + 1
         values = self._slots(field, begin, end, peak, tens=tens)
         if width == size:
+            # The sum of what is known is known.
+            if math.isfinite(sum(values)):
+                return list(values)
             return [None if math.isnan(value) else value for value in values]
         gathered: list[list[float]] = [[] for _ in range(count)]
         for slot, value in enumerate(values, begin):
@@ -344,8 +347,10 @@ class Series:
             return
         row = []
         for column in range(self._depth.fields + self._depth.peaks):
-            values = self._seconds.column(column, self._seconds.end - 10)
-            known = [value for value in values if not math.isnan(value)]
+            values = self._seconds.column(column, self._seconds.end - 10).tolist()
+            known = values
+            if not math.isfinite(sum(values)):
+                known = [value for value in values if not math.isnan(value)]
             row.append(_summary(known, column >= self._depth.fields))
         self._tens.append(row)
 

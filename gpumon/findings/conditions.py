@@ -37,7 +37,7 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
     }
     for bit, name in CLOCK_EVENT_REASONS.items():
         if bit & HARMFUL_CLOCK_EVENTS:
-            watched[name] = Condition(_is_slowed_by(bit), linger=_COMES_AND_GOES)
+            watched[name] = Condition(bit, linger=_COMES_AND_GOES)
     return watched
 
 
@@ -82,16 +82,6 @@ def degrees_left(gpu: Gpu) -> list[int]:
     if gpu.temperature_gpu is not None and gpu.temperature_slowdown is not None:
         margins.append(gpu.temperature_slowdown - gpu.temperature_gpu)
     return margins
-
-
-def _is_slowed_by(bit: int) -> _Holds:
-    """Whether a clock event reason is active."""
-
-    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
-        reasons = gpu.clock_event_reasons
-        return None if reasons is None else bool(reasons & bit)
-
-    return holds
 
 
 def _is_unattributed(thresholds: Thresholds) -> _Holds:

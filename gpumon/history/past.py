@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache, partial
 from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from gpumon.history.holdings import Holding, holdings
-from gpumon.history.spells import Watch
+from gpumon.history.spells import Watch, is_active
 from gpumon.model import CardStatus
 from gpumon.series import RECENT_SAMPLES, Depth, Pace, Series
 from gpumon.thresholds import DEFAULTS
@@ -163,8 +164,13 @@ class History:
         self.latest: Snapshot | None = None
         self.started: float | None = None
         self.now = -math.inf
-        self._conditions = tuple(conditions.values())
-        self._place = {name: place for place, name in enumerate(conditions)}
+        # Reasons come last: of the same ones the same is true, and mostly they are the same.
+        ordered = sorted(conditions.items(), key=lambda one: isinstance(one[1].holds, int))
+        self._conditions = tuple(condition for _, condition in ordered)
+        self._place = {name: place for place, (name, _) in enumerate(ordered)}
+        self._asked = [one.holds for one in self._conditions if not isinstance(one.holds, int)]
+        bits = tuple(one.holds for one in self._conditions if isinstance(one.holds, int))
+        self._active = lru_cache(maxsize=64)(partial(_active, bits))
         self._cards: dict[str, _Card] = {}
         self._processes: dict[ProcessId, _Process] = {}
         self._host: Series | None = None
@@ -427,7 +433,10 @@ class History:
         card.patience = max(PATIENCE, card.series.pace.late)
         card.series.add(time, _card_values(gpu))
         holding = self.holding(gpu)
-        held = tuple([condition.holds(gpu, holding) for condition in self._conditions])
+        held = (
+            *[holds(gpu, holding) for holds in self._asked],
+            *self._active(gpu.clock_event_reasons),
+        )
         card.see(held, time, self._conditions)
 
     def _see_host(self, host: Host, time: float) -> None:
@@ -551,6 +560,11 @@ class History:
     def _peak(self, series: Series | None, place: int, seconds: float) -> float | None:
         points = self._window(series, place, seconds, peak=True)
         return max((value for _, value in points), default=None)
+
+
+def _active(bits: Sequence[int], reasons: int | None) -> tuple[bool | None, ...]:
+    """Which of these clock event reasons are active."""
+    return tuple(is_active(bit, reasons) for bit in bits)
 
 
 def _rests(process: GpuProcess) -> bool | None:

@@ -19,13 +19,25 @@ class Condition(Struct, frozen=True):
 
     Attributes:
         holds: Whether it does, now; ``None`` when that is unknown. Takes the card and what is held
-            of it, ``None`` where no present process list is known.
+            of it, ``None`` where no present process list is known. Or a clock event reason, as the
+            bit that it is: it holds while that is active.
         linger: Seconds for which it may be away without having ended: for what comes and goes many
             times a second.
     """
 
-    holds: Callable[[Gpu, Holding | None], bool | None]
+    holds: Callable[[Gpu, Holding | None], bool | None] | int
     linger: float = 0.0
+
+    def of(self, gpu: Gpu, holding: Holding | None) -> bool | None:
+        """Whether it holds for this card."""
+        if isinstance(self.holds, int):
+            return is_active(self.holds, gpu.clock_event_reasons)
+        return self.holds(gpu, holding)
+
+
+def is_active(reason: int, reasons: int | None) -> bool | None:
+    """Whether a clock event reason is among those that are active; ``None`` is unknown."""
+    return None if reasons is None else bool(reasons & reason)
 
 
 class Spell(Struct, frozen=True):

@@ -198,7 +198,7 @@ def _question(what: Subject, conditions: Mapping[str, Condition]) -> Callable[[S
     def holds(snapshot: Snapshot) -> bool:
         held = holdings((process, snapshot.time) for process in snapshot.processes)
         return any(
-            gpu.uuid == uuid and condition.holds(gpu, held.get(uuid, _EMPTY)) is not False
+            gpu.uuid == uuid and condition.of(gpu, held.get(uuid, _EMPTY)) is not False
             for gpu in snapshot.gpus
         )
 

@@ -49,7 +49,7 @@ class MarkFinder:
         if marks:
             marks = [mark for mark in marks if not self._lingers(mark)]
         for gpu in snapshot.gpus:
-            if _slowed(gpu):
+            if gpu.clock_event_reasons and _slowed(gpu):
                 self._held[MarkKind.THROTTLED, gpu.uuid] = snapshot.time
             if _is_full(gpu, self._full_share):
                 self._held[MarkKind.FULL, gpu.uuid] = snapshot.time
@@ -161,7 +161,7 @@ def _happened(before: Gpu, after: Gpu, full_share: float) -> Iterable[tuple[Mark
     action = after.recovery_action
     if action != before.recovery_action and action is not None and action.lower() != "none":
         yield MarkKind.ERROR, f"asks for recovery action: {action}"
-    slowed = _slowed(after)
+    slowed = after.clock_event_reasons and _slowed(after)
     if slowed and _slowed(before) == 0:
         yield MarkKind.THROTTLED, f"throttled: {' and '.join(clock_event_names(slowed))}"
     if _is_full(after, full_share) and _is_full(before, full_share) is False:

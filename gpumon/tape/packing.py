@@ -18,7 +18,6 @@ import math
 import pickle
 import zlib
 from array import array
-from contextlib import suppress
 from itertools import accumulate, chain, islice, starmap
 from operator import attrgetter, eq, sub
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -210,12 +209,14 @@ def _fractions(values: Sequence[float]) -> _Column:
 
 def _things(values: Sequence[Any]) -> _Column:
     """Each thing once, and which of them comes where."""
-    items, numbers = _distinct(values)
-    # Equal ones may be different objects, where they can be told by value.
-    with suppress(TypeError):
-        places = {item: place for place, item in enumerate(dict.fromkeys(items))}
-        of_number = [places[item] for item in items]
-        items, numbers = list(places), list(map(of_number.__getitem__, numbers))
+    try:
+        # Equal ones may be different objects.
+        items = list(dict.fromkeys(values))
+        places = dict(zip(items, range(len(items)), strict=True))
+        numbers = list(map(places.__getitem__, values))
+    except TypeError:
+        # Not to be told by value.
+        items, numbers = _distinct(values)
     return "things", items, _packed(numbers)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import chain
 from operator import is_
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.findings import Severity
-from gpumon.layout.cells import Field, Row, bar, bar_style, fill, restyle, spark
+from gpumon.layout.cells import Field, Row, bar, bar_style, fill, restyle, row_width, spark
 from gpumon.layout.graphs import UTIL
 from gpumon.layout.panels import Panels
 from gpumon.layout.words import (
@@ -367,7 +367,7 @@ class _Line:
 
     def __init__(self) -> None:
         self._parts: dict[Callable[..., Sequence[Field]], _Part] = {}
-        self._row: tuple[list[Sequence[Field]], CardColumns | None, Row] = ([], None, ())
+        self._row: tuple[list[_Part], CardColumns | None, Row] = ([], None, ())
 
     def row(
         self, gpu: Gpu, state: Finding, on_card: str, graph: Field, columns: CardColumns
@@ -386,24 +386,31 @@ class _Line:
         ]
         before, in_columns, row = self._row
         if columns is not in_columns or not all(map(is_, parts, before)):
-            row = fill(chain.from_iterable(parts), columns.width)
+            row = tuple(chain.from_iterable([part.fields for part in parts]))
+            left = columns.width - sum([part.width for part in parts])
+            if left:
+                row = fill(row, columns.width) if left < 0 else (*row, (" " * left, ""))
             self._row = (parts, columns, row)
         return row
 
     def _kept(
         self, make: Callable[[Unpack[_Told]], Sequence[Field]], *told: Unpack[_Told]
-    ) -> Sequence[Field]:
+    ) -> _Part:
         known = self._parts.get(make)
         if known is None or known.told != told:
             known = self._parts[make] = _Part(told, make(*told))
-        return known.fields
+        return known
 
 
-class _Part(NamedTuple):
-    """A part of a line, and what it was made of."""
+class _Part:
+    """A part of a line, its cells, and what it was made of."""
 
-    told: tuple[object, ...]
-    fields: Sequence[Field]
+    __slots__ = ("fields", "told", "width")
+
+    def __init__(self, told: tuple[object, ...], fields: Sequence[Field]) -> None:
+        self.told = told
+        self.fields = fields
+        self.width = row_width(fields)
 
 
 def _name(

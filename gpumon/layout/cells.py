@@ -31,7 +31,7 @@ _LOW, _HIGH = 0.5, 0.9
 _LEVELS = " ▁▂▃▄▅▆▇▇"
 
 
-def row_width(row: Row) -> int:
+def row_width(row: Sequence[Field]) -> int:
     """Cells a row takes."""
     return sum(cell_width(text) for text, _ in row)
 

@@ -316,10 +316,11 @@ def process_row(
 ) -> Row:
     """One process."""
     fields: list[Field] = [(marks.sign, "tagged" if marks.tagged else "")]
+    fixed = _fixed(columns)
     for column in columns:
         style = _STYLES.get(column.key, "")
         if not column.width:
-            fields += _command_fields(process, marks, max(0, width - _fixed(columns)))
+            fields += _command_fields(process, marks, max(0, width - fixed))
             break
         text = column.text(process, sight)
         if column.left:

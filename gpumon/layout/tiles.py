@@ -88,7 +88,9 @@ class Tiles:
                 titles: list[Field] = []
                 for one in told:
                     titles += [(" " * _GAP, ""), *_title(one, each)]
-                known = self._titles[place] = (told, width, fill(titles, width))
+                # Each is as wide as its graph.
+                titles.append((" " * (width - len(told) * (_GAP + each)), ""))
+                known = self._titles[place] = (told, width, tuple(titles))
             rows += [known[2], *graphs]
         return rows
 

@@ -232,7 +232,8 @@ class GpumonApp(App[int]):
         """The terminal has answered a question: Textual's, or the pen's."""
         self._pen.answered()
         with self._pen.at_leisure():
-            for view in sorted(self.screen.query(CellView), key=lambda it: it.id not in _OBEYING):
+            views = self.screen.walk_children(CellView)
+            for view in sorted(views, key=lambda it: it.id not in _OBEYING):
                 view.send_on()
             self._pen.flush()
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from gpumon.layout.cells import Inks
 
+_OVER_ALL = (ToastRack, Tooltip)
+"""What Textual lays over a screen."""
 _SYNC_START = "\x1b[?2026h"
 _SYNC_END = "\x1b[?2026l"
 
@@ -64,9 +66,9 @@ class Pen:
         if not app.is_running or app.is_headless or app.screen is not screen or app._driver is None:  # noqa: SLF001 - see above
             return False
         for child in screen.children:
-            if isinstance(child, ToastRack) and child.children:
-                return False
-            if isinstance(child, Tooltip) and child.display:
+            if isinstance(child, _OVER_ALL) and (
+                child.display if isinstance(child, Tooltip) else child.children
+            ):
                 return False
         return True
 

@@ -78,7 +78,7 @@ class FirstPicture:
 
     def take(self, snapshot: Snapshot) -> None:
         """Paint it. A listener of a collector."""
-        if snapshot.gpus:
+        if snapshot.gpus and self._inks is not None:
             with self._painting:
                 if self._inks is not None:
                     with suppress(OSError):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.geometry import Size
     from textual.timer import Timer
 
     from gpumon.folders import Folder
@@ -303,8 +304,7 @@ class DashboardScreen(TimedScreen):
         behind = bool(self._heights) and self._pen.behind()
         if behind and not self._is_due():
             return
-        # The screen has no size before its first layout; the terminal has.
-        width, height = self.size if self.size.width else self.app.size
+        width, height = self._room()
         self._view.covered = self.app.screen is not self
         self._view.reports = self._cases.reports
         # Without the tree nobody sees its other processes, and so no tag of theirs stays.
@@ -322,6 +322,12 @@ class DashboardScreen(TimedScreen):
         for name in _BY_URGENCY:
             self._views[name].show(getattr(parts, name), width, moved=moved, ready=ready)
         self._pen.flush()
+
+    def _room(self) -> Size:
+        """Cells there are."""
+        size = self.size
+        # The screen has no size before its first layout; the terminal has.
+        return size if size.width else self.app.size
 
     def _is_seen(self) -> bool:
         """Whether this screen is the current one, or lies beneath a dialog and may be drawn."""
@@ -547,7 +553,7 @@ class DashboardScreen(TimedScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
         """No key acts on a table that a small terminal has no room for."""
-        width, height = self.size if self.size.width else self.app.size
+        width, height = self._room()
         return self._view.editing or not is_tiny(width, height) or action in _WITHOUT_TABLE
 
     def _keep_filter(self) -> None:

@@ -125,12 +125,13 @@ class CellView(Widget):
         rows, painted = self._rows, self._painted
         first, self._first = self._first, 0
         order = [y for y in (*range(first, len(rows)), *range(first)) if rows[y] != painted[y]]
-        if self._pen.limited:
+        limited = self._pen.limited
+        if limited:
             # Who presses a key looks for the cursor: where it is now, then where it was.
             order.sort(key=lambda y: 2 - 2 * _has_cursor(rows[y]) - _has_cursor(painted[y]))
         for y in order:
             row, before = rows[y], painted[y]
-            if self._pen.full():
+            if limited and self._pen.full():
                 self._first = y
                 return
             if before is None:

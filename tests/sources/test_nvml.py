@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -198,6 +199,16 @@ def test_the_first_sample_holds_all_that_does_not_make_it_wait(
         assert value == (None if expected is None else pytest.approx(expected * unit)), field
         assert (field in gpu.unknown) == (value is None), field
     assert room.calls(PCIE) == 0
+
+
+def test_garbage_is_not_looked_for_in_what_a_sample_leaves(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(os.getpid(), memory=2**30)]
+    room.open()
+    snapshot = room.sample()
+    (process,) = snapshot.processes
+    left = (snapshot, snapshot.host, *snapshot.gpus, process, process.id, *process.uses)
+    assert not any(map(gc.is_tracked, left))
 
 
 def test_what_a_card_is_is_said_in_the_fields_own_words(furnish: Furnish) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from textual import events
 from textual.app import App
+from textual.command import CommandPalette
 from textual.strip import Strip
+from textual.widgets import OptionList
 
 from gpumon.findings import conditions
 from gpumon.history import History
@@ -27,12 +31,13 @@ from gpumon.tui.screens.help import HelpScreen
 from tests.e2e.test_terminal import DEMO, READY
 from tests.fuzz.machine import machine
 from tests.fuzz.test_screen import settled
-from tests.screen import Screen
+from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from textual.pilot import Pilot
     from textual.screen import Screen as TextualScreen
 
 OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
@@ -125,18 +130,79 @@ async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothi
                 app._driver.process_message(kind())
 
 
-async def test_what_was_closed_is_forgotten(tmp_path: Path) -> None:
-    with machine(tmp_path) as made, made.session(replay=False) as session:
+@pytest.mark.parametrize("name", ["end", "columns"])
+async def test_a_key_for_a_dialog_that_is_not_yet_filled_or_no_longer_does_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    action = {"end": "choose('KILL')", "columns": "turn"}[name]
+    async with shown(tmp_path) as (app, pilot):
+        dialog = OPENED[name]()
+        app.push_screen(dialog)
+        assert not dialog.children
+        assert await app.run_action(action, dialog)
+        await settled(pilot)
+        assert dialog.children
+        app.pop_screen()
+        await settled(pilot)
+        assert not dialog.children
+        assert await app.run_action(action, dialog)
+
+
+@pytest.mark.parametrize("made", [OPENED["columns"], CommandPalette], ids=["columns", "palette"])
+async def test_a_page_down_in_a_list_that_has_no_place_yet_does_nothing(
+    made: Callable[[], TextualScreen[Any]], tmp_path: Path
+) -> None:
+    async with shown(tmp_path) as (app, pilot):
+        dialog = made()
+        app.push_screen(dialog)
+        # In the very moment in which it is filled: the layout comes after that.
+        deadline = time.monotonic() + PATIENCE
+        while not (lists := dialog.query(OptionList)) or not lists.first().option_count:
+            assert time.monotonic() < deadline, "it is never filled"
+            await asyncio.sleep(0)
+        listed = lists.first()
+        if isinstance(dialog, CommandPalette):
+            assert await app.run_action("command_list('page_down')", dialog)
+        else:
+            assert await app.run_action("page_down", listed)
+        await settled(pilot)
+        assert app.screen is dialog
+        assert listed.option_count
+
+
+async def test_a_bug_in_what_a_key_does_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shown(tmp_path) as (app, _):
+
+        def lost() -> None:
+            raise KeyError("a bug")
+
+        monkeypatch.setattr(app, "action_help", lost)
+        with pytest.raises(KeyError, match="a bug"):
+            await app.run_action("help")
+
+
+@asynccontextmanager
+async def shown(folder: Path) -> AsyncIterator[tuple[GpumonApp, Pilot[int]]]:
+    """The dashboard of a machine, once it stands still."""
+    with machine(folder) as made, made.session(replay=False) as session:
         app = GpumonApp(session)
         async with app.run_test(size=(100, 30)) as pilot:
-            # Others of this process have rows too.
-            before = _rows()
-            for _ in range(_OPENED):
-                app.action_help()
-                await settled(pilot)
-                app.pop_screen()
-                await settled(pilot)
-            assert _rows() - before < _OPENED * _ROWS
+            await settled(pilot)
+            yield app, pilot
+
+
+async def test_what_was_closed_is_forgotten(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (app, pilot):
+        # Others of this process have rows too.
+        before = _rows()
+        for _ in range(_OPENED):
+            app.action_help()
+            await settled(pilot)
+            app.pop_screen()
+            await settled(pilot)
+        assert _rows() - before < _OPENED * _ROWS
 
 
 def _rows() -> int:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 VARIABLE = "GPUMON_THEME"
 _BYTES = "surrogateescape"
 """A theme is called as its file is, and on Linux that need not be UTF-8."""
+_LONGEST = 255
+"""Characters: no file has a longer name."""
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 
 class Choice(Struct, frozen=True):
@@ -105,8 +108,10 @@ def memory_path() -> str:
 def remembered(memory: Folder | None = None) -> str | None:
     """The theme that was chosen last; ``None`` when none was, or nobody can tell."""
     try:
-        with open(memory or memory_path(), encoding="utf-8", errors=_BYTES) as file:
-            name = file.read().strip()
+        # A pipe in its place must not keep gpumon waiting for whoever writes into it.
+        descriptor = os.open(memory or memory_path(), os.O_RDONLY | _NO_WAITING)
+        with open(descriptor, encoding="utf-8", errors=_BYTES) as file:
+            name = file.read(_LONGEST).strip()
     except OSError:
         return None
     return name or None
@@ -119,7 +124,9 @@ def remember(name: str, memory: Folder | None = None) -> str | None:
     path = Path(memory or memory_path())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{name}\n", encoding="utf-8", errors=_BYTES)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_WAITING
+        with open(os.open(path, flags, 0o666), "w", encoding="utf-8", errors=_BYTES) as file:
+            file.write(f"{name}\n")
     except OSError as error:
         return f"The theme is not remembered: {path} cannot be written: {error.strerror}."
     return None

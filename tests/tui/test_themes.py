@@ -112,3 +112,24 @@ async def test_a_name_is_listed_without_what_moves_the_cursor(tmp_path: Path) ->
         await pilot.pause()
         first = app.screen.query_one(OptionList).get_option_at_index(0)
         assert str(first.prompt).split() == ["\N{REPLACEMENT CHARACTER}[2J", "yours"]
+
+
+async def test_a_theme_that_cannot_be_shown_cannot_be_kept(tmp_path: Path) -> None:
+    write(tmp_path, "base = 3", "a")
+    app = Themed(tmp_path)
+    async with app.run_test() as pilot:
+        dialog = ThemesDialog(app.themes, "gpumon")
+        kept: list[str | None] = []
+        app.push_screen(dialog, kept.append)
+        await pilot.pause()
+        listed = dialog.query_one(OptionList)
+        listed.highlighted = 0
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert kept == []
+        listed.highlighted = 1
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert kept == ["gpumon"]

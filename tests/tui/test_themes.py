@@ -14,6 +14,8 @@ from textual.widgets import OptionList, Static
 from gpumon.theming import Choice, Shelf
 from gpumon.tui.dialogs.themes import ThemesDialog
 from gpumon.tui.themes import Themes
+from tests.fuzz.test_screen import settled
+from tests.tui.test_closed_at_once import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,3 +135,20 @@ async def test_a_theme_that_cannot_be_shown_cannot_be_kept(tmp_path: Path) -> No
         await pilot.press("enter")
         await pilot.pause()
         assert kept == ["gpumon"]
+
+
+async def test_a_disk_that_is_full_is_told_on_screen_and_the_theme_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpumon").mkdir()
+    (tmp_path / "gpumon" / "theme").symlink_to("/dev/full")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with shown(tmp_path) as (app, pilot):
+        before = app.theme
+        for key in ("T", "j", "enter"):
+            await pilot.press(key)
+            await settled(pilot)
+        (told,) = app._notifications
+        assert told.message.startswith("The theme is not remembered: ")
+        assert told.message.endswith("No space left on device.")
+        assert app.theme != before

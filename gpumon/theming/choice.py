@@ -24,7 +24,6 @@ _BYTES = "surrogateescape"
 """A theme is called as its file is, and on Linux that need not be UTF-8."""
 _LONGEST = 255
 """Characters: no file has a longer name."""
-_NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 
 class Choice(Struct, frozen=True):
@@ -108,9 +107,8 @@ def memory_path() -> str:
 def remembered(memory: Folder | None = None) -> str | None:
     """The theme that was chosen last; ``None`` when none was, or nobody can tell."""
     try:
-        # A pipe in its place must not keep gpumon waiting for whoever writes into it.
-        descriptor = os.open(memory or memory_path(), os.O_RDONLY | _NO_WAITING)
-        with open(descriptor, encoding="utf-8", errors=_BYTES) as file:
+        path = memory or memory_path()
+        with open(path, encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
             name = file.read(_LONGEST).strip()
     except OSError:
         return None
@@ -124,9 +122,13 @@ def remember(name: str, memory: Folder | None = None) -> str | None:
     path = Path(memory or memory_path())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_WAITING
-        with open(os.open(path, flags, 0o666), "w", encoding="utf-8", errors=_BYTES) as file:
+        with open(path, "w", encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
             file.write(f"{name}\n")
     except OSError as error:
         return f"The theme is not remembered: {path} cannot be written: {error.strerror}."
     return None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe in its place must not keep gpumon waiting for whoever is at its other end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import stat
 from typing import TYPE_CHECKING
 
@@ -72,3 +73,14 @@ def test_what_cannot_be_read_or_written_does_no_harm(tmp_path: Path) -> None:
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / NAME)
     assert load(tmp_path) == Remembered()
+
+
+def test_a_folder_that_is_emptied_meanwhile_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def emptied(self: Path, _: Path) -> None:
+        self.unlink()
+        raise FileNotFoundError(self)
+
+    monkeypatch.setattr(pathlib.Path, "replace", emptied)
+    assert not store(tmp_path, Remembered())

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 VARIABLE = "GPUMON_THEME"
 _BYTES = "surrogateescape"
 """A theme is called as its file is, and on Linux that need not be UTF-8."""
+_LONGEST = 255
+"""Characters: no file has a longer name."""
 
 
 class Choice(Struct, frozen=True):
@@ -105,8 +107,9 @@ def memory_path() -> str:
 def remembered(memory: Folder | None = None) -> str | None:
     """The theme that was chosen last; ``None`` when none was, or nobody can tell."""
     try:
-        with open(memory or memory_path(), encoding="utf-8", errors=_BYTES) as file:
-            name = file.read().strip()
+        path = memory or memory_path()
+        with open(path, encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
+            name = file.read(_LONGEST).strip()
     except OSError:
         return None
     return name or None
@@ -119,7 +122,13 @@ def remember(name: str, memory: Folder | None = None) -> str | None:
     path = Path(memory or memory_path())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{name}\n", encoding="utf-8", errors=_BYTES)
+        with open(path, "w", encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
+            file.write(f"{name}\n")
     except OSError as error:
         return f"The theme is not remembered: {path} cannot be written: {error.strerror}."
     return None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe in its place must not keep gpumon waiting for whoever is at its other end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)

@@ -206,6 +206,52 @@ def test_what_is_no_file_is_told_and_nobody_waits_for_a_pipe(tmp_path: Path) -> 
     assert said(load(env)) == ["config.toml: it is a link to a file that is not there."]
 
 
+def test_of_a_huge_file_no_more_is_read_than_a_configuration_may_have(tmp_path: Path) -> None:
+    path = tmp_path / "gpumon" / "config.toml"
+    path.parent.mkdir()
+    path.touch()
+    os.truncate(path, 2**40)
+    (sentence,) = said(load({"XDG_CONFIG_HOME": str(tmp_path)}))
+    assert "longer than a MiB" in sentence
+
+
+def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "gpumon" / "config.toml"
+    path.mkdir(parents=True)
+    before = os.dup(0)
+    os.close(before)
+    for _ in range(2):
+        assert len(said(load({"XDG_CONFIG_HOME": str(tmp_path)}))) == 1
+        path.rmdir() if path.is_dir() else path.unlink()
+        path.write_text("interval = 0")
+    # The system gives the lowest number that is free.
+    after = os.dup(0)
+    os.close(after)
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("columns = []", "columns cannot be []: give a list of columns"),
+        ('columns = [["pid"]]', "['pid'] is no column; there are"),
+        ('columns = [{ pid = "pid" }]', "{'pid': 'pid'} is no column; there are"),
+        ("graph = [1]", "graph cannot be [1]: give util, memory, power or temperature"),
+        ('[thresholds]\nhot_unknown = "90s"', "hot_unknown cannot be '90s': give degrees"),
+        (f'interval = "{"x" * 200}"', f"interval cannot be '{'x' * 38}…: give seconds"),
+        ('[keys]\nend = "q"', "keys.end: q "),
+    ],
+    ids=["none", "nested", "a table", "a list", "a time", "long", "a key that is taken"],
+)
+def test_what_no_setting_can_be_is_told_and_its_default_holds(
+    text: str, words: str, written: Callable[..., Loaded]
+) -> None:
+    loaded = written(text)
+    (sentence,) = said(loaded)
+    assert words in sentence
+    assert loaded.settings == Settings()
+
+
 def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
     path = tmp_path / "gpumon" / "config.toml"
     path.parent.mkdir()

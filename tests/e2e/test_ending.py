@@ -92,16 +92,6 @@ def test_the_opening_key_pressed_again_and_again_confirms_nothing(tmp_path: Path
         assert not (tmp_path / "state/gpumon/signals.jsonl").exists()
 
 
-def test_keys_of_one_packet_that_follow_the_opening_key_confirm_nothing(tmp_path: Path) -> None:
-    with machine(tmp_path, [RUNAWAY]) as (screen, started, _):
-        screen.type(f"{DOWN}k{RIGHT}\r")
-        screen.wait_for("no children")
-        screen.type("\x1b")
-        screen.wait_gone("no children")
-        assert started[0].poll() is None
-        assert not (tmp_path / "state/gpumon/signals.jsonl").exists()
-
-
 def test_what_the_dialog_names_is_ended_though_the_list_moved_under_it(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY, TRAINING], columns=200) as (screen, started, driver):
         screen.type(DOWN)

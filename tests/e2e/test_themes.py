@@ -178,6 +178,10 @@ def test_what_cannot_be_shown_is_a_sentence(person: Person) -> None:
     done = person.theme("show", "nord")
     assert done.returncode == 2
     assert "gpumon --demo --theme nord" in done.stderr
+    (person.themes / "mine.toml").write_text("base = 3")
+    done = person.theme("show", "mine")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "mine.toml: base must be a text" in done.stderr
 
 
 def test_a_check_says_all_that_is_wrong_by_its_status_too(person: Person) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -17,7 +18,15 @@ from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Code, Library, load_library
 from gpumon.sources.nvml.source import NvmlSource
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
-from tests.sources.nvml_room import LOST, Room, join_watchers, replace_function, sample_elsewhere
+from tests.sources.nvml_room import (
+    LOST,
+    MEMORY,
+    UNKNOWN,
+    Room,
+    join_watchers,
+    replace_function,
+    sample_elsewhere,
+)
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
@@ -287,8 +296,55 @@ def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
     assert registered <= len(pauses) + 3
 
 
-def record_pauses(room: Room) -> list[float]:
-    """From now on, the seconds that the waiting thread lets pass without listening."""
+def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(furnish: Furnish) -> None:
+    room = furnish(h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    pauses = record_pauses(room, longest=0.1)
+    room.driver.system.fail("nvmlEventSetWait_v2", UNKNOWN)
+    waits = room.calls("nvmlEventSetWait_v2")
+    wait_until(lambda: len(pauses) >= 3 or room.calls("nvmlEventSetWait_v2") > waits + 20)
+    assert room.calls("nvmlEventSetWait_v2") <= waits + len(pauses) + 2
+    assert min(pauses) > 1
+    room.driver.system.fail("nvmlEventSetWait_v2", 0)
+
+    def is_told() -> bool:
+        # One that comes between two registrations is told to nobody.
+        room.driver.cards[0].xid(48)
+        return source.sample().gpus[0].xid == 48
+
+    wait_until(is_told)
+
+
+def test_a_driver_that_has_no_set_of_events_is_not_asked_for_one_in_a_hurry(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    pauses = record_pauses(room, longest=0.1)
+    sets = room.calls("nvmlEventSetCreate")
+    room.driver.system.fail("nvmlEventSetCreate", MEMORY)
+    room.driver.add_card(h100())
+    room.sample(2.1)
+    wait_until(lambda: len(pauses) >= 3 or room.calls("nvmlEventSetCreate") > sets + 20)
+    assert room.calls("nvmlEventSetCreate") <= sets + len(pauses) + 2
+    assert min(pauses) > 1
+    room.driver.system.fail("nvmlEventSetCreate", 0)
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 3)
+    room.driver.cards[1].xid(48)
+    wait_until(lambda: source.sample().gpus[1].xid == 48)
+
+
+def record_pauses(room: Room, longest: float = math.inf) -> list[float]:
+    """From now on, the seconds that the waiting thread lets pass without listening.
+
+    Args:
+        room: Where it waits.
+        longest: Of each of them only so many seconds pass here.
+    """
     driver = room.sources[0]._driver
     assert driver is not None
     assert driver._watcher is not None
@@ -297,7 +353,7 @@ def record_pauses(room: Room) -> list[float]:
     class Recording(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             pauses.append(timeout or 0.0)
-            return super().wait(timeout)
+            return super().wait(min(timeout or 0.0, longest))
 
     driver._watcher._stopped = Recording()
     return pauses

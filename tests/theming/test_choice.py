@@ -114,6 +114,44 @@ def test_a_memory_that_cannot_be_read_or_written_is_no_crash(person: Person) -> 
     assert str(person.memory) in said
 
 
+def test_a_pipe_in_the_place_of_the_memory_is_not_waited_for(person: Person) -> None:
+    person.memory.parent.mkdir(parents=True)
+    os.mkfifo(person.memory)
+    assert person.choose().name == "gpumon"
+    said = remember("amber", person.memory)
+    assert said is not None
+    assert str(person.memory) in said
+
+
+def test_a_memory_without_an_end_is_not_read_to_its_end(person: Person) -> None:
+    person.memory.parent.mkdir(parents=True)
+    person.memory.symlink_to("/dev/zero")
+    (sentence,) = person.choose().sentences
+    assert "there is no theme" in sentence
+    assert len(sentence) < 2000
+
+
+def test_a_disk_that_is_full_is_told_when_a_theme_is_to_be_remembered(person: Person) -> None:
+    person.memory.parent.mkdir(parents=True)
+    person.memory.symlink_to("/dev/full")
+    assert remember("amber", person.memory) == (
+        f"The theme is not remembered: {person.memory} cannot be written: No space left on device."
+    )
+
+
+def test_names_of_ones_own_themes_that_are_proposed_move_no_cursor(person: Person) -> None:
+    (person.shelf.folder / "\x1b[2J.toml").write_text('base = "gpumon"\n')
+    (sentence,) = person.choose(configured="zzzzzzzz").sentences
+    assert "[2J" in sentence
+    assert sentence.isprintable()
+
+
+def test_a_file_of_ones_own_goes_over_textuals_theme_of_that_name(person: Person) -> None:
+    assert person.choose("nord").file is None
+    (person.shelf.folder / "nord.toml").write_text('base = "gpumon"\n')
+    assert person.choose("nord").file is not None
+
+
 def test_a_theme_whose_file_has_no_readable_name_is_remembered_too(person: Person) -> None:
     name = os.fsdecode(b"mine\xff")
     (person.shelf.folder / f"{name}.toml").write_text('base = "gpumon"\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpumon.theming import DEFAULT, Shelf, ThemeError, files
+from gpumon.theming.colours import contrast
 from gpumon.theming.files import COLOURS
-from gpumon.theming.styles import DASHBOARD
+from gpumon.theming.styles import DASHBOARD, DRAWN, LEAST_CONTRAST, looks
 
 
 @pytest.fixture
@@ -133,17 +135,49 @@ def test_a_folder_or_a_link_to_nowhere_is_no_theme(shelf: Shelf) -> None:
 def test_names_come_with_ones_own_first_and_each_once(shelf: Shelf) -> None:
     (shelf.folder / "mono.toml").write_text('base = "gpumon"')
     (shelf.folder / "notes.txt").write_text("no theme")
+    (shelf.folder / ".toml").write_text("no name")
     names = shelf.names()
     assert names[:2] == ["mono", DEFAULT]
     assert len(names) == len(set(names))
     assert "nord" in names
     assert "notes" not in names
+    assert "" not in names
 
 
 def test_a_name_that_is_a_path_is_no_theme(shelf: Shelf) -> None:
     (shelf.folder.parent / "outside.toml").write_text('base = "gpumon"')
     with pytest.raises(ThemeError, match="There is no theme"):
         shelf.read("../outside")
+    assert "is no theme file" in faults(shelf, 'base = "../outside"')[0]
+
+
+def test_a_file_that_may_not_be_read_is_told(shelf: Shelf) -> None:
+    # Root may read what has no permissions; nobody may read a process's memory at 0 this way.
+    (shelf.folder / "mine.toml").symlink_to("/proc/self/mem")
+    with pytest.raises(ThemeError, match="cannot be read: Input/output error; check"):
+        shelf.read("mine")
+
+
+def test_of_a_huge_file_no_more_is_read_than_a_theme_may_have(shelf: Shelf) -> None:
+    path = shelf.folder / "mine.toml"
+    path.touch()
+    os.truncate(path, 2**40)
+    with pytest.raises(ThemeError, match="is too long to be a theme"):
+        shelf.read("mine")
+
+
+def test_a_colour_that_the_file_gives_is_shown_as_it_was_given(shelf: Shelf) -> None:
+    (shelf.folder / "mine.toml").write_text(
+        'base = "gpumon"\n[colours]\nbackground = "#101010"\n[dashboard]\ndim = "#111111"'
+    )
+    assert looks(shelf.read("mine").variables)["dim"].fore.hex == "#111111"
+
+
+def test_a_colour_that_is_made_of_others_can_be_read_whatever_they_are() -> None:
+    found = looks({**dict.fromkeys(COLOURS, "#808080"), "background": "#7f7f7f"})
+    for name, look in found.items():
+        if not name.startswith(DRAWN):
+            assert contrast(look.fore, look.ground) >= LEAST_CONTRAST, name
 
 
 def test_gpumons_own_themes_are_read_without_a_reader_of_all_toml() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from textual import events
 from textual.app import App
+from textual.command import CommandPalette
 from textual.strip import Strip
+from textual.widgets import Button, OptionList
 
 from gpumon.findings import conditions
 from gpumon.history import History
@@ -18,6 +22,7 @@ from gpumon.host import Target
 from gpumon.model import ProcessId
 from gpumon.sources.replay import Playing
 from gpumon.theming import Shelf
+from gpumon.tui import cases
 from gpumon.tui.app import GpumonApp
 from gpumon.tui.dialogs.columns import ColumnsDialog
 from gpumon.tui.dialogs.end import EndDialog
@@ -25,14 +30,15 @@ from gpumon.tui.dialogs.moment import MomentDialog
 from gpumon.tui.dialogs.themes import ThemesDialog
 from gpumon.tui.screens.help import HelpScreen
 from tests.e2e.test_terminal import DEMO, READY
-from tests.fuzz.machine import machine
+from tests.fuzz.machine import Guard, machine
 from tests.fuzz.test_screen import settled
-from tests.screen import Screen
+from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from textual.pilot import Pilot
     from textual.screen import Screen as TextualScreen
 
 OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
@@ -44,8 +50,8 @@ OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
 }
 
 
-_OPENED, _ROWS = 8, 50
-"""How often a page is opened, and rows of which some are kept for each page that is."""
+_OPENED, _ROWS = 4, 50
+"""How often a page is opened, and rows that may be left of all of them: one has more."""
 
 
 class Themes:
@@ -125,18 +131,112 @@ async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothi
                 app._driver.process_message(kind())
 
 
-async def test_what_was_closed_is_forgotten(tmp_path: Path) -> None:
-    with machine(tmp_path) as made, made.session(replay=False) as session:
+@pytest.mark.parametrize("name", ["end", "columns"])
+async def test_a_key_for_a_dialog_that_is_not_yet_filled_or_no_longer_does_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    action = {"end": "choose('KILL')", "columns": "turn"}[name]
+    async with shown(tmp_path) as (app, pilot):
+        dialog = OPENED[name]()
+        app.push_screen(dialog)
+        assert not dialog.children
+        assert await app.run_action(action, dialog)
+        await settled(pilot)
+        assert dialog.children
+        app.pop_screen()
+        await settled(pilot)
+        assert not dialog.children
+        assert await app.run_action(action, dialog)
+
+
+@pytest.mark.parametrize("made", [OPENED["columns"], CommandPalette], ids=["columns", "palette"])
+async def test_a_page_down_in_a_list_that_has_no_place_yet_does_nothing(
+    made: Callable[[], TextualScreen[Any]], tmp_path: Path
+) -> None:
+    async with shown(tmp_path) as (app, pilot):
+        dialog = made()
+        app.push_screen(dialog)
+        # In the very moment in which it is filled: the layout comes after that.
+        deadline = time.monotonic() + PATIENCE
+        while not (lists := dialog.query(OptionList)) or not lists.first().option_count:
+            assert time.monotonic() < deadline, "it is never filled"
+            await asyncio.sleep(0)
+        listed = lists.first()
+        if isinstance(dialog, CommandPalette):
+            assert await app.run_action("command_list('page_down')", dialog)
+        else:
+            assert await app.run_action("page_down", listed)
+        await settled(pilot)
+        assert app.screen is dialog
+        assert listed.option_count
+
+
+async def test_a_bug_in_what_a_key_does_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shown(tmp_path) as (app, _):
+
+        def lost() -> None:
+            raise KeyError("a bug")
+
+        monkeypatch.setattr(app, "action_help", lost)
+        with pytest.raises(KeyError, match="a bug"):
+            await app.run_action("help")
+
+
+async def test_keys_of_one_packet_that_follow_the_opening_key_confirm_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = Guard(monkeypatch)
+    # Not even where nobody has to wait for the children.
+    monkeypatch.setattr(cases, "run_errand", at_once)
+    async with shown(tmp_path) as (app, pilot):
+        await pilot.press("down")
+        for keys in ("right", "right enter", "right enter right enter", "enter", "down tab enter"):
+            for key in ("k", *keys.split()):
+                app.post_message(events.Key(key, None))
+            await settled(pilot)
+            assert not app.cases.reports, keys
+            if not isinstance(app.screen, EndDialog):
+                await pilot.press("k")
+                await settled(pilot)
+            assert str(app.screen.query_one("#send", Button).label) == "Send TERM", keys
+            await pilot.press("escape")
+            await settled(pilot)
+    assert not guard.sent
+
+
+def at_once(
+    app: App[Any], work: Callable[[], object], done: Callable[[object], None], *_: object, **__: str
+) -> None:
+    """An errand that takes no time at all."""
+    app.call_later(done, work())
+
+
+@asynccontextmanager
+async def shown(folder: Path) -> AsyncIterator[tuple[GpumonApp, Pilot[int]]]:
+    """The dashboard of a machine, once it stands still."""
+    with machine(folder) as made, made.session(replay=False) as session:
         app = GpumonApp(session)
         async with app.run_test(size=(100, 30)) as pilot:
-            # Others of this process have rows too.
-            before = _rows()
-            for _ in range(_OPENED):
-                app.action_help()
-                await settled(pilot)
-                app.pop_screen()
-                await settled(pilot)
-            assert _rows() - before < _OPENED * _ROWS
+            await settled(pilot)
+            yield app, pilot
+
+
+async def test_what_was_closed_is_forgotten(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (app, pilot):
+        # Others of this process have rows too.
+        before = _rows()
+        for _ in range(_OPENED):
+            app.action_help()
+            await settled(pilot)
+            app.pop_screen()
+            await settled(pilot)
+        # Some are kept until what is under way has been drawn.
+        deadline = time.monotonic() + PATIENCE
+        while (kept := _rows() - before) > _ROWS:
+            assert time.monotonic() < deadline, kept
+            await settled(pilot)
 
 
 def _rows() -> int:

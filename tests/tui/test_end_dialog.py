@@ -147,6 +147,17 @@ async def test_before_the_children_are_known_no_key_sends() -> None:
         assert answers == [None]
 
 
+async def test_a_press_that_comes_all_the_same_before_the_children_are_known_sends_nothing() -> (
+    None
+):
+    async with asked(TRAINING) as (dialog, pilot, answers):
+        send = dialog.query_one("#send", Button)
+        send.disabled = False
+        send.press()
+        await until(pilot, lambda: answers, "the answer")
+        assert answers == [None]
+
+
 async def test_a_look_that_hangs_keeps_nobody_from_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(end, "LOOK_SECONDS", 0.05)
     async with asked(TRAINING) as (dialog, pilot, answers):

@@ -14,6 +14,8 @@ from textual.widgets import OptionList, Static
 from gpumon.theming import Choice, Shelf
 from gpumon.tui.dialogs.themes import ThemesDialog
 from gpumon.tui.themes import Themes
+from tests.fuzz.test_screen import settled
+from tests.tui.test_closed_at_once import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,3 +114,41 @@ async def test_a_name_is_listed_without_what_moves_the_cursor(tmp_path: Path) ->
         await pilot.pause()
         first = app.screen.query_one(OptionList).get_option_at_index(0)
         assert str(first.prompt).split() == ["\N{REPLACEMENT CHARACTER}[2J", "yours"]
+
+
+async def test_a_theme_that_cannot_be_shown_cannot_be_kept(tmp_path: Path) -> None:
+    write(tmp_path, "base = 3", "a")
+    app = Themed(tmp_path)
+    async with app.run_test() as pilot:
+        dialog = ThemesDialog(app.themes, "gpumon")
+        kept: list[str | None] = []
+        app.push_screen(dialog, kept.append)
+        await pilot.pause()
+        listed = dialog.query_one(OptionList)
+        listed.highlighted = 0
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert kept == []
+        listed.highlighted = 1
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert kept == ["gpumon"]
+
+
+async def test_a_disk_that_is_full_is_told_on_screen_and_the_theme_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpumon").mkdir()
+    (tmp_path / "gpumon" / "theme").symlink_to("/dev/full")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with shown(tmp_path) as (app, pilot):
+        before = app.theme
+        for key in ("T", "j", "enter"):
+            await pilot.press(key)
+            await settled(pilot)
+        (told,) = app._notifications
+        assert told.message.startswith("The theme is not remembered: ")
+        assert told.message.endswith("No space left on device.")
+        assert app.theme != before

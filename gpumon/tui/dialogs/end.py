@@ -133,6 +133,8 @@ class EndDialog(ModalScreen[Choice | None]):
         Binding("end", "scroll_who('end')", show=False),
     ]
 
+    # Before any key is taken: one that comes meanwhile would choose among the signals.
+    AUTO_FOCUS = "#cancel"
     CSS_PATH = "end.tcss"
 
     def __init__(
@@ -177,7 +179,6 @@ class EndDialog(ModalScreen[Choice | None]):
         if not self.query("#send"):
             # Closed in the moment it was opened, it gets none.
             return
-        self.query_one("#cancel", Button).focus()
         self._describe()
         who = self.query_one("#who", VerticalScroll)
         for attribute in ("scroll_y", "max_scroll_y", "virtual_size"):

@@ -40,6 +40,7 @@ from tests.driver.layout import FUNCTION_IDS
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,
     NOT_SUPPORTED,
+    UNKNOWN,
     HandClock,
     Room,
     join_watchers,
@@ -344,10 +345,34 @@ def test_slow_values_follow_within_their_period(furnish: Furnish) -> None:
     room.sample()
     for card in room.driver.cards:
         card.power_limit_enforced = 500_000
-        card.persistence_mode = 0
+        card.temperature_memory = 71
     snapshot = room.samples(21)
     assert {gpu.power_limit for gpu in snapshot.gpus} == {500.0}
+    assert {gpu.temperature_memory for gpu in snapshot.gpus} == {71}
+
+
+def test_modes_follow_within_ten_seconds_and_are_asked_no_more_often(furnish: Furnish) -> None:
+    room = furnish(*(h100() for _ in range(8)))
+    room.open()
+    room.sample()
+    for card in room.driver.cards:
+        card.persistence_mode = 0
+    before = room.calls("nvmlDeviceGetPersistenceMode")
+    snapshot = room.samples(101)
     assert {gpu.persistence_mode for gpu in snapshot.gpus} == {False}
+    assert room.calls("nvmlDeviceGetPersistenceMode") - before <= 2 * 8
+
+
+def test_a_mode_that_was_not_told_is_asked_for_again_soon(furnish: Furnish) -> None:
+    room = furnish(h100())
+    card = room.driver.cards[0]
+    room.open()
+    room.sample()
+    card.persistence_mode = 0
+    card.fail("nvmlDeviceGetPersistenceMode", UNKNOWN)
+    room.samples(120)
+    card.heal()
+    assert room.gpu(7.0).persistence_mode is False
 
 
 def test_slow_questions_are_spread_over_the_samples(furnish: Furnish) -> None:
@@ -356,8 +381,8 @@ def test_slow_questions_are_spread_over_the_samples(furnish: Furnish) -> None:
     room.samples(5)
     slow = (
         "nvmlDeviceGetEnforcedPowerLimit",
-        "nvmlDeviceGetPersistenceMode",
-        "nvmlDeviceGetEccMode",
+        "nvmlDeviceGetPerformanceState",
+        "nvmlDeviceGetBAR1MemoryInfo",
     )
     counts = []
     for _ in range(20):

@@ -93,6 +93,7 @@ def questions(card: Card) -> Iterator[Reading]:
     yield from _fast(card)
     yield from _static(card)
     yield from _slow(card)
+    yield from _rare(card)
 
 
 def _fast(card: Card) -> Iterator[Reading]:
@@ -164,15 +165,20 @@ def _slow(card: Card) -> Iterator[Reading]:
     yield _number(card, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", pace=slow)
     yield _pcie_bytes(card, "pcie_tx", 197, direction=0)
     yield _pcie_bytes(card, "pcie_rx", 198, direction=1)
-    yield _nvlinks(card)
     yield _nvlink_bytes(card, "nvlink_tx", kibibytes=138, byte_field=202)
     yield _nvlink_bytes(card, "nvlink_rx", kibibytes=139, byte_field=204)
-    # The second number is the mode after the next reset.
-    yield _numbers(card, ("ecc_mode", None), "nvmlDeviceGetEccMode", convert=bool)
     for kind, corrected in enumerate(("corrected", "uncorrected")):
         for counter, since in enumerate(("volatile", "aggregate")):
             name = f"ecc_{corrected}_{since}"
             yield _wide(card, name, "nvmlDeviceGetTotalEccErrors", kind, counter, pace=slow)
+    yield _field(card, "recovery_action", 230, convert=partial(_named, RECOVERY_ACTIONS), pace=slow)
+
+
+def _rare(card: Card) -> Iterator[Reading]:
+    rare = Pace.RARE
+    yield _nvlinks(card)
+    # The second number is the mode after the next reset.
+    yield _numbers(card, ("ecc_mode", None), "nvmlDeviceGetEccMode", convert=bool, pace=rare)
     yield _remapped_rows(card)
     for cause, name in enumerate(("single", "double")):
         yield _retired_pages(card, f"retired_pages_{name}_bit", cause)
@@ -182,15 +188,9 @@ def _slow(card: Card) -> Iterator[Reading]:
         ("display_mode", "nvmlDeviceGetDisplayMode"),
         ("display_active", "nvmlDeviceGetDisplayActive"),
     ):
-        yield _number(card, name, function, convert=bool, pace=slow)
-    yield _number(
-        card,
-        "compute_mode",
-        "nvmlDeviceGetComputeMode",
-        convert=partial(_named, COMPUTE_MODES),
-        pace=slow,
-    )
-    yield _field(card, "recovery_action", 230, convert=partial(_named, RECOVERY_ACTIONS), pace=slow)
+        yield _number(card, name, function, convert=bool, pace=rare)
+    modes = partial(_named, COMPUTE_MODES)
+    yield _number(card, "compute_mode", "nvmlDeviceGetComputeMode", convert=modes, pace=rare)
 
 
 # What an answer means
@@ -491,7 +491,7 @@ def _nvlinks(card: Card) -> Reading:
         card.facts.values["nvlink_active"] = active
         return Code.SUCCESS
 
-    return Reading(("nvlink_count", "nvlink_active"), ask, Pace.SLOW)
+    return Reading(("nvlink_count", "nvlink_active"), ask, Pace.RARE)
 
 
 def _remapped_rows(card: Card) -> Reading:
@@ -516,7 +516,7 @@ def _remapped_rows(card: Card) -> Reading:
             )
         return code
 
-    return Reading(names, ask, Pace.SLOW)
+    return Reading(names, ask, Pace.RARE)
 
 
 def _retired_pages(card: Card, name: str, cause: int) -> Reading:
@@ -530,7 +530,7 @@ def _retired_pages(card: Card, name: str, cause: int) -> Reading:
             return Code.SUCCESS
         return code
 
-    return Reading((name,), ask, Pace.SLOW)
+    return Reading((name,), ask, Pace.RARE)
 
 
 # Traffic

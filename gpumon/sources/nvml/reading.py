@@ -69,6 +69,8 @@ class Pace(Enum):
     ONCE = "until it is answered"
     FAST = "every sample"
     SLOW = "every few seconds"
+    RARE = "several times a minute"
+    """What people, resets and repairs change."""
 
 
 class Answers:

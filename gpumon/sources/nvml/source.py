@@ -4,7 +4,8 @@ One thread asks (the driver serialises its callers anyway), each question at its
 
 - every sample: memory, utilisation, power, temperature, clocks (``Card.read_fast``);
 - every second: process lists and their utilisation (``processes``);
-- every two seconds, in turn and on a budget: all else (``questions``, ``turns``).
+- every two seconds, in turn and on a budget: nearly all else (``questions``, ``turns``);
+- every ten: modes, links and repairs.
 
 A card that is lost, asleep or out of bounds is one card; the others go on. A driver that goes
 away is a snapshot with ``trouble``, until it is back.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PERIOD = 2.0
 """Seconds between two readings of a slow value."""
+_RARE_PERIOD = 5 * PERIOD
 
 DEAR_SECONDS = 0.002
 """What costs more than this waits for the budget."""
@@ -34,7 +35,7 @@ by the one, the same question to all cards by the other."""
 
 
 class Turn(NamedTuple):
-    """A slow question, its moment in the period, and the card it is put to."""
+    """A slow question, its moment in its period, and the card it is put to."""
 
     number: int
     moment: float
@@ -63,7 +64,7 @@ class Turns:
         """Ask this one as soon as may be, and from then on in turn."""
         number, place = next(self._numbers), self._asked[card.uuid]
         self._asked[card.uuid] += 1
-        moment = (place * _GOLDEN + card.index * _SILVER) % 1 * PERIOD
+        moment = (place * _GOLDEN + card.index * _SILVER) % 1 * _period(reading)
         heapq.heappush(self._queue, (0.0, number, Turn(number, moment, card, reading)))
 
     def take(self, now: float) -> Iterator[Turn]:
@@ -97,5 +98,11 @@ class Turns:
             reading.cost = cost
         if not reading.live or (reading.pace is Pace.ONCE and not reading.failures):
             return
-        due = now + PERIOD - (now - turn.moment) % PERIOD
+        # Until it is answered again it comes as often as others.
+        period = PERIOD if reading.failures else _period(reading)
+        due = now + period - (now - turn.moment) % period
         heapq.heappush(self._queue, (due, turn.number, turn))
+
+
+def _period(reading: Reading) -> float:
+    return _RARE_PERIOD if reading.pace is Pace.RARE else PERIOD

@@ -209,10 +209,7 @@ def test_the_last_xid_of_a_card_outlives_the_card(furnish: Furnish) -> None:
 
 
 def test_xids_are_told_after_the_driver_was_loaded_anew(furnish: Furnish) -> None:
-    room = furnish(h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room, source = waited_for(furnish)
     room.driver.cards[0].xid(13)
     wait_until(lambda: source.sample().gpus[0].xid == 13)
     room.driver.reload()
@@ -223,10 +220,7 @@ def test_xids_are_told_after_the_driver_was_loaded_anew(furnish: Furnish) -> Non
 
 
 def test_xids_of_a_card_that_came_later_are_told(furnish: Furnish) -> None:
-    room = furnish(h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room, source = waited_for(furnish)
     new = room.driver.add_card(h100())
     assert len(room.sample(2.1).gpus) == 2
     wait_until(lambda: new.calls().get("nvmlDeviceRegisterEvents"))
@@ -297,10 +291,7 @@ def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
 
 
 def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(furnish: Furnish) -> None:
-    room = furnish(h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room, source = waited_for(furnish)
     pauses = record_pauses(room, longest=0.1)
     room.driver.system.fail("nvmlEventSetWait_v2", UNKNOWN)
     waits = room.calls("nvmlEventSetWait_v2")
@@ -320,10 +311,7 @@ def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(furnish:
 def test_a_driver_that_has_no_set_of_events_is_not_asked_for_one_in_a_hurry(
     furnish: Furnish,
 ) -> None:
-    room = furnish(h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room, source = waited_for(furnish)
     pauses = record_pauses(room, longest=0.1)
     sets = room.calls("nvmlEventSetCreate")
     room.driver.system.fail("nvmlEventSetCreate", MEMORY)
@@ -359,6 +347,15 @@ def record_pauses(room: Room, longest: float = math.inf) -> list[float]:
     return pauses
 
 
+def waited_for(furnish: Furnish) -> tuple[Room, NvmlSource]:
+    """A card whose XIDs are waited for."""
+    room = furnish(h100())
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    return room, source
+
+
 def test_a_card_without_xids_is_no_trouble(furnish: Furnish) -> None:
     room = furnish(h100(event_types=None), h100())
     source = room.open()
@@ -371,10 +368,7 @@ def test_a_card_without_xids_is_no_trouble(furnish: Furnish) -> None:
 def test_a_driver_that_hangs_while_it_is_waited_for_does_not_keep_anybody(
     furnish: Furnish,
 ) -> None:
-    room = furnish(h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room, source = waited_for(furnish)
     waits = room.calls("nvmlEventSetWait_v2")
     room.driver.system.hang("nvmlEventSetWait_v2")
     room.driver.cards[0].xid(1)

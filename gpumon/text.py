@@ -126,6 +126,11 @@ def _cut(text: str, width: int) -> str:
     return "".join(kept) + ELLIPSIS + " " * (width - 1 - used)
 
 
+def counted(count: int, noun: str, plural: str = "s") -> str:
+    """``1 sample``, ``86,400 samples``."""
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
+
+
 def number(value: float | None, unit: str = "") -> str:
     """A whole number with its unit, or the sign for unknown without it."""
     return UNKNOWN if value is None else f"{value:.0f}{unit}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.log.files import log_files
 from gpumon.model import CardStatus
-from gpumon.text import printable
+from gpumon.text import counted, printable
 
 if TYPE_CHECKING:
     from gpumon.log.recorder import LogStatus
@@ -59,7 +59,7 @@ def kind_of(trouble: str) -> str:
 def with_loss(sentence: str, status: LogStatus | None) -> str:
     """A sentence, behind how much has been lost, if anything has."""
     lost = 0 if status is None else status.lost
-    return f"{samples(lost)} lost · {sentence}" if lost else sentence
+    return f"{counted(lost, 'sample')} lost · {sentence}" if lost else sentence
 
 
 def _age(snapshot: Snapshot) -> float | None:
@@ -95,7 +95,7 @@ def progress(seconds: float, whole: float) -> str:
 
 def amounts(status: LogStatus) -> list[str]:
     """How much has been written and lost."""
-    told = [samples(status.samples)]
+    told = [counted(status.samples, "sample")]
     if status.lost:
         told.append(f"{status.lost:,} lost")
     return [*told, size(status.bytes)]
@@ -104,7 +104,7 @@ def amounts(status: LogStatus) -> list[str]:
 def machine(snapshot: Snapshot, user: str | None) -> list[str]:
     """What is being logged: cards and processes, and who is busiest or does not answer."""
     processes = sum(user is None or one.user == user for one in snapshot.processes)
-    told = [f"{_counted(len(snapshot.gpus), 'card')}, {_counted(processes, 'process', 'es')}"]
+    told = [f"{counted(len(snapshot.gpus), 'card')}, {counted(processes, 'process', 'es')}"]
     silent = silent_cards(snapshot)
     if silent:
         return [*told, silent]
@@ -160,12 +160,3 @@ def size(count: int) -> str:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} GiB"
-
-
-def samples(count: int) -> str:
-    """``1 sample``, ``86,400 samples``."""
-    return _counted(count, "sample")
-
-
-def _counted(count: int, noun: str, plural: str = "s") -> str:
-    return f"{count:,} {noun}{'' if count == 1 else plural}"

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from gpumon.layout.key_names import keycap
-from gpumon.text import duration, memory_size
+from gpumon.text import counted, duration, memory_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class Logbook:
 
         status = recorder.status
         if status.trouble is not None:
-            return LogNote(f"log: {status.lost} samples lost", status.trouble)
+            return LogNote(f"log: {counted(status.lost, 'sample')} lost", status.trouble)
         return LogNote(f"log {_size(status)} {duration(status.seconds)}")
 
     def begin(self) -> str | None:
@@ -139,8 +139,10 @@ def _place(path: Path) -> str:
 
 
 def _amounts(status: LogStatus) -> str:
-    lost = f", {status.lost} samples lost" if status.lost else ""
-    return f"{status.samples} samples in {duration(status.seconds)}{lost}, {_size(status)}"
+    lost = f", {counted(status.lost, 'sample')} lost" if status.lost else ""
+    return (
+        f"{counted(status.samples, 'sample')} in {duration(status.seconds)}{lost}, {_size(status)}"
+    )
 
 
 def _size(status: LogStatus) -> str:

@@ -122,7 +122,7 @@ def in_checkout(env: dict[str, str]) -> dict[str, str]:
 
 
 def test_pandas_opens_both_files_with_no_options(driver: Driver, tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="there is no pandas here")
     path = tmp_path / "run.csv"
     with owners(2, ["python", "train.py", "=1+1"]) as started:
         driver.cards[0].processes = [Owner(one.pid, memory=5 * GIB, sm=7) for one in started]

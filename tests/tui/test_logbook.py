@@ -34,6 +34,16 @@ def test_a_name_of_usual_length_is_whole_at_80_columns(
     assert told.endswith(f"gpumon replay {name}")
 
 
+def test_one_sample_is_one_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    collector = Collector(DemoSource())
+    logbook = Logbook(collector, "run.csv")
+    logbook.turn()
+    collector._source.open()
+    collector._tick()
+    assert "run.csv: 1 sample in " in shown(logbook.turn())
+
+
 @pytest.mark.parametrize("named", ["", "run.csv"])
 def test_the_folder_is_named_where_it_is_not_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str

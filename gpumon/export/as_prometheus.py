@@ -1,8 +1,8 @@
 """A snapshot in Prometheus' text format, under the names that Grafana boards for GPUs read.
 
 Names, units, types and labels are those of NVIDIA's dcgm-exporter. A metric that the metric table
-gives a DCGM name for is here; an unknown value is no sample, and a card of which nothing is known
-has none.
+gives a DCGM name for is here; an unknown value is no sample. So that a card of which nothing is
+known does not go unseen, whether each answers is told in a metric of gpumon's own, ``STATUS``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ _COUNTERS = frozenset(
 )
 """What dcgm-exporter's ``etc/default-counters.csv`` calls a counter; everything else is a gauge."""
 
+
+STATUS = "gpumon_gpu_status"
+"""1 for every card, with its status in one more label: an alert reads ``{status!="ok"}``."""
 
 _CONVERSIONS: dict[Unit, tuple[str, Callable[[float], float]]] = {
     Unit.BYTES: ("MiB", lambda size: size // 2**20),
@@ -98,6 +101,12 @@ class _Exporter:
                     family.add_metric(labels, value)
             if family.samples:
                 yield family
+        about = "Whether the card answers: ok, asleep, no answer, lost, reset required, ..."
+        status = GaugeMetricFamily(STATUS, about, labels=(*_LABELS, "status"))
+        for gpu, labels in self._gpus:
+            status.add_metric([*labels, gpu.status.value], 1)
+        if status.samples:
+            yield status
 
 
 _LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")

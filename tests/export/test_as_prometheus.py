@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpumon.export.as_prometheus import exported_metrics, to_prometheus
+from gpumon.export.as_prometheus import STATUS, exported_metrics, to_prometheus
 from gpumon.metrics import GPU_METRIC, GPU_METRICS, Unit
 from gpumon.model import CardStatus, Gpu, Host, Snapshot
 from gpumon.sources.demo import DemoSource
@@ -89,8 +89,8 @@ def test_names_and_types_are_dcgm_exporters(name: str, kind: str) -> None:
 
 def test_no_name_gains_a_suffix() -> None:
     names = {line.split()[2] for line in to_prometheus(of(FULL)).splitlines() if "# TYPE" in line}
-    assert names == {name for _, name, _, _ in exported_metrics()}
-    assert names == {GPU_METRIC[field].dcgm for field in SEVEN}
+    assert names == {STATUS, *(name for _, name, _, _ in exported_metrics())}
+    assert names == {STATUS, *(GPU_METRIC[field].dcgm for field in SEVEN)}
 
 
 def test_everything_but_the_known_counters_is_a_gauge() -> None:
@@ -125,9 +125,18 @@ def test_values_are_in_dcgms_units() -> None:
 def test_unknown_is_no_sample_and_zero_is_one() -> None:
     gpus = (Gpu(0, "GPU-0", utilization_gpu=0), Gpu(1, "GPU-1", power_draw=math.nan))
     found = families(of(*gpus))
-    assert set(found) == {"DCGM_FI_DEV_GPU_UTIL"}
+    assert set(found) == {STATUS, "DCGM_FI_DEV_GPU_UTIL"}
     (sample,) = found["DCGM_FI_DEV_GPU_UTIL"].samples
     assert (sample.labels["gpu"], sample.value) == ("0", 0)
+
+
+@pytest.mark.parametrize("status", CardStatus)
+def test_every_card_tells_its_status_though_nothing_else_is_known(status: CardStatus) -> None:
+    found = families(of(Gpu(3, "GPU-3", status=status)))
+    (sample,) = found.pop(STATUS).samples
+    assert found == {}
+    assert sample.value == 1
+    assert (sample.labels["gpu"], sample.labels["status"]) == ("3", status.value)
 
 
 def test_a_lost_card_has_nothing_but_its_last_error() -> None:
@@ -139,7 +148,7 @@ def test_a_lost_card_has_nothing_but_its_last_error() -> None:
         for sample in family.samples
         if sample.labels["UUID"] == lost.uuid
     }
-    assert names == {"DCGM_FI_DEV_XID_ERRORS"}
+    assert names == {STATUS, "DCGM_FI_DEV_XID_ERRORS"}
 
 
 def test_every_sample_of_the_demo_is_parsed_again() -> None:
@@ -160,8 +169,8 @@ def test_any_text_stays_in_its_label(text: str) -> None:
     snapshot = snapshot_of(text)
     told = to_prometheus(snapshot)
     assert told.replace("\n", "").isprintable()
-    (family,) = text_string_to_metric_families(told)
-    (sample,) = family.samples
-    assert sample.value == 1
-    assert sample.labels["modelName"] == printable(text)
-    assert sample.labels["Hostname"] == printable(text)
+    for family in text_string_to_metric_families(told):
+        (sample,) = family.samples
+        assert sample.value == 1
+        assert sample.labels["modelName"] == printable(text)
+        assert sample.labels["Hostname"] == printable(text)

@@ -1,4 +1,4 @@
-"""Words and marks that the table of a report and the sentences below it share."""
+"""Words and marks that a report's table, the sentences below it and those of a job share."""
 
 from __future__ import annotations
 
@@ -42,10 +42,14 @@ KILOWATT_HOURS = EnergyUnit("kWh", 3.6e6, 3)
 
 def energy_unit(report: Report) -> EnergyUnit:
     """One unit for all of a report, in which small amounts do not round away."""
-    most = max(report.total.energy.joules, report.alone)
-    if most >= _SMALL:
+    return unit_of(max(report.total.energy.joules, report.alone))
+
+
+def unit_of(joules: float) -> EnergyUnit:
+    """The unit in which so much energy, and what is less beside it, does not round away."""
+    if joules >= _SMALL:
         return KILOWATT_HOURS
-    return EnergyUnit("Wh", 3.6e3, 1 if most >= _SMALL / 10 else 2)
+    return EnergyUnit("Wh", 3.6e3, 1 if joules >= _SMALL / 10 else 2)
 
 
 SHORT = 600.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.choosing.words import gib, many, name_of
+from gpumon.report.words import unit_of
 from gpumon.text import printable
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def _energy(card: CardTally) -> str:
     energy = card.energy
     if card.candidate.mig is not None or not (energy.counted or energy.integrated):
         return "energy unknown"
-    return f"{energy.joules / 3.6e6:.3g} kWh"
+    unit = unit_of(energy.joules)
+    return f"{unit.told(energy.joules)} {unit.name}"
 
 
 def full(card: CardTally) -> str | None:

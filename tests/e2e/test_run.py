@@ -430,7 +430,7 @@ def test_what_it_had_is_told_and_logged_and_nobody_else_s(driver: Driver, tmp_pa
         assert process.returncode == 0
     assert re.search(r"sh ended after \d+\.\d s on GPU 0: exit status 0", words)
     assert re.search(r"GPU 0: memory peak 8\.0 GiB, mean \d\.\d GiB of 79\.6 GiB", words)
-    assert re.search(r"SM mean \d+ % · not throttled · \S+ kWh", words)
+    assert re.search(r"SM mean \d+ % · not throttled · \d+\.\d\d Wh", words)
     assert "all its memory came back" in words
     assert "when it ended" not in words
     with listed.open() as file:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gpumon.choosing.judging import Candidate
 from gpumon.running.tally import Tally
 from gpumon.running.words import full, of_card
@@ -45,8 +47,19 @@ def test_a_sample_counts_until_the_next_one() -> None:
     assert card.sm.mean == (10 * 1 + 90 * 2) / 3
     assert of_card(card) == (
         "GPU 0: memory peak 6.0 GiB, mean 4.7 GiB of 80.0 GiB · SM mean 63 % · "
-        "not throttled · 1 kWh"
+        "not throttled · 1.000 kWh"
     )
+
+
+@pytest.mark.parametrize(
+    ("joules", "told"), [(1.8, "0.00 Wh"), (20_880.0, "5.80 Wh"), (1.8e5, "50.0 Wh")]
+)
+def test_what_a_short_job_took_is_told_in_watt_hours(joules: float, told: str) -> None:
+    tally, now = begin(energy=1000.0)
+    tally.add(look(now + 1, process(JOB), energy=1000.0))
+    tally.add(look(now + 2, energy=1000.0 + joules), over=True)
+    (card,) = tally.cards
+    assert of_card(card).endswith(f" · {told}")
 
 
 def test_what_was_never_seen_is_unknown_and_not_nothing() -> None:

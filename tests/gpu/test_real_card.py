@@ -148,7 +148,7 @@ def test_every_value_is_the_one_nvidia_smi_shows(metric: Metric, values: Values)
 
 
 def gpu_with(**facts: float) -> Gpu:
-    return Gpu(index=0, uuid="GPU-0", status=CardStatus.OK, **facts)  # type: ignore[arg-type] # any
+    return Gpu(index=0, uuid="GPU-0", status=CardStatus.OK, **facts)  # type: ignore[arg-type]  # of any field
 
 
 @pytest.mark.parametrize(

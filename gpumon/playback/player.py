@@ -169,13 +169,17 @@ class Player:
         self._source.step(samples)
         self.collector.sample_now()
 
-    def to_mark(self, forward: bool) -> Mark | None:
+    def to_mark(self, *, forward: bool, or_here: bool = False) -> Mark | None:
         """Go to the next thing that happened, or to the one before; ``None`` where none is known.
+
+        Args:
+            forward: Whether to go on, and not back.
+            or_here: Whether going back may end where it begins, at what happened at this moment.
 
         Raises:
             TapeError: The tape cannot be read any more.
         """
-        mark = self._source.to_mark(forward)
+        mark = self._source.to_mark(forward=forward, or_here=or_here)
         self.collector.sample_now()
         return mark
 

@@ -246,14 +246,20 @@ class ReplaySource:
             there = self._now() + self._steps * STEP_SECONDS + seconds
         return last is None or there >= last
 
-    def to_mark(self, forward: bool) -> Mark | None:
+    def to_mark(self, *, forward: bool, or_here: bool = False) -> Mark | None:
         """Go to the next thing that happened, or to the one before.
+
+        Args:
+            forward: Whether to go on, and not back.
+            or_here: Whether going back may end where it begins, at what happened at this moment.
 
         Returns:
             What it was; ``None`` where no more is known: then nothing moves.
         """
         with self._lock:
             here = self._now()
+        if or_here and not forward:
+            here = math.nextafter(here, math.inf)
         mark = self._tape.next_mark(here, forward=forward)
         if mark is not None:
             self.seek(mark.time)

@@ -320,6 +320,20 @@ def test_what_was_said_of_one_moment_is_not_said_of_another() -> None:
             screen.wait_gone("REWIND")
 
 
+def test_what_happened_just_now_is_the_event_before_now() -> None:
+    with machine() as (driver, started), screen_of(driver, "-n", "2") as screen:
+        screen.wait_for(str(started[0].pid))
+        driver.cards[1].processes = []
+        # The newest sample is the one it left in, for two seconds.
+        screen.wait_gone(str(started[0].pid))
+        screen.type("b")
+        said = f" {started[0].pid} python of "
+        screen.wait(lambda it: said in it.rows()[-1], "what happened")
+        # The moment it happened at is shown by now: the one before it is asked for.
+        screen.type("b")
+        screen.wait_for("no event is known before this moment")
+
+
 @pytest.mark.parametrize("key", [BACK, "b", HOME], ids=["step", "event", "home"])
 def test_a_machine_with_a_lost_card_is_rewound_at_once(key: str) -> None:
     with Screen([*GPUMON, "--demo"], dict(os.environ), 100, 30) as screen:

@@ -178,8 +178,13 @@ def test_it_goes_from_mark_to_mark_and_tells_which() -> None:
     while (mark := source.to_mark(forward=True)) is not None:
         kinds.append((mark.kind, source.sample().time - NOON))
     assert kinds == [(MarkKind.CAME, 20.0), (MarkKind.WENT, 40.0)]
+    here = source.to_mark(forward=False, or_here=True)
+    assert here is not None
+    assert (here.kind, source.sample().time - NOON) == (MarkKind.WENT, 40.0)
     back = source.to_mark(forward=False)
     assert back is not None
+    assert (back.kind, source.sample().time - NOON) == (MarkKind.CAME, 20.0)
+    assert source.to_mark(forward=False) is None
     assert source.sample().time - NOON == 20.0
 
 

@@ -35,8 +35,9 @@ def test_while_a_log_is_looked_through_no_event_is_not_the_last_word(
     direction: int, where: str, complete: bool
 ) -> None:
     tape = ListTape([snapshot(NOON)])
-    player = SimpleNamespace(to_mark=lambda *, forward: tape.next_mark(NOON, forward=forward))
-    screen = Heard(SimpleNamespace(rewind=lambda: player, marks_complete=complete))
+    player = SimpleNamespace(to_mark=lambda *, forward, **_: tape.next_mark(NOON, forward=forward))
+    stage = SimpleNamespace(player=player, rewind=lambda: player, marks_complete=complete)
+    screen = Heard(stage)
 
     screen.action_event(direction)
 

@@ -80,11 +80,13 @@ class TimedScreen(Screen[None]):
 
     def action_event(self, direction: int) -> None:
         """Move to where something happened."""
+        # Seen from the present, what the newest sample brought has happened already.
+        from_now = self._stage.player is None
         player = self._rewind()
         if player is None:
             return
         try:
-            mark = player.to_mark(forward=direction > 0)
+            mark = player.to_mark(forward=direction > 0, or_here=from_now)
         except TapeError as error:
             self.say(error.sentence)
             return

@@ -549,7 +549,7 @@ class History:
     ) -> list[float | None]:
         if series is None:
             return [None] * count
-        return series.buckets(place, seconds, count, max(now, self.now), peak)
+        return series.buckets(place, seconds, count, now, peak)
 
     def _window(
         self, series: Series | None, place: int, seconds: float, peak: bool = False

@@ -375,3 +375,21 @@ def test_a_held_picture_is_left_for_the_past_and_the_past_for_the_present() -> N
         screen.type(END)
         screen.wait_gone("REWIND")
         screen.wait_for("PAUSED")
+
+
+def test_a_held_picture_stays_what_it_is_however_often_it_is_drawn() -> None:
+    with machine() as (driver, _), screen_of(driver) as screen:
+        screen.wait_for(busy(11, 11))
+        # Something to be seen in the graphs.
+        screen.wait_for(r"[⣀⣤⣶⣿]{3}")
+        screen.type("p")
+        held = screen.wait_for("PAUSED(.|\n)*q quit")
+        for card in driver.cards:
+            card.utilization_gpu = 95
+        # Of three seconds the graphs would tell.
+        before = samples_of(driver)
+        screen.wait(lambda _: samples_of(driver) >= before + 30, "samples")
+        screen.resize(190, 50)
+        screen.wait_for(r"(?m)^ gpumon .{170,179}0\.1s$")
+        screen.resize(200, 50)
+        screen.wait(lambda it: it.text() == held, "the same picture")

@@ -273,20 +273,21 @@ class Screen:
 
         self.wait(drawn, "waiting for a screen that takes the mouse")
 
-    def resize(self, columns: int, lines: int) -> None:
-        """Change the terminal's size, as a window manager does."""
+    def resize(self, columns: int, lines: int, told: tuple[int, int] | None = None) -> None:
+        """Change the terminal's size, as a window manager does; ``told`` is one it had before."""
         with self._changed:
             self.columns, self.lines = columns, lines
             self._screen.resize(lines, columns)
-        self._set_size()
+        self._set_size(told)
 
     def size(self) -> tuple[int, int]:
         """Columns and lines that the terminal says it has, whoever set them."""
         told = os.get_terminal_size(self._slave)
         return told.columns, told.lines
 
-    def _set_size(self) -> None:
-        size = struct.pack("HHHH", self.lines, self.columns, 0, 0)
+    def _set_size(self, told: tuple[int, int] | None = None) -> None:
+        columns, lines = told or (self.columns, self.lines)
+        size = struct.pack("HHHH", lines, columns, 0, 0)
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, size)
 
     def signal(self, number: signal.Signals) -> None:

@@ -197,6 +197,10 @@ class GpumonApp(App[int]):
             # This one was overtaken, and Textual takes for true what it is told last.
             event.prevent_default()
             self.post_message(Resize(size, size))
+            return
+        if self.screen_stack and event.size == self.screen.outer_size:
+            # It was another one for too short a time to be seen: what the edges cut off is lost.
+            self.refresh()
 
     def _terminal_size(self) -> Size | None:
         """What the terminal itself says; ``None`` where it is not asked but tells by itself."""

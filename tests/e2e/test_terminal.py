@@ -205,12 +205,24 @@ def test_a_size_that_is_told_late_does_not_stand_for_the_one_that_came_after_it(
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"
     )
-    with Screen([sys.executable, "-c", nested]) as screen:
+    with Screen([sys.executable, "-c", nested], lines=30) as screen:
         screen.wait_for(READY)
-        screen.resize(120, 30)
+        # It has its last size before anything is drawn for that.
+        screen.resize(80, 24, told=(120, 30))
         screen.wait(lambda it: it.size() == (80, 24), "waiting for the second size")
-        screen.resize(80, 24)
         screen.wait(whole, "waiting for the dashboard at its last size")
+
+
+def test_what_a_window_cut_off_that_was_smaller_for_a_moment_is_drawn_again() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("p")
+        held = screen.wait_for("PAUSED(.|\n)* q quit")
+        for columns, lines in ((70, 24), (100, 12), (1, 1)) * 3:
+            # Sooner than it looks, as a rule: it finds the size that it knows.
+            screen.resize(columns, lines)
+            screen.resize(100, 24)
+            screen.wait(lambda it: it.text() == held, "waiting for the same picture")
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(59, 24), (80, 14), (40, 6), (20, 3), (5, 2)])

@@ -48,6 +48,7 @@ _ANSWERING = (CardStatus.OK, CardStatus.FAILING)
 class _Listener(NamedTuple):
     listener: Callable[[Snapshot], None]
     failed: Callable[[BaseException], None] | None
+    closely: bool
 
 
 class Collector:
@@ -101,6 +102,7 @@ class Collector:
 
         self._subscribing = threading.Lock()
         self._listeners: tuple[_Listener, ...] = ()
+        self._closely = False
         self._failure: BaseException | None = None
 
         # Held while a snapshot is handed out, so that a word about a hung call cannot overtake
@@ -161,6 +163,7 @@ class Collector:
         failed: Callable[[BaseException], None] | None = None,
         *,
         newest: bool = False,
+        closely: bool = True,
     ) -> Callable[[], None]:
         """Hand every snapshot from now on to a listener.
 
@@ -169,12 +172,13 @@ class Collector:
             failed: Told of ``failure``, once; at once if it has already happened.
             newest: Hand over the newest one there is as well, before all others, on the thread of
                 the caller; which must be no listener then.
+            closely: See ``Source.sample``; False for whoever only shows what there is.
 
         Returns:
             A function that ends the subscription. A call that is under way at that moment still
             comes to its end.
         """
-        entry = _Listener(listener, failed)
+        entry = _Listener(listener, failed, closely)
         if newest:
             with self._publishing:
                 failure = self._enter(entry)
@@ -266,7 +270,7 @@ class Collector:
     def _tick(self) -> None:
         began = self._clock.monotonic()
         self._tick_began = began
-        snapshot = self._source.sample()
+        snapshot = self._source.sample(closely=self._closely)
         if self._annotate is not None:
             snapshot = self._annotate(snapshot)
         cost = self._meter.measure(self._clock.monotonic(), self._source.driver_seconds)
@@ -394,12 +398,16 @@ class Collector:
 
     def _enter(self, entry: _Listener) -> BaseException | None:
         with self._subscribing:
-            self._listeners = (*self._listeners, entry)
+            self._keep((*self._listeners, entry))
             return self._failure
 
     def _drop(self, entry: _Listener) -> None:
         with self._subscribing:
-            self._listeners = tuple(other for other in self._listeners if other is not entry)
+            self._keep(tuple(other for other in self._listeners if other is not entry))
+
+    def _keep(self, listeners: tuple[_Listener, ...]) -> None:
+        self._listeners = listeners
+        self._closely = any(entry.closely for entry in listeners)
 
 
 class CostMeter:

@@ -54,6 +54,7 @@ class FakeSource:
         self.gpus = tuple(Gpu(index, f"GPU-{index}", memory_used=index) for index in range(cards))
         self.current_call: Call | None = None
         self.driver_seconds = 0.0
+        self.closely = False
         self.sampled_at: list[float] = []
         self.closed_by: list[threading.Thread] = []
         self.on_open: Callable[[], None] = lambda: None
@@ -62,7 +63,8 @@ class FakeSource:
     def open(self) -> None:
         self.on_open()
 
-    def sample(self) -> Snapshot:
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        self.closely = closely
         self.sampled_at.append(self.clock.now)
         self.on_sample(len(self.sampled_at))
         return Snapshot(self.clock.time(), Host("ada"), self.gpus)
@@ -227,6 +229,26 @@ def test_every_listener_gets_every_snapshot_until_it_unsubscribes(bench: Bench) 
     seen = bench.run(4)
     assert first == seen[:2]
     assert bench.collector.latest is seen[-1]
+
+
+def test_the_source_looks_closely_while_somebody_keeps_all_values(bench: Bench) -> None:
+    looked: list[bool] = []
+    source = FakeSource(bench.clock)
+    collector = Collector(source, 0.5, bench.clock)
+
+    def look(_: Snapshot) -> None:
+        looked.append(source.closely)
+        if len(looked) == 2:
+            ends.append(collector.subscribe(lambda _: None))
+        elif len(looked) == 4:
+            ends[0]()
+        elif len(looked) == 5:
+            collector._stopping = True
+
+    ends: list[Callable[[], None]] = []
+    collector.subscribe(look, closely=False)
+    collector._sampler.run()
+    assert looked == [False, False, True, True, False]
 
 
 def test_a_listener_that_comes_late_gets_the_newest_one_and_all_that_follow(bench: Bench) -> None:

@@ -85,9 +85,9 @@ def run_dashboard(options: argparse.Namespace) -> int:
     history = History(conditions(lines), lines)
     for snapshot in past:
         history.add(snapshot)
-    collector.subscribe(history.add, newest=True)
+    collector.subscribe(history.add, newest=True, closely=False)
     early = Early()
-    collector.subscribe(early.take, newest=True)
+    collector.subscribe(early.take, newest=True, closely=False)
 
     def furnish() -> Session:
         """What the first picture does without is imported, and begins, once that stands."""

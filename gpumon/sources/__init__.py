@@ -71,8 +71,13 @@ class Source(Protocol):
         """
         ...
 
-    def sample(self) -> Snapshot:
-        """One snapshot, now. Never raises for what a card or a driver does."""
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        """One snapshot, now. Never raises for what a card or a driver does.
+
+        Args:
+            closely: Whether somebody keeps all values. Else what moves with every sample but stands
+                on no screen may be up to a second old.
+        """
         ...
 
     def past(self) -> Iterable[Snapshot]:

@@ -155,7 +155,7 @@ class ReplaySource:
                 in_gap=self._in_gap,
             )
 
-    def sample(self) -> Snapshot:
+    def sample(self, *, closely: bool = True) -> Snapshot:  # noqa: ARG002 - the protocol's signature
         """The machine as it was at the position; the same object while that is the same sample.
 
         Raises:

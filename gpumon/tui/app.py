@@ -154,7 +154,7 @@ class GpumonApp(App[int]):
         self._begun.set()
         self._bell.hang()
         self._unsubscribe = self._collector.subscribe(
-            lambda _: self._bell.ring(), lambda _: self._bell.ring()
+            lambda _: self._bell.ring(), lambda _: self._bell.ring(), closely=False
         )
         self._bell.ring()
 

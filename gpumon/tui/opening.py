@@ -72,7 +72,7 @@ def run(
         return app is None or app.leave_soon(status)
 
     with Terminal() as terminal, Ending(terminal, leave_soon) as ending:
-        unsubscribe = collector.subscribe(picture.take, newest=True)
+        unsubscribe = collector.subscribe(picture.take, newest=True, closely=False)
         try:
             with picture, suppress(EndedEarly):
                 with ending.interrupting():

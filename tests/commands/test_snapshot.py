@@ -402,8 +402,8 @@ def test_the_formats_agree_on_the_cards_and_processes_of_the_demo() -> None:
 class Bare(DemoSource):
     """The demo, less what has to be looked up on a real machine."""
 
-    def sample(self) -> Snapshot:
-        told = super().sample()
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        told = super().sample(closely=closely)
         processes = tuple(replace(process, place=None) for process in told.processes)
         return replace(told, processes=processes, holders=None)
 

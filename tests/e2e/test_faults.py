@@ -144,7 +144,7 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
     sampling: bool, starved_ending: bool
 ) -> None:
     program = (
-        "def none(*_):\n"
+        "def none(*_, **__):\n"
         "    raise MemoryError\n"
         "from gpumon.cli import main\n"
         "from gpumon.sources.demo import DemoSource\n"

@@ -339,6 +339,18 @@ def test_fast_values_are_read_at_every_sample(furnish: Furnish) -> None:
         assert room.gpu().power_draw == watts
 
 
+def test_what_is_on_no_screen_is_read_once_a_second_unless_somebody_keeps_it(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100())
+    room.open()
+    kept = []
+    for sample in range(21):
+        room.driver.cards[0].power_instant = sample * 1000
+        kept.append(room.sample(closely=sample >= 18).gpus[0].power_instant)
+    assert kept == [0.0] * 10 + [10.0] * 8 + [18.0, 19.0, 20.0]
+
+
 def test_slow_values_follow_within_their_period(furnish: Furnish) -> None:
     room = furnish(*(h100() for _ in range(8)))
     room.open()
@@ -382,7 +394,7 @@ def test_slow_questions_are_spread_over_the_samples(furnish: Furnish) -> None:
     slow = (
         "nvmlDeviceGetEnforcedPowerLimit",
         "nvmlDeviceGetPerformanceState",
-        "nvmlDeviceGetBAR1MemoryInfo",
+        "nvmlDeviceGetEncoderUtilization",
     )
     counts = []
     for _ in range(20):

@@ -114,7 +114,7 @@ class DemoSource:
         """Always 0: no driver is asked."""
         return 0.0
 
-    def sample(self) -> Snapshot:
+    def sample(self, *, closely: bool = True) -> Snapshot:  # noqa: ARG002 - the protocol's signature
         """The machine as it is now."""
         return self._at(self._world.clock.time())
 

@@ -46,6 +46,9 @@ REASON_OF_STATUS: dict[CardStatus, Unknown] = {
 COMPUTE, GRAPHICS, MPS = "C", "G", "M"
 """The process lists of a card, in nvidia-smi's letters."""
 
+_MOVES = (Pace.FAST, Pace.SPOT)
+"""The paces of what tells whether a card is failing."""
+
 _ANSWERED = Gpu.__struct_fields__[Gpu.__struct_fields__.index("mig") + 1 :]
 """The fields of ``Gpu`` that are answers of the driver, in their order; the others come first."""
 
@@ -106,6 +109,7 @@ class Card:
         mig_changed: MIG was switched on or off: what was learned of the card is void.
         sampled_at: When values were last read, since the epoch.
         fast: What is asked at every sample.
+        spots: What is asked then too where somebody keeps all values.
         slow: What is asked in turn with the other cards' slow questions.
         medium: What is asked about its processes.
         refused: What would be asked about its processes, were it not for other users only.
@@ -138,12 +142,14 @@ class Card:
         self.prepared = partial(library.prepared, uuid)
         self.text = partial(library.text, uuid)
         self.fast: list[Reading] = []
+        self.spots: list[Reading] = []
         self.slow: list[Reading] = []
         self.medium: list[Reading] = []
         self.refused: list[Reading] = []
         self._ask_in_turn = ask_in_turn
         self._batches: dict[Pace, FieldBatch] = {}
         self._broken: set[Reading] = set()
+        self._spotted = False
 
     # What is asked
 
@@ -155,13 +161,14 @@ class Card:
         self.lists = Answers()
         self.mig, self.mig_handles = (), ()
         self.mig_changed = False
+        self._spotted = False
 
     def stop_asking(self) -> None:
         """Drop every question, and what was learned with them."""
         fields = [reading for batch in self._batches.values() for reading in batch.readings]
-        for reading in (*self.fast, *self.slow, *self.medium, *fields):
+        for reading in (*self.fast, *self.spots, *self.slow, *self.medium, *fields):
             reading.live = False
-        self.fast, self.slow, self.medium, self.refused = [], [], [], []
+        self.fast, self.spots, self.slow, self.medium, self.refused = [], [], [], [], []
         self._batches = {}
         self._broken = set()
 
@@ -171,6 +178,8 @@ class Card:
             self._batch(reading.pace).add(reading)
         elif reading.pace is Pace.FAST:
             self.fast.append(reading)
+        elif reading.pace is Pace.SPOT:
+            self.spots.append(reading)
         else:
             self.slow.append(reading)
             self._ask_in_turn(self, reading)
@@ -198,7 +207,7 @@ class Card:
         if isinstance(reading, FieldReading):
             self._batches[reading.pace].drop(reading)
             return
-        for readings in (self.fast, self.slow, self.medium):
+        for readings in (self.fast, self.spots, self.slow, self.medium):
             if reading in readings:
                 readings.remove(reading)
 
@@ -235,9 +244,12 @@ class Card:
             if older is not None and not isinstance(older, FieldReading):
                 pending.append(older)
 
-    def read_fast(self, now: float) -> None:
-        """Read what moves quickly. Raises as ``ask`` does."""
-        self.ask_all(self.fast, now)
+    def read_fast(self, now: float, *, spots: bool) -> None:
+        """Read what moves quickly, with ``spots`` or without. Raises as ``ask`` does."""
+        # Of a card that is asked anew nothing is known.
+        spots = spots or not self._spotted
+        self.ask_all(self.fast + self.spots if spots else self.fast, now)
+        self._spotted = True
         self.sampled_at = self.clock.time()
         self._judge()
 
@@ -313,8 +325,9 @@ class Card:
         """A card that leaves most of what is asked of it unanswered is failing."""
         if not self._broken and self.status is CardStatus.OK:
             return
-        fields = self._batches.get(Pace.FAST)
-        asked = {*self.fast, *(fields.readings if fields else ())}
+        batches = [self._batches[pace] for pace in _MOVES if pace in self._batches]
+        fields = [reading for batch in batches for reading in batch.readings]
+        asked = {*self.fast, *self.spots, *fields}
         failing = 2 * len(self._broken & asked) > len(asked)
         self.set_status(CardStatus.FAILING if failing else CardStatus.OK)
 

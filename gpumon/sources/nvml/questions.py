@@ -108,7 +108,7 @@ def _fast(card: Card) -> Iterator[Reading]:
         "nvmlDeviceGetCurrentClocksEventReasons",
         otherwise=_wide(card, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
     )
-    yield _field(card, "power_instant", 186, convert=_thousandth)
+    yield _field(card, "power_instant", 186, convert=_thousandth, pace=Pace.SPOT)
 
 
 def _static(card: Card) -> Iterator[Reading]:
@@ -149,7 +149,6 @@ def _slow(card: Card) -> Iterator[Reading]:
     yield _number(
         card, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, pace=slow
     )
-    yield _bar1(card)
     for name, function in (
         ("utilization_encoder", "nvmlDeviceGetEncoderUtilization"),
         ("utilization_decoder", "nvmlDeviceGetDecoderUtilization"),
@@ -161,22 +160,21 @@ def _slow(card: Card) -> Iterator[Reading]:
     yield _margin(card)
     yield _number(card, "fan_speed", "nvmlDeviceGetFanSpeed", pace=slow)
     yield _fans(card)
-    yield _number(card, "pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", pace=slow)
-    yield _number(card, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", pace=slow)
     yield _pcie_bytes(card, "pcie_tx", 197, direction=0)
     yield _pcie_bytes(card, "pcie_rx", 198, direction=1)
     yield _nvlink_bytes(card, "nvlink_tx", kibibytes=138, byte_field=202)
     yield _nvlink_bytes(card, "nvlink_rx", kibibytes=139, byte_field=204)
-    for kind, corrected in enumerate(("corrected", "uncorrected")):
-        for counter, since in enumerate(("volatile", "aggregate")):
-            name = f"ecc_{corrected}_{since}"
-            yield _wide(card, name, "nvmlDeviceGetTotalEccErrors", kind, counter, pace=slow)
+    yield from _ecc_errors(card, 0, "volatile", slow)
     yield _field(card, "recovery_action", 230, convert=partial(_named, RECOVERY_ACTIONS), pace=slow)
 
 
 def _rare(card: Card) -> Iterator[Reading]:
     rare = Pace.RARE
+    yield _bar1(card)
+    yield _number(card, "pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", pace=rare)
+    yield _number(card, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", pace=rare)
     yield _nvlinks(card)
+    yield from _ecc_errors(card, 1, "aggregate", rare)
     # The second number is the mode after the next reset.
     yield _numbers(card, ("ecc_mode", None), "nvmlDeviceGetEccMode", convert=bool, pace=rare)
     yield _remapped_rows(card)
@@ -452,7 +450,14 @@ def _bar1(card: Card) -> Reading:
             card.facts.values["bar1_used"] = answer.bar1Used
         return code
 
-    return Reading(("bar1_total", "bar1_used"), ask, Pace.SLOW)
+    return Reading(("bar1_total", "bar1_used"), ask, Pace.RARE)
+
+
+def _ecc_errors(card: Card, counter: int, since: str, pace: Pace) -> Iterator[Reading]:
+    """Those since the driver was loaded (``volatile``), or of the card's life (``aggregate``)."""
+    for kind, corrected in enumerate(("corrected", "uncorrected")):
+        name = f"ecc_{corrected}_{since}"
+        yield _wide(card, name, "nvmlDeviceGetTotalEccErrors", kind, counter, pace=pace)
 
 
 def _fans(card: Card) -> Reading:

@@ -68,9 +68,10 @@ class Pace(Enum):
 
     ONCE = "until it is answered"
     FAST = "every sample"
+    SPOT = "every sample for whoever keeps all values, else every second"
     SLOW = "every few seconds"
     RARE = "several times a minute"
-    """What people, resets and repairs change."""
+    """What people, resets and repairs change, or what moves slowly."""
 
 
 class Answers:

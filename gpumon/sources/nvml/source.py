@@ -3,9 +3,10 @@
 One thread asks (the driver serialises its callers anyway), each question at its own pace:
 
 - every sample: memory, utilisation, power, temperature, clocks (``Card.read_fast``);
+- every second: what moves as fast but stands on no screen, unless somebody keeps all values;
 - every second: process lists and their utilisation (``processes``);
 - every two seconds, in turn and on a budget: nearly all else (``questions``, ``turns``);
-- every ten: modes, links and repairs.
+- every ten: modes, links, BAR1, errors of the card's life and repairs.
 
 A card that is lost, asleep or out of bounds is one card; the others go on. A driver that goes
 away is a snapshot with ``trouble``, until it is back.
@@ -40,7 +41,7 @@ from gpumon.sources.nvml.turns import PERIOD, SHARE, Turns
 if TYPE_CHECKING:
     from gpumon.clock import Clock
 
-_MEDIUM_SECONDS = 0.95
+_SPOT_SECONDS = _MEDIUM_SECONDS = 0.95
 """A second, less what a tick may come too early."""
 
 _LONGEST_MEDIUM_SECONDS = 4.0
@@ -92,11 +93,11 @@ class NvmlSource:
             self._driver.stop()
             raise SourceError(trouble.sentence, trouble.advice)
 
-    def sample(self) -> Snapshot:
+    def sample(self, *, closely: bool = True) -> Snapshot:
         """See ``Source.sample``."""
         if self._driver is None:
             raise RuntimeError("a source is opened before it is sampled")
-        return self._driver.sample()
+        return self._driver.sample(closely=closely)
 
     def past(self) -> tuple[Snapshot, ...]:
         """Nothing: a driver does not remember."""
@@ -140,6 +141,8 @@ class _Driver:
         self._trouble: Trouble | None = None
         self._retry_at = -math.inf
         self._look_around_at = -math.inf
+        self._closely = True
+        self._spots_due = -math.inf
         self._processes_due = -math.inf
         self._processes: tuple[GpuProcess, ...] = ()
         self._processes_at: float | None = None
@@ -168,9 +171,10 @@ class _Driver:
             raise NoSuchCardError(missing, there)
         return Trouble(NONE_CHOSEN.sentence, there)
 
-    def sample(self) -> Snapshot:
-        """One snapshot, now."""
+    def sample(self, *, closely: bool) -> Snapshot:
+        """One snapshot, now; see ``Source.sample``."""
         now = self._clock.monotonic()
+        self._closely = closely
         if self._running or now >= self._retry_at:
             self._try_to_read(now)
         return Snapshot(
@@ -272,9 +276,12 @@ class _Driver:
         if now >= self._look_around_at:
             self._look_around(now)
         self._roster.look(now)
+        spots = self._closely or now >= self._spots_due
+        if spots:
+            self._spots_due = now + _SPOT_SECONDS
         for card in self._roster.cards:
             if card.fast:
-                self._roster.guard(card, partial(card.read_fast, now))
+                self._roster.guard(card, partial(card.read_fast, now, spots=spots))
         for turn in self._turns.take(now):
             spent = self.library.driver_seconds
             self._roster.guard(turn.card, partial(turn.card.ask, turn.reading, now))

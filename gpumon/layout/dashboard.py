@@ -75,6 +75,8 @@ _CHROME = 3
 _FEW_CARDS = 8
 _LEAST_TABLE = 3
 """The table's heading and two processes."""
+_LIST_SECONDS = 2.0
+"""For so long a list of processes is as good as new: what is told of ages goes by it."""
 
 _MOST_REPORT_ROWS = 8
 _NO_LISTS = "This log does not say who was on the cards."
@@ -442,7 +444,7 @@ class Dashboard:
         """The heading and the lines that there is room for."""
         key = (
             *(view.top, view.cursor, view.tags, view.shift, view.order, view.listing),
-            *(self.room, self.headed, width, int(snapshot.time), has_no_lists(snapshot)),
+            *(self.room, self.headed, width, _beat(snapshot), has_no_lists(snapshot)),
         )
         if self._tabled[0] is not self.entries or self._tabled[1] != key:
             self._tabled = (self.entries, key, self._lines(snapshot, view, width))
@@ -505,7 +507,7 @@ class Dashboard:
         Unless something begins or ends; and what is wrong is told with numbers of this moment.
         """
         key = (
-            *(int(snapshot.time), snapshot.processes_at, snapshot.reserved),
+            *(_beat(snapshot), snapshot.reserved),
             *(self._history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
         )
         known, state = self._judged.get(gpu.uuid, (None, None))
@@ -523,7 +525,7 @@ class Dashboard:
             view.listing,
             view.turned,
             # What depends on time is told in whole seconds.
-            int(snapshot.time) if _depends_on_time(view) else None,
+            _beat(snapshot) if _depends_on_time(view) else None,
         )
         before = self._drawn_from
         if (
@@ -631,6 +633,17 @@ class Dashboard:
         """The line of this key, while it is in the table."""
         index = self.index_of(key)
         return None if index is None else self.entries[index]
+
+
+def _beat(snapshot: Snapshot) -> float:
+    """Changes once a second, for what is told in whole seconds.
+
+    Lists of processes mostly come as often, and what hangs on them is drawn anew with them: on the
+    clock's seconds too it would be drawn twice. Only where a list is old these count.
+    """
+    listed = snapshot.processes_at
+    fresh = listed is not None and 0 <= snapshot.time - listed < _LIST_SECONDS
+    return listed if listed is not None and fresh else int(snapshot.time)
 
 
 def _unless_well(state: Finding) -> Finding:

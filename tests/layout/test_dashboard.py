@@ -103,6 +103,29 @@ def test_the_dashboard_looks_as_it_did(
     assert picture(of_cards(cards), demo()[1], *size) == snapshot
 
 
+def test_the_table_is_drawn_once_a_second_with_its_lists_and_by_the_clock_without() -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=0.1)
+    listed_at, drawn, ages = 0.0, [], []
+    for tick in range(100):
+        now = NOON + 0.75 + tick / 10
+        # After four seconds no list comes any more.
+        if tick % 10 == 0 and tick < 40:
+            listed_at = now
+            listed = (process(started_at=NOON - 9, sm=tick),)
+        shown = build_snapshot(now, gpu(), processes=listed, processes_at=listed_at)
+        history.add(shown)
+        row = dashboard.rows(shown, view, 160, 24).processes[1]
+        if row not in drawn:
+            drawn.append(row)
+        age = re.search(r" (\d+)s +", "".join(text for text, _ in row))
+        assert age is not None
+        ages.append(now - (NOON - 9) - int(age[1]))
+    assert len(drawn) == 4 + 6
+    assert max(ages[:40]) < 2
+    assert max(ages) < 3
+
+
 @pytest.mark.parametrize("cards", [0, 1, 2, 3, 8, 16, 64])
 def test_every_row_is_whole_at_every_size(cards: int) -> None:
     shown = of_cards(cards)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.color import Color, ColorSystem
 
-from gpumon.layout.cells import CellWriter, Ink, Inks, bar, bar_style, fill
+from gpumon.layout.cells import bar, bar_style, fill
+from gpumon.layout.writer import CellWriter, Ink, Inks
 from gpumon.text import printable
 from gpumon.theming import DEFAULT, TEXTUAL_THEMES, Shelf, ThemeError, looks
 from gpumon.theming.colours import contrast

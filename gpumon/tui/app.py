@@ -25,10 +25,10 @@ from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
 from gpumon.lack import lack_behind
-from gpumon.layout.cells import CellWriter
 from gpumon.layout.ending import sum_sentence
 from gpumon.layout.key_names import use_key_names
 from gpumon.layout.listing import Narrowing
+from gpumon.layout.writer import CellWriter
 from gpumon.sources import SourceError
 from gpumon.theming import DEFAULT, Choice, Shelf, remember
 from gpumon.tui.awaited import Awaited

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from textual.widgets import Tooltip
 from textual.widgets._toast import ToastRack
 
-from gpumon.layout.cells import CellWriter
+from gpumon.layout.writer import CellWriter
 from gpumon.tui.pacing import MOST, QUESTION, Pacing
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from gpumon.layout.cells import Inks
+    from gpumon.layout.writer import Inks
 
 _OVER_ALL = (ToastRack, Tooltip)
 """What Textual lays over a screen."""

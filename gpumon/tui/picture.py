@@ -13,8 +13,8 @@ from contextlib import suppress
 from threading import Event, Lock
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpumon.layout.cells import CellWriter, Ink, Inks
 from gpumon.layout.dashboard import Dashboard
+from gpumon.layout.writer import CellWriter, Ink, Inks
 from gpumon.theming.styles import looks
 
 if TYPE_CHECKING:

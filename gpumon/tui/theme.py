@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from gpumon.layout.cells import Ink, Inks
+from gpumon.layout.writer import Ink, Inks
 from gpumon.theming import Shelf, looks
 from gpumon.theming.styles import PREFIX
 from gpumon.tui.colours import shown_as

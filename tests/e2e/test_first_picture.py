@@ -24,7 +24,7 @@ from tests.screen import Screen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.layout.cells import Inks
+    from gpumon.layout.writer import Inks
 
 GPUMON = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
 WITHOUT_TEXTUAL = """
@@ -158,7 +158,7 @@ def test_its_colours_are_those_that_follow(name: str, term: dict[str, str]) -> N
 
 
 def look(inks: Inks, style: str) -> str:
-    return inks.change(None, style, blank=False)[0]
+    return inks.change(None, style)
 
 
 def test_the_first_picture_imports_no_textual() -> None:

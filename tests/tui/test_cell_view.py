@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from textual.geometry import Region
 
-from gpumon.layout.cells import CellWriter, Ink, Inks
+from gpumon.layout.writer import CellWriter, Ink, Inks
 from gpumon.tui.widgets.cell_view import CellView
 
 if TYPE_CHECKING:

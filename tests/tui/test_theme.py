@@ -58,7 +58,7 @@ def test_states_without_colour_are_told_by_their_signs_and_the_cursor_by_reversa
 
 def test_a_terminal_of_few_colours_gets_none_of_millions() -> None:
     palette = Palette(variables_of(load_theme("gpumon")), ColorSystem.EIGHT_BIT)
-    change, _ = palette.inks.change(None, "state.critical", blank=False)
+    change = palette.inks.change(None, "state.critical")
     assert "38;5;" in change
     assert "38;2;" not in change
 

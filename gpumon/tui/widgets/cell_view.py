@@ -9,7 +9,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpumon.layout.cells import CellWriter, fill
+from gpumon.layout.cells import fill
+from gpumon.layout.writer import CellWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,6 +143,8 @@ class CellView(Widget):
                     before, row, region.x, region.y + y, self._starts.get(y)
                 )
             painted[y] = row
+            if limited and (_has_cursor(row) or _has_cursor(before)):
+                self._pen.writer.settle()
 
     def render_line(self, y: int) -> Strip:
         """One row as Textual wants it, for whole repaints."""

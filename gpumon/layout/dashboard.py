@@ -5,7 +5,7 @@ The screen, a first frame and the tests all draw through ``Dashboard.rows``.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -334,6 +334,7 @@ class Dashboard:
         self._states: tuple[Snapshot | None, dict[str, Finding]] = (None, {})
         self._judged: dict[str, tuple[tuple[object, ...], Finding]] = {}
         self._process_rows = ProcessRows()
+        self._sighted: tuple[Sequence[GpuProcess], Sight | None] = ((), None)
         self._shown: list[GpuProcess] = []
         self._drawn_from: tuple[object, ...] = ()
         self._headed_by: tuple[tuple[object, ...], Row] = ((), ())
@@ -353,6 +354,7 @@ class Dashboard:
         self._states = (None, {})
         self._judged = {}
         self._process_rows = ProcessRows()
+        self._sighted = ((), None)
         self._drawn_from = ()
 
     def rows(self, snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
@@ -437,8 +439,15 @@ class Dashboard:
         return self._footed_by[1]
 
     def _sight(self, snapshot: Snapshot) -> Sight:
-        history = self._history
-        return Sight(snapshot.time, history.process_idle, history.thresholds.idle_after)
+        """What rows go by besides their process: one for a beat, however often it is drawn."""
+        beat = _beat(snapshot)
+        processes, sight = self._sighted
+        if sight is None or processes is not snapshot.processes or sight.now != beat:
+            history = self._history
+            # While a picture is held the history goes on: what was told of it once stays.
+            sight = Sight(beat, cache(history.process_idle), history.thresholds.idle_after)
+            self._sighted = snapshot.processes, sight
+        return sight
 
     def _table(self, snapshot: Snapshot, view: View, width: int) -> list[Row]:
         """The heading and the lines that there is room for."""
@@ -537,7 +546,7 @@ class Dashboard:
             return
         self._drawn_from = (snapshot.processes, view.kin, *drawn_from)
         sight = self._sight(snapshot)
-        facts = None if narrowing.filter is None else self._facts(snapshot, sight)
+        facts = None if narrowing.filter is None else _facts(sight)
         shown = narrowing.apply(snapshot.processes, facts)
         self._shown = shown
         if view.listing is Listing.TREE:
@@ -550,16 +559,6 @@ class Dashboard:
             self.entries = user_entries(sort_users(uses, view.user_sort))
         else:
             self.entries = process_entries(shown, view.sort, sight)
-
-    def _facts(self, snapshot: Snapshot, sight: Sight) -> Facts:
-        """What a filter needs to know."""
-        from gpumon.filters import Facts
-
-        return Facts(snapshot.time, self._idle_seconds, sight.idle_after)
-
-    def _idle_seconds(self, process: ProcessId) -> float | None:
-        spell = self._history.process_idle(process)
-        return None if spell is None else spell.seconds
 
     def _scrolled(self, snapshot: Snapshot, view: View, shape: DashboardShape) -> Scrolled:
         """What of cards and processes is out of sight; brings the scrolling within bounds."""
@@ -635,8 +634,19 @@ class Dashboard:
         return None if index is None else self.entries[index]
 
 
+def _facts(sight: Sight) -> Facts:
+    """What a filter needs to know."""
+    from gpumon.filters import Facts
+
+    def idle(process: ProcessId) -> float | None:
+        spell = sight.idle(process)
+        return None if spell is None else spell.seconds
+
+    return Facts(sight.now, idle, sight.idle_after)
+
+
 def _beat(snapshot: Snapshot) -> float:
-    """Changes once a second, for what is told in whole seconds.
+    """The time by which what is told in whole seconds is told: a new one once a second.
 
     Lists of processes mostly come as often, and what hangs on them is drawn anew with them: on the
     clock's seconds too it would be drawn twice. Only where a list is old these count.

@@ -33,7 +33,7 @@ class Sight(NamedTuple):
     """What a row needs to know besides its process.
 
     Attributes:
-        now: The time of the snapshot.
+        now: The time that ages are told by.
         idle: Since when a process has been idle; ``None`` when it is not, or when that is unknown.
         idle_after: Seconds of idleness from which on the table tells it.
     """
@@ -391,8 +391,8 @@ class ProcessRows:
         marks: Marks,
     ) -> Row:
         """``process_row``, drawn anew only when something in it can have changed."""
-        # Ages are the only texts that change without the process: they show whole seconds.
-        key = (int(sight.now), width, columns, marks)
+        # Ages are the only texts that change without the process.
+        key = (sight.now, width, columns, marks)
         known = self._kept.get(process.id)
         if known is None or known[0] is not process or known[1] != key:
             known = (process, key, process_row(process, columns, sight, width, marks))

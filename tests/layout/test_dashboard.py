@@ -192,6 +192,34 @@ def test_a_held_picture_keeps_its_words_while_the_history_goes_on() -> None:
     assert dashboard.rows(now, view, 100, 24).cards == before
 
 
+@pytest.mark.parametrize("listed_ago", [0.25, 5.0], ids=["new lists", "old lists"])
+def test_a_held_picture_keeps_what_it_tells_of_processes_however_it_is_drawn_again(
+    listed_ago: float,
+) -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=0.5)
+    resting = (process(started_at=NOON - 9.5, sm=0),)
+
+    def drawn(shown: Snapshot, width: int = 160) -> list[str]:
+        table = dashboard.rows(shown, view, width, 24).processes
+        return ["".join(text for text, _ in row) for row in table]
+
+    for tick in range(1100):
+        # Now and then two lists come in one second of the clock.
+        now, listed_at = NOON + tick * 0.24, NOON + tick // 4 * 0.96 - listed_ago
+        held = build_snapshot(now, gpu(), processes=resting, processes_at=listed_at)
+        history.add(held)
+        live = drawn(held)
+        drawn(held, 150)
+        assert drawn(held) == live
+    assert live[1].count("4m ") == 2, "its age and for how long it has been idle"
+    for tick in range(1100, 1500):
+        history.add(build_snapshot(NOON + tick * 0.24, gpu(), processes_at=NOON + tick * 0.24))
+    view.paused, view.cursor = True, resting[0].id
+    drawn(held, 150)
+    assert drawn(held)[1].replace("▸", " ") == live[1]
+
+
 def test_what_led_to_a_moment_of_the_past_is_told_as_soon_as_it_is_known() -> None:
     now, history = demo()
     playing = Playing(

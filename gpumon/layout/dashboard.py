@@ -75,8 +75,8 @@ _CHROME = 3
 _FEW_CARDS = 8
 _LEAST_TABLE = 3
 """The table's heading and two processes."""
-_LIST_SECONDS = 2.0
-"""For so long a list of processes is as good as new: what is told of ages goes by it."""
+_EARLY = 0.05
+"""Seconds by which a sample may come before a whole second has passed."""
 
 _MOST_REPORT_ROWS = 8
 _NO_LISTS = "This log does not say who was on the cards."
@@ -334,7 +334,7 @@ class Dashboard:
         self._states: tuple[Snapshot | None, dict[str, Finding]] = (None, {})
         self._judged: dict[str, tuple[tuple[object, ...], Finding]] = {}
         self._process_rows = ProcessRows()
-        self._sighted: tuple[Sequence[GpuProcess], Sight | None] = ((), None)
+        self._sighted: tuple[Sequence[GpuProcess], float, Sight | None] = ((), 0.0, None)
         self._shown: list[GpuProcess] = []
         self._drawn_from: tuple[object, ...] = ()
         self._headed_by: tuple[tuple[object, ...], Row] = ((), ())
@@ -354,7 +354,7 @@ class Dashboard:
         self._states = (None, {})
         self._judged = {}
         self._process_rows = ProcessRows()
-        self._sighted = ((), None)
+        self._sighted = ((), 0.0, None)
         self._drawn_from = ()
 
     def rows(self, snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
@@ -441,12 +441,13 @@ class Dashboard:
     def _sight(self, snapshot: Snapshot) -> Sight:
         """What rows go by besides their process: one for a beat, however often it is drawn."""
         beat = _beat(snapshot)
-        processes, sight = self._sighted
-        if sight is None or processes is not snapshot.processes or sight.now != beat:
+        processes, of_beat, sight = self._sighted
+        if sight is None or processes is not snapshot.processes or of_beat != beat:
             history = self._history
             # While a picture is held the history goes on: what was told of it once stays.
-            sight = Sight(beat, cache(history.process_idle), history.thresholds.idle_after)
-            self._sighted = snapshot.processes, sight
+            rests = cache(history.process_idle)
+            sight = Sight(snapshot.time, rests, history.thresholds.idle_after)
+            self._sighted = snapshot.processes, beat, sight
         return sight
 
     def _table(self, snapshot: Snapshot, view: View, width: int) -> list[Row]:
@@ -646,14 +647,15 @@ def _facts(sight: Sight) -> Facts:
 
 
 def _beat(snapshot: Snapshot) -> float:
-    """The time by which what is told in whole seconds is told: a new one once a second.
+    """Changes once a second, for what is told in whole seconds.
 
     Lists of processes mostly come as often, and what hangs on them is drawn anew with them: on the
-    clock's seconds too it would be drawn twice. Only where a list is old these count.
+    clock's seconds too it would be drawn twice. So seconds are counted from the newest list.
     """
     listed = snapshot.processes_at
-    fresh = listed is not None and 0 <= snapshot.time - listed < _LIST_SECONDS
-    return listed if listed is not None and fresh else int(snapshot.time)
+    if listed is None or listed > snapshot.time:
+        return int(snapshot.time)
+    return listed + int(snapshot.time - listed + _EARLY)
 
 
 def _unless_well(state: Finding) -> Finding:

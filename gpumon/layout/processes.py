@@ -33,7 +33,7 @@ class Sight(NamedTuple):
     """What a row needs to know besides its process.
 
     Attributes:
-        now: The time that ages are told by.
+        now: The time of the snapshot, or of one shortly before: what ages are told by.
         idle: Since when a process has been idle; ``None`` when it is not, or when that is unknown.
         idle_after: Seconds of idleness from which on the table tells it.
     """

@@ -13,7 +13,7 @@ from gpumon.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.history import History
+    from gpumon.history import History, Standing
     from gpumon.model import Gpu, Snapshot
 
 
@@ -74,7 +74,7 @@ class Job(Struct, frozen=True):
     started_at: float | None
 
 
-def users(snapshot: Snapshot, history: History) -> list[UserUse]:
+def users(snapshot: Snapshot, history: History | Standing) -> list[UserUse]:
     """What each user has, most memory first, unknown amounts after the known ones."""
     owned: defaultdict[str | None, list[GpuProcess]] = defaultdict(list)
     for process in snapshot.processes:
@@ -84,7 +84,10 @@ def users(snapshot: Snapshot, history: History) -> list[UserUse]:
 
 
 def _use(
-    user: str | None, processes: list[GpuProcess], snapshot: Snapshot, history: History
+    user: str | None,
+    processes: list[GpuProcess],
+    snapshot: Snapshot,
+    history: History | Standing,
 ) -> UserUse:
     memory = _memory(processes)
     idle_memory = idle_unknown = 0

@@ -68,6 +68,36 @@ def size(history: History) -> int:
 # Charts
 
 
+@pytest.mark.parametrize(
+    ("seconds", "count"),
+    [
+        (60, 60),
+        (60, 600),
+        (60, 40),
+        (600, 600),
+        (3000, 6000),
+        (7200, 720),
+        (7200, 1440),
+    ],
+)
+@pytest.mark.parametrize(("phase", "more"), [(0.05, 9), (0.75, 2)])
+def test_of_a_second_whoever_asks_again_is_told_the_same_and_of_the_next_what_came(
+    seconds: float, count: int, phase: float, more: int
+) -> None:
+    history = History({})
+    feed(history, *[10] * 300, step=0.1)
+    # Seconds and tens begin here.
+    asked_at = NOON + 30 + phase
+    feed(history, 10, start=asked_at)
+    told = utilization(history, seconds, count)
+    assert utilization(history, seconds / count * 2, 2) == [10, 10], "as wide, but fewer"
+    feed(history, *[90] * more, start=asked_at + 0.1, step=0.1)
+    assert utilization(history, seconds, count, asked_at) == told
+    feed(history, 90, 90, start=asked_at + 1, step=0.1)
+    assert utilization(history, seconds, count, asked_at + 1.1) != told[1:] + told[-1:]
+    assert 10 < (utilization(history, seconds, count)[-1] or 0) <= 90
+
+
 def test_a_bucket_is_the_mean_of_its_samples_and_the_last_one_is_live() -> None:
     history = History({})
     feed(history, 0, 10, 20, 30, 40, 50, 60)

@@ -42,6 +42,7 @@ from gpumon.history.past import (
     History,
 )
 from gpumon.history.spells import Condition, Spell
+from gpumon.history.standing import Standing
 
 __all__ = [
     "CARD_DEPTH",
@@ -62,4 +63,5 @@ __all__ = [
     "History",
     "Holding",
     "Spell",
+    "Standing",
 ]

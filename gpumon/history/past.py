@@ -178,6 +178,9 @@ class History:
         self._host_seen_at = 0.0
         self._holdings: dict[str, Holding] = {}
         self._gpu_seconds: dict[str | None, float] = {}
+        # What has been told of buckets that were still open, in the second that was asked for last.
+        self._second = 0
+        self._open: dict[tuple[object, ...], list[float | None]] = {}
         self._listed_at: float | None = None
         self._listed_cards: frozenset[str] = frozenset()
         self._list_seen = -math.inf
@@ -302,7 +305,8 @@ class History:
 
         Each is the mean, or the peak, of a bucket of ``seconds / count``. Buckets lie at fixed
         times, so the row moves on by one a bucket and a value keeps what it was while it moves;
-        only the newest, which ``now`` is in, still changes. ``None`` is a gap.
+        only the newest, which ``now`` is in, still changes, from one second to the next: whoever
+        asks again, however late, is told the same. ``None`` is a gap.
 
         Up to two minutes in buckets under a second come from every sample, up to an hour in buckets
         under ten from seconds, the rest from tens. A bucket shorter than those repeats the value it
@@ -549,7 +553,16 @@ class History:
     ) -> list[float | None]:
         if series is None:
             return [None] * count
-        return series.buckets(place, seconds, count, now, peak)
+        values = series.buckets(place, seconds, count, now, peak)
+        if int(now) != self._second:
+            self._second = int(now)
+            self._open.clear()
+        width = seconds / count
+        # As many as there can be in the slot that is still open, ten seconds at most.
+        newest = -min(count, 1 + int(10 / width))
+        asked = series, place, seconds, count, math.floor(now / width), peak
+        values[newest:] = self._open.setdefault(asked, values[newest:])
+        return values
 
     def _window(
         self, series: Series | None, place: int, seconds: float, peak: bool = False

@@ -5,14 +5,15 @@ The screen, a first frame and the tests all draw through ``Dashboard.rows``.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.findings import Finding, Severity, card_state
 from gpumon.groups import users
+from gpumon.history import Standing
 from gpumon.layout.cards import Cards, CardsShape, card_line, cards_shape
 from gpumon.layout.cells import Field, Row, fill
 from gpumon.layout.chrome import (
@@ -75,8 +76,8 @@ _CHROME = 3
 _FEW_CARDS = 8
 _LEAST_TABLE = 3
 """The table's heading and two processes."""
-_EARLY = 0.05
-"""Seconds by which a sample may come before a whole second has passed."""
+_EARLY, _EARLY_SHARE = 0.05, 0.25
+"""Seconds, or the part of an interval, by which a sample may come before a whole second is over."""
 
 _MOST_REPORT_ROWS = 8
 _NO_LISTS = "This log does not say who was on the cards."
@@ -304,6 +305,15 @@ class Parts(Struct):
         ]
 
 
+class _Basis(NamedTuple):
+    """What the processes of a beat are drawn by."""
+
+    processes: Sequence[GpuProcess]
+    beat: float
+    sight: Sight
+    standing: Standing
+
+
 class Dashboard:
     """Draws the dashboard, keeping what did not change.
 
@@ -334,7 +344,8 @@ class Dashboard:
         self._states: tuple[Snapshot | None, dict[str, Finding]] = (None, {})
         self._judged: dict[str, tuple[tuple[object, ...], Finding]] = {}
         self._process_rows = ProcessRows()
-        self._sighted: tuple[Sequence[GpuProcess], float, Sight | None] = ((), 0.0, None)
+        self._beat = 0.0
+        self._basis: _Basis | None = None
         self._shown: list[GpuProcess] = []
         self._drawn_from: tuple[object, ...] = ()
         self._headed_by: tuple[tuple[object, ...], Row] = ((), ())
@@ -354,7 +365,7 @@ class Dashboard:
         self._states = (None, {})
         self._judged = {}
         self._process_rows = ProcessRows()
-        self._sighted = ((), 0.0, None)
+        self._basis = None
         self._drawn_from = ()
 
     def rows(self, snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
@@ -371,6 +382,7 @@ class Dashboard:
         if settled and not self._settled:
             self._forget()
         self._settled = settled
+        self._beat = 0.0 if snapshot is None else _beat(snapshot, view.interval)
         if is_tiny(width, height):
             states = self._states_of(snapshot)
             moment = Moment() if snapshot is None else _moment(snapshot, view)
@@ -388,6 +400,9 @@ class Dashboard:
         self.room = max(0, table - 1)
         self.columns = visible_columns(width, view.columns)
         self.headed = user_columns(width) if view.listing is Listing.USERS else self.columns
+        if view.paused:
+            # While the picture is held the history goes on.
+            self._basis_of(snapshot, view).standing.hold(snapshot.processes)
         self._list(snapshot, view)
         self._settle(snapshot, view)
         states = self._states_of(snapshot)
@@ -438,23 +453,25 @@ class Dashboard:
             self._footed_by = (key, footer_row(called(keys), message, width))
         return self._footed_by[1]
 
-    def _sight(self, snapshot: Snapshot) -> Sight:
-        """What rows go by besides their process: one for a beat, however often it is drawn."""
-        beat = _beat(snapshot)
-        processes, of_beat, sight = self._sighted
-        if sight is None or processes is not snapshot.processes or of_beat != beat:
-            history = self._history
-            # While a picture is held the history goes on: what was told of it once stays.
-            rests = cache(history.process_idle)
-            sight = Sight(snapshot.time, rests, history.thresholds.idle_after)
-            self._sighted = snapshot.processes, beat, sight
-        return sight
+    def _basis_of(self, snapshot: Snapshot, view: View) -> _Basis:
+        """What processes are drawn by: the same for a beat, however often they are drawn."""
+        basis = self._basis
+        if (
+            basis is None
+            or basis.processes is not snapshot.processes
+            or (basis.beat != self._beat and not view.paused)
+        ):
+            standing = Standing(self._history)
+            idle_after = standing.thresholds.idle_after
+            sight = Sight(snapshot.time, standing.process_idle, idle_after)
+            basis = self._basis = _Basis(snapshot.processes, self._beat, sight, standing)
+        return basis
 
     def _table(self, snapshot: Snapshot, view: View, width: int) -> list[Row]:
         """The heading and the lines that there is room for."""
         key = (
             *(view.top, view.cursor, view.tags, view.shift, view.order, view.listing),
-            *(self.room, self.headed, width, _beat(snapshot), has_no_lists(snapshot)),
+            *(self.room, self.headed, width, self._beat, has_no_lists(snapshot)),
         )
         if self._tabled[0] is not self.entries or self._tabled[1] != key:
             self._tabled = (self.entries, key, self._lines(snapshot, view, width))
@@ -463,7 +480,7 @@ class Dashboard:
     def _lines(self, snapshot: Snapshot, view: View, width: int) -> list[Row]:
         shown = self.entries[view.top : view.top + self.room]
         heading = heading_row(self.headed, view.order, width)
-        sight = self._sight(snapshot)
+        sight = self._basis_of(snapshot, view).sight
         self._process_rows.begin()
         if self.room and has_no_lists(snapshot):
             return [heading, fill([(f"  {_NO_LISTS}", "dim")], width)]
@@ -517,7 +534,7 @@ class Dashboard:
         Unless something begins or ends; and what is wrong is told with numbers of this moment.
         """
         key = (
-            *(_beat(snapshot), snapshot.reserved),
+            *(self._beat, snapshot.reserved),
             *(self._history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
         )
         known, state = self._judged.get(gpu.uuid, (None, None))
@@ -535,7 +552,7 @@ class Dashboard:
             view.listing,
             view.turned,
             # What depends on time is told in whole seconds.
-            _beat(snapshot) if _depends_on_time(view) else None,
+            self._beat if _depends_on_time(view) else None,
         )
         before = self._drawn_from
         if (
@@ -546,7 +563,7 @@ class Dashboard:
         ):
             return
         self._drawn_from = (snapshot.processes, view.kin, *drawn_from)
-        sight = self._sight(snapshot)
+        _, _, sight, standing = self._basis_of(snapshot, view)
         facts = None if narrowing.filter is None else _facts(sight)
         shown = narrowing.apply(snapshot.processes, facts)
         self._shown = shown
@@ -555,8 +572,8 @@ class Dashboard:
         elif view.listing is Listing.JOBS:
             self.entries = job_entries(shown, view.sort, sight, view.turned)
         elif view.listing is Listing.USERS:
-            narrowed = replace(snapshot, processes=tuple(shown))
-            uses = users(narrowed, self._history)
+            narrowed = replace(snapshot, time=sight.now, processes=tuple(shown))
+            uses = users(narrowed, standing)
             self.entries = user_entries(sort_users(uses, view.user_sort))
         else:
             self.entries = process_entries(shown, view.sort, sight)
@@ -646,7 +663,7 @@ def _facts(sight: Sight) -> Facts:
     return Facts(sight.now, idle, sight.idle_after)
 
 
-def _beat(snapshot: Snapshot) -> float:
+def _beat(snapshot: Snapshot, interval: float) -> float:
     """Changes once a second, for what is told in whole seconds.
 
     Lists of processes mostly come as often, and what hangs on them is drawn anew with them: on the
@@ -655,7 +672,8 @@ def _beat(snapshot: Snapshot) -> float:
     listed = snapshot.processes_at
     if listed is None or listed > snapshot.time:
         return int(snapshot.time)
-    return listed + int(snapshot.time - listed + _EARLY)
+    # A sample that comes early after one that came late is meant to be a second later too.
+    return listed + int(snapshot.time - listed + max(_EARLY, interval * _EARLY_SHARE))
 
 
 def _unless_well(state: Finding) -> Finding:

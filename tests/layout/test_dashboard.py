@@ -11,9 +11,9 @@ import pytest
 
 from gpumon.filters import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
-from gpumon.history import History
+from gpumon.history import History, Spell
 from gpumon.layout.cards import card_columns
-from gpumon.layout.cells import row_width
+from gpumon.layout.cells import Row, row_width
 from gpumon.layout.chrome import footer_row, key_at
 from gpumon.layout.dashboard import Dashboard, Timeline, View, footer_keys, is_tiny
 from gpumon.layout.grouped import USER_COLUMNS
@@ -27,7 +27,7 @@ from gpumon.layout.processes import (
     visible_columns,
 )
 from gpumon.layout.words import core_name, state_field
-from gpumon.model import CardStatus, MigInstance, ProcessId, Snapshot, Trouble
+from gpumon.model import CardStatus, Host, MigInstance, ProcessId, Snapshot, Trouble
 from gpumon.sources.demo import DemoSource
 from gpumon.sources.replay import Playing
 from tests.build import GIB, NOON, gpu, process
@@ -130,8 +130,8 @@ def test_where_lists_are_rarer_than_samples_ages_are_those_of_each_sample_a_seco
     dashboard, view = Dashboard(history), View(interval=1.0)
     came = NOON - 5.5
     for tick in range(1, 40):
-        # One is early, the next late.
-        now = NOON + tick + (0.02 if tick % 2 else 0.0)
+        # One is late, the next on time.
+        now = NOON + tick + (0.2 if tick % 2 else 0.0)
         if tick % 5 == 1:
             listed, listed_at = (process(started_at=came),), now
         shown = build_snapshot(now, gpu(), processes=listed, processes_at=listed_at)
@@ -227,28 +227,181 @@ def test_a_held_picture_keeps_what_it_tells_of_processes_however_it_is_drawn_aga
         drawn(held, 150)
         assert drawn(held) == live
     assert live[1].count("4m ") == 2, "its age and for how long it has been idle"
+    view.paused = True
+    drawn(held)
     for tick in range(1100, 1500):
         history.add(build_snapshot(NOON + tick * 0.24, gpu(), processes_at=NOON + tick * 0.24))
-    view.paused, view.cursor = True, resting[0].id
+    view.cursor = resting[0].id
     drawn(held, 150)
     assert drawn(held)[1].replace("▸", " ") == live[1]
 
 
+def test_a_held_picture_has_its_own_time_and_hours_of_users_however_late_they_are_asked_for() -> (
+    None
+):
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=0.5, listing=Listing.USERS)
+    # Between the newest list and the moment it becomes seven minutes old.
+    resting = (process(started_at=NOON - 58.8),)
+
+    def seen(second: float) -> Snapshot:
+        now = NOON + second
+        shown = build_snapshot(now, gpu(), processes=resting, processes_at=NOON + int(second))
+        history.add(shown)
+        return shown
+
+    def drawn() -> str:
+        row = dashboard.rows(held, view, 160, 24).processes[1]
+        return "".join(text for text, _ in row)
+
+    for half in range(361 * 2):
+        held = seen(half / 2)
+        told = drawn()
+    assert " 0.1 " in told
+    view.listing = Listing.PROCESSES
+    # Of a new list nobody asks for users while it is fresh.
+    for half in range(361 * 2, 362 * 2):
+        held = seen(half / 2)
+        drawn()
+    view.paused = True
+    drawn()
+    for half in range(362 * 2, 2000 * 2):
+        seen(half / 2)
+    view.listing = Listing.USERS
+    assert drawn() == told
+
+
+@pytest.mark.parametrize("listing", [Listing.PROCESSES, Listing.USERS])
+def test_what_was_out_of_sight_when_the_picture_was_held_is_told_by_that_moment_too(
+    listing: Listing,
+) -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=1.0, listing=listing)
+    resting = tuple(process(pid, started_at=NOON - 60, sm=0) for pid in range(4000, 4060))
+
+    def seen(second: int) -> Snapshot:
+        now = NOON + second
+        shown = build_snapshot(now, gpu(), processes=resting, processes_at=now)
+        history.add(shown)
+        return shown
+
+    def drawn(view: View) -> list[list[str]]:
+        rows = dashboard.rows(held, view, 160, 24).processes
+        return ["".join(text for text, _ in row).split()[3:] for row in rows[1:]]
+
+    for second in range(360):
+        held = seen(second)
+        live = drawn(view)[0]
+    told = {"≥5m"} if listing is Listing.PROCESSES else {"0.1"}
+    assert told <= set(live), "for how long it has been idle, and the user has had the card"
+    view.paused = True
+    drawn(view)
+    for second in range(360, 2000):
+        seen(second)
+    view.interval = 4.0
+    if listing is Listing.USERS:
+        view.listing = Listing.PROCESSES
+        drawn(view)
+        view.listing = Listing.USERS
+    else:
+        view.top, view.following = 30, False
+    assert drawn(view)[0] == live
+
+
+@pytest.mark.parametrize("cards", [1, 8, 24], ids=["panels", "tiles", "lines"])
+@pytest.mark.parametrize("interval", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("ticks", [40, 44, 47])
+def test_the_graphs_of_a_held_picture_stay_what_they_are(
+    cards: int, interval: float, ticks: int
+) -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=interval, host_strip=True)
+
+    def seen(tick: int, percent: int) -> Snapshot:
+        host = Host("ada", cpu_percent=percent, memory_total=100, memory_used=percent)
+        all_ = [gpu(index=index, utilization_gpu=percent) for index in range(cards)]
+        shown = build_snapshot(NOON + tick * interval, *all_)
+        shown = msgspec.structs.replace(shown, host=host)
+        history.add(shown)
+        return shown
+
+    def drawn(width: int = 200) -> tuple[list[Row], ...]:
+        parts = dashboard.rows(held, view, width, 50)
+        return list(parts.cards), list(parts.graphs), list(parts.host)
+
+    for tick in range(ticks + 1):
+        held = seen(tick, 11)
+        live = drawn()
+    # What comes in the same second is in the newest bucket too.
+    for later in range(ticks + 1, ticks + 20):
+        seen(later, 95)
+    drawn(150)
+    assert drawn() == live
+
+
+def test_a_picture_that_is_still_held_when_another_takes_its_place_is_that_one() -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=1.0, paused=True)
+
+    def drawn(shown: Snapshot) -> str:
+        rows = dashboard.rows(shown, view, 160, 24).processes
+        return "".join(text for text, _ in rows[1])
+
+    for second in (0, 1):
+        now = NOON + second
+        resting = (process(started_at=NOON - 7.5),)
+        shown = build_snapshot(now, gpu(), processes=resting, processes_at=now)
+        history.add(shown)
+        assert f" {7 + second}s " in drawn(shown)
+
+
+@pytest.mark.parametrize("second", range(20))
+def test_the_first_sample_of_all_is_in_the_graph_of_a_line_at_once(second: int) -> None:
+    cards = [gpu(index=index, utilization_gpu=95) for index in range(24)]
+    shown = build_snapshot(NOON + second + 0.7, *cards)
+    history = History(conditions())
+    history.add(shown)
+    (line, *_) = Dashboard(history).rows(shown, View(interval=2.0), 200, 50).cards[1:]
+    (graph,) = [text for text, style in line if style == "graph.util"]
+    assert graph.strip()
+
+
 def test_what_led_to_a_moment_of_the_past_is_told_as_soon_as_it_is_known() -> None:
-    now, history = demo()
+    now, past = demo()
+    began: dict[ProcessId, Spell] = {}
+
+    class Told(History):
+        def process_idle(self, process: ProcessId) -> Spell | None:
+            return began.get(process)
+
+    history = Told(conditions())
+    history.add(now)
+    for process_ in now.processes:
+        if (spell := past.process_idle(process_.id)) is not None:
+            began[process_.id] = msgspec.structs.replace(spell, since=spell.last - 600)
     playing = Playing(
         position=NOON, first=NOON - 60, last=NOON + 60, playing=False, speed=1.0, at_end=False
     )
     dashboard = Dashboard(history)
 
-    def states(*, settled: bool) -> str:
+    def drawn(*, settled: bool) -> tuple[str, str]:
         timeline = Timeline(playing, (), live=True, settled=settled)
-        rows = dashboard.rows(now, View(interval=0.5, timeline=timeline), 120, 30).cards
-        return "\n".join("".join(text for text, _ in row) for row in rows)
+        parts = dashboard.rows(now, View(interval=0.5, timeline=timeline), 160, 30)
+        cards, table = (
+            "\n".join("".join(text for text, _ in row) for row in rows)
+            for rows in (parts.cards, parts.processes)
+        )
+        return cards, table
 
-    assert "● …" in states(settled=False)
+    cards, table = drawn(settled=False)
+    assert "● …" in cards
+    assert " 10m " in table
+    for process_id, spell in began.items():
+        began[process_id] = msgspec.structs.replace(spell, since=spell.last - 7260)
     # It is still the same sample in the same history.
-    assert "● ok" in states(settled=True)
+    cards, table = drawn(settled=True)
+    assert "● ok" in cards
+    assert " 2h01m " in table
 
 
 @pytest.mark.parametrize("in_gap", [False, True])

@@ -128,9 +128,9 @@ class CellWriter:
         self._out: list[str] = []
         # The style in force after that; None is the terminal's own.
         self._style: str | None = None
-        # What changed besides, by its look; and in which rows, by their places.
+        # What changed besides, by its look; and in which lines of the screen.
         self._runs: dict[str, list[_Run]] = {}
-        self._changed: set[tuple[int, int]] = set()
+        self._changed: set[int] = set()
         self._measured, self._measured_parts = 0, 0
 
     def place(self, row: Row, x: int, y: int) -> None:
@@ -141,7 +141,7 @@ class CellWriter:
             x: Column of its first cell on screen, from 0.
             y: Its line on screen, from 0.
         """
-        if (x, y) in self._changed:
+        if y in self._changed:
             self.settle()
         self._out.append(f"\x1b[{y + 1};{x + 1}H")
         self.row(row)
@@ -199,9 +199,9 @@ class CellWriter:
             found.append((self._look(piece, style), at + first, piece, end))
             done, rest = place + 1, (text[last:], style)
         if found:
-            if (x, y) in self._changed:
+            if y in self._changed:
                 self.settle()
-            self._changed.add((x, y))
+            self._changed.add(y)
             edge = starts[-1]
             for look, begin, text, end in found:
                 # At the edge of the screen the cursor waits, and what is neither ASCII nor braille

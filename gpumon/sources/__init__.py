@@ -76,7 +76,7 @@ class Source(Protocol):
 
         Args:
             closely: Whether somebody keeps all values. Else what moves with every sample but stands
-                on no screen may be up to a second old.
+                on a card's page at most may be up to a second old.
         """
         ...
 

@@ -79,14 +79,14 @@ def test_every_number_on_screen_is_the_drivers(driver: Driver) -> None:
         assert "570.124.06" in screen.rows()[0]
 
 
-def test_what_no_screen_shows_is_asked_for_at_every_sample_by_a_log_only(
+def test_what_the_dashboard_does_not_show_is_asked_for_at_every_sample_by_a_log_only(
     driver: Driver, tmp_path: Path
 ) -> None:
     def calls(function: str) -> int:
         return driver.calls()[function].calls if function in driver.calls() else 0
 
     def share(screen: Screen) -> float:
-        """Questions about fields, of which one moves fast and stands on no screen, to a sample."""
+        """Questions about fields, of which one moves fast and is not shown, to a sample."""
         fields, samples = calls("nvmlDeviceGetFieldValues"), calls("nvmlDeviceGetPowerUsage")
         enough = samples + 20 * len(driver.cards)
         screen.wait(lambda _: calls("nvmlDeviceGetPowerUsage") >= enough, "twenty samples more")

@@ -383,9 +383,11 @@ def test_a_held_picture_stays_what_it_is_however_often_it_is_drawn() -> None:
         # Something to be seen in the graphs.
         screen.wait_for(r"[⣀⣤⣶⣿]{3}")
         screen.type("p")
-        held = screen.wait_for("PAUSED(.|\n)*q quit")
+        screen.wait_for("PAUSED")
+        # In the second that the newest column of the graphs tells of.
         for card in driver.cards:
             card.utilization_gpu = 95
+        held = screen.wait_for("PAUSED(.|\n)*q quit")
         # Of three seconds the graphs would tell.
         before = samples_of(driver)
         screen.wait(lambda _: samples_of(driver) >= before + 30, "samples")

@@ -16,16 +16,15 @@ from gpumon.text import fit, printable
 if TYPE_CHECKING:
     from gpumon.layout.cells import Row
 
-INKS = Inks(
-    {
-        "": Ink("38;2;200;200;200", "48;2;0;0;0"),
-        "same": Ink("38;2;200;200;200", "48;2;0;0;0"),
-        "bad": Ink("38;2;255;0;0", "48;2;0;0;0", bold=True),
-        "bar": Ink("38;2;0;0;255", "48;2;30;30;30"),
-        "cursor": Ink(reverse=True),
-        "picked": Ink("38;2;200;200;200", "48;2;0;0;0", reverse=True),
-    }
-)
+LOOKS = {
+    "": Ink("38;2;200;200;200", "48;2;0;0;0"),
+    "same": Ink("38;2;200;200;200", "48;2;0;0;0"),
+    "bad": Ink("38;2;255;0;0", "48;2;0;0;0", bold=True),
+    "bar": Ink("38;2;0;0;255", "48;2;30;30;30"),
+    "cursor": Ink(reverse=True),
+    "picked": Ink("38;2;200;200;200", "48;2;0;0;0", reverse=True),
+}
+INKS = Inks(LOOKS)
 WIDTH, LINES = 24, 4
 FIELDS = (5, 7, 1, 11)
 
@@ -54,6 +53,31 @@ def looks(screen: pyte.Screen) -> list[tuple[object, ...]]:
         shown = (cell.data, cell.fg, cell.bold) if cell.data.strip() or cell.reverse else (" ",)
         cells.append((*shown, cell.bg, cell.reverse))
     return cells
+
+
+def colour(parameters: str) -> str:
+    """``38;2;255;0;0`` as the terminal has it."""
+    return "".join(f"{int(part):02x}" for part in parameters.split(";")[2:]) or "default"
+
+
+@given(
+    st.lists(st.tuples(st.text("a1 -\u28ff", min_size=1, max_size=6), styles), max_size=3), styles
+)
+def test_every_cell_of_a_row_looks_as_its_style_says(row: list[tuple[str, str]], last: str) -> None:
+    row = [*row, (" ", last)]
+    screen, stream = terminal()
+    writer = CellWriter(INKS)
+    writer.place(tuple(row), 0, 1)
+    stream.feed(writer.take())
+    cells = [(character, LOOKS[style]) for text, style in row for character in text]
+    for x, (character, ink) in enumerate(cells):
+        shown = screen.buffer[1][x]
+        assert (shown.data, shown.reverse, shown.bg) == (character, ink.reverse, colour(ink.ground))
+        # Of a blank the colour and the weight do not show, unless it is made of them.
+        if character != " " or ink.reverse:
+            assert shown.fg == colour(ink.fore)
+        if character != " ":
+            assert shown.bold == ink.bold
 
 
 @given(st.lists(any_rows, min_size=2, max_size=5))

@@ -339,7 +339,7 @@ def test_fast_values_are_read_at_every_sample(furnish: Furnish) -> None:
         assert room.gpu().power_draw == watts
 
 
-def test_what_is_on_no_screen_is_read_once_a_second_unless_somebody_keeps_it(
+def test_what_the_dashboard_does_not_show_is_read_once_a_second_unless_somebody_keeps_it(
     furnish: Furnish,
 ) -> None:
     room = furnish(h100())

@@ -88,6 +88,15 @@ def test_on_a_slow_line_the_cursor_comes_first_and_then_where_it_was(shown: Show
     assert shown.frame(rows("d", 2)) == [2, 0, 1, 3, 4, 5]
 
 
+def test_on_a_slow_line_what_moved_with_the_cursor_comes_before_all_else(shown: Shown) -> None:
+    shown.frame(rows("a", 5))
+    shown.pen.writer.take()
+    shown.pen.limited = True
+    shown.frame(rows("b", 4))
+    frame = shown.pen.writer.take()
+    assert frame.index("b4") < frame.index("b5") < frame.index("\x1b[1;1H")
+
+
 def test_what_had_no_room_is_the_first_of_the_next_frame_but_for_the_cursor(shown: Shown) -> None:
     shown.frame(rows("a", 0))
     shown.pen.limited, shown.pen.room = True, 3

@@ -3,7 +3,8 @@
 One thread asks (the driver serialises its callers anyway), each question at its own pace:
 
 - every sample: memory, utilisation, power, temperature, clocks (``Card.read_fast``);
-- every second: what moves as fast but stands on no screen, unless somebody keeps all values;
+- every second: what moves as fast but stands on a card's page at most, unless somebody keeps all
+  values;
 - every second: process lists and their utilisation (``processes``);
 - every two seconds, in turn and on a budget: nearly all else (``questions``, ``turns``);
 - every ten: modes, links, BAR1, errors of the card's life and repairs.

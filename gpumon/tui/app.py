@@ -36,6 +36,7 @@ from gpumon.tui.bell import Bell
 from gpumon.tui.cases import Cases
 from gpumon.tui.chosen import USUAL, Chosen
 from gpumon.tui.colours import FewColours, colour_system, refuses_colour
+from gpumon.tui.dialogs.commands import CommandsDialog
 from gpumon.tui.keys import footer_names, keymap, renamed, with_names
 from gpumon.tui.pen import Pen
 from gpumon.tui.screens.dashboard import DashboardScreen, PageWanted, WordWanted
@@ -376,6 +377,11 @@ class GpumonApp(App[int]):
     def _remember_theme(self, name: str | None) -> None:
         if name is not None and (fault := remember(name)) is not None:
             self._warn(fault)
+
+    def action_command_palette(self) -> None:
+        """See Textual's: open the list of all commands."""
+        if not isinstance(self.screen, CommandsDialog):
+            self.push_screen(CommandsDialog(id="--command-palette"))
 
     def action_help(self) -> None:
         """Open the help page."""

@@ -119,6 +119,22 @@ async def test_a_palette_that_is_opened_in_the_moment_of_the_end_says_nothing(
                 app.exit()
 
 
+async def test_a_palette_that_is_closed_before_it_has_begun_says_nothing(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (app, pilot):
+        for turns in range(25):
+            app.action_command_palette()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            app.pop_screen()
+            await settled(pilot)
+            assert app.screen is app.dashboard
+        await pilot.press("ctrl+p")
+        await settled(pilot)
+        assert isinstance(app.screen, CommandPalette)
+        app.action_command_palette()
+        assert app.screen_stack[:-1] == [app.dashboard], "it is open already"
+
+
 @pytest.mark.parametrize("kind", [events.AppBlur, events.AppFocus, lambda: events.Paste("j")])
 async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothing(
     kind: Callable[[], events.Event], tmp_path: Path

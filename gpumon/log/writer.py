@@ -347,7 +347,11 @@ class _File:
 def _is_header(head: bytes) -> bool:
     """Whether the beginning of a file is the header of a log, with whatever columns."""
     line = head.partition(b"\n")[0].decode("utf-8-sig", errors="replace")
-    cells = next(csv.reader([line]), [])
+    try:
+        cells = next(csv.reader([line]), [])
+    except csv.Error:
+        # Up to Python 3.10 it reads no zero bytes.
+        return False
     return cells[:1] == ["timestamp"] and "gpumon_log" in [cell.strip() for cell in cells]
 
 

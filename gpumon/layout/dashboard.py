@@ -76,7 +76,7 @@ _CHROME = 3
 _FEW_CARDS = 8
 _LEAST_TABLE = 3
 """The table's heading and two processes."""
-_EARLY, _EARLY_SHARE = 0.05, 0.25
+_EARLY, _EARLY_SHARE = 0.05, 0.5
 """Seconds, or the part of an interval, by which a sample may come before a whole second is over."""
 
 _MOST_REPORT_ROWS = 8

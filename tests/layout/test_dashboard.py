@@ -131,7 +131,7 @@ def test_where_lists_are_rarer_than_samples_ages_are_those_of_each_sample_a_seco
     came = NOON - 5.5
     for tick in range(1, 40):
         # One is late, the next on time.
-        now = NOON + tick + (0.2 if tick % 2 else 0.0)
+        now = NOON + tick + (0.4 if tick % 2 else 0.0)
         if tick % 5 == 1:
             listed, listed_at = (process(started_at=came),), now
         shown = build_snapshot(now, gpu(), processes=listed, processes_at=listed_at)

@@ -236,9 +236,7 @@ def test_a_held_picture_keeps_what_it_tells_of_processes_however_it_is_drawn_aga
     assert drawn(held)[1].replace("▸", " ") == live[1]
 
 
-def test_a_held_picture_has_its_own_time_and_hours_of_users_however_late_they_are_asked_for() -> (
-    None
-):
+def test_users_of_a_held_picture_are_those_of_its_moment_however_late_asked_for() -> None:
     history = History(conditions())
     dashboard, view = Dashboard(history), View(interval=0.5, listing=Listing.USERS)
     # Between the newest list and the moment it becomes seven minutes old.

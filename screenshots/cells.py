@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from msgspec import Struct
 
-from gpumon.text import cell_width
+from gpumon.text.formatting import cell_width
 
 if TYPE_CHECKING:
     from textual.app import App

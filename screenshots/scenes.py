@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from textual.widgets import Button
 
-from gpumon.collector import Collector
+from gpumon.config.themes import choose_theme
 from gpumon.findings import DEFAULTS, conditions
-from gpumon.history import History
-from gpumon.host.journal import Journal
-from gpumon.lookup import Lookup
-from gpumon.selection import parse_selection
+from gpumon.kill.audit_log import AuditLog
+from gpumon.model.selection import parse_selection
+from gpumon.recording.history import History
+from gpumon.recording.memory.recording import MemoryRecording
+from gpumon.sampling.collector import Collector
+from gpumon.sampling.enrichment import Lookup
 from gpumon.sources.demo import DemoSource
-from gpumon.tape.memory import MemoryTape
-from gpumon.theming import choose_theme
-from gpumon.tui.app import GpumonApp
-from gpumon.tui.chosen import Chosen
-from gpumon.tui.dialogs import end
-from gpumon.tui.logbook import Logbook
-from gpumon.tui.session import Session
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.dialogs import end
+from gpumon.ui.logbook import Logbook
+from gpumon.ui.session import Session
+from gpumon.ui.startup_options import StartupOptions
 from screenshots.cells import cells_of
 from screenshots.drawing import svg_of
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gpumon.model import Snapshot
-    from gpumon.playback import Player
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.playback import Player
 
 MOMENT = 1_800_000_000.0
 
@@ -92,15 +92,15 @@ class Frozen:
     """A clock that stands still."""
 
     def time(self) -> float:
-        """See ``gpumon.clock.Clock``."""
+        """See ``gpumon.system.clock.Clock``."""
         return MOMENT
 
     def monotonic(self) -> float:
-        """See ``gpumon.clock.Clock``."""
+        """See ``gpumon.system.clock.Clock``."""
         return MOMENT
 
     def wait(self, event: threading.Event, timeout: float) -> bool:  # noqa: ARG002 - it never comes
-        """See ``gpumon.clock.Clock``."""
+        """See ``gpumon.system.clock.Clock``."""
         return event.wait()
 
 
@@ -108,7 +108,7 @@ class Frozen:
 def machine(cards: str) -> Iterator[Session]:
     """The demo after hours of looking at it, with some of its cards."""
     source = DemoSource(clock=Frozen(), selection=parse_selection(cards))
-    history, tape = History(conditions()), MemoryTape(DEFAULTS.full_share)
+    history, tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
     for snapshot in source.past():
         history.add(snapshot)
         tape.add(snapshot)
@@ -121,7 +121,7 @@ def machine(cards: str) -> Iterator[Session]:
     collector.start()
     taken.wait()
     try:
-        yield Session(collector, history, host, lookup, Journal(), tape, Logbook(collector))
+        yield Session(collector, history, host, lookup, AuditLog(), tape, Logbook(collector))
     finally:
         collector.stop()
 
@@ -130,7 +130,7 @@ async def svg_of_scene(scene: Scene, session: Session) -> str:
     """The picture of a scene on a machine."""
     # However busy the machine that takes the picture, the dialog is shown with all that it names.
     end.LOOK_SECONDS = _AN_HOUR
-    app = GpumonApp(session, chosen=Chosen(theme=choose_theme(scene.theme)))
+    app = GpumonApp(session, chosen=StartupOptions(theme=choose_theme(scene.theme)))
     async with app.run_test(size=scene.size) as pilot:
         await pilot.press(*scene.keys)
         # A button waits for what is looked up on another thread.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpumon.model import Gpu, GpuProcess, GpuUse, Host, ProcessId, Snapshot
+from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Host, ProcessId, Snapshot
 
 GIB = 2**30
 NOON = 1_699_963_200.0

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.host import Kin, Target
-from gpumon.model import ProcessId
+from gpumon.host import RelatedProcess, Target
+from gpumon.model.snapshot import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +123,7 @@ def target(pid: int, **changes: object) -> Target:
     return msgspec.structs.replace(seen, **changes)
 
 
-def look(pid: int) -> Kin | None:
+def look(pid: int) -> RelatedProcess | None:
     """What ``/proc`` says of a process, in a test's own few words."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -132,7 +132,7 @@ def look(pid: int) -> Kin | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat[stat.rindex(")") + 2 :].split()
-    return Kin(
+    return RelatedProcess(
         id=ProcessId(pid, int(fields[19])),
         parent=int(fields[1]),
         group=int(fields[2]),

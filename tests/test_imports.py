@@ -29,7 +29,7 @@ import importlib, pkgutil, sys
 import gpumon
 def walk(package):
     for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        if found.name == "gpumon.tui":
+        if found.name == "gpumon.ui":
             continue
         module = importlib.import_module(found.name)
         if "textual" in sys.modules:
@@ -56,7 +56,7 @@ import importlib, pkgutil
 import gpumon
 for found in pkgutil.walk_packages(gpumon.__path__, "gpumon."):
     # What has a Unix terminal is imported where one is taken.
-    if not found.name.endswith("__main__") and found.name != "gpumon.tui.driver":
+    if not found.name.endswith("__main__") and found.name != "gpumon.ui.terminal.driver":
         importlib.import_module(found.name)
         print(found.name)
 """
@@ -83,12 +83,12 @@ def heavy_after(code: str, *arguments: str, env: Mapping[str, str] | None = None
 def test_no_module_outside_the_screen_imports_textual() -> None:
     walked = run(_EVERY_MODULE).split()
     assert len(walked) >= 40
-    assert {"gpumon.cli", "gpumon.commands.snapshot", "gpumon.sources.nvml.source"} <= set(walked)
+    assert {"gpumon.cli", "gpumon.cli.snapshot", "gpumon.sources.nvml.source"} <= set(walked)
 
 
 def test_every_module_can_be_imported_on_a_system_that_is_no_unix() -> None:
     imported = run(_WITHOUT_UNIX).split()
-    assert {"gpumon.host.signals", "gpumon.tui.app", "gpumon.tui.terminal"} <= set(imported)
+    assert {"gpumon.kill.signals", "gpumon.ui.app", "gpumon.ui.terminal.terminal"} <= set(imported)
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "prometheus"])
@@ -125,7 +125,7 @@ def test_what_a_package_was_imported_without_is_there_for_others(
     function: str, package: str, left_out: str
 ) -> None:
     program = (
-        f"import sys; from gpumon.lean import {function}; {function}();"
+        f"import sys; from gpumon.system.startup_imports import {function}; {function}();"
         f"print('{package}' in sys.modules, '{left_out}' in sys.modules);"
         f"import {left_out}; {function}(); print('{left_out}' in sys.modules)"
     )
@@ -138,7 +138,7 @@ def test_choosing_a_card_imports_little() -> None:
         asked = "import sys\n" + _AFTER_MAIN + "\nprint(*sys.modules)"
         modules = set(run(asked, "select", env=driver.env()).split())
     assert not heavy & {"textual", "rich", "prometheus_client"}
-    assert not modules & {"gpumon.layout", "gpumon.host.places", "http.client", "secrets"}
+    assert not modules & {"gpumon.ui.view", "gpumon.host.places", "http.client", "secrets"}
 
 
 @pytest.mark.parametrize(

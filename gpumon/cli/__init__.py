@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import codeset, silence_output
+from gpumon.cli.messages import EXIT_INTERRUPTED, EXIT_USAGE, fail
 from gpumon.cli.plain import read_plainly
-from gpumon.cli.words import EXIT_INTERRUPTED, EXIT_USAGE, fail
-from gpumon.lack import lack_behind
+from gpumon.system.resource_errors import lack_behind
 
 if TYPE_CHECKING:
     import argparse
@@ -63,7 +63,7 @@ def _bound(arguments: Sequence[str]) -> Sequence[str]:
     # What stands behind run is somebody else's command line.
     if next((one for one in arguments if one in _TAKING_MOMENTS), "run") == "run":
         return arguments
-    from gpumon.moments import bind_moments
+    from gpumon.text.time_parsing import bind_moments
 
     return bind_moments(arguments, ("--from", "--to", "--at"))
 
@@ -82,11 +82,11 @@ def _of_no_use(command: str) -> Iterator[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from gpumon.lean import import_msgspec
+    from gpumon.system.startup_imports import import_msgspec
 
     # Before anything else imports it.
     import_msgspec()
-    from gpumon.codeset import take_stream
+    from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
     if options.command not in _SOON_THERE:
@@ -98,15 +98,15 @@ def _run(options: argparse.Namespace) -> int:
                     f"--{name} does nothing for gpumon {options.command}: leave it out.", EXIT_USAGE
                 )
     if options.command == "log":
-        from gpumon.cli.commands import run_log
+        from gpumon.cli.without_screen import run_log
 
         return run_log(options)
     if options.command == "run":
-        from gpumon.cli.choosing import run_job
+        from gpumon.cli.scheduling import run_job
 
         return run_job(options)
     if options.command == "wait":
-        from gpumon.cli.waiting import run_wait
+        from gpumon.cli.wait import run_wait
 
         return run_wait(options)
     if sys.stdout is None:
@@ -118,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
     if not sys.stdout.isatty():
         if options.log is not None:
             return fail("standard output is no terminal, so --log has no screen: use gpumon log.")
-        from gpumon.cli.commands import print_one
+        from gpumon.cli.without_screen import print_one
 
         return print_one(options, "table", by_process=False)
     return _show(options)
@@ -127,14 +127,14 @@ def _run(options: argparse.Namespace) -> int:
 def _print(options: argparse.Namespace) -> int:
     """Run a command that writes to standard output."""
     if options.command == "select":
-        from gpumon.cli.choosing import run_select
+        from gpumon.cli.scheduling import run_select
 
         return run_select(options)
     if options.command == "doctor":
         from gpumon.cli.doctor import run_doctor
 
         return run_doctor(options)
-    from gpumon.cli import commands
+    from gpumon.cli import without_screen as commands
 
     run: Mapping[str, Callable[[argparse.Namespace], int]] = {
         "snapshot": commands.run_snapshot,

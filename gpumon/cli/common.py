@@ -7,29 +7,29 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.words import say
+from gpumon.cli.messages import say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
     from gpumon.host import ProcessHost
-    from gpumon.lookup import Reservations
-    from gpumon.reserving import Holder
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.sampling.enrichment import Reservations
+    from gpumon.scheduling.reservation import Holder
     from gpumon.sources import Source
-    from gpumon.thresholds import Thresholds
 
 
 def codeset(options: argparse.Namespace) -> str:
     """The encoding of what a person reads."""
-    from gpumon.codeset import ASCII, codeset_of, environment
+    from gpumon.text.charset import ASCII, codeset_of, environment
 
     return ASCII if getattr(options, "ascii", False) else codeset_of(environment())
 
 
 def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
     """Where snapshots come from, and the processes of the machine that they are of."""
-    from gpumon.selection import ALL
+    from gpumon.model.selection import ALL
 
     selection = getattr(options, "gpus", ALL)
     readonly = getattr(options, "readonly", False)
@@ -38,7 +38,7 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
 
         demo = DemoSource(selection=selection)
         return demo, demo.host(readonly=readonly)
-    from gpumon.host.local import LocalHost
+    from gpumon.kill.local_host import LocalHost
     from gpumon.sources.nvml.source import NvmlSource
 
     return NvmlSource(selection), LocalHost(readonly=readonly)
@@ -51,7 +51,7 @@ def reservations(options: argparse.Namespace) -> Reservations | None:
 
     def holders(cards: Iterable[str]) -> Mapping[str, Holder]:
         # Nobody asks before there is a first picture.
-        from gpumon.reserving.looking import holders_now
+        from gpumon.scheduling.reservation.holders import holders_now
 
         return holders_now(cards)
 
@@ -61,7 +61,7 @@ def reservations(options: argparse.Namespace) -> Reservations | None:
 def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:
     """Have standard output write a format: a table is for the person's terminal."""
     if form == "table":
-        from gpumon.codeset import take_stream
+        from gpumon.text.charset import take_stream
 
         take_stream(sys.stdout, codeset(options))
     elif isinstance(sys.stdout, io.TextIOWrapper):
@@ -71,7 +71,7 @@ def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:
 def take_settings() -> Thresholds:
     """Tell amounts as was settled, and what is wrong with how it was; where lines are drawn."""
     from gpumon.config import load
-    from gpumon.units import use_units
+    from gpumon.text.units import use_units
 
     loaded = load()
     for complaint in loaded.complaints:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import silence_output, take_output
-from gpumon.cli.words import fail
+from gpumon.cli.messages import fail
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +33,7 @@ def add_doctor(command: Command, parents: Sequence[argparse.ArgumentParser]) -> 
 
 def run_doctor(options: argparse.Namespace) -> int:
     """``gpumon doctor``."""
-    from gpumon.commands.doctor import doctor
+    from gpumon.doctor.output import doctor
     from gpumon.sources.nvml.source import NvmlSource
 
     take_output(options, "json" if options.json else "table", utf_8=options.json)

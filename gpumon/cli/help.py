@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
-from gpumon.cli.words import EXIT_USAGE, fail
+from gpumon.cli.messages import EXIT_USAGE, fail
 
 Command: TypeAlias = Callable[..., argparse.ArgumentParser]
 """Makes the parser of a command, whose name and line in the list of all it has."""

@@ -344,19 +344,19 @@ def _add_completion(command: Command) -> None:
 
 
 def _add_select(command: Command) -> None:
-    from gpumon.cli.choosing import add_select
+    from gpumon.cli.scheduling import add_select
 
     add_select(command, [_drawing()])
 
 
 def _add_run(command: Command) -> None:
-    from gpumon.cli.choosing import add_run
+    from gpumon.cli.scheduling import add_run
 
     add_run(command, [_drawing()])
 
 
 def _add_wait(command: Command) -> None:
-    from gpumon.cli.waiting import add_wait
+    from gpumon.cli.wait import add_wait
 
     add_wait(command, [_drawing()])
 

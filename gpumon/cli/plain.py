@@ -1,7 +1,7 @@
 """Reads ``gpumon`` and ``gpumon -n 0.5`` without argparse.
 
 Most people type one of these, and argparse takes a tenth of the time until they see something.
-``tests/test_cli.py`` holds that they are read as argparse reads them.
+``tests/cli/test_command_line.py`` holds that they are read as argparse reads them.
 """
 
 from __future__ import annotations

@@ -7,27 +7,27 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import reservations, source_and_host
-from gpumon.cli.words import EXIT_USAGE, explain, fail, say
+from gpumon.cli.messages import EXIT_USAGE, explain, fail, say
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
     from gpumon.config import Loaded
-    from gpumon.model import Snapshot
-    from gpumon.tape import Tape
-    from gpumon.tape.memory import MemoryTape
-    from gpumon.theming import Choice
-    from gpumon.thresholds import Thresholds
-    from gpumon.tui.chosen import Chosen
-    from gpumon.tui.session import Session
+    from gpumon.config.themes import ThemeChoice
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording import Recording
+    from gpumon.recording.memory.recording import MemoryRecording
+    from gpumon.ui.session import Session
+    from gpumon.ui.startup_options import StartupOptions
 
 
 _PAST_LATER = 1.0
 """Seconds after the start at which a demo's past is put where it can be looked back at."""
 
 
-class Early:
+class SnapshotBuffer:
     """Keeps snapshots, from the first one on, for a listener that is there later."""
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class Early:
 
 def run_dashboard(options: argparse.Namespace) -> int:
     """``gpumon``."""
-    from gpumon.collector import Collector
     from gpumon.config import load
-    from gpumon.lookup import Lookup
+    from gpumon.config.themes import UnknownThemeError, choose_theme
+    from gpumon.sampling.collector import Collector
+    from gpumon.sampling.enrichment import Lookup
     from gpumon.sources import SourceError
-    from gpumon.theming import UnknownThemeError, choose_theme
-    from gpumon.tui.logbook import Logbook
+    from gpumon.ui.logbook import Logbook
 
     loaded = load()
     settings, lines = loaded.settings, loaded.settings.thresholds
@@ -78,28 +78,28 @@ def run_dashboard(options: argparse.Namespace) -> int:
     # The driver is asked while what takes longer, all that judges and draws, is imported.
     collector.start()
     from gpumon.findings import conditions
-    from gpumon.history import History
-    from gpumon.layout.listing import Narrowing
-    from gpumon.tui.opening import first_picture, run
+    from gpumon.recording.history import History
+    from gpumon.ui.terminal.startup import first_picture, run
+    from gpumon.ui.view.listing import ProcessFilter
 
     history = History(conditions(lines), lines)
     for snapshot in past:
         history.add(snapshot)
     collector.subscribe(history.add, newest=True, closely=False)
-    early = Early()
+    early = SnapshotBuffer()
     collector.subscribe(early.take, newest=True, closely=False)
 
     def furnish() -> Session:
         """What the first picture does without is imported, and begins, once that stands."""
-        from gpumon.host.journal import Journal, NoJournal
-        from gpumon.tui.session import Session
+        from gpumon.kill.audit_log import AuditLog, NoAuditLog
+        from gpumon.ui.session import Session
 
         lookup.start()
-        journal = NoJournal() if getattr(options, "demo", False) else Journal()
+        journal = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
         tape = _tape(lines, early, past)
         return Session(collector, history, host, lookup, journal, tape, logbook)
 
-    narrowing = Narrowing(user=user, filter=getattr(options, "filter", None))
+    narrowing = ProcessFilter(user=user, filter=getattr(options, "filter", None))
     chosen = _chosen(options, loaded, theme)
     picture = first_picture(history, interval, narrowing, chosen, readonly=host.readonly)
     try:
@@ -111,11 +111,11 @@ def run_dashboard(options: argparse.Namespace) -> int:
             say(sentence)
 
 
-def _tape(lines: Thresholds, early: Early, past: tuple[Snapshot, ...]) -> MemoryTape:
+def _tape(lines: Thresholds, early: SnapshotBuffer, past: tuple[Snapshot, ...]) -> MemoryRecording:
     """What can be looked back at, from the past of the source on."""
-    from gpumon.tape.memory import MemoryTape
+    from gpumon.recording.memory.recording import MemoryRecording
 
-    tape = MemoryTape(lines.full_share)
+    tape = MemoryRecording(lines.full_share)
     if past:
         # To put it in order takes as long as all else at the start.
         tape.begin_with(past)
@@ -126,15 +126,15 @@ def _tape(lines: Thresholds, early: Early, past: tuple[Snapshot, ...]) -> Memory
     return tape
 
 
-def _chosen(options: argparse.Namespace, loaded: Loaded, theme: Choice) -> Chosen:
+def _chosen(options: argparse.Namespace, loaded: Loaded, theme: ThemeChoice) -> StartupOptions:
     """What the dashboard begins with: what was settled, and over it what was asked for."""
-    from gpumon.layout.processes import CHOSEN, Sort
-    from gpumon.tui.chosen import Chosen
-    from gpumon.units import use_units
+    from gpumon.text.units import use_units
+    from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.view.processes import CHOSEN, Sort
 
     settings = loaded.settings
     use_units(settings.units)
-    return Chosen(
+    return StartupOptions(
         columns=options.columns or settings.columns or CHOSEN,
         sort=Sort(settings.sort.column, settings.sort.descending),
         keys=settings.keys,
@@ -148,12 +148,12 @@ def _chosen(options: argparse.Namespace, loaded: Loaded, theme: Choice) -> Chose
 def run_replay(options: argparse.Namespace) -> int:
     """``gpumon replay``."""
     from gpumon.config import load
+    from gpumon.config.themes import UnknownThemeError, choose_theme
     from gpumon.findings import conditions
-    from gpumon.log.tape import open_log
-    from gpumon.playback import Player
+    from gpumon.recording import RecordingError
+    from gpumon.recording.csv.recording import open_log
+    from gpumon.recording.playback import Player
     from gpumon.sources import SourceError
-    from gpumon.tape import TapeError
-    from gpumon.theming import UnknownThemeError, choose_theme
 
     try:
         loaded = load()
@@ -163,7 +163,7 @@ def run_replay(options: argparse.Namespace) -> int:
         tape = open_log(options.file, lines.full_share)
     except UnknownThemeError as error:
         return fail(f"{error}.", EXIT_USAGE)
-    except TapeError as error:
+    except RecordingError as error:
         return fail(error.sentence)
     with closing(tape):
         try:
@@ -179,15 +179,15 @@ def run_replay(options: argparse.Namespace) -> int:
         )
         player.speed = options.speed
         player.start()
-        from gpumon.host.journal import Journal
         from gpumon.host.recorded import RecordedHost
-        from gpumon.layout.listing import Narrowing
-        from gpumon.lookup import Lookup
-        from gpumon.tui.chosen import first_view
-        from gpumon.tui.logbook import Logbook
-        from gpumon.tui.opening import run
-        from gpumon.tui.picture import FirstPicture
-        from gpumon.tui.session import Session
+        from gpumon.kill.audit_log import AuditLog
+        from gpumon.sampling.enrichment import Lookup
+        from gpumon.ui.logbook import Logbook
+        from gpumon.ui.session import Session
+        from gpumon.ui.startup_options import first_view
+        from gpumon.ui.terminal.first_picture import FirstPicture
+        from gpumon.ui.terminal.startup import run
+        from gpumon.ui.view.listing import ProcessFilter
 
         host = RecordedHost()
         session = Session(
@@ -195,13 +195,13 @@ def run_replay(options: argparse.Namespace) -> int:
             player.history,
             host,
             Lookup(host),
-            Journal(),
+            AuditLog(),
             tape,
             Logbook(None),
             player,
         )
         try:
-            narrowing = Narrowing()
+            narrowing = ProcessFilter()
             interval = player.collector.interval
             view = first_view(interval, narrowing, chosen, readonly=host.readonly)
             unpainted = FirstPicture(player.history, view, None)
@@ -210,7 +210,7 @@ def run_replay(options: argparse.Namespace) -> int:
             return fail(f"{error.sentence} {error.advice}")
 
 
-def _beginning(at: str | None, tape: Tape) -> float | None:
+def _beginning(at: str | None, tape: Recording) -> float | None:
     """Where to begin in a log.
 
     Raises:
@@ -218,7 +218,7 @@ def _beginning(at: str | None, tape: Tape) -> float | None:
     """
     if at is None or tape.first is None or tape.last is None:
         return tape.first
-    from gpumon.moments import MomentError, day_and_time, parse_moment
+    from gpumon.text.time_parsing import MomentError, day_and_time, parse_moment
 
     try:
         moment = parse_moment(at, tape.last)

@@ -11,8 +11,8 @@ from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL, seconds
 
 if TYPE_CHECKING:
     from gpumon.filters import Filter
-    from gpumon.quantity import Measure
-    from gpumon.selection import GpuSelection
+    from gpumon.model.selection import GpuSelection
+    from gpumon.text.unit_parsing import Measure
 
 LEAST_ROTATION = 2**16
 
@@ -37,7 +37,7 @@ def speed(text: str) -> float:
 
 def timespan(text: str) -> float:
     """A length of time, in seconds."""
-    from gpumon.quantity import TIMESPAN
+    from gpumon.text.unit_parsing import TIMESPAN
 
     seconds = _amount(text, TIMESPAN)
     if not 0 < seconds < math.inf:
@@ -47,7 +47,7 @@ def timespan(text: str) -> float:
 
 def rotation(text: str) -> int:
     """The size of a file, in bytes."""
-    from gpumon.quantity import SIZE
+    from gpumon.text.unit_parsing import SIZE
 
     size = _amount(text, SIZE)
     if not LEAST_ROTATION <= size < math.inf:
@@ -58,7 +58,7 @@ def rotation(text: str) -> int:
 
 
 def _amount(text: str, measure: Measure) -> float:
-    from gpumon.quantity import QuantityError
+    from gpumon.text.unit_parsing import QuantityError
 
     try:
         return measure.read(text)[0]
@@ -92,7 +92,7 @@ def filter_terms(text: str) -> Filter:
 
 def columns(text: str) -> tuple[str, ...]:
     """Keys of the process table's columns, the command always among them."""
-    from gpumon.layout.processes import COLUMN, with_command
+    from gpumon.ui.view.processes import COLUMN, with_command
 
     keys = [key.strip() for key in text.split(",") if key.strip()]
     if not keys:
@@ -105,7 +105,7 @@ def columns(text: str) -> tuple[str, ...]:
 
 def selection(text: str) -> GpuSelection:
     """Which cards."""
-    from gpumon.selection import SelectionError, parse_selection
+    from gpumon.model.selection import SelectionError, parse_selection
 
     try:
         return parse_selection(text)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.config.settings import Complaint, Loaded, Settings
-from gpumon.folders import config_folder
+from gpumon.config.settings import ConfigError, Loaded, Settings
+from gpumon.system.folders import config_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["VARIABLES", "Complaint", "Loaded", "Settings", "config_path", "load"]
+__all__ = ["VARIABLES", "ConfigError", "Loaded", "Settings", "config_path", "load"]
 
 VARIABLES = (
     "GPUMON_INTERVAL",

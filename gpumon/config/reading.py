@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.config.settings import Complaint, Loaded, Settings
-from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, Wrong, meant, nearest, shown
+from gpumon.config.settings import ConfigError, Loaded, Settings
+from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, InvalidValue, meant, nearest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ def read(path: str, environ: Mapping[str, str]) -> Loaded:
         if text := environ.get(name):
             try:
                 values = variable.read(text)
-            except Wrong as wrong:
+            except InvalidValue as wrong:
                 reader.complain(name, f"it cannot be {shown(text)}: {wrong}")
             else:
                 for setting, value in values.items():
@@ -44,7 +44,7 @@ class _Reader:
         self._path = path
         self._values: dict[str, object] = {}
         self._origins: dict[str, str] = {}
-        self._complaints: list[Complaint] = []
+        self._complaints: list[ConfigError] = []
         self._lines: dict[str, int] = {}
 
     def loaded(self) -> Loaded:
@@ -62,13 +62,13 @@ class _Reader:
         """Something is wrong, and its default holds."""
         # A name in the file may go on for its whole length.
         words = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
-        self._complaints.append(Complaint(place, f"{words}."))
+        self._complaints.append(ConfigError(place, f"{words}."))
 
     def take(self, name: str, value: object, place: str, origin: str) -> None:
         """A setting, from the file or a variable."""
         try:
             self._values[name] = SETTINGS[name].read(value)
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             subject = "it" if place in BY_VARIABLE else name
             self.complain(place, f"{subject} cannot be {shown(value)}: {wrong}")
         else:
@@ -82,7 +82,7 @@ class _Reader:
             if os.path.lexists(self._path):
                 self.complain(self._path, "it is a link to a file that is not there")
             return
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             self.complain(self._path, str(wrong))
             return
         except OSError as error:
@@ -130,7 +130,7 @@ class _Reader:
         self.complain(place, f"{name} is no setting{near or '; there are ' + ', '.join(here)}")
 
     def _take_keys(self, table: Mapping[str, object]) -> None:
-        from gpumon.config.actions import ACTIONS, read_keys, settle
+        from gpumon.config.keymap import ACTIONS, read_keys, settle
 
         wanted: dict[str, tuple[str, ...]] = {}
         for name, value in table.items():
@@ -141,7 +141,7 @@ class _Reader:
                 continue
             try:
                 wanted[name] = read_keys(value)
-            except Wrong as wrong:
+            except InvalidValue as wrong:
                 self.complain(place, f"keys.{name} cannot be {shown(value)}: {wrong}")
         granted, refused = settle(wanted)
         for name, why in refused.items():
@@ -168,20 +168,20 @@ def _text(path: str) -> str:
     try:
         kind = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(kind):
-            raise Wrong("it is a folder, and should be a file")
+            raise InvalidValue("it is a folder, and should be a file")
         if not stat.S_ISREG(kind):
-            raise Wrong("it is no ordinary file")
+            raise InvalidValue("it is no ordinary file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MOST_BYTES + 1)
     finally:
         os.close(descriptor)
     if len(data) > MOST_BYTES:
-        raise Wrong("it is longer than a MiB, so it can be no configuration of gpumon")
+        raise InvalidValue("it is longer than a MiB, so it can be no configuration of gpumon")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Wrong(f"it is not UTF-8 from line {line} on: save it as UTF-8") from None
+        raise InvalidValue(f"it is not UTF-8 from line {line} on: save it as UTF-8") from None
 
 
 _AT = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")

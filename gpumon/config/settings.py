@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpumon.thresholds import DEFAULTS, Thresholds
-from gpumon.units import Units
+from gpumon.model.thresholds import DEFAULTS, Thresholds
+from gpumon.text.units import Units
 
 
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     keys: Mapping[str, tuple[str, ...]] = {}
 
 
-class Complaint(Struct, frozen=True):
+class ConfigError(Struct, frozen=True):
     """Something that is wrong with the file or a variable.
 
     Attributes:
@@ -80,7 +80,7 @@ class Loaded(Struct, frozen=True):
 
     path: str
     settings: Settings = Settings()
-    complaints: tuple[Complaint, ...] = ()
+    complaints: tuple[ConfigError, ...] = ()
     origins: Mapping[str, str] = {}
 
     @property

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.config.settings import Settings
-from gpumon.layout.processes import CHOSEN, COLUMN, with_command
-from gpumon.quantity import TIMESPAN, QuantityError
-from gpumon.theming import DEFAULT as DEFAULT_THEME
+from gpumon.config.themes import DEFAULT as DEFAULT_THEME
+from gpumon.text.unit_parsing import TIMESPAN, QuantityError
+from gpumon.ui.view.processes import CHOSEN, COLUMN, with_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ LONGEST_INTERVAL = 3600.0
 _SHOWN = 40
 
 
-class Wrong(Exception):  # noqa: N818 - becomes a Complaint where its place is known
+class InvalidValue(Exception):  # noqa: N818 - becomes a Complaint where its place is known
     """A value that cannot be used; the text says what to give."""
 
 
@@ -31,7 +31,7 @@ class Setting(Struct, frozen=True):
     Attributes:
         name: Its key in the file, after that of its table: ``units.memory``.
         about: What it settles, a sentence without an end, and what it takes.
-        read: Makes the value of what stands in the file; raises ``Wrong``.
+        read: Makes the value of what stands in the file; raises ``InvalidValue``.
     """
 
     name: str
@@ -99,7 +99,7 @@ def _number(
             except QuantityError:
                 number = math.nan
         if not least <= number <= most:
-            raise Wrong(f"give {words} from {least:g} to {most:g}")
+            raise InvalidValue(f"give {words} from {least:g} to {most:g}")
         return number
 
     return read
@@ -111,7 +111,7 @@ def _seconds(least: float, most: float) -> Callable[[object], float]:
 
 def _switch(value: object) -> bool:
     if not isinstance(value, bool):
-        raise Wrong("give true or false")
+        raise InvalidValue("give true or false")
     return value
 
 
@@ -119,7 +119,7 @@ def _choice(*names: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in names:
             near = meant(value, names) if len(names) > 2 else ""
-            raise Wrong(f"give {', '.join(names[:-1])} or {names[-1]}{near}")
+            raise InvalidValue(f"give {', '.join(names[:-1])} or {names[-1]}{near}")
         return value
 
     return read
@@ -127,22 +127,22 @@ def _choice(*names: str) -> Callable[[object], str]:
 
 def _name(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise Wrong("give the name of a theme")
+        raise InvalidValue("give the name of a theme")
     return value
 
 
 def _column(value: object) -> str:
     if not isinstance(value, str) or value not in COLUMN:
-        raise Wrong(f"give a column{meant(value, COLUMN)}; there are {', '.join(COLUMN)}")
+        raise InvalidValue(f"give a column{meant(value, COLUMN)}; there are {', '.join(COLUMN)}")
     return value
 
 
 def _columns(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
-        raise Wrong('give a list of columns, such as ["pid", "user", "memory_used"]')
+        raise InvalidValue('give a list of columns, such as ["pid", "user", "memory_used"]')
     for key in value:
         if not isinstance(key, str) or key not in COLUMN:
-            raise Wrong(
+            raise InvalidValue(
                 f"{shown(key)} is no column{meant(key, COLUMN)}; there are {', '.join(COLUMN)}"
             )
     return with_command(value)
@@ -223,7 +223,7 @@ class Variable(Struct, frozen=True):
     Attributes:
         example: What it may be set to.
         names: The settings it goes over.
-        read: Makes of its text what could stand in the file, by setting; raises ``Wrong``.
+        read: Makes of its text what could stand in the file, by setting; raises ``InvalidValue``.
     """
 
     example: str
@@ -236,7 +236,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 def _readonly(text: str) -> Mapping[str, object]:
     if text.lower() not in _TRUE + _FALSE:
-        raise Wrong("give 1 or 0")
+        raise InvalidValue("give 1 or 0")
     return {"readonly": text.lower() in _TRUE}
 
 
@@ -255,7 +255,7 @@ _UNITS = {
 def _units(text: str) -> Mapping[str, object]:
     for unit in _listed(text):
         if unit not in _UNITS:
-            raise Wrong("give GiB or GB, C or F, or one of each with a comma between: GB,F")
+            raise InvalidValue("give GiB or GB, C or F, or one of each with a comma between: GB,F")
     return {_UNITS[unit]: unit for unit in _listed(text)}
 
 

@@ -5,18 +5,18 @@ reads files and asks the driver; it imports no framework, wakes no card and chan
 cannot be found out is ``UNKNOWN``, never ``PASS``.
 """
 
-from gpumon.doctor.case import Case, DriverAnswer, ask_driver
+from gpumon.doctor.context import DiagnosticContext, DriverAnswer, ask_driver
 from gpumon.doctor.examination import SECTIONS, examine
 from gpumon.doctor.machine import Machine
-from gpumon.doctor.result import Result, Verdict, worst
+from gpumon.doctor.result import CheckVerdict, Result, worst
 
 __all__ = [
     "SECTIONS",
-    "Case",
+    "CheckVerdict",
+    "DiagnosticContext",
     "DriverAnswer",
     "Machine",
     "Result",
-    "Verdict",
     "ask_driver",
     "examine",
     "worst",

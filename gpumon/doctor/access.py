@@ -7,15 +7,15 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import failed, passed, warned
-from gpumon.doctor.words import index_list
 from gpumon.host.namespaces import in_initial_pid_namespace, pid_trust
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gpumon.doctor.case import Case
+    from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.result import Result
 
 _CONTROL = "/dev/nvidiactl"
@@ -32,12 +32,12 @@ _AGAIN = (
 )
 
 
-def _has_driver(case: Case) -> bool:
+def _has_driver(case: DiagnosticContext) -> bool:
     """Whether device files are to be expected."""
     return case.module_version is not None and not case.in_wsl
 
 
-def _card_files(case: Case) -> list[Path]:
+def _card_files(case: DiagnosticContext) -> list[Path]:
     files = [file for file in case.machine.folder("/dev", "nvidia[0-9]*") if _minor(file) >= 0]
     return sorted(files, key=_minor)
 
@@ -47,11 +47,11 @@ def _minor(file: Path) -> int:
     return int(match[1]) if match else -1
 
 
-def _in_container(case: Case) -> bool:
+def _in_container(case: DiagnosticContext) -> bool:
     return not in_initial_pid_namespace(str(case.machine.path("/proc")))
 
 
-def device_files(case: Case) -> Result | None:
+def device_files(case: DiagnosticContext) -> Result | None:
     """Whether the driver's device files are there, and who may open them."""
     name = "device files"
     if not _has_driver(case):
@@ -108,7 +108,7 @@ def _how_to_get_in(file: Path) -> str:
     )
 
 
-def unified_memory(case: Case) -> Result | None:
+def unified_memory(case: DiagnosticContext) -> Result | None:
     """Whether CUDA finds nvidia-uvm, without which no CUDA program starts."""
     name = "nvidia-uvm"
     if not _has_driver(case) or not case.machine.path(_CONTROL).exists():
@@ -124,7 +124,7 @@ def unified_memory(case: Case) -> Result | None:
     )
 
 
-def device_limits(case: Case) -> Result | None:
+def device_limits(case: DiagnosticContext) -> Result | None:
     """Whether a cgroup keeps device files from us though their modes would let us in.
 
     Version 1 lists what it allows. Version 2 decides by a program that nobody may read, so the
@@ -158,7 +158,7 @@ def device_limits(case: Case) -> Result | None:
     return passed(name, "None that keep a card from you.")
 
 
-def _refused(case: Case, device: str) -> bool:
+def _refused(case: DiagnosticContext, device: str) -> bool:
     try:
         case.machine.try_open(case.machine.path(device))
     except OSError as error:
@@ -166,7 +166,7 @@ def _refused(case: Case, device: str) -> bool:
     return False
 
 
-def _device_rules(case: Case) -> Sequence[str] | None:
+def _device_rules(case: DiagnosticContext) -> Sequence[str] | None:
     """What version 1 allows; ``None`` where the devices are none of its business."""
     for line in (case.machine.text("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -196,7 +196,7 @@ def _allowed(rules: Sequence[str], minor: int) -> bool:
     return False
 
 
-def pid_namespace(case: Case) -> Result | None:
+def pid_namespace(case: DiagnosticContext) -> Result | None:
     """Whether the driver's process numbers mean the same here."""
     name = "process numbers"
     if not case.gpus and not _has_driver(case):
@@ -220,7 +220,7 @@ def pid_namespace(case: Case) -> Result | None:
     )
 
 
-def hidden_processes(case: Case) -> Result | None:
+def hidden_processes(case: DiagnosticContext) -> Result | None:
     """Whether ``/proc`` hides the processes of other users (``hidepid``, proc(5))."""
     name = "other users"
     mounts = case.machine.text("/proc/self/mounts")

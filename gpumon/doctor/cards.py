@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.doctor.kernel_log import read_xids
-from gpumon.doctor.result import Verdict, failed, passed, unknown, warned
-from gpumon.doctor.words import index_list
+from gpumon.doctor.messages import index_list
+from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
 from gpumon.findings.errors import (
     LOOK_IT_UP,
     PROGRAM_XIDS,
@@ -14,27 +14,27 @@ from gpumon.findings.errors import (
     memory_faults,
     recovery_action,
 )
-from gpumon.model import CardStatus
+from gpumon.model.snapshot import CardStatus
 from gpumon.sources.nvml.sleep import may_sleep
-from gpumon.text import duration
+from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.doctor.case import Case
+    from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.kernel_log import Xid
     from gpumon.doctor.result import Result
-    from gpumon.model import Gpu
+    from gpumon.model.snapshot import Gpu
 
 _TOLD = 8
 """How many errors of the kernel's log are listed."""
 
 _WRONG = {
-    CardStatus.LOST: (Verdict.FAIL, "fell off the bus"),
-    CardStatus.RESET_REQUIRED: (Verdict.FAIL, "must be reset"),
-    CardStatus.FAILING: (Verdict.FAIL, "fails"),
-    CardStatus.NO_ANSWER: (Verdict.FAIL, "does not answer"),
-    CardStatus.NO_PERMISSION: (Verdict.WARN, "may not be used by you"),
+    CardStatus.LOST: (CheckVerdict.FAIL, "fell off the bus"),
+    CardStatus.RESET_REQUIRED: (CheckVerdict.FAIL, "must be reset"),
+    CardStatus.FAILING: (CheckVerdict.FAIL, "fails"),
+    CardStatus.NO_ANSWER: (CheckVerdict.FAIL, "does not answer"),
+    CardStatus.NO_PERMISSION: (CheckVerdict.WARN, "may not be used by you"),
 }
 
 
@@ -42,7 +42,7 @@ def _cards(gpus: Sequence[Gpu]) -> str:
     return f"card{'' if len(gpus) == 1 else 's'} {index_list(gpu.index for gpu in gpus)}"
 
 
-def answering(case: Case) -> Result | None:
+def answering(case: DiagnosticContext) -> Result | None:
     """Whether every card answers the driver."""
     name = "cards answer"
     gpus = case.gpus
@@ -50,7 +50,7 @@ def answering(case: Case) -> Result | None:
         return None
     wrong = [gpu for gpu in gpus if gpu.status in _WRONG]
     details = tuple(f"card {gpu.index} {_WRONG[gpu.status][1]}" for gpu in wrong)
-    if any(_WRONG[gpu.status][0] is Verdict.FAIL for gpu in wrong):
+    if any(_WRONG[gpu.status][0] is CheckVerdict.FAIL for gpu in wrong):
         return failed(
             name,
             f"{_cards(wrong).capitalize()} cannot be used.",
@@ -77,7 +77,7 @@ def answering(case: Case) -> Result | None:
     )
 
 
-def persistence(case: Case) -> Result | None:
+def persistence(case: DiagnosticContext) -> Result | None:
     """Whether the cards stay initialised while nobody uses them."""
     name = "persistence mode"
     if case.in_wsl or not case.gpus:
@@ -105,7 +105,7 @@ def persistence(case: Case) -> Result | None:
     )
 
 
-def memory_health(case: Case) -> Result | None:
+def memory_health(case: DiagnosticContext) -> Result | None:
     """ECC errors, rows and pages to be replaced, and what the driver asks for."""
     name = "card memory"
     gpus = [gpu for gpu in case.gpus if gpu.status is CardStatus.OK]
@@ -148,7 +148,7 @@ def _tells_nothing(gpu: Gpu) -> bool:
     )
 
 
-def reported_errors(case: Case) -> Result | None:
+def reported_errors(case: DiagnosticContext) -> Result | None:
     """XIDs in the kernel's log since the machine started."""
     name = "reported errors"
     if not case.gpus and not case.slots:
@@ -175,7 +175,7 @@ def reported_errors(case: Case) -> Result | None:
     )
 
 
-def _told(xids: Sequence[Xid], case: Case) -> tuple[str, ...]:
+def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
     """The newest of each number and card, a line each, the cards' own first."""
     newest: dict[tuple[str, int], Xid] = {}
     counts: dict[tuple[str, int], int] = {}
@@ -207,7 +207,7 @@ def _card_at(slot: str, gpus: Sequence[Gpu]) -> str:
     return slot
 
 
-def asleep(case: Case) -> Result | None:
+def asleep(case: DiagnosticContext) -> Result | None:
     """Which cards the kernel has powered down."""
     sleeping = [gpu for gpu in case.gpus if gpu.status is CardStatus.ASLEEP]
     if not sleeping:

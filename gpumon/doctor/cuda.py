@@ -7,15 +7,15 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from gpumon.cuda import visible_devices
 from gpumon.doctor.machine import found, read_text
 from gpumon.doctor.result import passed, unknown, warned
+from gpumon.host.cuda_visible_devices import visible_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.doctor.case import Case
+    from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.machine import Machine
     from gpumon.doctor.result import Result
 
@@ -36,7 +36,7 @@ def parse_version(text: str) -> Version | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def newest(case: Case) -> Result | None:
+def newest(case: DiagnosticContext) -> Result | None:
     """The newest CUDA that programs may be built for."""
     if case.driver.snapshot is None:
         return None
@@ -48,7 +48,7 @@ def newest(case: Case) -> Result | None:
     )
 
 
-def toolkits(case: Case) -> Result:
+def toolkits(case: DiagnosticContext) -> Result:
     """CUDA toolkits that are installed, and whether the driver is new enough for them."""
     name = "toolkits"
     there = dict(_toolkits(case.machine))
@@ -136,7 +136,7 @@ def _nvcc_version(nvcc: Path) -> str | None:
     return match[1] if match else None
 
 
-def cudnn(case: Case) -> Result | None:
+def cudnn(case: DiagnosticContext) -> Result | None:
     """CuDNN as the system has it, by its header; Python packages bring their own."""
     machine = case.machine
     folders = [path / "include" for path in _toolkit_folders(machine)]
@@ -172,7 +172,7 @@ def cudnn_of_packages(folder: Path) -> str | None:
     return next(filter(None, (cudnn_version(read_text(file) or "") for file in headers)), None)
 
 
-def visible(case: Case) -> Result | None:
+def visible(case: DiagnosticContext) -> Result | None:
     """Which cards a program started from here would see."""
     name = "visible cards"
     value = case.machine.environ.get("CUDA_VISIBLE_DEVICES")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpumon.doctor.messages import count
 from gpumon.doctor.result import failed, passed, unknown, warned
-from gpumon.doctor.words import count
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.doctor.case import Case
+    from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.result import Result
 
 _SLOW_SECONDS = 5.0
@@ -33,7 +33,7 @@ _LIBRARY_FOLDERS = (
 _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 
-def cards_on_the_bus(case: Case) -> Result | None:
+def cards_on_the_bus(case: DiagnosticContext) -> Result | None:
     """Whether the machine has a card at all, and who drives it."""
     name = "cards on the bus"
     if case.in_wsl:
@@ -75,7 +75,7 @@ def cards_on_the_bus(case: Case) -> Result | None:
     return passed(name, f"{cards}.")
 
 
-def _driver_of(case: Case, slot: str) -> str | None:
+def _driver_of(case: DiagnosticContext, slot: str) -> str | None:
     link = case.machine.path(f"/sys/bus/pci/devices/{slot}/driver")
     try:
         return link.readlink().name
@@ -83,7 +83,7 @@ def _driver_of(case: Case, slot: str) -> str | None:
         return None
 
 
-def kernel_module(case: Case) -> Result | None:
+def kernel_module(case: DiagnosticContext) -> Result | None:
     """Whether NVIDIA's kernel module is loaded."""
     name = "kernel module"
     version = case.module_version
@@ -105,7 +105,7 @@ def kernel_module(case: Case) -> Result | None:
     )
 
 
-def library(case: Case) -> Result:
+def library(case: DiagnosticContext) -> Result:
     """The driver's library, and whether it belongs to the loaded module."""
     name = "driver library"
     stubs = [
@@ -142,7 +142,7 @@ def library(case: Case) -> Result:
     return passed(name, f"libnvidia-ml {version}, as the kernel module.")
 
 
-def cuda_library(case: Case) -> Result | None:
+def cuda_library(case: DiagnosticContext) -> Result | None:
     """The library through which CUDA programs reach the driver."""
     name = "CUDA library"
     if not case.driver.library:
@@ -179,7 +179,7 @@ def _version_of(link: Path) -> str | None:
     return match[1] if match else None
 
 
-def answer(case: Case) -> Result | None:
+def answer(case: DiagnosticContext) -> Result | None:
     """Whether the driver answers, and how fast."""
     name = "answer"
     if not case.driver.library:

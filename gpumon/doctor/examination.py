@@ -9,10 +9,10 @@ from gpumon.doctor import access, cards, cuda, driver, frameworks, own, terminal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpumon.doctor.case import Case
+    from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.result import Result
 
-Check: TypeAlias = "Callable[[Case], Result | None]"
+Check: TypeAlias = "Callable[[DiagnosticContext], Result | None]"
 
 SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
     (
@@ -62,7 +62,7 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
 )
 
 
-def examine(case: Case) -> Iterator[tuple[str, Result]]:
+def examine(case: DiagnosticContext) -> Iterator[tuple[str, Result]]:
     """Run every check: the title of its section, and what it found."""
     for title, checks in SECTIONS:
         for check in checks:

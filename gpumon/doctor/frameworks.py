@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from gpumon.doctor.case import Case
+    from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.machine import Machine
     from gpumon.doctor.result import Result
 
@@ -48,24 +48,24 @@ class Build(Struct, frozen=True):
     extra: str = ""
 
 
-def torch(case: Case) -> Result | None:
+def torch(case: DiagnosticContext) -> Result | None:
     """PyTorch, by ``torch/version.py``."""
     return _judged(case, "torch", _torch, "`pip install torch` on Linux brings one with CUDA.")
 
 
-def tensorflow(case: Case) -> Result | None:
+def tensorflow(case: DiagnosticContext) -> Result | None:
     """TensorFlow, by what its build wrote of itself."""
     advice = "`pip install 'tensorflow[and-cuda]'`"
     return _judged(case, "TensorFlow", _tensorflow, advice)
 
 
-def jax(case: Case) -> Result | None:
+def jax(case: DiagnosticContext) -> Result | None:
     """JAX, by the plugins that stand beside it."""
     return _judged(case, "JAX", _jax, "`pip install 'jax[cuda12]'`, or 13 for newer drivers")
 
 
 def _judged(
-    case: Case, name: str, read: Callable[[Path, str], Build | None], without: str
+    case: DiagnosticContext, name: str, read: Callable[[Path, str], Build | None], without: str
 ) -> Result | None:
     builds = [
         build
@@ -102,7 +102,9 @@ def _judged(
     return passed(name, f"{words}.", *details)
 
 
-def _not_compared(case: Case, name: str, words: str, details: tuple[str, ...]) -> Result:
+def _not_compared(
+    case: DiagnosticContext, name: str, words: str, details: tuple[str, ...]
+) -> Result:
     """Where nobody tells what the driver allows."""
     if case.driver.snapshot is None:
         return passed(name, f"{words}; without a driver there is nothing to compare.", *details)

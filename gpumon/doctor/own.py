@@ -13,11 +13,11 @@ from gpumon.config import load
 from gpumon.doctor.result import passed, warned
 
 if TYPE_CHECKING:
-    from gpumon.doctor.case import Case
+    from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.result import Result
 
 
-def version(case: Case) -> Result:
+def version(case: DiagnosticContext) -> Result:
     """What to name in a report of a bug."""
     return passed(
         "version",
@@ -26,7 +26,7 @@ def version(case: Case) -> Result:
     )
 
 
-def configuration(case: Case) -> Result:
+def configuration(case: DiagnosticContext) -> Result:
     """Where the configuration is, and whether it is understood."""
     name = "configuration"
     environ = case.machine.environ
@@ -43,9 +43,9 @@ def configuration(case: Case) -> Result:
     return passed(name, f"{loaded.path}, understood.")
 
 
-def state(_case: Case) -> Result:
+def state(_case: DiagnosticContext) -> Result:
     """Where it remembers, and whether it can."""
-    from gpumon.folders import state_folder
+    from gpumon.system.folders import state_folder
 
     name = "state"
     folder = Path(state_folder())
@@ -58,11 +58,11 @@ def state(_case: Case) -> Result:
     )
 
 
-def locks(case: Case) -> Result | None:
+def locks(case: DiagnosticContext) -> Result | None:
     """Where all users keep the locks of ``gpumon run``, and whether they can be trusted."""
     if os.name != "posix":
         return None
-    from gpumon.reserving.folder import FolderError, shared_folder, usual_path
+    from gpumon.scheduling.reservation.lock_folder import FolderError, shared_folder, usual_path
 
     name = "locks"
     asked = case.machine.environ.get("GPUMON_LOCK_DIR") or None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.result import Verdict
-from gpumon.text import fit, printable
+from gpumon.doctor.result import CheckVerdict
+from gpumon.text.formatting import fit, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpumon.doctor.result import Result
-    from gpumon.layout.cells import Row
+    from gpumon.text.cells import Row
 
 WIDEST = 100
 """Cells beyond which a sentence is hard to follow to its next line."""
@@ -22,10 +22,10 @@ _LEFT = 25
 _LEAST_TEXT = 30
 
 _MARKS = {
-    Verdict.PASS: ("PASS", "state.good"),
-    Verdict.UNKNOWN: (" ?  ", "state.note"),
-    Verdict.WARN: ("WARN", "state.warning"),
-    Verdict.FAIL: ("FAIL", "state.critical"),
+    CheckVerdict.PASS: ("PASS", "state.good"),
+    CheckVerdict.UNKNOWN: (" ?  ", "state.note"),
+    CheckVerdict.WARN: ("WARN", "state.warning"),
+    CheckVerdict.FAIL: ("FAIL", "state.critical"),
 }
 
 
@@ -48,7 +48,7 @@ def result_rows(result: Result, width: int) -> Iterator[Row]:
         (" ", ""),
         (mark, style),
         ("  ", ""),
-        (fit(result.check, _NAME), "dim" if result.verdict is Verdict.PASS else "strong"),
+        (fit(result.check, _NAME), "dim" if result.verdict is CheckVerdict.PASS else "strong"),
         ("  ", ""),
         (first, ""),
     )
@@ -66,10 +66,10 @@ def summary_rows(results: Sequence[Result], width: int) -> Iterator[Row]:
     counts = [
         (sum(result.verdict is verdict for result in results), word, _MARKS[verdict][1])
         for verdict, word in (
-            (Verdict.PASS, "pass"),
-            (Verdict.WARN, "warn"),
-            (Verdict.FAIL, "fail"),
-            (Verdict.UNKNOWN, "unknown"),
+            (CheckVerdict.PASS, "pass"),
+            (CheckVerdict.WARN, "warn"),
+            (CheckVerdict.FAIL, "fail"),
+            (CheckVerdict.UNKNOWN, "unknown"),
         )
     ]
     fields = [(f" {len(results)} checks", "")]
@@ -84,7 +84,7 @@ def summary_rows(results: Sequence[Result], width: int) -> Iterator[Row]:
 
 
 def _where_to_begin(results: Iterable[Result]) -> str:
-    failing = [result.check for result in results if result.verdict is Verdict.FAIL]
+    failing = [result.check for result in results if result.verdict is CheckVerdict.FAIL]
     if len(failing) < 2:
         return ""
     return f"Begin with {failing[0]}: what comes after it may follow from it."

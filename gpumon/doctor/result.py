@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Verdict(str, Enum):
+class CheckVerdict(str, Enum):
     """How it is, from the best to the worst."""
 
     PASS = "pass"  # noqa: S105 - a verdict, and no secret
@@ -24,7 +24,7 @@ class Verdict(str, Enum):
     """Something does not work for this reason."""
 
 
-_ORDER = tuple(Verdict)
+_ORDER = tuple(CheckVerdict)
 
 
 class Result(Struct, frozen=True):
@@ -41,7 +41,7 @@ class Result(Struct, frozen=True):
     """
 
     check: str
-    verdict: Verdict
+    verdict: CheckVerdict
     found: str
     todo: str = ""
     details: tuple[str, ...] = ()
@@ -49,24 +49,24 @@ class Result(Struct, frozen=True):
 
 def passed(check: str, found: str, *details: str) -> Result:
     """As it should be."""
-    return Result(check, Verdict.PASS, found, "", details)
+    return Result(check, CheckVerdict.PASS, found, "", details)
 
 
 def unknown(check: str, found: str, todo: str = "") -> Result:
     """It could not be found out."""
-    return Result(check, Verdict.UNKNOWN, found, todo)
+    return Result(check, CheckVerdict.UNKNOWN, found, todo)
 
 
 def warned(check: str, found: str, todo: str, *details: str) -> Result:
     """It could be better."""
-    return Result(check, Verdict.WARN, found, todo, details)
+    return Result(check, CheckVerdict.WARN, found, todo, details)
 
 
 def failed(check: str, found: str, todo: str, *details: str) -> Result:
     """It does not work."""
-    return Result(check, Verdict.FAIL, found, todo, details)
+    return Result(check, CheckVerdict.FAIL, found, todo, details)
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def worst(verdicts: Iterable[CheckVerdict]) -> CheckVerdict:
     """The worst of them; ``PASS`` where there are none."""
-    return max(verdicts, key=_ORDER.index, default=Verdict.PASS)
+    return max(verdicts, key=_ORDER.index, default=CheckVerdict.PASS)

@@ -8,12 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.codeset import ASCII, CONSOLE, UTF_8, codeset_of
 from gpumon.doctor.result import passed, unknown, warned
-from gpumon.text import printable
+from gpumon.text.charset import ASCII, CONSOLE, UTF_8, codeset_of
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from gpumon.doctor.case import Case
+    from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.result import Result
 
 _LEAST_COLUMNS, _LEAST_LINES = 60, 15
@@ -29,7 +29,7 @@ _ANSWER = re.compile(rb"\x1b\[\?2026;(\d)\$y")
 _END = re.compile(rb"\x1b\[\?[\d;]*c")
 
 
-def kind(case: Case) -> Result:
+def kind(case: DiagnosticContext) -> Result:
     """Which terminal it is and whether it is large enough."""
     name = "kind"
     term = case.machine.environ.get("TERM", "")
@@ -62,7 +62,7 @@ def _size() -> os.terminal_size | None:
         return None
 
 
-def characters(case: Case) -> Result:
+def characters(case: DiagnosticContext) -> Result:
     """Whether bars and graphs can be drawn with more than ASCII."""
     name = "characters"
     environ = case.machine.environ
@@ -83,7 +83,7 @@ def characters(case: Case) -> Result:
     )
 
 
-def colours(case: Case) -> Result:
+def colours(case: DiagnosticContext) -> Result:
     """How many colours it is given."""
     name = "colours"
     environ = case.machine.environ
@@ -99,7 +99,7 @@ def colours(case: Case) -> Result:
     return passed(name, "16. If the terminal has more: `export TERM=xterm-256color`.")
 
 
-def whole_frames(case: Case) -> Result | None:
+def whole_frames(case: DiagnosticContext) -> Result | None:
     """Whether it shows a frame at once (synchronized output), so that nothing flickers."""
     name = "whole frames"
     if case.machine.environ.get("TERM", "") in {"", "dumb"}:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gpumon.metrics import GPU_METRICS, PROCESS_METRICS, Unit, gpu_value
-from gpumon.text import spreadsheet_safe
+from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS, Unit, gpu_value
+from gpumon.text.formatting import spreadsheet_safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.model import Snapshot
+    from gpumon.model.snapshot import Snapshot
 
 _SMI_METRICS = tuple((metric, metric.smi) for metric in GPU_METRICS if metric.smi is not None)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpumon.metrics import (
+from gpumon.model.metrics import (
     GPU_METRIC,
     GPU_METRICS,
     PROCESS_METRICS,
@@ -33,10 +33,18 @@ from gpumon.metrics import (
     clock_event_names,
     gpu_value,
 )
-from gpumon.model import Container, Place
+from gpumon.model.snapshot import Container, Place
 
 if TYPE_CHECKING:
-    from gpumon.model import Gpu, GpuProcess, GpuUse, HolderScan, ProcessId, Snapshot, Suspect
+    from gpumon.model.snapshot import (
+        Gpu,
+        GpuProcess,
+        GpuUse,
+        HolderScan,
+        ProcessId,
+        Snapshot,
+        Suspect,
+    )
 
 SCHEMA = "gpumon.snapshot/1"
 """The value of the key ``schema``."""

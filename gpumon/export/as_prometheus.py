@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpumon.metrics import GPU_METRICS, Unit, gpu_value
-from gpumon.text import printable
+from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric as Family
 
-    from gpumon.metrics import Metric
-    from gpumon.model import Gpu, Snapshot
+    from gpumon.model.metrics import Metric
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 _COUNTERS = frozenset(
     {

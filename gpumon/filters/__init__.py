@@ -23,7 +23,7 @@ from msgspec import Struct
 from gpumon.filters.terms import TERM, TERMS, Facts, Term, Test, Wrong, names, said
 
 if TYPE_CHECKING:
-    from gpumon.model import GpuProcess
+    from gpumon.model.snapshot import GpuProcess
 
 __all__ = ("TERMS", "Facts", "Filter", "FilterError", "Term", "parse_filter")
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.quantity import DURATION, PERCENT, SIZE, Measure, QuantityError
-from gpumon.selection import SelectionError, parse_selection
-from gpumon.text import cell_width, fit, printable
-from gpumon.thresholds import DEFAULTS
+from gpumon.model.selection import SelectionError, parse_selection
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.text.formatting import cell_width, fit, printable
+from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE, Measure, QuantityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpumon.model import GpuProcess, Place, ProcessId
+    from gpumon.model.snapshot import GpuProcess, Place, ProcessId
 
 
 class Facts(Struct, frozen=True):

@@ -20,7 +20,7 @@ from gpumon.findings.finding import (
 from gpumon.findings.memory import Account, memory_account
 from gpumon.findings.processes import process_findings
 from gpumon.findings.reservation import reservation_hint
-from gpumon.thresholds import DEFAULTS, Thresholds
+from gpumon.model.thresholds import DEFAULTS, Thresholds
 
 __all__ = [
     "BRIEF_CELLS",

@@ -11,15 +11,15 @@ from gpumon.findings.memory import full, unattributed
 from gpumon.findings.reserved import reserved
 from gpumon.findings.status import not_answering, old
 from gpumon.findings.work import free, idle, stuck, working
-from gpumon.model import CardStatus
+from gpumon.model.snapshot import CardStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpumon.findings.finding import Finding
-    from gpumon.history import History
-    from gpumon.model import Gpu
-    from gpumon.thresholds import Thresholds
+    from gpumon.model.snapshot import Gpu
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History
 
 
 def card_findings(

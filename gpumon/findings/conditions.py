@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.history import Condition
-from gpumon.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
-from gpumon.thresholds import DEFAULTS
+from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.history import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.history import Holding
-    from gpumon.model import Gpu
-    from gpumon.thresholds import Thresholds
+    from gpumon.model.snapshot import Gpu
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import Holding
 
     _Holds = Callable[[Gpu, Holding | None], bool | None]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.words import at_most, time_of_day
-from gpumon.text import duration, printable
+from gpumon.findings.messages import at_most, time_of_day
+from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
-    from gpumon.history import History
-    from gpumon.model import Gpu
-    from gpumon.thresholds import Thresholds
+    from gpumon.model.snapshot import Gpu
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History
 
 XID_MEANINGS: dict[int, str] = {
     13: "a program crashed on the graphics engine",

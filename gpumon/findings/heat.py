@@ -12,14 +12,14 @@ from gpumon.findings.conditions import (
     degrees_left,
 )
 from gpumon.findings.finding import Finding, FindingKind, Severity
-from gpumon.findings.words import or_unknown, told_length, with_length
-from gpumon.text import temperature
-from gpumon.units import degree, degrees_between
+from gpumon.findings.messages import or_unknown, told_length, with_length
+from gpumon.text.formatting import temperature
+from gpumon.text.units import degree, degrees_between
 
 if TYPE_CHECKING:
-    from gpumon.history import History, Spell
-    from gpumon.model import Gpu
-    from gpumon.thresholds import Thresholds
+    from gpumon.model.snapshot import Gpu
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History, Interval
 
 
 def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
@@ -101,7 +101,7 @@ _SLOWDOWN_WORDS = {
 
 def _slowed(
     history: History, gpu: Gpu, names: tuple[str, ...], thresholds: Thresholds
-) -> tuple[str, Spell, str] | None:
+) -> tuple[str, Interval, str] | None:
     """The longest of some slowdowns that have lasted: its name, its spell, the names of all."""
     lasting = [
         (name, spell)

@@ -8,14 +8,14 @@ from msgspec import Struct
 
 from gpumon.findings.conditions import UNATTRIBUTED, normal_overhead
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.words import at_most, count_processes, spaced, told_length
-from gpumon.model import HoldReason, Suspect, blamed
-from gpumon.text import cell_width, gib, gibibytes, printable
+from gpumon.findings.messages import at_most, count_processes, spaced, told_length
+from gpumon.model.snapshot import HoldReason, Suspect, blamed
+from gpumon.text.formatting import cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from gpumon.history import History, Spell
-    from gpumon.model import Gpu, HolderScan
-    from gpumon.thresholds import Thresholds
+    from gpumon.model.snapshot import Gpu, HolderScan
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History, Interval
 
 SCAN_FRESH = 60.0
 """Age in seconds from which on it is said how long ago the holders were looked for."""
@@ -235,7 +235,7 @@ def _holders_evidence(history: History, gpu: Gpu) -> tuple[str, ...]:
     return tuple(facts)
 
 
-def _stray_words(history: History, gpu: Gpu, bytes_: int, spell: Spell | None) -> str:
+def _stray_words(history: History, gpu: Gpu, bytes_: int, spell: Interval | None) -> str:
     """How much is held by nobody in the list, since when, and by whom perhaps.
 
     Args:

@@ -12,19 +12,19 @@ from gpumon.findings.finding import (
     FindingKind,
     Severity,
 )
+from gpumon.findings.messages import brief_length, short_length, spaced, told_length
 from gpumon.findings.reservation import reservation
-from gpumon.findings.words import brief_length, short_length, spaced, told_length
 from gpumon.findings.work import rests
-from gpumon.model import CardStatus
-from gpumon.text import cell_width, gib, gibibytes
+from gpumon.model.snapshot import CardStatus
+from gpumon.text.formatting import cell_width, gib, gibibytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.history import History
     from gpumon.host import Details
-    from gpumon.model import Gpu, GpuProcess
-    from gpumon.thresholds import Thresholds
+    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History
 
 _GROWTH_SPANS = (3600.0, 1800.0, 900.0, 300.0)
 """Seconds over which growth is looked for: the longest that shows it tells most."""

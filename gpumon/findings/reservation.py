@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.text import printable
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gpumon.host import Details
-    from gpumon.model import Gpu, GpuProcess
+    from gpumon.model.snapshot import Gpu, GpuProcess
 
 JAX_FRACTION = 0.75
 """Of the card's whole memory, unless ``_JAX_FRACTIONS`` say otherwise."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.words import at_most
-from gpumon.text import duration, printable
+from gpumon.findings.messages import at_most
+from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.history import History
-    from gpumon.model import Gpu, Reserved
-    from gpumon.thresholds import Thresholds
+    from gpumon.model.snapshot import Gpu, Reserved
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History
 
 
 def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:

@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from gpumon.findings.errors import LOOK_IT_UP, XID_MEANINGS
 from gpumon.findings.finding import Finding, FindingKind, Severity
-from gpumon.findings.words import first_part, spaced, time_of_day
-from gpumon.model import CardStatus
-from gpumon.text import duration
+from gpumon.findings.messages import first_part, spaced, time_of_day
+from gpumon.model.snapshot import CardStatus
+from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
-    from gpumon.history import History
-    from gpumon.model import Gpu
+    from gpumon.model.snapshot import Gpu
+    from gpumon.recording.history import History
 
 
 def not_answering(history: History, gpu: Gpu) -> Finding | None:

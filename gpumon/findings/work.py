@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from gpumon.findings.conditions import IDLE, STUCK, normal_overhead
 from gpumon.findings.errors import memory_faults, recovery_action
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.reserved import reservations
-from gpumon.findings.words import (
+from gpumon.findings.messages import (
     at_most,
     brief_length,
     count_processes,
@@ -16,13 +15,14 @@ from gpumon.findings.words import (
     told_length,
     with_length,
 )
-from gpumon.history import Spell
-from gpumon.text import cell_width, gib, gibibytes, printable
+from gpumon.findings.reserved import reservations
+from gpumon.recording.history import Interval
+from gpumon.text.formatting import cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from gpumon.history import History
-    from gpumon.model import Gpu
-    from gpumon.thresholds import Thresholds
+    from gpumon.model.snapshot import Gpu
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History
 
 
 def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
@@ -66,7 +66,7 @@ def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
         return None
     if holding.owner_since is not None and holding.owner_since > spell.since:
         samples = history.samples(gpu.uuid, "utilization_gpu", holding.owner_since)
-        spell = Spell(holding.owner_since, spell.last, begin_seen=True, samples=samples)
+        spell = Interval(holding.owner_since, spell.last, begin_seen=True, samples=samples)
     lasted = rests(spell, thresholds.idle_after, thresholds)
     if spell.begin_seen and not lasted:
         return None
@@ -149,6 +149,6 @@ def working(history: History, gpu: Gpu) -> Finding:
     )
 
 
-def rests(spell: Spell, seconds: float, thresholds: Thresholds) -> bool:
+def rests(spell: Interval, seconds: float, thresholds: Thresholds) -> bool:
     """Whether a spell has lasted for so long, and in samples enough to say so."""
     return spell.seconds >= seconds and spell.samples >= thresholds.least_samples

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.model import GpuUse, Place, ProcessId  # noqa: TC001 - msgspec resolves them
+from gpumon.model.snapshot import GpuUse, Place, ProcessId  # noqa: TC001 - msgspec resolves them
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.model import GpuProcess, HolderScan, Snapshot
+    from gpumon.model.snapshot import GpuProcess, HolderScan, Snapshot
 
 
-class Kin(Struct, frozen=True):
+class RelatedProcess(Struct, frozen=True):
     """A process of the family of a GPU process: the process itself, an ancestor or a descendant.
 
     Attributes:
@@ -82,7 +82,7 @@ class Details(Struct, frozen=True):
     wait_channel: str | None = None
     devices: tuple[str, ...] | None = None
     place: Place | None = None
-    family: tuple[Kin, ...] = ()
+    family: tuple[RelatedProcess, ...] = ()
     unreadable: tuple[str, ...] = ()
 
 
@@ -159,7 +159,9 @@ def target_of(process: GpuProcess) -> Target:
     )
 
 
-def target_of_kin(kin: Kin, uses: tuple[GpuUse, ...] = (), place: Place | None = None) -> Target:
+def target_of_kin(
+    kin: RelatedProcess, uses: tuple[GpuUse, ...] = (), place: Place | None = None
+) -> Target:
     """A relative of a GPU process, to be ended as that one or not at all.
 
     Args:
@@ -180,7 +182,7 @@ def target_of_kin(kin: Kin, uses: tuple[GpuUse, ...] = (), place: Place | None =
     )
 
 
-class Standing(Struct, frozen=True):
+class ProcessStatus(Struct, frozen=True):
     """How a process stands that has not ended.
 
     Attributes:
@@ -196,7 +198,7 @@ class Standing(Struct, frozen=True):
     parent_name: str | None = None
 
 
-class Grip(Protocol):
+class ProcessHandle(Protocol):
     """A hold on one process that survives the reuse of its number."""
 
     @property
@@ -216,7 +218,7 @@ class Grip(Protocol):
         """Whether the process, all its threads included, has ended. A zombie has."""
         ...
 
-    def standing(self) -> Standing | None:
+    def standing(self) -> ProcessStatus | None:
         """How it stands, or ``None`` once there is no trace of it."""
         ...
 
@@ -251,7 +253,7 @@ class ProcessHost(Protocol):
         """Who holds the cards' device files and is not listed; ``None`` where nobody can look."""
         ...
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[Kin, ...]:
+    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         """These processes with all their ancestors and descendants, each once, parents first."""
         ...
 
@@ -259,7 +261,7 @@ class ProcessHost(Protocol):
         """Everything about one process; ``None`` when it has ended or its number was reused."""
         ...
 
-    def grip(self, target: Target) -> Grip:
+    def grip(self, target: Target) -> ProcessHandle:
         """Take hold of a process.
 
         Raises:
@@ -267,6 +269,6 @@ class ProcessHost(Protocol):
         """
         ...
 
-    def wait(self, grips: Sequence[Grip], seconds: float) -> None:
+    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
         """Return when one of those that live has ended, or when the time has passed."""
         ...

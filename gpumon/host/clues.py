@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.host.cgroups import step_name
-from gpumon.model import Container
+from gpumon.model.snapshot import Container
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from gpumon.model import Container
+    from gpumon.model.snapshot import Container
 
 RETRY_SECONDS = 60.0
 """After how long a question that had no answer is asked again."""

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from gpumon.host import Details
-from gpumon.host.families import read_families
+from gpumon.host.process_tree import read_families
 from gpumon.host.procfs import (
     Stat,
     hangs,
@@ -22,12 +22,12 @@ from gpumon.host.procfs import (
     user_name,
     wait_channel,
 )
-from gpumon.text import printable
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.model import Place, ProcessId
+    from gpumon.model.snapshot import Place, ProcessId
 
 T = TypeVar("T")
 

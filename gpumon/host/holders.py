@@ -12,7 +12,6 @@ import re
 import stat as modes
 from typing import TYPE_CHECKING
 
-from gpumon.clock import Clock, SystemClock
 from gpumon.host.namespaces import pid_trust
 from gpumon.host.procfs import (
     all_pids,
@@ -24,12 +23,13 @@ from gpumon.host.procfs import (
     stat_of,
 )
 from gpumon.host.suspicion import Judge, Known, rank
-from gpumon.model import HolderScan
+from gpumon.model.snapshot import HolderScan
+from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.model import ProcessId, Snapshot, Suspect
+    from gpumon.model.snapshot import ProcessId, Snapshot, Suspect
 
 _DEVICE = re.compile(r"/nvidia[0-9]+(?: \(deleted\))?$")
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.clock import Clock, SystemClock
 from gpumon.host.cgroups import cgroup_facts
 from gpumon.host.clues import (
     apptainer,
@@ -34,12 +33,13 @@ from gpumon.host.procfs import (
     stat_of,
 )
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
-from gpumon.model import Container, Place, ProcessId
+from gpumon.model.snapshot import Container, Place, ProcessId
+from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpumon.model import GpuProcess
+    from gpumon.model.snapshot import GpuProcess
 
 _ENVIRON_BYTES = 128 * 1024
 _CGROUP_BYTES = 64 * 1024

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.model import ProcessId
+from gpumon.model.snapshot import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model import ProcessId
+from gpumon.model.snapshot import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from gpumon.host import Refusal, Refused
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.host import Details, Grip, Kin, Target
-    from gpumon.model import GpuProcess, HolderScan, Place, ProcessId, Snapshot
+    from gpumon.host import Details, ProcessHandle, RelatedProcess, Target
+    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
 
 
 class RecordedHost:
@@ -39,7 +39,7 @@ class RecordedHost:
         """Nobody can look any more."""
         return None
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[Kin, ...]:  # noqa: ARG002 - see ProcessHost
+    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:  # noqa: ARG002 - see ProcessHost
         """Nobody can look any more."""
         return ()
 
@@ -47,7 +47,7 @@ class RecordedHost:
         """Nobody can look any more."""
         return None
 
-    def grip(self, target: Target) -> Grip:
+    def grip(self, target: Target) -> ProcessHandle:
         """Refuse: the number may be anybody's by now.
 
         Raises:
@@ -58,6 +58,6 @@ class RecordedHost:
             f"{target.id.pid} is a process of a log: nothing is sent from a replay.",
         )
 
-    def wait(self, grips: Sequence[Grip], seconds: float) -> None:  # noqa: ARG002 - see ProcessHost
+    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:  # noqa: ARG002 - see ProcessHost
         """Nobody is held."""
         return

@@ -25,14 +25,14 @@ from gpumon.host.procfs import (
     user_name,
     wait_channel,
 )
-from gpumon.model import HoldReason, Place, ProcessId, Suspect
-from gpumon.text import duration, printable
+from gpumon.model.snapshot import HoldReason, Place, ProcessId, Suspect
+from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from gpumon.model import GpuProcess
+    from gpumon.model.snapshot import GpuProcess
 
 _INIT = 1
 _GENERATIONS = 64
@@ -97,7 +97,7 @@ class _Surroundings(Struct, frozen=True):
     in_scope: bool = False
 
 
-class _Case(Struct, frozen=True):
+class _Evidence(Struct, frozen=True):
     """A suspect, while it is being looked at."""
 
     directory: int
@@ -165,7 +165,7 @@ class Judge:
             known.command = command or known.command
         parent = self._stat(stat.parent)
         around = _surroundings(directory)
-        case = _Case(directory, stat, parent, known, around)
+        case = _Evidence(directory, stat, parent, known, around)
         reason, sentence = self._judge(case)
         if not self._ambiguous.isdisjoint(unlisted):
             sentence += "; the driver may list it by a number of another PID name space"
@@ -203,7 +203,7 @@ class Judge:
             self._stats[pid] = stat_of(self._proc, pid)
         return self._stats[pid]
 
-    def _judge(self, case: _Case) -> Finding:
+    def _judge(self, case: _Evidence) -> Finding:
         observer = _is_observer(case.stat.name, case.known.command)
         orphan = None if observer else self._orphan(case)
         standing = self._standing(case)
@@ -214,7 +214,7 @@ class Judge:
             return HoldReason.OBSERVER, "it is a monitor or a service of the machine, by its name"
         return standing or self._stranger(case) or self._child(case) or self._holds(case)
 
-    def _orphan(self, case: _Case) -> str | None:
+    def _orphan(self, case: _Evidence) -> str | None:
         """How its parent was lost, where that is known."""
         stat, parent, known = case.stat, case.parent, case.known
         if known.orphaned_at is not None:
@@ -256,7 +256,7 @@ class Judge:
         leader = self._stat(stat.group)
         return stat.group if leader is None or leader.ended else None
 
-    def _standing(self, case: _Case) -> Finding | None:
+    def _standing(self, case: _Evidence) -> Finding | None:
         """What keeps it from ending as others do."""
         stat = case.stat
         if stat.leader_exited:
@@ -275,7 +275,7 @@ class Judge:
             return HoldReason.STOPPED, f"it is stopped by a debugger{self._resting(case)}"
         return None
 
-    def _without_leader(self, case: _Case) -> str:
+    def _without_leader(self, case: _Evidence) -> str:
         """The sentence for a process whose main thread is dead."""
         lives = case.stat.threads - 1
         threads = "another lives" if lives == 1 else f"{lives} others live"
@@ -286,7 +286,7 @@ class Judge:
                 return f"{sentence}; thread {tid} waits inside the kernel{where}"
         return sentence
 
-    def _resting(self, case: _Case) -> str:
+    def _resting(self, case: _Evidence) -> str:
         """For how long it has been so, as far as was seen: it has not run in between."""
         known = case.known
         status = _text(case.directory, "status")
@@ -296,7 +296,7 @@ class Judge:
         rested = self._now - known.rests_since
         return f" for at least {duration(rested)}" if rested >= _TOLD_AFTER else ""
 
-    def _stranger(self, case: _Case) -> Finding | None:
+    def _stranger(self, case: _Evidence) -> Finding | None:
         """Whether it is in a container that this program is not in."""
         here, there = self._own, case.around
         if there.cgroup.container is not None and there.cgroup.container != here.cgroup.container:
@@ -310,7 +310,7 @@ class Judge:
             return HoldReason.OTHER_CONTAINER, sentence
         return None
 
-    def _child(self, case: _Case) -> Finding | None:
+    def _child(self, case: _Evidence) -> Finding | None:
         """Whether it descends from a process that the driver lists."""
         above = case.parent
         for generation in range(_GENERATIONS):
@@ -323,7 +323,7 @@ class Judge:
             above = self._stat(above.parent)
         return None
 
-    def _holds(self, case: _Case) -> Finding:
+    def _holds(self, case: _Evidence) -> Finding:
         listed = self._listed.get(case.stat.id)
         if listed is None:
             return HoldReason.HOLDS, "it has the card open; the driver does not list it"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.model.thresholds import DEFAULTS
 from gpumon.report.sums import Energy
-from gpumon.thresholds import DEFAULTS
 
 if TYPE_CHECKING:
     from gpumon.report.reading import CardSample

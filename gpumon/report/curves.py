@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.report.reading import Moment
-    from gpumon.report.tally import Window
+    from gpumon.report.reading import MergedSample
+    from gpumon.report.tally import TimeWindow
 
 POINTS = 512
 """Most points of a curve; a full one is halved."""
@@ -105,12 +105,12 @@ class Curves:
         window: What is drawn.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: TimeWindow) -> None:
         self.cards: dict[tuple[str | None, str], CardCurves] = {}
         self._window = window
         self._began: float | None = None
 
-    def add(self, moment: Moment) -> None:
+    def add(self, moment: MergedSample) -> None:
         """The next moment."""
         if not self._window.holds(moment.time):
             return

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpumon.report.figures import KWH, SCHEMA, Line, Report, figures_of
-from gpumon.text import printable, spreadsheet_safe
+from gpumon.report.figures import KWH, SCHEMA, Report, ReportRow, figures_of
+from gpumon.text.formatting import printable, spreadsheet_safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ but each of them has the hours."""
 def to_json(report: Report, notes: Sequence[str]) -> str:
     """A report as one object, with a line break at its end."""
     figures = figures_of(report.by)
-    total = Line(report.by, None, report.total)
+    total = ReportRow(report.by, None, report.total)
     told: dict[str, Any] = {
         "schema": SCHEMA,
         "by": report.by,

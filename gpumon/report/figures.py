@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.log.columns import moment
+from gpumon.recording.csv.columns import moment
 from gpumon.report.sums import Sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.report.owners import Subject
-    from gpumon.report.tally import Card, Tally
+    from gpumon.report.tally import CardTotals, Tally
 
 SCHEMA = "gpumon.report/1"
 """The value of the key ``schema``."""
@@ -25,7 +25,7 @@ KWH = 3.6e6
 """Joules of a kilowatt hour."""
 
 
-class Line(Struct, frozen=True):
+class ReportRow(Struct, frozen=True):
     """What a report says of a card, or of a user, process or job of one host.
 
     Attributes:
@@ -39,7 +39,7 @@ class Line(Struct, frozen=True):
     by: str
     host: str | None
     sums: Sums
-    card: Card | None = None
+    card: CardTotals | None = None
     subject: Subject | None = None
 
 
@@ -57,7 +57,7 @@ class Report(Struct, frozen=True):
     """
 
     by: str
-    lines: tuple[Line, ...]
+    lines: tuple[ReportRow, ...]
     total: Sums
     cards: Sums
     alone: float
@@ -67,7 +67,7 @@ class Report(Struct, frozen=True):
 
 def make_report(tally: Tally) -> Report:
     """What was added up, put in order. The tally is used up."""
-    lines: list[Line] = []
+    lines: list[ReportRow] = []
     cards, total, holed = Sums(), Sums(), Sums()
     alone = 0.0
     for name, host in sorted(tally.hosts.items(), key=lambda one: one[0] or ""):
@@ -78,13 +78,13 @@ def make_report(tally: Tally) -> Report:
             alone += card.alone.joules
             holed = max(holed, card.sums, key=lambda sums: sums.missing)
         if host.subjects is None:
-            lines += [Line(tally.by, name, card.sums, card=card) for card in seen]
+            lines += [ReportRow(tally.by, name, card.sums, card=card) for card in seen]
             continue
         for own, key in host.subjects.merged().items():
             host.sums[key].join(host.sums.pop(own))
             host.subjects.known[key].join(host.subjects.known.pop(own))
         there = [
-            Line(tally.by, name, host.sums[key], subject=subject)
+            ReportRow(tally.by, name, host.sums[key], subject=subject)
             for key, subject in host.subjects.known.items()
             if host.sums[key].first is not None
         ]
@@ -107,7 +107,7 @@ class Figure(Struct, frozen=True):
 
     key: str
     by: tuple[str, ...]
-    read: Callable[[Line], object]
+    read: Callable[[ReportRow], object]
     about: str
     heading: str = ""
 
@@ -146,11 +146,11 @@ def _rounded(value: float | None, digits: int | None = None) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _card(read: Callable[[Card], object]) -> Callable[[Line], object]:
+def _card(read: Callable[[CardTotals], object]) -> Callable[[ReportRow], object]:
     return lambda line: None if line.card is None else read(line.card)
 
 
-def _subject(read: Callable[[Subject], object]) -> Callable[[Line], object]:
+def _subject(read: Callable[[Subject], object]) -> Callable[[ReportRow], object]:
     return lambda line: None if line.subject is None else read(line.subject)
 
 

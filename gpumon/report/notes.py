@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpumon.findings.errors import XID_MEANINGS
 from gpumon.report.figures import Report, energy_source, share
-from gpumon.report.words import KNOWN, PARTLY, card_name, energy_unit, length
-from gpumon.text import printable
+from gpumon.report.messages import KNOWN, PARTLY, card_name, energy_unit, length
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

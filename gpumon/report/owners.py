@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.groups import jobs
-from gpumon.log.cells import container
-from gpumon.log.cells import identity as launcher
-from gpumon.model import GpuProcess, GpuUse, Place, ProcessId
-from gpumon.text import printable
+from gpumon.findings.groups import jobs
+from gpumon.model.snapshot import GpuProcess, GpuUse, Place, ProcessId
+from gpumon.recording.csv.cells import container
+from gpumon.recording.csv.cells import identity as launcher
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def by_process(listed: Sequence[Listed]) -> Grouping:
 
 
 def by_job(listed: Sequence[Listed]) -> Grouping:
-    """A subject a job, as ``gpumon.groups`` puts jobs together."""
+    """A subject a job, as ``gpumon.findings.groups`` puts jobs together."""
     whose = {ProcessId(one.pid, one.start_ticks): one for one in listed}
     found: Grouping = {}
     for job in jobs([_process(one) for one in whose.values()]):

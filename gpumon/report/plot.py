@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import plotext
 
-from gpumon.text import fit, printable
+from gpumon.text.formatting import fit, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from gpumon.log.cells import LATEST
-from gpumon.log.columns import GPU_COLUMNS
-from gpumon.log.files import log_to_read, parts
-from gpumon.log.packed import head
-from gpumon.log.shelf import Shelf
-from gpumon.log.tables import rows
+from gpumon.recording.csv.cells import LATEST
+from gpumon.recording.csv.columns import GPU_COLUMNS
+from gpumon.recording.csv.compression import head
+from gpumon.recording.csv.files import log_to_read, parts
+from gpumon.recording.csv.rotated_log import RotatedLog
+from gpumon.recording.csv.tables import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from gpumon.log.files import LogFiles
+    from gpumon.recording.csv.files import LogFiles
 
 PATIENCE = 2.5
 """How many usual intervals a sample counts at most; what is longer is a gap."""
@@ -156,7 +156,7 @@ _OWNER_COLUMNS = (
 )
 
 
-class Moment(Struct):
+class MergedSample(Struct):
     """What a log says of the cards of one host at one time.
 
     Attributes:
@@ -224,14 +224,14 @@ def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
     """When the oldest and the newest sample of some logs were taken; ``None`` without any."""
     times: list[float] = []
     for log in logs:
-        with closing(Shelf(log.parts[-1])) as shelf:
+        with closing(RotatedLog(log.parts[-1])) as shelf:
             times += [time for time in (shelf.first, shelf.last) if time is not None]
     return (min(times), max(times)) if times else None
 
 
 def moments(
     logs: Sequence[Log], first: float | None, last: float | None, *, owners: bool
-) -> Iterator[Moment]:
+) -> Iterator[MergedSample]:
     """What the logs say, in time order; each log in its own order, whatever its clock did.
 
     Args:
@@ -254,8 +254,8 @@ def moments(
 
 def _of_log(
     number: int, log: Log, first: float | None, last: float | None, *, owners: bool
-) -> Iterator[Moment]:
-    moment: Moment | None = None
+) -> Iterator[MergedSample]:
+    moment: MergedSample | None = None
     for part in log.parts:
         lists = _Lists(part, first, last, owners=owners)
         told: Iterator[tuple[Any, ...]] = rows(
@@ -267,7 +267,7 @@ def _of_log(
                 yield moment
                 moment = None
             if moment is None:
-                moment = Moment(number, sample.host, sample.time, sample.elapsed, {})
+                moment = MergedSample(number, sample.host, sample.time, sample.elapsed, {})
                 moment.listed = lists.at(sample.time, sample.elapsed)
             moment.cards[sample.card] = sample
         if moment is not None:
@@ -275,7 +275,7 @@ def _of_log(
             moment = None
 
 
-def _belongs(sample: CardSample, moment: Moment) -> bool:
+def _belongs(sample: CardSample, moment: MergedSample) -> bool:
     """Whether a row is of the same sample as those before it.
 
     gpumon gives all rows of a sample one time; nvidia-smi asks one card after the other.
@@ -316,7 +316,7 @@ class _Lists:
 def _is_of(row: Listed, time: float, elapsed: float | None) -> bool:
     """Whether a row is of a moment: ``elapsed`` is the same text in both files.
 
-    Their times may differ a little where a clock was set back, see ``gpumon.log.index``.
+    Their times may differ a little where a clock was set back, see ``gpumon.recording.csv.index``.
     """
     if row.elapsed is None or elapsed is None:
         return abs(row.time - time) < _SAME_MOMENT
@@ -330,7 +330,7 @@ def _is_before(row: Listed, time: float, elapsed: float | None) -> bool:
     return row.time <= time - _SAME_CLOCK or (row.time < time and row.elapsed < elapsed)
 
 
-def seconds_between(before: Moment, after: Moment) -> float:
+def seconds_between(before: MergedSample, after: MergedSample) -> float:
     """How much later a moment is: by the clock that nobody sets where both are of one run."""
     if before.log == after.log and before.elapsed is not None and after.elapsed is not None:
         passed = after.elapsed - before.elapsed
@@ -340,11 +340,11 @@ def seconds_between(before: Moment, after: Moment) -> float:
     return max(0.0, after.time - before.time)
 
 
-def _paced(told: Iterator[Moment]) -> Iterator[Moment]:
+def _paced(told: Iterator[MergedSample]) -> Iterator[MergedSample]:
     """The same, each with the usual interval about it."""
-    waiting: deque[Moment] = deque()
+    waiting: deque[MergedSample] = deque()
     intervals: deque[float] = deque(maxlen=2 * _AROUND + 1)
-    newest: Moment | None = None
+    newest: MergedSample | None = None
     for moment in told:
         if newest is not None:
             intervals.append(seconds_between(newest, moment))
@@ -358,13 +358,13 @@ def _paced(told: Iterator[Moment]) -> Iterator[Moment]:
         yield _with_usual(waiting.popleft(), intervals)
 
 
-def _with_usual(moment: Moment, intervals: Iterable[float]) -> Moment:
+def _with_usual(moment: MergedSample, intervals: Iterable[float]) -> MergedSample:
     known = [interval for interval in intervals if interval > 0]
     moment.usual = median(known) if known else 0.0
     return moment
 
 
-def _with_hosts(told: Iterable[Iterator[Moment]]) -> Iterator[Iterator[Moment]]:
+def _with_hosts(told: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[MergedSample]]:
     """The same; a log that names no host is of the host whose cards it has, if one of them is."""
     begun = [(next(log, None), log) for log in told]
     known = {
@@ -380,13 +380,13 @@ def _with_hosts(told: Iterable[Iterator[Moment]]) -> Iterator[Iterator[Moment]]:
             yield _on_host(chain([start], log), host)
 
 
-def _on_host(log: Iterable[Moment], host: str | None) -> Iterator[Moment]:
+def _on_host(log: Iterable[MergedSample], host: str | None) -> Iterator[MergedSample]:
     for moment in log:
         moment.host = moment.host or host
         yield moment
 
 
-def _never_back(log: Iterator[Moment]) -> Iterator[tuple[float, int, Moment]]:
+def _never_back(log: Iterator[MergedSample]) -> Iterator[tuple[float, int, MergedSample]]:
     """The moments with what orders them among those of other logs: a time that never runs back."""
     newest = -float("inf")
     for moment in log:

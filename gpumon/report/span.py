@@ -1,10 +1,10 @@
-"""The span of ``--from`` and ``--to``, in moments as people write them (``gpumon.moments``)."""
+"""The time span of ``--from`` and ``--to``, read by ``gpumon.text.time_parsing``."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from gpumon.moments import MomentError, on_day, parse_moment, time_of_day
+from gpumon.text.time_parsing import MomentError, on_day, parse_moment, time_of_day
 
 
 class SpanError(ValueError):

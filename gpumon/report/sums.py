@@ -59,7 +59,7 @@ class Distribution(Struct):
         return 100.0
 
 
-class Level(Struct):
+class WeightedMean(Struct):
     """Bytes over time: their mean and peak.
 
     Attributes:
@@ -79,7 +79,7 @@ class Level(Struct):
         if self.peak is None or size > self.peak:
             self.peak = size
 
-    def join(self, other: Level) -> None:
+    def join(self, other: WeightedMean) -> None:
         """Add all of another."""
         self.seconds += other.seconds
         self.total += other.total
@@ -214,7 +214,7 @@ class Sums(Struct):
     seconds: float = 0.0
     computing: float = 0.0
     listed: float = 0.0
-    memory: Level = field(default_factory=Level)
+    memory: WeightedMean = field(default_factory=WeightedMean)
     utilization: Distribution = field(default_factory=Distribution)
     busy: float = 0.0
     idle: float = 0.0

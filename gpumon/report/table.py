@@ -9,13 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.report.figures import (
-    Line,
     Report,
+    ReportRow,
     card_indices,
     share,
     user_names,
 )
-from gpumon.report.words import (
+from gpumon.report.messages import (
     KILOWATT_HOURS,
     KNOWN,
     PARTLY,
@@ -25,7 +25,7 @@ from gpumon.report.words import (
     energy_unit,
     length,
 )
-from gpumon.text import UNKNOWN, cell_width, fit, fit_right, gibibytes, number, printable
+from gpumon.text.formatting import UNKNOWN, cell_width, fit, fit_right, gibibytes, number, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class _Column(Struct, frozen=True):
     """
 
     heading: str
-    show: Callable[[Line], str]
+    show: Callable[[ReportRow], str]
     drop: int = 0
     total: bool = False
     text: bool = False
@@ -73,16 +73,16 @@ def _time(seconds: float, known: float, whole: float) -> str:
     return _partly(length(seconds), known, whole) if known > 0 else UNKNOWN
 
 
-def _utilization(value: Callable[[Sums], float | None]) -> Callable[[Line], str]:
-    def show(line: Line) -> str:
+def _utilization(value: Callable[[Sums], float | None]) -> Callable[[ReportRow], str]:
+    def show(line: ReportRow) -> str:
         known = line.sums.utilization.seconds
         return _partly(number(value(line.sums)), known, line.sums.seconds)
 
     return show
 
 
-def _memory(value: Callable[[Sums], float | None]) -> Callable[[Line], str]:
-    def show(line: Line) -> str:
+def _memory(value: Callable[[Sums], float | None]) -> Callable[[ReportRow], str]:
+    def show(line: ReportRow) -> str:
         size = value(line.sums)
         text = gibibytes(None if size is None else round(size))
         return _partly(text, line.sums.memory.seconds, line.sums.present)
@@ -90,8 +90,8 @@ def _memory(value: Callable[[Sums], float | None]) -> Callable[[Line], str]:
     return show
 
 
-def _energy(unit: EnergyUnit) -> Callable[[Line], str]:
-    def show(line: Line) -> str:
+def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
+    def show(line: ReportRow) -> str:
         energy = line.sums.energy
         known = energy.counted + energy.integrated
         return _partly(unit.told(energy.joules), known, line.sums.seconds) if known else UNKNOWN
@@ -99,16 +99,16 @@ def _energy(unit: EnergyUnit) -> Callable[[Line], str]:
     return show
 
 
-def _slowed(value: Callable[[Sums], float]) -> Callable[[Line], str]:
+def _slowed(value: Callable[[Sums], float]) -> Callable[[ReportRow], str]:
     return lambda line: _time(value(line.sums), line.sums.slowed.known, line.sums.seconds)
 
 
-def _gaps(line: Line) -> str:
+def _gaps(line: ReportRow) -> str:
     sums = line.sums
     return f"{sums.gaps}: {length(sums.missing)}" if sums.gaps else "none"
 
 
-def _errors(line: Line) -> str:
+def _errors(line: ReportRow) -> str:
     faults = line.sums.faults
     told = [
         f"XID {number}" + (f" x{count}" if count > 1 else "")
@@ -123,32 +123,32 @@ def _errors(line: Line) -> str:
     return "none" if faults.watched else UNKNOWN
 
 
-def _seen(value: Callable[[Sums], float | None], form: str) -> Callable[[Line], str]:
-    def show(line: Line) -> str:
+def _seen(value: Callable[[Sums], float | None], form: str) -> Callable[[ReportRow], str]:
+    def show(line: ReportRow) -> str:
         time = value(line.sums)
         return UNKNOWN if time is None else datetime.fromtimestamp(time).strftime(form)
 
     return show
 
 
-def _name(line: Line) -> str:
+def _name(line: ReportRow) -> str:
     name = None if line.card is None else line.card.name
     return UNKNOWN if name is None else printable(name).removeprefix("NVIDIA ")
 
 
-def _label(line: Line) -> str:
+def _label(line: ReportRow) -> str:
     return card_name(line) if line.subject is None else line.subject.label
 
 
-def _user(line: Line) -> str:
+def _user(line: ReportRow) -> str:
     return printable((line.subject and user_names(line.subject)) or UNKNOWN)
 
 
-def _command(line: Line) -> str:
+def _command(line: ReportRow) -> str:
     return printable((line.subject and line.subject.command) or UNKNOWN)
 
 
-def _cards(line: Line) -> str:
+def _cards(line: ReportRow) -> str:
     return card_indices(line.subject) if line.subject else UNKNOWN
 
 
@@ -257,7 +257,7 @@ def _columns(report: Report) -> list[_Column]:
         of[_FIRST] = replace(_FIRST, show=_seen(lambda sums: sums.first, _TIME_OF_DAY))
         of[_LAST] = replace(_LAST, show=_seen(lambda sums: sums.last, _TIME_OF_DAY))
     told = [(column, of.get(column, column)) for column in _COLUMNS[report.by]]
-    whole = Line(report.by, None, report.cards)
+    whole = ReportRow(report.by, None, report.cards)
     columns = []
     for plain, column in told:
         # The line above the table tells when what was logged began and ended.
@@ -272,7 +272,7 @@ def _columns(report: Report) -> list[_Column]:
 def _fitting(report: Report, width: int) -> list[_Column]:
     """Of those columns the ones that find room."""
     columns = _columns(report)
-    whole = Line(report.by, None, report.total)
+    whole = ReportRow(report.by, None, report.total)
     shown = {
         column.heading: [column.show(line) for line in (*report.lines, whole)] for column in columns
     }
@@ -319,7 +319,7 @@ def _totals(report: Report, columns: Sequence[_Column]) -> list[str] | None:
     """The row of what all lines come to; none below a single line."""
     if len(report.lines) < 2:
         return None
-    whole = Line(report.by, None, report.total)
+    whole = ReportRow(report.by, None, report.total)
     shown = [
         column.show(whole) if column.total and (report.by == "gpu" or column.each) else ""
         for column in columns

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from gpumon.log.rows import LIST_SECONDS
+from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory
 from gpumon.report.owners import Subjects, identity
-from gpumon.report.reading import PATIENCE, CardSample, Listed, Moment, seconds_between
+from gpumon.report.reading import PATIENCE, CardSample, Listed, MergedSample, seconds_between
 from gpumon.report.sums import Energy, Sums
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class _List(Struct):
     shares: list[_Share]
 
 
-class Card(Struct):
+class CardTotals(Struct):
     """A card and what was added up of it.
 
     Attributes:
@@ -90,7 +90,7 @@ class Card(Struct):
     xids: dict[int, float | None] = field(default_factory=dict)
 
 
-class Window(Struct, frozen=True):
+class TimeWindow(Struct, frozen=True):
     """The span that counts, in seconds since the epoch; an open end is infinite."""
 
     first: float = float("-inf")
@@ -113,16 +113,16 @@ class HostTally:
         window: What counts.
     """
 
-    def __init__(self, by: str, window: Window) -> None:
-        self.cards: dict[str, Card] = {}
+    def __init__(self, by: str, window: TimeWindow) -> None:
+        self.cards: dict[str, CardTotals] = {}
         self.sums: dict[str, Sums] = {}
         self.subjects = None if by == "gpu" else Subjects(by)
         self._window = window
         self._now = 0.0
-        self._newest: Moment | None = None
-        self._holders: list[tuple[Sums, list[tuple[Card, float | None]]]] | None = None
+        self._newest: MergedSample | None = None
+        self._holders: list[tuple[Sums, list[tuple[CardTotals, float | None]]]] | None = None
 
-    def add(self, moment: Moment) -> None:
+    def add(self, moment: MergedSample) -> None:
         """The next moment of this host."""
         if self._newest is not None:
             passed = seconds_between(self._newest, moment)
@@ -132,7 +132,7 @@ class HostTally:
         for key, sample in moment.cards.items():
             card = self.cards.get(key)
             if card is None:
-                card = self.cards[key] = Card()
+                card = self.cards[key] = CardTotals()
             self._finish(card, sample)
             self._begin(card, sample, moment.reach)
             written = None if lists is None else lists.get(key, [])
@@ -146,7 +146,7 @@ class HostTally:
             if card.sample is not None and self._window.holds(card.sample.time):
                 self._count_card(card, card.sample, 0.0)
 
-    def _begin(self, card: Card, sample: CardSample, reach: float) -> None:
+    def _begin(self, card: CardTotals, sample: CardSample, reach: float) -> None:
         card.index, card.uuid = sample.index, sample.uuid
         card.name = sample.name or card.name
         card.memory_total = sample.memory_total or card.memory_total
@@ -154,7 +154,7 @@ class HostTally:
             card.sums.see(sample.time)
         card.sample, card.since, card.reach = sample, self._now, reach
 
-    def _finish(self, card: Card, after: CardSample) -> None:
+    def _finish(self, card: CardTotals, after: CardSample) -> None:
         """Count the card's last sample, now that its next one is known."""
         sample = card.sample
         sharers = [] if card.list is None else card.list.shares
@@ -186,13 +186,13 @@ class HostTally:
                 sums.faults.watched += seconds
                 sums.faults.lost += seconds if sample.status in _LOST else 0.0
 
-    def _count_gap(self, card: Card, time: float, counted: float, passed: float) -> None:
+    def _count_gap(self, card: CardTotals, time: float, counted: float, passed: float) -> None:
         if passed > card.reach:
             missing = self._window.part(time + counted, passed - counted)
             card.sums.missing += missing
             card.sums.gaps += missing > 0
 
-    def _count_card(self, card: Card, sample: CardSample, seconds: float) -> None:
+    def _count_card(self, card: CardTotals, sample: CardSample, seconds: float) -> None:
         sums = card.sums
         computing = None if card.list is None else card.list.computing
         if sample.status in _LOST:
@@ -217,11 +217,11 @@ class HostTally:
             sums.idle_known += seconds
 
     @staticmethod
-    def _is_fresh(sample: CardSample, card: Card) -> bool:
+    def _is_fresh(sample: CardSample, card: CardTotals) -> bool:
         """Whether a row tells how the card is; one that hangs is told of by its last values."""
         return sample.age is None or sample.age <= max(card.reach, _FRESH)
 
-    def _see_xid(self, card: Card, sample: CardSample, sharers: list[_Share]) -> None:
+    def _see_xid(self, card: CardTotals, sample: CardSample, sharers: list[_Share]) -> None:
         number, at = sample.xid, sample.xid_at
         if number is None:
             return
@@ -237,7 +237,7 @@ class HostTally:
             sums.faults.xids[number] += 1
 
     def _replace_list(
-        self, card: Card, sample: CardSample, written: list[Listed] | None, usual: float
+        self, card: CardTotals, sample: CardSample, written: list[Listed] | None, usual: float
     ) -> None:
         """Let the list stand that holds from this sample on.
 
@@ -326,8 +326,8 @@ class HostTally:
             if memory is not None:
                 sums.memory.add(memory, seconds)
 
-    def _find_holders(self) -> list[tuple[Sums, list[tuple[Card, float | None]]]]:
-        found: dict[int, tuple[Sums, list[tuple[Card, float | None]]]] = {}
+    def _find_holders(self) -> list[tuple[Sums, list[tuple[CardTotals, float | None]]]]:
+        found: dict[int, tuple[Sums, list[tuple[CardTotals, float | None]]]] = {}
         for card in self.cards.values():
             for share in [] if card.list is None else card.list.shares:
                 found.setdefault(id(share.sums), (share.sums, []))[1].append((card, share.memory))
@@ -382,12 +382,12 @@ class Tally:
         window: What counts.
     """
 
-    def __init__(self, by: str, window: Window) -> None:
+    def __init__(self, by: str, window: TimeWindow) -> None:
         self.by = by
         self.window = window
         self.hosts: dict[str | None, HostTally] = {}
 
-    def add(self, moment: Moment) -> None:
+    def add(self, moment: MergedSample) -> None:
         """The next moment."""
         host = self.hosts.get(moment.host)
         if host is None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.model import Snapshot
+    from gpumon.model.snapshot import Snapshot
 
 
 class SourceError(Exception):

@@ -22,13 +22,13 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from gpumon.collector import Collector
 from gpumon.findings import conditions
-from gpumon.history import History
-from gpumon.layout.dashboard import Dashboard, View
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.history import History
+from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
+from gpumon.sampling.collector import Collector
 from gpumon.sources.nvml.source import NvmlSource
-from gpumon.tape.memory import MOST_BYTES, MemoryTape
-from gpumon.thresholds import DEFAULTS
+from gpumon.ui.view.dashboard import Dashboard, View
 from tests.driver import GIB, Driver, Owner, Wave, h100
 
 CARDS, PROCESSES = 8, 100
@@ -42,7 +42,7 @@ _LIFE = 1800.0
 _DRAWN = 5
 """Every so manieth sample is drawn."""
 _HISTORY_MIB = 21.0
-"""What eight cards and a hundred processes may come to, as ``gpumon.history`` says."""
+"""What eight cards and a hundred processes may come to, as ``gpumon.recording.history`` says."""
 _FULL = 24
 """Hours after which nothing fills up any more that is kept on purpose."""
 _MEMORY_GROWS = 1.03
@@ -100,7 +100,7 @@ class Day:
         self._driver, self._interval = driver, interval
         self._clock = FastClock()
         self._chance = random.Random(1)
-        self._history, tape = History(conditions()), MemoryTape(DEFAULTS.full_share)
+        self._history, tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._source = NvmlSource(clock=self._clock)
         self._collector = Collector(self._source, interval, self._clock)
         self._collector.subscribe(self._history.add)

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host.journal import Journal
-from gpumon.host.local import LocalHost
-from gpumon.lookup import Lookup
-from gpumon.tui.app import GpumonApp
-from gpumon.tui.logbook import Logbook
-from gpumon.tui.session import Session
+from gpumon.kill.audit_log import AuditLog
+from gpumon.kill.local_host import LocalHost
+from gpumon.sampling.enrichment import Lookup
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.logbook import Logbook
+from gpumon.ui.session import Session
 from tests.bench.soak import HEAD, Day, Figures, grown, machine, tell
 from tests.driver import Driver, owners
 from tests.fuzz.hand import Press
@@ -62,7 +62,7 @@ class ScreenDay(Day):
         self.app = GpumonApp(
             Session(
                 *(self._collector, self._history, host, self._lookup),
-                *(Journal(folder / "state"), self._tape, self._logbook),
+                *(AuditLog(folder / "state"), self._tape, self._logbook),
             )
         )
         self._lookup.start()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpumon.config.actions import ACTIONS, FIXED
+from gpumon.config.keymap import ACTIONS, FIXED
+from gpumon.config.messages import toml
 from gpumon.config.table import BY_VARIABLE, SETTINGS
-from gpumon.config.words import toml
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.config import VARIABLES, Loaded, Settings, config_path, load
+from gpumon.config.messages import commented, in_force, toml
 from gpumon.config.table import BY_VARIABLE, SETTINGS, value_of
-from gpumon.config.words import commented, in_force, toml
-from gpumon.folders import state_folder
+from gpumon.system.folders import state_folder
 from tests.config.config_page import PAGE, with_tables
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_without_a_file_and_variables_the_defaults_hold(written: Callable[..., L
 
 def test_without_a_file_and_variables_nothing_is_imported_for_them(tmp_path: Path) -> None:
     code = (
-        "import sys, gpumon.thresholds\nfrom gpumon.config import load\nload()\n"
+        "import sys, gpumon.model.thresholds\nfrom gpumon.config import load\nload()\n"
         "print(*(name for name in sys.modules if name.startswith('gpumon')))\n"
         "print(*{'tomllib', 'tomli', 'difflib', 'platformdirs', 'pathlib'} & set(sys.modules))"
     )
@@ -66,7 +66,7 @@ def test_without_a_file_and_variables_nothing_is_imported_for_them(tmp_path: Pat
     )
     ours, heavy = done.stdout.split("\n")[:2]
     assert set(ours.split()) == {
-        *("gpumon", "gpumon.thresholds", "gpumon.units", "gpumon.folders"),
+        *("gpumon", "gpumon.model.thresholds", "gpumon.text.units", "gpumon.system.folders"),
         *("gpumon.config", "gpumon.config.settings"),
     }
     assert not set(heavy.split()) & {"tomllib", "tomli", "difflib", "platformdirs"}

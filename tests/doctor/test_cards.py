@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.commands.snapshot import take_one
-from gpumon.doctor import Case, Machine, Verdict, ask_driver, cards
+from gpumon.cli.snapshot import take_one
+from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, cards
 from gpumon.doctor.kernel_log import Xid, read_xids
-from gpumon.model import CardStatus
+from gpumon.model.snapshot import CardStatus
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words
@@ -26,16 +26,18 @@ if TYPE_CHECKING:
 BUS = "00000000:41:00.0"
 
 
-def ask(driver: Driver) -> Case:
+def ask(driver: Driver) -> DiagnosticContext:
     """An examination of the simulated driver, with this machine's files."""
     driver.attach()
-    return Case(Machine(environ={}), partial(ask_driver, partial(take_one, NvmlSource())))
+    return DiagnosticContext(
+        Machine(environ={}), partial(ask_driver, partial(take_one, NvmlSource()))
+    )
 
 
 def test_cards_that_answer_are_listed_by_model() -> None:
     with Driver([h100(), h100(), rtx4090()]) as driver:
         result = cards.answering(ask(driver))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "0-1: NVIDIA H100 80GB HBM3" in words(result)
     assert "2: NVIDIA GeForce RTX 4090" in words(result)
 
@@ -44,19 +46,19 @@ def test_a_lost_card_is_a_fault_that_names_it() -> None:
     with Driver([h100(), h100()]) as driver:
         driver.cards[1].lost = True
         result = cards.answering(ask(driver))
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "card 1 fell off the bus" in words(result)
 
 
 def test_a_card_of_somebody_else_is_no_fault(tree: Tree) -> None:
     case = tree.case(gpu(), gpu(index=1, status=CardStatus.NO_PERMISSION))
     result = cards.answering(case)
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "card 1 may not be used" in words(result)
 
 
-@pytest.mark.parametrize(("on", "expected"), [(1, Verdict.PASS), (0, Verdict.WARN)])
-def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: Verdict) -> None:
+@pytest.mark.parametrize(("on", "expected"), [(1, CheckVerdict.PASS), (0, CheckVerdict.WARN)])
+def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: CheckVerdict) -> None:
     with Driver([h100(), h100()]) as driver:
         driver.cards[1].persistence_mode = on
         result = cards.persistence(ask(driver))
@@ -68,13 +70,13 @@ def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: Verdi
 def test_a_driver_that_does_not_tell_of_persistence_is_not_praised() -> None:
     with Driver([h100()]) as driver:
         driver.cards[0].persistence_mode = None
-        assert verdict(cards.persistence(ask(driver))) is Verdict.UNKNOWN
+        assert verdict(cards.persistence(ask(driver))) is CheckVerdict.UNKNOWN
 
 
 def test_a_card_that_may_power_down_needs_no_persistence(tree: Tree) -> None:
     tree.write("/sys/bus/pci/devices/0000:41:00.0/power/control", "auto\n")
     case = tree.case(gpu(pci_bus_id=BUS, persistence_mode=False))
-    assert verdict(cards.persistence(case)) is Verdict.PASS
+    assert verdict(cards.persistence(case)) is CheckVerdict.PASS
 
 
 def _ecc(card: Card) -> None:
@@ -92,13 +94,13 @@ def _failure(card: Card) -> None:
 @pytest.mark.parametrize(
     ("harm", "expected", "told"),
     [
-        (_ecc, Verdict.WARN, "card 1: 3 uncorrected ECC errors"),
-        (_pending, Verdict.WARN, "card 1: a bad memory row is replaced at the next reset"),
-        (_failure, Verdict.FAIL, "Card 1 should be returned"),
+        (_ecc, CheckVerdict.WARN, "card 1: 3 uncorrected ECC errors"),
+        (_pending, CheckVerdict.WARN, "card 1: a bad memory row is replaced at the next reset"),
+        (_failure, CheckVerdict.FAIL, "Card 1 should be returned"),
     ],
 )
 def test_bad_memory_is_told_with_what_to_do(
-    harm: Callable[[Card], None], expected: Verdict, told: str
+    harm: Callable[[Card], None], expected: CheckVerdict, told: str
 ) -> None:
     with Driver([h100(), h100()]) as driver:
         harm(driver.cards[1])
@@ -107,12 +109,14 @@ def test_bad_memory_is_told_with_what_to_do(
     assert told in words(result)
 
 
-@pytest.mark.parametrize(("model", "expected"), [(h100, Verdict.PASS), (rtx4090, Verdict.UNKNOWN)])
+@pytest.mark.parametrize(
+    ("model", "expected"), [(h100, CheckVerdict.PASS), (rtx4090, CheckVerdict.UNKNOWN)]
+)
 def test_a_card_that_counts_no_errors_is_not_said_to_have_none(
-    model: Callable[[], Model], expected: Verdict
+    model: Callable[[], Model], expected: CheckVerdict
 ) -> None:
     with Driver([model()]) as driver:
-        if expected is Verdict.UNKNOWN:
+        if expected is CheckVerdict.UNKNOWN:
             for name in ("ecc_uncorrected_volatile", "remapped_pending"):
                 setattr(driver.cards[0], name, None)
         assert verdict(cards.memory_health(ask(driver))) is expected
@@ -121,7 +125,7 @@ def test_a_card_that_counts_no_errors_is_not_said_to_have_none(
 def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
     case = tree.case(gpu(), gpu(index=1, status=CardStatus.ASLEEP))
     result = cards.asleep(case)
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "Card 1" in words(result)
     assert cards.asleep(tree.case()) is None
 
@@ -167,7 +171,7 @@ def test_a_log_longer_than_one_reading_is_read_whole(tmp_path: Path) -> None:
 def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
     result = cards.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert result is not None
     assert result.found == "1 XID of the cards themselves."
     assert result.details == (
@@ -178,13 +182,13 @@ def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
 
 def test_errors_that_programs_cause_are_no_fault_of_the_card(tree: Tree) -> None:
     tree.write("/dev/kmsg", "\n".join(line for line in LOG.splitlines() if ": 79," not in line))
-    assert verdict(cards.reported_errors(tree.case())) is Verdict.PASS
+    assert verdict(cards.reported_errors(tree.case())) is CheckVerdict.PASS
 
 
 def test_a_log_that_may_not_be_read_is_not_taken_for_an_empty_one(tree: Tree) -> None:
-    assert verdict(cards.reported_errors(tree.case())) is Verdict.PASS
+    assert verdict(cards.reported_errors(tree.case())) is CheckVerdict.PASS
     tree.remove("/dev/kmsg")
-    assert verdict(cards.reported_errors(tree.case())) is Verdict.UNKNOWN
+    assert verdict(cards.reported_errors(tree.case())) is CheckVerdict.UNKNOWN
 
 
 def test_a_log_that_grows_without_end_is_left_in_time(tmp_path: Path) -> None:

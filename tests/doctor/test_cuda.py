@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpumon.doctor import Verdict, cuda, frameworks
+from gpumon.doctor import CheckVerdict, cuda, frameworks
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words
 
@@ -40,7 +40,7 @@ def test_toolkits_are_found_with_their_versions_each_once(tree: Tree) -> None:
     nvcc = tree.write("/opt/cuda/bin/nvcc", "#!/bin/sh\necho 'release 12.1, V12.1.105'\n")
     nvcc.chmod(0o755)
     result = cuda.toolkits(tree.case(environ={"CUDA_HOME": "/usr/local/cuda"}))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert result.details == (
         "12.4.1  /usr/local/cuda",
         "10.2.89  /usr/local/cuda-10.2",
@@ -66,18 +66,18 @@ def test_a_broken_version_file_is_no_end(tree: Tree, text: str) -> None:
 def test_a_toolkit_that_the_driver_cannot_run_is_told(tree: Tree) -> None:
     tree.write("/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.0"}}')
     result = cuda.toolkits(tree.case())
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "driver 580 or later" in words(result)
 
 
 def test_a_toolkit_of_a_later_minor_version_is_no_fault(tree: Tree) -> None:
     tree.write("/usr/local/cuda-12.9/version.json", '{"cuda": {"version": "12.9.0"}}')
-    assert verdict(cuda.toolkits(tree.case())) is Verdict.PASS
+    assert verdict(cuda.toolkits(tree.case())) is CheckVerdict.PASS
 
 
 def test_a_toolkit_is_not_judged_without_a_driver(tree: Tree) -> None:
     tree.write("/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.0"}}')
-    assert verdict(cuda.toolkits(tree.case(answer=SILENT))) is Verdict.PASS
+    assert verdict(cuda.toolkits(tree.case(answer=SILENT))) is CheckVerdict.PASS
 
 
 def test_cudnn_is_known_by_its_header(tree: Tree) -> None:
@@ -97,21 +97,21 @@ def test_the_cards_that_programs_see_are_named(tree: Tree) -> None:
     uuid = "GPU-0123"
     cards = gpu(uuid=uuid), gpu(index=1, uuid="GPU-4567")
     result = cuda.visible(tree.case(*cards, environ={"CUDA_VISIBLE_DEVICES": uuid}))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "cuda:0 is GPU 0" in words(result)
 
 
 @pytest.mark.parametrize("value", ["", "-1", "GPU-nobody"])
 def test_a_program_that_would_see_no_card_is_warned_of(tree: Tree, value: str) -> None:
     result = cuda.visible(tree.case(environ={"CUDA_VISIBLE_DEVICES": value}))
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
 
 
 def test_torch_is_told_from_its_version_file_alone(tree: Tree) -> None:
     _torch(tree, "2.5.1+cu124", "12.4")
     tree.write(f"{SITE}/torch/__init__.py", "raise SystemExit('somebody imported torch')\n")
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "2.5.1+cu124, built for CUDA 12.4." in words(result)
     assert VENV in words(result)
 
@@ -121,7 +121,7 @@ def test_a_framework_newer_than_the_driver_is_a_fault_that_names_the_driver_it_n
 ) -> None:
     _torch(tree, "2.9.0+cu130", "13.0")
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "no more than 12.8" in words(result)
     assert "driver 580 or later" in words(result)
 
@@ -129,15 +129,15 @@ def test_a_framework_newer_than_the_driver_is_a_fault_that_names_the_driver_it_n
 def test_a_later_minor_version_runs_and_is_told(tree: Tree) -> None:
     _torch(tree, "2.8.0+cu129", "12.9")
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "newer than the driver's 12.8" in words(result)
 
 
 def test_a_build_for_the_processor_alone_is_told_where_there_is_a_card(tree: Tree) -> None:
     _torch(tree, "2.5.1+cpu", None)
-    assert verdict(frameworks.torch(tree.case(environ=ENVIRON))) is Verdict.WARN
+    assert verdict(frameworks.torch(tree.case(environ=ENVIRON))) is CheckVerdict.WARN
     lonely = tree.case(environ=ENVIRON, answer=SILENT)
-    assert verdict(frameworks.torch(lonely)) is Verdict.PASS
+    assert verdict(frameworks.torch(lonely)) is CheckVerdict.PASS
 
 
 def test_a_build_for_other_cards_is_told_as_such(tree: Tree) -> None:
@@ -145,13 +145,13 @@ def test_a_build_for_other_cards_is_told_as_such(tree: Tree) -> None:
     text = text.replace("cuda: Optional[str] = '6.2.41'", "cuda: Optional[str] = None")
     tree.write(f"{SITE}/torch/version.py", text)
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "was built for ROCm 6.2.41: it does not compute on these cards" in words(result)
 
 
 def test_what_the_driver_allows_may_not_be_known(tree: Tree) -> None:
     _torch(tree, "2.5.1+cu124", "12.4")
-    assert verdict(frameworks.torch(tree.case(environ=ENVIRON, cuda=None))) is Verdict.UNKNOWN
+    assert verdict(frameworks.torch(tree.case(environ=ENVIRON, cuda=None))) is CheckVerdict.UNKNOWN
 
 
 def test_the_environment_that_a_program_would_run_in_is_judged_the_others_are_listed(
@@ -161,7 +161,7 @@ def test_the_environment_that_a_program_would_run_in_is_judged_the_others_are_li
     _torch(tree, "2.9.0+cu130", "13.0", "/usr/lib/python3/dist-packages")
     tree.write("/usr/bin/python3")
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert result is not None
     assert result.details == (
         f"2.5.1+cu124  CUDA 12.4  {VENV}",
@@ -176,7 +176,7 @@ def test_tensorflow_is_told_by_what_its_build_wrote(tree: Tree) -> None:
     )
     tree.write(f"{SITE}/tensorflow-2.18.0.dist-info/METADATA")
     result = frameworks.tensorflow(tree.case(environ=ENVIRON))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "2.18.0, built for CUDA 12.5.1." in words(result)
     assert "cuDNN 9" in words(result)
 
@@ -187,21 +187,21 @@ def test_a_tensorflow_without_cuda_is_no_cuda_build(tree: Tree) -> None:
         TENSORFLOW.format(cuda="12.5.1", built=False),
     )
     result = frameworks.tensorflow(tree.case(environ=ENVIRON))
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "tensorflow[and-cuda]" in words(result)
 
 
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        (["jax_cuda12_plugin-0.4.35", "jax_cuda12_pjrt-0.4.35"], Verdict.PASS),
-        (["jax_cuda13_plugin-0.7.2"], Verdict.FAIL),
-        (["jaxlib-0.4.13+cuda11.cudnn86"], Verdict.PASS),
-        (["jaxlib-0.4.35"], Verdict.WARN),
+        (["jax_cuda12_plugin-0.4.35", "jax_cuda12_pjrt-0.4.35"], CheckVerdict.PASS),
+        (["jax_cuda13_plugin-0.7.2"], CheckVerdict.FAIL),
+        (["jaxlib-0.4.13+cuda11.cudnn86"], CheckVerdict.PASS),
+        (["jaxlib-0.4.35"], CheckVerdict.WARN),
     ],
 )
 def test_jax_is_told_by_the_plugins_beside_it(
-    tree: Tree, others: list[str], expected: Verdict
+    tree: Tree, others: list[str], expected: CheckVerdict
 ) -> None:
     for name in ("jax-0.4.35", *others):
         tree.write(f"{SITE}/{name}.dist-info/METADATA")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpumon.doctor import DriverAnswer, Verdict, driver
-from gpumon.doctor.case import ask_driver
+from gpumon.doctor import CheckVerdict, DriverAnswer, driver
+from gpumon.doctor.context import ask_driver
 from gpumon.sources import SourceError
 from tests.build import gpu
 from tests.doctor.trees import MISSING, SILENT, SLOT, VERSION, Tree, verdict, words
@@ -22,7 +22,7 @@ def test_a_healthy_driver_passes(tree: Tree) -> None:
         driver.cuda_library,
         driver.answer,
     ):
-        assert verdict(check(case)) is Verdict.PASS, words(check(case))
+        assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
     assert "open" in words(driver.kernel_module(case))
 
 
@@ -30,7 +30,7 @@ def test_a_machine_without_a_card_is_told_so_and_nothing_that_follows_from_it(tr
     tree.unload()
     tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x8086\n")
     case = tree.case(answer=MISSING)
-    assert verdict(driver.cards_on_the_bus(case)) is Verdict.FAIL
+    assert verdict(driver.cards_on_the_bus(case)) is CheckVerdict.FAIL
     assert driver.kernel_module(case) is None
     assert driver.answer(case) is None
 
@@ -45,29 +45,29 @@ def test_a_card_in_the_hands_of_the_kernels_own_driver_is_a_fault(tree: Tree) ->
     tree.unload()
     tree.card("0000:42:00.0", "nouveau")
     result = driver.cards_on_the_bus(tree.case(answer=SILENT))
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "blacklist nouveau" in words(result)
 
 
 def test_a_card_given_to_a_virtual_machine_is_no_fault(tree: Tree) -> None:
     tree.card("0000:42:00.0", "vfio-pci")
     result = driver.cards_on_the_bus(tree.case())
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "virtual machines" in words(result)
-    assert verdict(driver.answer(tree.case())) is Verdict.PASS
+    assert verdict(driver.answer(tree.case())) is CheckVerdict.PASS
 
 
 def test_a_card_that_the_driver_refused_is_named(tree: Tree) -> None:
     tree.card("0000:42:00.0", None)
     result = driver.cards_on_the_bus(tree.case())
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "0000:42:00.0  no driver" in words(result)
 
 
 def test_a_module_that_is_not_loaded_is_a_fault_where_there_is_a_card(tree: Tree) -> None:
     tree.unload()
     result = driver.kernel_module(tree.case(answer=SILENT))
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "modprobe nvidia" in words(result)
 
 
@@ -76,7 +76,7 @@ def test_a_library_of_another_version_than_the_module_is_a_fault_that_names_both
 ) -> None:
     answer = msgspec.structs.replace(SILENT, library_version="575.51.03")
     result = driver.library(tree.case(answer=answer))
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "575.51.03" in words(result)
     assert VERSION in words(result)
     assert "Reboot" in words(result)
@@ -93,27 +93,27 @@ def test_a_driver_that_was_upgraded_under_us_is_told_by_both_versions(tree: Tree
 
         answer = ask_driver(refuse)  # type: ignore[arg-type] # it never comes to the snapshot
     assert answer.library_version == "575.51.03"
-    assert verdict(driver.library(tree.case(answer=answer))) is Verdict.FAIL
-    assert verdict(driver.answer(tree.case(answer=answer))) is Verdict.FAIL
+    assert verdict(driver.library(tree.case(answer=answer))) is CheckVerdict.FAIL
+    assert verdict(driver.answer(tree.case(answer=answer))) is CheckVerdict.FAIL
 
 
 def test_libraries_to_link_with_are_not_taken_for_the_driver(tree: Tree) -> None:
     environ = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/cuda/lib64/stubs"}
     result = driver.library(tree.case(environ=environ))
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "LD_LIBRARY_PATH" in words(result)
 
 
 def test_no_library_at_all_is_a_fault(tree: Tree) -> None:
     result = driver.library(tree.case(answer=MISSING))
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "--gpus all" in words(result)
 
 
 def test_a_cuda_library_left_behind_by_an_older_driver_is_a_fault(tree: Tree) -> None:
     tree.library("535.183.01")
     result = driver.cuda_library(tree.case())
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "535.183.01" in words(result)
 
 
@@ -122,35 +122,37 @@ def test_the_forward_compatibility_package_is_no_mismatch(tree: Tree) -> None:
     tree.write(f"{folder}/libcuda.so.575.51.03")
     tree.link(f"{folder}/libcuda.so.1", "libcuda.so.575.51.03")
     result = driver.cuda_library(tree.case(environ={"LD_LIBRARY_PATH": folder}))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "forward compatibility" in words(result)
 
 
 def test_a_cuda_library_that_is_not_found_is_not_known_rather_than_missing(tree: Tree) -> None:
     tree.remove("/usr/lib/x86_64-linux-gnu/libcuda.so.1")
-    assert verdict(driver.cuda_library(tree.case())) is Verdict.UNKNOWN
+    assert verdict(driver.cuda_library(tree.case())) is CheckVerdict.UNKNOWN
 
 
 def test_a_driver_that_misses_a_card_of_the_bus_is_a_fault(tree: Tree) -> None:
     tree.card("0000:42:00.0")
     result = driver.answer(tree.case())
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert "1 card;" in words(result)
 
 
 def test_a_container_that_was_given_some_cards_misses_none(tree: Tree) -> None:
     tree.card("0000:42:00.0")
-    assert verdict(driver.answer(tree.case(in_container=True))) is Verdict.PASS
+    assert verdict(driver.answer(tree.case(in_container=True))) is CheckVerdict.PASS
 
 
 def test_a_driver_that_does_not_answer_says_what_to_do(tree: Tree) -> None:
     result = driver.answer(tree.case(answer=SILENT))
-    assert verdict(result) is Verdict.FAIL
+    assert verdict(result) is CheckVerdict.FAIL
     assert words(result) == "It is not loaded. Load it."
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(0.3, Verdict.PASS), (8.0, Verdict.WARN)])
-def test_a_slow_answer_is_worth_a_word(tree: Tree, seconds: float, expected: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.3, CheckVerdict.PASS), (8.0, CheckVerdict.WARN)]
+)
+def test_a_slow_answer_is_worth_a_word(tree: Tree, seconds: float, expected: CheckVerdict) -> None:
     snapshot = tree.case(gpu()).driver.snapshot
     answer = DriverAnswer(True, VERSION, snapshot, None, seconds)
     assert verdict(driver.answer(tree.case(answer=answer))) is expected

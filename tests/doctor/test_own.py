@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.doctor import Verdict, own
+from gpumon.doctor import CheckVerdict, own
 from tests.doctor.trees import Tree, verdict, words
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ def test_a_state_folder_that_cannot_be_written_is_told(
     blocked = tree.write("/home/ann/state")
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
     result = own.state(tree.case())
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "XDG_STATE_HOME" in words(result)
     monkeypatch.setenv("XDG_STATE_HOME", str(tree.path("/home/ann/not-yet")))
-    assert verdict(own.state(tree.case())) is Verdict.PASS
+    assert verdict(own.state(tree.case())) is CheckVerdict.PASS
     # Root may write everywhere: what the kernel says to others is put in its mouth.
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert verdict(own.state(tree.case())) is Verdict.WARN
+    assert verdict(own.state(tree.case())) is CheckVerdict.WARN
 
 
 def test_a_configuration_is_named_and_what_is_wrong_with_it_told(tree: Tree) -> None:
@@ -34,7 +34,7 @@ def test_a_configuration_is_named_and_what_is_wrong_with_it_told(tree: Tree) -> 
     assert "understood" in words(own.configuration(case))
     tree.write("/home/ann/.config/gpumon/config.toml", "intervall = 3\n")
     result = own.configuration(case)
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "intervall" in words(result)
 
 
@@ -48,9 +48,9 @@ def test_a_folder_of_locks_is_looked_at_and_not_made(tree: Tree) -> None:
     assert "shared by all users" in words(own.locks(case))
     folder.chmod(0o777)
     result = own.locks(case)
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "not sticky" in words(result)
     folder.chmod(0o755)
     result = own.locks(case)
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "not open to everybody" in words(result)

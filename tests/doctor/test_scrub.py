@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpumon.doctor import Result, Verdict
+from gpumon.doctor import CheckVerdict, Result
 from gpumon.doctor.scrub import Scrubber
 
 SCRUBBER = Scrubber("/data/ann", {"ann", "", "x"}, {"ada-07", "ada-07.example.org"})
@@ -32,9 +32,9 @@ def test_names_go_and_facts_stay(text: str, left: str) -> None:
 
 
 def test_every_text_of_a_result_is_scrubbed() -> None:
-    result = Result("check", Verdict.WARN, "/data/ann/a", "ask ann", ("/home/bo/b",))
+    result = Result("check", CheckVerdict.WARN, "/data/ann/a", "ask ann", ("/home/bo/b",))
     assert SCRUBBER.result(result) == Result(
-        "check", Verdict.WARN, "~/a", "ask USER", ("/home/USER/b",)
+        "check", CheckVerdict.WARN, "~/a", "ask USER", ("/home/USER/b",)
     )
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gpumon.doctor import Verdict, terminal
+from gpumon.doctor import CheckVerdict, terminal
 from tests.doctor.trees import Tree, verdict, words
 from tests.screen import Screen
 
@@ -19,7 +19,7 @@ ASK = "from gpumon.doctor import terminal; print(f'<{terminal._ask()}>')"
 @pytest.mark.parametrize("term", ["", "dumb"])
 def test_a_terminal_without_a_cursor_is_told(tree: Tree, term: str) -> None:
     result = terminal.kind(tree.case(environ={"TERM": term}))
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "gpumon snapshot" in words(result)
 
 
@@ -31,7 +31,7 @@ def test_a_terminal_inside_tmux_is_said_to_be(tree: Tree) -> None:
 def test_a_terminal_that_is_too_small_is_told(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "_size", lambda: os.terminal_size((50, 40)))
     result = terminal.kind(tree.case(environ=UTF_8))
-    assert verdict(result) is Verdict.WARN
+    assert verdict(result) is CheckVerdict.WARN
     assert "50×40" in words(result)
 
 
@@ -40,22 +40,22 @@ def test_a_terminal_that_does_not_tell_its_size_is_not_called_small(
 ) -> None:
     monkeypatch.setattr(terminal, "_size", lambda: os.terminal_size((0, 0)))
     result = terminal.kind(tree.case(environ=UTF_8))
-    assert verdict(result) is Verdict.PASS
+    assert verdict(result) is CheckVerdict.PASS
     assert "does not tell its size" in words(result)
 
 
 @pytest.mark.parametrize(
     ("environ", "expected", "told"),
     [
-        (UTF_8, Verdict.PASS, "UTF-8 (locale de_DE.UTF-8)"),
-        ({"LANG": "C"}, Verdict.WARN, "drawn in ASCII"),
-        ({"LC_ALL": "de_DE.ISO-8859-1"}, Verdict.WARN, "iso8859-1"),
-        ({"GPUMON_ASCII": "1"}, Verdict.PASS, "GPUMON_ASCII"),
-        ({**UTF_8, "TERM": "linux"}, Verdict.PASS, "console"),
+        (UTF_8, CheckVerdict.PASS, "UTF-8 (locale de_DE.UTF-8)"),
+        ({"LANG": "C"}, CheckVerdict.WARN, "drawn in ASCII"),
+        ({"LC_ALL": "de_DE.ISO-8859-1"}, CheckVerdict.WARN, "iso8859-1"),
+        ({"GPUMON_ASCII": "1"}, CheckVerdict.PASS, "GPUMON_ASCII"),
+        ({**UTF_8, "TERM": "linux"}, CheckVerdict.PASS, "console"),
     ],
 )
 def test_what_can_be_drawn_is_told(
-    tree: Tree, environ: dict[str, str], expected: Verdict, told: str
+    tree: Tree, environ: dict[str, str], expected: CheckVerdict, told: str
 ) -> None:
     result = terminal.characters(tree.case(environ=environ))
     assert verdict(result) is expected
@@ -111,17 +111,17 @@ def test_a_terminal_that_never_answers_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     ("answer", "verdict_", "told"),
     [
-        (b"\x1b[?2026;2$y\x1b[?62c", Verdict.PASS, "Yes"),
-        (b"\x1b[?2026;0$y\x1b[?62c", Verdict.PASS, "No synchronized"),
-        (b"\x1b[?62c", Verdict.PASS, "No synchronized"),
-        (None, Verdict.UNKNOWN, "does not answer"),
+        (b"\x1b[?2026;2$y\x1b[?62c", CheckVerdict.PASS, "Yes"),
+        (b"\x1b[?2026;0$y\x1b[?62c", CheckVerdict.PASS, "No synchronized"),
+        (b"\x1b[?62c", CheckVerdict.PASS, "No synchronized"),
+        (None, CheckVerdict.UNKNOWN, "does not answer"),
     ],
 )
 def test_an_answer_is_understood(
     tree: Tree,
     monkeypatch: pytest.MonkeyPatch,
     answer: bytes | None,
-    verdict_: Verdict,
+    verdict_: CheckVerdict,
     told: str,
 ) -> None:
     monkeypatch.setattr(terminal, "_is_terminal", lambda _: True)

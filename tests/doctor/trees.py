@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.doctor import Case, DriverAnswer, Machine, Result, Verdict
-from gpumon.model import Host, Snapshot, Trouble
+from gpumon.doctor import CheckVerdict, DiagnosticContext, DriverAnswer, Machine, Result
+from gpumon.model.snapshot import Host, Snapshot, Trouble
 from tests.build import NOON, gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from gpumon.model import Gpu
+    from gpumon.model.snapshot import Gpu
 
 VERSION = "570.124.06"
 MODULE = (
@@ -80,7 +80,7 @@ class Tree:
         root_user: bool = False,
         cuda: str | None = "12.8",
         in_container: bool = False,
-    ) -> Case:
+    ) -> DiagnosticContext:
         """An examination of it, whose driver answers for these cards."""
         host = Host(
             name="ada-07", driver_version=VERSION, cuda_version=cuda, in_container=in_container
@@ -95,14 +95,14 @@ class Tree:
             uptime=lambda: 7200.0,
         )
         told = answer or DriverAnswer(True, VERSION, snapshot, None, 0.2)
-        return Case(machine, lambda: told)
+        return DiagnosticContext(machine, lambda: told)
 
 
 SILENT = DriverAnswer(True, VERSION, None, Trouble("It is not loaded.", "Load it."), 0.1)
 MISSING = DriverAnswer(library=False)
 
 
-def verdict(result: Result | None) -> Verdict:
+def verdict(result: Result | None) -> CheckVerdict:
     """The verdict of a check that has something to say."""
     assert result is not None
     return result.verdict

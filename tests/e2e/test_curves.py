@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.remembered import NAME, Remembered, load
+from gpumon.config.ui_state import NAME, Remembered, load
 from tests.e2e.test_past import await_past
 from tests.screen import Screen
 

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from gpumon.sources.nvml.reading import PASSES, REACTIONS, Reaction
+from gpumon.sources.nvml.queries import PASSES, REACTIONS, Reaction
 from tests.driver import GIB, Driver, Mig, Owner, h100, h100_mig
 from tests.screen import Screen
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.color import ColorSystem
 
-from gpumon.theming import Shelf
-from gpumon.theming.styles import STYLES
-from gpumon.tui.picture import first_inks
-from gpumon.tui.theme import Palette
+from gpumon.config.themes import ThemeLibrary
+from gpumon.config.themes.styles import STYLES
+from gpumon.ui.terminal.first_picture import first_inks
+from gpumon.ui.theme import Palette
 from tests.bench.line import Line
 from tests.bench.sight import Sight
 from tests.driver import Driver, Owner, a100
@@ -24,7 +24,7 @@ from tests.screen import Screen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.layout.writer import Inks
+    from gpumon.ui.view.writer import SgrStyles
 
 GPUMON = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
 WITHOUT_TEXTUAL = """
@@ -135,14 +135,16 @@ def test_a_terminal_of_few_colours_waits_for_textual() -> None:
         screen.wait_for(r"\n q quit")
 
 
-@pytest.mark.parametrize("name", [name for name in Shelf().names() if Shelf().path(name)])
+@pytest.mark.parametrize(
+    "name", [name for name in ThemeLibrary().names() if ThemeLibrary().path(name)]
+)
 @pytest.mark.parametrize("term", [{"COLORTERM": "truecolor"}, {"TERM": "xterm-256color"}])
 def test_its_colours_are_those_that_follow(name: str, term: dict[str, str]) -> None:
     from textual.app import App
 
-    from gpumon.tui.theme import to_textual
+    from gpumon.ui.theme import to_textual
 
-    file = Shelf().read(name)
+    file = ThemeLibrary().read(name)
     app: App[None] = App()
     app.register_theme(to_textual(file))
     app.theme = name
@@ -157,12 +159,12 @@ def test_its_colours_are_those_that_follow(name: str, term: dict[str, str]) -> N
         assert ours == pytest.approx(theirs, abs=1), style
 
 
-def look(inks: Inks, style: str) -> str:
+def look(inks: SgrStyles, style: str) -> str:
     return inks.change(None, style)
 
 
 def test_the_first_picture_imports_no_textual() -> None:
-    program = "import sys, gpumon.tui.opening; print('textual' in sys.modules)"
+    program = "import sys, gpumon.ui.terminal.startup; print('textual' in sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -172,8 +174,13 @@ def test_the_first_picture_imports_no_textual() -> None:
 LATER = {
     *("argparse", "asyncio", "difflib", "inspect", "pathlib", "pickle", "platformdirs", "psutil"),
     *("pynvml", "rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
-    *("gpumon.config.reading", "gpumon.ending", "gpumon.filters", "gpumon.host.places"),
-    *("gpumon.host.signals", "gpumon.reserving", "gpumon.tape.memory", "gpumon.tui.app"),
+    *("gpumon.config.reading", "gpumon.kill", "gpumon.filters", "gpumon.host.places"),
+    *(
+        "gpumon.kill.signals",
+        "gpumon.scheduling.reservation",
+        "gpumon.recording.memory.recording",
+        "gpumon.ui.app",
+    ),
 }
 """What takes long to import, and nothing of which is in the first picture."""
 
@@ -183,7 +190,7 @@ before = set(sys.modules)
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "gpumon.host.journal":
+        if name == "gpumon.kill.audit_log":
             with open(sys.argv[1], "w") as file:
                 print(*sys.modules.keys() - before, file=file)
 
@@ -207,7 +214,7 @@ def test_the_first_picture_of_real_cards_imports_nothing_that_it_never_holds(
                 lambda _: told.exists() and told.read_text().endswith("\n"), "waiting for its words"
             )
     modules = set(told.read_text().split())
-    assert {"msgspec", "gpumon.layout.dashboard", "gpumon.sources.nvml.source"} <= modules
+    assert {"msgspec", "gpumon.ui.view.dashboard", "gpumon.sources.nvml.source"} <= modules
     assert not modules & LATER
 
 
@@ -215,8 +222,8 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
     told = tmp_path / "collecting"
     program = (
         "import gc, sys\n"
-        "from gpumon.tui import opening\n"
-        "from gpumon.tui.app import GpumonApp\n"
+        "from gpumon.ui import opening\n"
+        "from gpumon.ui.app import GpumonApp\n"
         "def tell(*_, **__):\n"
         "    with open(sys.argv[1], 'a') as file:\n"
         "        print(gc.isenabled(), file=file)\n"
@@ -232,7 +239,7 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
 
 def test_a_line_that_is_behind_at_the_hand_over_shows_no_blank_screen() -> None:
     behind = (
-        "from gpumon.tui.pen import Pen\n"
+        "from gpumon.ui.terminal.renderer import Pen\n"
         "Pen.behind = lambda _: True\n"
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"

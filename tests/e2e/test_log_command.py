@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.log.command import (
+from tests.recording.csv.command import (
     LOG,
     logging,
     rows,

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.reserving.locks import Locks
+from gpumon.scheduling.reservation.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.log.command import wait_until
+from tests.recording.csv.command import wait_until
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.build import NOON
-from tests.log.reading import busy, write_log
+from tests.recording.csv.reading import busy, write_log
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HANGING = """
 import os, sys, threading
 from gpumon.cli import main
-from gpumon.log.index import Sheet
+from gpumon.recording.csv.index import Sheet
 
 read = Sheet._read
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.layout.timeline import SIGNS
+from gpumon.ui.view.timeline import SIGNS
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again() -> None
 
 def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
     crash = (
-        "import gpumon.tui.screens.dashboard as dashboard\n"
+        "import gpumon.ui.screens.dashboard as dashboard\n"
         "def broken(self, step): raise RuntimeError('a bug for the test')\n"
         "dashboard.DashboardScreen.action_move = broken\n"
         "from gpumon.cli import main\n"
@@ -252,7 +252,7 @@ def test_keys_for_a_table_that_is_not_there_do_nothing_but_say_why() -> None:
 def test_a_key_for_a_process_says_what_helps_while_a_card_has_the_cursor() -> None:
     # What is said does not go by itself.
     lasting = (
-        "import gpumon.tui.screens.dashboard as dashboard\n"
+        "import gpumon.ui.screens.dashboard as dashboard\n"
         "dashboard._MESSAGE_SECONDS = 3600\n"
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"
@@ -506,7 +506,7 @@ def assert_keys_are_read(program: str) -> None:
 
 def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
     moved = (
-        "import gpumon.tui.driver as driver\n"
+        "import gpumon.ui.terminal.driver as driver\n"
         "driver.XTermParser = None\n"
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.theming import Shelf
+from gpumon.config.themes import ThemeLibrary
 from tests.screen import Screen
 
 GPUMON = [sys.executable, "-m", "gpumon"]
@@ -49,7 +49,7 @@ def person(tmp_path: Path) -> Person:
 
 
 def header_of(theme: str) -> str:
-    return Shelf().read(theme).dashboard["header"].lstrip("#")
+    return ThemeLibrary().read(theme).dashboard["header"].lstrip("#")
 
 
 def wait_for_header(screen: Screen, ground: str) -> None:
@@ -146,7 +146,7 @@ def test_the_list_names_all_themes_and_where_ones_own_lie(person: Person) -> Non
     (person.themes / "mine.toml").write_text("broken")
     listed = person.theme("list").stdout.splitlines()
     assert listed[0].split() == ["mine", str(person.themes / "mine.toml")]
-    assert [line.split()[0] for line in listed] == Shelf(own=person.themes).names()
+    assert [line.split()[0] for line in listed] == ThemeLibrary(own=person.themes).names()
     (person.themes / "mine.toml").unlink()
     assert str(person.themes) in person.theme("list").stdout
 
@@ -159,7 +159,7 @@ def test_what_is_shown_where_there_are_no_colours_is_a_theme_file(
     copy = person.themes / "copy.toml"
     copy.write_text(shown)
     assert person.theme("check", str(copy)).returncode == 0
-    theme, shipped = Shelf().read_path(copy), Shelf().read(name)
+    theme, shipped = ThemeLibrary().read_path(copy), ThemeLibrary().read(name)
     assert (theme.colours, theme.dashboard) == (shipped.colours, shipped.dashboard)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gpumon.model import (
+from gpumon.model.snapshot import (
     Container,
     Gpu,
     GpuProcess,

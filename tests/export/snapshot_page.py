@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpumon.export.as_prometheus import exported_metrics
-from gpumon.metrics import GPU_METRICS, PROCESS_METRICS, Metric, ProcessMetric, Unit
+from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS, Metric, ProcessMetric, Unit
 
 PAGE = Path(__file__).parents[2] / "docs" / "snapshot.md"
 

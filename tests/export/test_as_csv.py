@@ -12,8 +12,8 @@ from hypothesis import given
 from msgspec import structs
 
 from gpumon.export.as_csv import gpus_csv, processes_csv
-from gpumon.metrics import GPU_METRICS
-from gpumon.model import (
+from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.snapshot import (
     Container,
     Gpu,
     GpuProcess,
@@ -24,7 +24,7 @@ from gpumon.model import (
     Snapshot,
 )
 from gpumon.sources.demo import DemoSource
-from gpumon.text import printable, spreadsheet_text
+from gpumon.text.formatting import printable, spreadsheet_text
 from tests.export.hostile import TEXTS, snapshot_of, texts
 
 MIB = 2**20

@@ -11,8 +11,8 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from gpumon.export.as_json import SCHEMA, to_json
-from gpumon.metrics import GPU_METRICS, PROCESS_METRICS
-from gpumon.model import (
+from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
+from gpumon.model.snapshot import (
     CardStatus,
     Container,
     Gpu,

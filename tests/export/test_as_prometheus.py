@@ -10,10 +10,10 @@ from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpumon.export.as_prometheus import STATUS, exported_metrics, to_prometheus
-from gpumon.metrics import GPU_METRIC, GPU_METRICS, Unit
-from gpumon.model import CardStatus, Gpu, Host, Snapshot
+from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Unit
+from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot
 from gpumon.sources.demo import DemoSource
-from gpumon.text import printable
+from gpumon.text.formatting import printable
 from tests.export.hostile import snapshot_of, texts
 
 # From dcgm-exporter's etc/default-counters.csv: name, type.

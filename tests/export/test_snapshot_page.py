@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpumon.export.as_json import SCHEMA, to_json
-from gpumon.metrics import GPU_METRICS, PROCESS_METRICS
-from gpumon.model import (
+from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
+from gpumon.model.snapshot import (
     CardStatus,
     Gpu,
     GpuProcess,

@@ -9,23 +9,23 @@ import warnings
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from gpumon.collector import Collector
 from gpumon.findings import conditions
-from gpumon.history import History
-from gpumon.host import signals
-from gpumon.host.journal import Journal
-from gpumon.host.local import LocalHost
 from gpumon.host.recorded import RecordedHost
-from gpumon.log.tape import open_log
-from gpumon.lookup import Lookup
-from gpumon.playback import Player
-from gpumon.reserving import Holder
+from gpumon.kill import signals
+from gpumon.kill.audit_log import AuditLog
+from gpumon.kill.local_host import LocalHost
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.csv.recording import open_log
+from gpumon.recording.history import History
+from gpumon.recording.memory.recording import MemoryRecording
+from gpumon.recording.playback import Player
+from gpumon.sampling.collector import Collector
+from gpumon.sampling.enrichment import Lookup
+from gpumon.scheduling.reservation import Holder
 from gpumon.sources.nvml.source import NvmlSource
-from gpumon.tape.memory import MemoryTape
-from gpumon.thresholds import DEFAULTS
-from gpumon.tui.cases import Cases
-from gpumon.tui.logbook import Logbook
-from gpumon.tui.session import Session
+from gpumon.ui.kill_controller import KillController
+from gpumon.ui.logbook import Logbook
+from gpumon.ui.session import Session
 from tests.driver import GIB, Card, Driver, Owner, Wave, h100, owners
 from tests.screen import PATIENCE
 from tests.sources.nvml_room import HandClock, join_watchers
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pytest
 
     from gpumon.host import Target
-    from gpumon.tui.dialogs.end import Choice
+    from gpumon.ui.dialogs.end import SignalChoice
 
 _HANGING = "nvmlDeviceGetMemoryInfo_v2"
 """What a card that hangs does not answer."""
@@ -55,20 +55,20 @@ class Guard:
         self.asked: dict[int, set[int]] = {}
         self.sent: list[tuple[int, int]] = []
         self.wrong: list[str] = []
-        begin = Cases._begin
+        begin = KillController._begin
         guard = self
 
-        def spied(cases: Cases, choice: Choice | None) -> None:
+        def spied(cases: KillController, choice: SignalChoice | None) -> None:
             if choice is not None:
                 for target in choice.targets:
                     guard.asked.setdefault(target.id.pid, set()).update(_meant(choice))
             begin(cases, choice)
 
-        def deliver(grip: signals._Grip, number: int) -> None:
+        def deliver(grip: signals._Handle, number: int) -> None:
             guard.take(grip.target, number)
 
-        patch.setattr(Cases, "_begin", spied)
-        for kind in (signals._PidfdGrip, signals._PsutilGrip):
+        patch.setattr(KillController, "_begin", spied)
+        for kind in (signals._PidfdHandle, signals._PsutilHandle):
             patch.setattr(kind, "_deliver", deliver)
 
     def take(self, target: Target, number: int) -> None:
@@ -78,7 +78,7 @@ class Guard:
             self.wrong.append(f"{number} to {target.id.pid}, asked for: {self.asked}")
 
 
-def _meant(choice: Choice) -> set[int]:
+def _meant(choice: SignalChoice) -> set[int]:
     """What may be sent for an answer: a tree is held still for the moment in which it is killed."""
     number = choice.number
     held = choice.whole_tree and number == signal.SIGKILL
@@ -116,13 +116,13 @@ class Machine:
         self.spent = 0.0
         self.source = NvmlSource(clock=self.clock)
         self._host = LocalHost()
-        self.history, self._tape = History(conditions()), MemoryTape(DEFAULTS.full_share)
+        self.history, self._tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._reserved: dict[str, Holder] = {}
         self.lookup = Lookup(self._host, reservations=self._who_reserved)
         self.collector = Collector(self.source, 0.5, self.clock, annotate=self.lookup.annotate)
         self.collector.subscribe(self.history.add)
         self.collector.subscribe(self._tape.add)
-        self._journal = Journal(folder / "state")
+        self._journal = AuditLog(folder / "state")
         self.state = folder / "state"
         self.logbook = Logbook(self.collector, str(folder / "fuzz.csv"))
         self._hanging: set[str] = set()

@@ -1,8 +1,9 @@
 """Files and texts that nobody meant: each is read, or refused in a sentence.
 
 Themes have theirs in ``test_themes.py``; settings of every kind, filters, columns and logs in
-``tests/config/test_reading.py``, ``tests/test_filters.py``, ``tests/log/test_columns.py`` and
-``tests/log/test_log_tape.py``. ``FUZZ_EXAMPLES=20000`` looks further, in those too.
+``tests/config/test_reading.py``, ``tests/filters/test_filters.py``,
+``tests/recording/csv/test_columns.py`` and ``tests/recording/csv/test_recording.py``.
+``FUZZ_EXAMPLES=20000`` looks further, in those too.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gpumon.choosing.judging import Circumstances
-from gpumon.choosing.line import Line
-from gpumon.choosing.requirements import Requirements
 from gpumon.cli.parser import make_parser
-from gpumon.commands.report import print_report
 from gpumon.config import Settings, load
-from gpumon.config.words import commented
+from gpumon.config.messages import commented
+from gpumon.config.ui_state import NAME, Remembered
+from gpumon.config.ui_state import load as load_remembered
 from gpumon.findings import conditions
-from gpumon.history import History
 from gpumon.host.procfs import stat_of
-from gpumon.layout.dashboard import Dashboard, View
-from gpumon.log.packed import head, open_file
-from gpumon.log.tape import open_log
-from gpumon.model import Reserved
-from gpumon.moments import MomentError, parse_moment
-from gpumon.remembered import NAME, Remembered
-from gpumon.remembered import load as load_remembered
-from gpumon.reserving.folder import shared_folder
-from gpumon.reserving.locks import Locks, lock
-from gpumon.tape import TapeError
-from gpumon.text import cell_width
+from gpumon.model.snapshot import Reserved
+from gpumon.recording import RecordingError
+from gpumon.recording.csv.compression import head, open_file
+from gpumon.recording.csv.recording import open_log
+from gpumon.recording.history import History
+from gpumon.report.output import print_report
+from gpumon.scheduling.eligibility import Circumstances
+from gpumon.scheduling.requirements import Requirements
+from gpumon.scheduling.reservation.lock_folder import shared_folder
+from gpumon.scheduling.reservation.locks import Locks, lock
+from gpumon.scheduling.wait_queue import WaitQueue
+from gpumon.text.formatting import cell_width
+from gpumon.text.time_parsing import MomentError, parse_moment
+from gpumon.ui.view.dashboard import Dashboard, View
 from tests.build import NOON, gpu, snapshot
-from tests.log.test_log_tape import GOOD, LISTS
+from tests.recording.csv.test_recording import GOOD, LISTS
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -152,7 +153,7 @@ def test_a_mangled_packed_file_is_read_as_far_as_it_goes(
             file.seek(0)
             # In small pieces it is read up to nearer the broken place.
             assert beginning.startswith(file.read(len(beginning)))
-    except TapeError as error:
+    except RecordingError as error:
         told = str(error)
     assert is_a_sentence(told)
 
@@ -206,7 +207,7 @@ def test_a_clock_that_was_set_back_for_ages_is_told_of_in_a_sentence(tmp_path: P
     stamps = (b"2190-01-01T00:00:00Z,", b"1980-01-01T00:00:00Z,") * 3
     path = tmp_path / "run.csv"
     path.write_bytes(heading + b"".join(stamp + rest for stamp in stamps))
-    with pytest.raises(TapeError, match="set back by more than a hundred years") as told:
+    with pytest.raises(RecordingError, match="set back by more than a hundred years") as told:
         open_log(path, 0.05)
     assert is_a_sentence(str(told.value))
 
@@ -290,7 +291,7 @@ def test_whatever_somebody_waits_for_it_keeps_nobody_from_choosing(
     total = 10**9 if busy else 80 * 10**9
     try:
         with locked(folder.path / f"waiting-{time.monotonic_ns()}", content):
-            owed = Line(folder).owed(snapshot(NOON, gpu(memory_total=total)), Circumstances())
+            owed = WaitQueue(folder).owed(snapshot(NOON, gpu(memory_total=total)), Circumstances())
             assert set(owed) <= {UUID}
         for name in folder.names():
             folder.remove(name)

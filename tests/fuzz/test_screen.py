@@ -22,8 +22,8 @@ import pytest
 from textual import _time, timer
 
 from gpumon.host import target_of
-from gpumon.host.signals import take_grip
-from gpumon.tui.app import GpumonApp
+from gpumon.kill.signals import take_grip
+from gpumon.ui.app import GpumonApp
 from tests.driver import GIB, Owner
 from tests.fuzz.hand import Hand
 from tests.fuzz.machine import Guard, Machine, machine

@@ -1,7 +1,7 @@
 """Themes that nobody meant: a file is a theme, or it is refused in a sentence.
 
 Configurations, filters and logs have theirs in ``tests/config/test_reading.py``,
-``tests/test_filters.py`` and ``tests/log/test_log_tape.py``.
+``tests/filters/test_filters.py`` and ``tests/recording/csv/test_recording.py``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gpumon.theming import Shelf
-from gpumon.theming.files import ThemeError
-from gpumon.theming.shelf import shipped_folder
+from gpumon.config.themes import ThemeLibrary
+from gpumon.config.themes.files import ThemeError
+from gpumon.config.themes.library import shipped_folder
 
 GOOD = Path(shipped_folder(), "gpumon.toml").read_bytes()
 PARTS = [b"[colours]\n", b"[dashboard]\n", b'base = "', b'"', b"#12", b"#1234567", b"=", b"\x00"]
@@ -32,7 +32,7 @@ def read(folder: Path, content: bytes) -> None:
     path.write_bytes(content)
     told = str(path)
     try:
-        Shelf(own=folder).read_path(path)
+        ThemeLibrary(own=folder).read_path(path)
     except ThemeError as error:
         told = str(error)
     assert told.startswith(str(path))

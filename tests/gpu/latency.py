@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.sources.nvml.library import Library
 from gpumon.sources.nvml.source import NvmlSource
-from gpumon.text import printable
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.metrics import GPU_METRICS, Metric, Tier, Unit
-from gpumon.model import CardStatus, Gpu
+from gpumon.model.metrics import GPU_METRICS, Metric, Tier, Unit
+from gpumon.model.snapshot import CardStatus, Gpu
 from tests.gpu.latency import rows
 from tests.gpu.witness import Rate, Values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.model import Snapshot
+    from gpumon.model.snapshot import Snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 

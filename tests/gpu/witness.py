@@ -15,10 +15,10 @@ import time
 
 import msgspec
 
-from gpumon.metrics import GPU_METRICS
-from gpumon.model import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.snapshot import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.sources.nvml.slow_call_budget import PERIOD
 from gpumon.sources.nvml.source import NvmlSource
-from gpumon.sources.nvml.turns import PERIOD
 
 INTERVAL = 0.1
 

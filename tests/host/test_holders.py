@@ -19,7 +19,7 @@ import pytest
 from gpumon.host import holders
 from gpumon.host.holders import HolderScanner
 from gpumon.host.procfs import read_table
-from gpumon.model import (
+from gpumon.model.snapshot import (
     Container,
     Gpu,
     GpuProcess,
@@ -362,7 +362,7 @@ import msgspec
 from gpumon.host import holders
 from gpumon.host.holders import HolderScanner
 from gpumon.host.procfs import read_table
-from gpumon.model import Snapshot
+from gpumon.model.snapshot import Snapshot
 given = msgspec.json.decode(sys.argv[1], type=Snapshot)
 if os.geteuid() == 0:
     os.setgroups([])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.host import Refusal, Refused
-from gpumon.host.local import LocalHost
+from gpumon.kill.local_host import LocalHost
 from tests import build, lives
 from tests.host import programs
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.host import ProcessHost
-    from gpumon.model import GpuProcess, ProcessId, Snapshot
+    from gpumon.model.snapshot import GpuProcess, ProcessId, Snapshot
     from tests.lives import Family
 
 
@@ -161,7 +161,9 @@ def test_any_thread_may_ask_anything(host: ProcessHost, family: Family, card: Pa
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    code = "import sys; from gpumon.host.local import LocalHost; LocalHost(); print(*sys.modules)"
+    code = (
+        "import sys; from gpumon.kill.local_host import LocalHost; LocalHost(); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("gpumon.")}
-    assert loaded == {"gpumon.host", "gpumon.host.local", "gpumon.model"}
+    assert loaded == {"gpumon.host", "gpumon.kill.local_host", "gpumon.model.snapshot"}

@@ -19,7 +19,7 @@ import pytest
 from gpumon.host import places
 from gpumon.host.places import PlaceReader
 from gpumon.host.procfs import stat_of
-from gpumon.model import Container, GpuProcess, Place, ProcessId
+from gpumon.model.snapshot import Container, GpuProcess, Place, ProcessId
 from tests.build import process
 
 if TYPE_CHECKING:

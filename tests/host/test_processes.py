@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from gpumon.host.processes import COMMAND_BYTES, ProcessFacts, ProcessReader
-from gpumon.model import ProcessId
+from gpumon.model.snapshot import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpumon.log.files import log_files
-from gpumon.log.rows import GPU_HEADER, PROCESS_HEADER, GpuRows, ProcessRows
+from gpumon.recording.csv.files import log_files
+from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER, GpuRows, ProcessRows
 from gpumon.sources.demo import DemoSource
 from tests.build import GIB, gpu, process, snapshot
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from gpumon.model import Gpu, Snapshot
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 Sample = tuple["Snapshot", float]
 """A snapshot, and seconds since the log began."""

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpumon.commands.report import print_report
-from gpumon.log.files import log_files
-from gpumon.log.tape import open_log
-from gpumon.model import CardStatus, Host, Place, ProcessId
-from gpumon.moments import day_and_time
+from gpumon.model.snapshot import CardStatus, Host, Place, ProcessId
+from gpumon.recording import RecordingError
+from gpumon.recording.csv.files import log_files
+from gpumon.recording.csv.recording import open_log
 from gpumon.report.figures import BY
-from gpumon.tape import TapeError
+from gpumon.report.output import print_report
+from gpumon.text.time_parsing import day_and_time
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.report.logs import changed, lines_of, write_log
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from gpumon.model import GpuProcess, Snapshot
+    from gpumon.model.snapshot import GpuProcess, Snapshot
     from tests.report.logs import Sample
 
 
@@ -160,7 +160,7 @@ def test_replay_and_report_refuse_what_is_no_log_in_one_wording(
 ) -> None:
     (tmp_path / "folder").mkdir()
     assert print_report([str(tmp_path / name)], by="user") == 1
-    with pytest.raises(TapeError) as caught:
+    with pytest.raises(RecordingError) as caught:
         open_log(tmp_path / name)
     assert capsys.readouterr().err == f"gpumon: {caught.value.sentence}\n"
     said = "is a directory" if name in {"folder", "/"} else "There is no log at"
@@ -520,7 +520,7 @@ def test_plotext_is_imported_only_for_a_plot(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 100, 10)))
     program = (
         "import sys\n"
-        "from gpumon.commands.report import print_report\n"
+        "from gpumon.report.output import print_report\n"
         "print_report([sys.argv[1]], plot=len(sys.argv) > 2)\n"
         "sys.stderr.write(str('plotext' in sys.modules))\n"
     )

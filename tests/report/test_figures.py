@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from gpumon.commands.report import print_report
-from gpumon.log.files import log_files
+from gpumon.recording.csv.files import log_files
 from gpumon.report.figures import BY
-from gpumon.text import cell_width
+from gpumon.report.output import print_report
+from gpumon.text.formatting import cell_width
 from tests.driver import GIB, Driver, Owner, h100, rtx4090
 from tests.report.logs import chaos, eventful_night, lines_of, write_log
 from tests.report.witness import Witness

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.cli import main
-from gpumon.commands.report import print_report
 from gpumon.report import table
 from gpumon.report.figures import BY, SCHEMA, figures_of
+from gpumon.report.output import print_report
 from tests.build import NOON, process, snapshot
 from tests.report.logs import write_log
 from tests.report.page import PAGE, with_table

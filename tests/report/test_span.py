@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from gpumon.moments import bind_moments
 from gpumon.report.span import SpanError, parse_span
+from gpumon.text.time_parsing import bind_moments
 
 
 def local(text: str) -> float:

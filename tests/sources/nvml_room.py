@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpumon.selection import ALL, GpuSelection
+from gpumon.model.selection import ALL, GpuSelection
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.source import NvmlSource
 from tests.driver import Driver, Model
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from gpumon.model import Gpu, GpuProcess, Snapshot
+    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
     from gpumon.sources.nvml.library import Function
 
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 1, 2, 3, 4, 6

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumon.metrics import GPU_METRICS, Unit, clock_event_names
-from gpumon.model import CardStatus, Gpu, HoldReason, Snapshot
-from gpumon.selection import parse_selection
+from gpumon.model.metrics import GPU_METRICS, Unit, clock_event_names
+from gpumon.model.selection import parse_selection
+from gpumon.model.snapshot import CardStatus, Gpu, HoldReason, Snapshot
 from gpumon.sources.demo import DemoSource
 from gpumon.sources.demo.curves import dimmed, mean, ripples, scaled, steady, switch, together, wave
 
 if TYPE_CHECKING:
     from threading import Event
 
-    from gpumon.clock import Clock
     from gpumon.sources import Source
+    from gpumon.system.clock import Clock
 
 START = 1_763_700_000.0
 GIB = 2**30

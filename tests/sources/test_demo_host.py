@@ -17,20 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpumon.sources.demo
-from gpumon.ending import Case, Outcome
-from gpumon.host import Refusal, Refused, Target, signals, target_of
+from gpumon.host import Refusal, Refused, Target, target_of
 from gpumon.host.details import is_secret
-from gpumon.host.journal import Journal
-from gpumon.model import GpuProcess, HoldReason, ProcessId, Snapshot, Suspect
-from gpumon.selection import ALL, GpuSelection, parse_selection
+from gpumon.kill import Outcome, TerminationSession, signals
+from gpumon.kill.audit_log import AuditLog
+from gpumon.model.selection import ALL, GpuSelection, parse_selection
+from gpumon.model.snapshot import GpuProcess, HoldReason, ProcessId, Snapshot, Suspect
 from gpumon.sources.demo import DemoSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Event
 
-    from gpumon.host import Grip, ProcessHost
-    from gpumon.sources.demo.deeds import Deeds
+    from gpumon.host import ProcessHandle, ProcessHost
+    from gpumon.sources.demo.signal_effects import SignalEffects
 
 START = 1_763_700_000.3
 GIB = 2**30
@@ -84,10 +84,10 @@ class Demo:
         (kin,) = [one for one in self.host.families(roots) if one.id.pid == pid]
         return Target(kin.id, kin.uid, user=kin.user)
 
-    def grip(self, pid: int) -> Grip:
+    def grip(self, pid: int) -> ProcessHandle:
         return self.host.grip(target_of(self.process(pid)))
 
-    def grip_suspect(self, pid: int) -> Grip:
+    def grip_suspect(self, pid: int) -> ProcessHandle:
         suspect = self.suspect(pid)
         return self.host.grip(Target(suspect.id, suspect.uid, user=suspect.user))
 
@@ -95,7 +95,7 @@ class Demo:
         """GiB in use of a card."""
         return (self.source.sample().gpus[card].memory_used or 0) / GIB
 
-    def end(self, grip: Grip, number: int = signal.SIGKILL) -> float:
+    def end(self, grip: ProcessHandle, number: int = signal.SIGKILL) -> float:
         """Send a signal and wait; returns the seconds it took."""
         begun = self.clock.now
         grip.send(number)
@@ -118,7 +118,7 @@ def refused(action: Callable[[], object]) -> Refusal | None:
     return None
 
 
-def refusal(grip: Grip, number: int = signal.SIGTERM) -> Refused:
+def refusal(grip: ProcessHandle, number: int = signal.SIGTERM) -> Refused:
     with pytest.raises(Refused) as caught:
         grip.send(number)
     return caught.value
@@ -509,7 +509,7 @@ def test_the_demo_imports_nothing_that_could_signal() -> None:
         "ctypes",
         "multiprocessing",
     }
-    assert "gpumon.host.signals" not in {name.rpartition(".")[0] for name in imported}
+    assert "gpumon.kill.signals" not in {name.rpartition(".")[0] for name in imported}
 
 
 def test_it_may_be_signalled_while_it_is_sampled(demo: Demo) -> None:
@@ -552,7 +552,7 @@ def test_the_story_changes_only_while_it_is_locked(
     world = demo.source._world
     change, locked = world.change, []
 
-    def watch(deeds: Deeds) -> None:
+    def watch(deeds: SignalEffects) -> None:
         locked.append(world.lock.locked())
         change(deeds)
 
@@ -567,10 +567,10 @@ def test_a_case_tells_what_came_back_and_with_whom_the_rest_is(tmp_path: Path) -
     host = source.host(readonly=False)
     (training,) = [p for p in source.sample().processes if p.id.pid == TRAINING]
     changed = threading.Event()
-    case = Case(
+    case = TerminationSession(
         host,
         [target_of(training)],
-        journal=Journal(tmp_path),
+        journal=AuditLog(tmp_path),
         changed=changed.set,
     )
     case.see(source.sample())

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.metrics import GPU_METRICS
-from gpumon.model import CardStatus, Unknown
-from gpumon.selection import parse_selection
+from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.selection import parse_selection
+from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources import SourceError
-from gpumon.sources.nvml.card import Card
+from gpumon.sources.nvml.card import NvmlCard
 from gpumon.sources.nvml.fields import UNSIGNED_INT, UNSIGNED_LONG_LONG
 from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.questions import questions
-from gpumon.sources.nvml.reading import FieldReading, Reading
+from gpumon.sources.nvml.metric_readers import questions
+from gpumon.sources.nvml.queries import FieldQuery, Query
 from gpumon.sources.nvml.source import NvmlSource
 from tests.driver import (
     FUNCTIONS,
@@ -429,15 +429,15 @@ def test_fields_are_read_in_one_call_a_sample(furnish: Furnish) -> None:
 
 
 def test_no_field_is_asked_whose_number_was_given_away_anew() -> None:
-    fields = {reading.field for reading in all_questions() if isinstance(reading, FieldReading)}
+    fields = {reading.field for reading in all_questions() if isinstance(reading, FieldQuery)}
     assert fields == {82, 185, 186, 138, 139, 197, 198, 202, 204, 230}
 
 
-def all_questions() -> Iterator[Reading]:
+def all_questions() -> Iterator[Query]:
     """What may be asked of a card, older ways included."""
-    card = Card(_NoLibrary(), HandClock(), "GPU-0", 0, lambda *_: None)  # type: ignore[arg-type] # asks nothing
+    card = NvmlCard(_NoLibrary(), HandClock(), "GPU-0", 0, lambda *_: None)  # type: ignore[arg-type] # asks nothing
     for question in questions(card):
-        reading: Reading | None = question
+        reading: Query | None = question
         while reading is not None:
             yield reading
             reading = reading.otherwise
@@ -554,7 +554,7 @@ def test_pcie_traffic_comes_from_counters_that_do_not_block(furnish: Furnish) ->
 
 def test_a_counter_of_four_bytes_is_no_measure_of_traffic() -> None:
     for reading in all_questions():
-        if isinstance(reading, FieldReading) and reading.field in {138, 139, 197, 198, 202, 204}:
+        if isinstance(reading, FieldQuery) and reading.field in {138, 139, 197, 198, 202, 204}:
             assert reading.keep(UNSIGNED_INT, 5) == Code.NOT_SUPPORTED
             assert reading.keep(UNSIGNED_LONG_LONG, 5) == Code.SUCCESS
 

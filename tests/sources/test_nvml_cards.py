@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.model import CardStatus, MigInstance, Unknown
-from gpumon.selection import parse_selection
+from gpumon.model.selection import parse_selection
+from gpumon.model.snapshot import CardStatus, MigInstance, Unknown
 from tests.driver import GIB, MIB, Mig, Owner, a100, gb10, h100, h100_mig, rtx4090
 from tests.sources.nvml_room import (
     IN_USE,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpumon.model import Gpu
+    from gpumon.model.snapshot import Gpu
     from tests.driver import Card
 
     Furnish = Callable[..., Room]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gpumon.model import CardStatus, Unknown
+from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.reading import KEPT_SECONDS, REACTIONS, Reaction
+from gpumon.sources.nvml.queries import KEPT_SECONDS, REACTIONS, Reaction
 from tests.driver import GIB, Owner, h100, rtx4090
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,

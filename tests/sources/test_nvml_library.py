@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.clock import SystemClock
-from gpumon.model import CardStatus
+from gpumon.model.snapshot import CardStatus
 from gpumon.sources import SourceError
 from gpumon.sources.nvml import library
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Code, Library, load_library
 from gpumon.sources.nvml.source import NvmlSource
+from gpumon.system.clock import SystemClock
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
 from tests.sources.nvml_room import (
     LOST,

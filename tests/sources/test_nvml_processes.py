@@ -10,11 +10,11 @@ import psutil
 import pynvml
 import pytest
 
-from gpumon.history import LISTS_FRESH
 from gpumon.host import namespaces
-from gpumon.model import Unknown
+from gpumon.model.snapshot import Unknown
+from gpumon.recording.history import LISTS_FRESH
 from gpumon.sources.nvml import fields, processes, source
-from gpumon.sources.nvml.reading import KEPT_SECONDS
+from gpumon.sources.nvml.queries import KEPT_SECONDS
 from tests.driver import GIB, Owner, h100, h100_mig, owners
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from gpumon.metrics import GPU_METRICS
-from gpumon.model import CardStatus, Gpu, Unknown
+from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.snapshot import CardStatus, Gpu, Unknown
 from gpumon.sources.demo.curves import (
     Area,
     dimmed,
@@ -20,7 +20,7 @@ from gpumon.sources.demo.curves import (
     together,
     wave,
 )
-from gpumon.sources.demo.story import (
+from gpumon.sources.demo.scenario import (
     CARD_LOST,
     GIB,
     HOUR,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from gpumon.sources.demo.story import Runs
+    from gpumon.sources.demo.scenario import Runs
 
 CARDS = 8
 DRIVER_CLIENTS = 4 * 2**20
@@ -134,7 +134,7 @@ _UNKNOWN_WHEN_LOST = dict.fromkeys(
 )
 
 
-class Card(Struct, frozen=True):
+class DemoCard(Struct, frozen=True):
     """One of the eight.
 
     Attributes:
@@ -161,7 +161,7 @@ class Card(Struct, frozen=True):
 
     def dimmed(
         self, computing: Sequence[tuple[float, float]], decoding: Sequence[tuple[float, float]]
-    ) -> Card:
+    ) -> DemoCard:
         """The card once some of its processes have ended.
 
         Args:
@@ -176,7 +176,7 @@ class Card(Struct, frozen=True):
         )
 
 
-def read(card: Card, start: float, time: float, used: int) -> Gpu:
+def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
     """What the driver says of a card.
 
     Args:
@@ -225,12 +225,12 @@ def read(card: Card, start: float, time: float, used: int) -> Gpu:
     )
 
 
-def utilization_of(card: Card, now: float) -> int:
+def utilization_of(card: DemoCard, now: float) -> int:
     """Percent; the driver makes a new reading a few times a second and repeats it until then."""
     return round(100 * _clip(mean(card.busy, math.floor(now * 4) / 4, 0.5)))
 
 
-def decoding_of(card: Card, now: float) -> int:
+def decoding_of(card: DemoCard, now: float) -> int:
     """Percent of the video decoder."""
     return round(100 * _clip(mean(card.decoder, now, 1.0)))
 
@@ -244,7 +244,7 @@ def _clip(share: float) -> float:
     return min(1.0, max(0.0, share))
 
 
-def _temperature(card: Card, now: float, heat: float) -> int:
+def _temperature(card: DemoCard, now: float, heat: float) -> int:
     """The chip follows the power within seconds, what it is mounted on within minutes."""
     lately = (heat - card.heat(now - 15.0)) / 15.0
     watts = (lately + (heat - card.heat(now - 150.0)) / 150.0) / 2
@@ -269,7 +269,7 @@ def _event_reasons(utilization: int, watts: float, slowed: bool) -> int:
     return (0x4 if watts > 615 else 0) | (0x20 if slowed else 0)
 
 
-def _lost(card: Card, start: float) -> Gpu:
+def _lost(card: DemoCard, start: float) -> Gpu:
     """What is left to say of a card that fell off the bus."""
     since = start + CARD_LOST
     return Gpu(
@@ -329,7 +329,7 @@ def _recurring(level: float, runs: Runs) -> Area:
     return wave(points, phase=-runs.started / runs.every)
 
 
-def make_cards(random: Random) -> tuple[Card, ...]:
+def make_cards(random: Random) -> tuple[DemoCard, ...]:
     """The eight cards, each with its part in the story."""
     phase = random.random()
     idle = steady(0.0)
@@ -351,7 +351,7 @@ def make_cards(random: Random) -> tuple[Card, ...]:
     heat[5] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
     decoding = _recurring(0.38, TRANSCRIPTIONS)
     return tuple(
-        Card(
+        DemoCard(
             index=index,
             uuid=_uuid(random),
             fixed={

@@ -9,19 +9,19 @@ from __future__ import annotations
 from threading import Event
 from typing import TYPE_CHECKING
 
-from gpumon.host import Details, Kin, Standing
-from gpumon.sources.demo.beings import INIT
+from gpumon.host import Details, ProcessStatus, RelatedProcess
+from gpumon.sources.demo.instances import INIT
+from gpumon.sources.demo.scenario import GIB, ME, UIDS
 from gpumon.sources.demo.signals import deliver, own_line, take
-from gpumon.sources.demo.story import GIB, ME, UIDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.host import Grip, Target
-    from gpumon.model import GpuProcess, HolderScan, Place, ProcessId, Snapshot
-    from gpumon.sources.demo.beings import Being
-    from gpumon.sources.demo.cards import Card
-    from gpumon.sources.demo.story import Actor
+    from gpumon.host import ProcessHandle, Target
+    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
+    from gpumon.sources.demo.cards import DemoCard
+    from gpumon.sources.demo.instances import ProcessInstance
+    from gpumon.sources.demo.scenario import Actor
     from gpumon.sources.demo.world import World
 
 _LOOK_SECONDS = 0.05
@@ -37,7 +37,7 @@ class DemoHost:
         readonly: Whether every signal is refused.
     """
 
-    def __init__(self, world: World, cards: Sequence[Card], *, readonly: bool = False) -> None:
+    def __init__(self, world: World, cards: Sequence[DemoCard], *, readonly: bool = False) -> None:
         self._world = world
         self._cards = cards
         self._readonly = readonly
@@ -67,7 +67,7 @@ class DemoHost:
         """See ``ProcessHost.scan``."""
         return self._world.scan(self._cards, self._world.now(), self._world.state.deeds)
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[Kin, ...]:
+    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         """See ``ProcessHost.families``; init, everybody's ancestor, is left out."""
         return _Moment(self._world).families(roots)
 
@@ -98,11 +98,11 @@ class DemoHost:
             unreadable=() if mine else (refused,),
         )
 
-    def grip(self, target: Target) -> Grip:
+    def grip(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.grip``."""
-        return _DemoGrip(self._world, target, self._readonly)
+        return _DemoHandle(self._world, target, self._readonly)
 
-    def wait(self, grips: Sequence[Grip], seconds: float) -> None:
+    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
         """See ``ProcessHost.wait``; returns at once if one had ended already."""
         clock, never = self._world.clock, Event()
         deadline = clock.monotonic() + seconds
@@ -131,16 +131,16 @@ class _Moment:
         self._deeds = world.state.deeds
         self._everybody = world.everybody(self._now, self._deeds)
 
-    def find(self, process: ProcessId) -> Being | None:
+    def find(self, process: ProcessId) -> ProcessInstance | None:
         """The process, if it is there."""
         being = self._everybody.get(process.pid)
         return being if being is not None and being.id == process else None
 
-    def letter(self, being: Being) -> str:
+    def letter(self, being: ProcessInstance) -> str:
         """Its state, as in ``ps``."""
         return self._world.letter(being, self._now, self._deeds)
 
-    def families(self, roots: Iterable[ProcessId]) -> tuple[Kin, ...]:
+    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         """See ``ProcessHost.families``."""
         parents = {
             pid: self._world.parent(being, self._now, self._deeds)
@@ -163,9 +163,9 @@ class _Moment:
             if pid in family or pid in below
         )
 
-    def _kin(self, being: Being, parent: int) -> Kin:
+    def _kin(self, being: ProcessInstance, parent: int) -> RelatedProcess:
         role = being.role
-        return Kin(
+        return RelatedProcess(
             id=being.id,
             parent=parent,
             group=role.group or being.id.pid,
@@ -182,7 +182,7 @@ class _Moment:
         )
 
 
-class _DemoGrip:
+class _DemoHandle:
     """See ``gpumon.host.Grip``."""
 
     def __init__(self, world: World, target: Target, readonly: bool) -> None:
@@ -193,26 +193,28 @@ class _DemoGrip:
 
     @property
     def target(self) -> Target:
-        """See ``Grip.target``."""
+        """See ``ProcessHandle.target``."""
         return self._target
 
     def send(self, number: int) -> None:
-        """See ``Grip.send``."""
+        """See ``ProcessHandle.send``."""
         deliver(self._world, self._target, number, readonly=self._readonly)
 
     def ended(self) -> bool:
-        """See ``Grip.ended``."""
+        """See ``ProcessHandle.ended``."""
         end = min(self._being.until, self._world.state.deeds.end(self._being.id))
         return self._world.now() >= end
 
-    def standing(self) -> Standing | None:
-        """See ``Grip.standing``."""
+    def standing(self) -> ProcessStatus | None:
+        """See ``ProcessHandle.standing``."""
         if self.ended():
             return None
-        return Standing(self._world.letter(self._being, self._world.now(), self._world.state.deeds))
+        return ProcessStatus(
+            self._world.letter(self._being, self._world.now(), self._world.state.deeds)
+        )
 
     def close(self) -> None:
-        """See ``Grip.close``; there is nothing to let go."""
+        """See ``ProcessHandle.close``; there is nothing to let go."""
 
 
 def _devices(actor: Actor) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Signals to processes of the demo: they change the story, and no process anywhere.
 
 Only the numbers of signals are taken from Python's module, none of its functions. What is refused
-is refused in the words of ``gpumon.host.signals``.
+is refused in the words of ``gpumon.kill.signals``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gpumon.host import Refusal, Refused
-from gpumon.sources.demo.beings import INIT
-from gpumon.sources.demo.deeds import Lot
-from gpumon.sources.demo.extras import GPUMON
-from gpumon.sources.demo.story import ME
+from gpumon.sources.demo.background import GPUMON
+from gpumon.sources.demo.instances import INIT
+from gpumon.sources.demo.scenario import ME
+from gpumon.sources.demo.signal_effects import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpumon.host import Target
-    from gpumon.sources.demo.beings import Being
-    from gpumon.sources.demo.deeds import Deeds
+    from gpumon.sources.demo.instances import ProcessInstance
+    from gpumon.sources.demo.signal_effects import SignalEffects
     from gpumon.sources.demo.world import World
 
 _NAMES: dict[int, str] = {number: number.name.removeprefix("SIG") for number in Signals}
@@ -40,7 +40,7 @@ def own_line(world: World) -> Iterator[int]:
         above = world.roles[above.parent].actor
 
 
-def take(world: World, target: Target, *, readonly: bool) -> Being:
+def take(world: World, target: Target, *, readonly: bool) -> ProcessInstance:
     """The process that is meant, if it may be held.
 
     Raises:
@@ -81,14 +81,14 @@ def deliver(world: World, target: Target, number: int, *, readonly: bool) -> Non
         if being.role.actor.user != ME:
             raise Refused(Refusal.NOT_PERMITTED, _not_permitted(being, number))
         deeds = world.state.deeds
-        before = deeds.lots.get(being.id) or Lot(being)
+        before = deeds.lots.get(being.id) or Effect(being)
         after = _effect(before, number, world.now())
         if after != before:
             followers = _followers(after, deeds, world) if after.end < before.end else []
             world.change(deeds.with_lots(after, *followers))
 
 
-def _not_permitted(being: Being, number: int) -> str:
+def _not_permitted(being: ProcessInstance, number: int) -> str:
     """Whose it is, and what a person would do."""
     pid, owner, place = being.id.pid, being.role.actor.user, being.role.place
     ask = "ask an administrator" if owner == "root" else f"ask {owner}"
@@ -100,7 +100,7 @@ def _not_permitted(being: Being, number: int) -> str:
     return f"{pid} is {owner}'s, not yours: {ask}, or {way}"
 
 
-def _effect(lot: Lot, number: int, now: float) -> Lot:
+def _effect(lot: Effect, number: int, now: float) -> Effect:
     """What a signal brings to its process."""
     stopped, name = lot.stopped(now), _NAMES.get(number)
     if name == "KILL":
@@ -116,26 +116,28 @@ def _effect(lot: Lot, number: int, now: float) -> Lot:
     return _ending(lot, now + _tidying(lot.being))
 
 
-def _continued(lot: Lot, now: float) -> Lot:
+def _continued(lot: Effect, now: float) -> Effect:
     going = structs.replace(lot, turns=(*lot.turns, now))
     return _ending(going, now + _tidying(lot.being)) if lot.pending else going
 
 
-def _followers(ended: Lot, deeds: Deeds, world: World) -> list[Lot]:
+def _followers(ended: Effect, deeds: SignalEffects, world: World) -> list[Effect]:
     """What the end of a process brings to its descendants: they end too, but for stubborn ones."""
     followers = []
     for being in world.everybody(world.now(), deeds).values():
         actor = being.role.actor
         if actor.parent == ended.being.id.pid and not actor.stubborn:
-            lot = _ending(deeds.lots.get(being.id) or Lot(being), ended.end + _tidying(being) / 4)
+            lot = _ending(
+                deeds.lots.get(being.id) or Effect(being), ended.end + _tidying(being) / 4
+            )
             followers += [lot, *_followers(lot, deeds, world)]
     return followers
 
 
-def _ending(lot: Lot, end: float) -> Lot:
+def _ending(lot: Effect, end: float) -> Effect:
     return structs.replace(lot, end=min(lot.end, end))
 
 
-def _tidying(being: Being) -> float:
+def _tidying(being: ProcessInstance) -> float:
     """Seconds a process takes to end once it was asked to: from 0.4 to 1."""
     return 0.4 + being.id.pid % 13 * 0.05

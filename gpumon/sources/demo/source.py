@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.clock import SystemClock
-from gpumon.model import GpuProcess, GpuUse, HolderScan, Host, Snapshot
-from gpumon.selection import ALL, GpuSelection
+from gpumon.model.selection import ALL, GpuSelection
+from gpumon.model.snapshot import GpuProcess, GpuUse, HolderScan, Host, Snapshot
 from gpumon.sources import NoSuchCardError
 from gpumon.sources.demo.cards import (
     decoding_of,
@@ -19,19 +18,20 @@ from gpumon.sources.demo.cards import (
     read,
     utilization_of,
 )
-from gpumon.sources.demo.cast import LEADS
 from gpumon.sources.demo.curves import mean, ripples, steady, together
-from gpumon.sources.demo.story import GIB, HOUR, PAST
+from gpumon.sources.demo.processes import LEADS
+from gpumon.sources.demo.scenario import GIB, HOUR, PAST
 from gpumon.sources.demo.world import State, World
+from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.clock import Clock
     from gpumon.sources import Call
-    from gpumon.sources.demo.beings import Being, Role
     from gpumon.sources.demo.host import DemoHost
-    from gpumon.sources.demo.story import Share
+    from gpumon.sources.demo.instances import ProcessInstance, Role
+    from gpumon.sources.demo.scenario import Share
+    from gpumon.system.clock import Clock
 
 # (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
 # charts of that past look, and no finer, since all of it is told before the first frame.
@@ -207,7 +207,7 @@ class DemoSource:
 
     def _process(
         self,
-        being: Being,
+        being: ProcessInstance,
         shares: tuple[Share, ...],
         now: float,
         state: State,

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model import HolderScan, HoldReason, Suspect
-from gpumon.sources.demo.beings import INIT, Being, Role, being, make_roles
-from gpumon.sources.demo.cards import CARDS, DRIVER_CLIENTS, Card, make_cards
-from gpumon.sources.demo.deeds import Deeds
-from gpumon.sources.demo.story import GIB, ME, PAST
-from gpumon.text import duration
+from gpumon.model.snapshot import HolderScan, HoldReason, Suspect
+from gpumon.sources.demo.cards import CARDS, DRIVER_CLIENTS, DemoCard, make_cards
+from gpumon.sources.demo.instances import INIT, ProcessInstance, Role, being, make_roles
+from gpumon.sources.demo.scenario import GIB, ME, PAST
+from gpumon.sources.demo.signal_effects import SignalEffects
+from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from gpumon.clock import Clock
+    from gpumon.system.clock import Clock
 
 _OBSERVERS = {"nvidia-smi"}
 _SUSPICION = (HoldReason.ORPHAN, HoldReason.STOPPED, HoldReason.CHILD, HoldReason.OBSERVER)
@@ -40,8 +40,8 @@ class State(Struct, frozen=True):
         cards: The cards, without the work of processes that ended by them or stand still.
     """
 
-    deeds: Deeds
-    cards: tuple[Card, ...]
+    deeds: SignalEffects
+    cards: tuple[DemoCard, ...]
 
 
 class World:
@@ -62,7 +62,7 @@ class World:
         self.start = clock.time()
         self.cards = make_cards(random)
         self.roles = make_roles()
-        self.state = State(Deeds(), self.cards)
+        self.state = State(SignalEffects(), self.cards)
         self.lock = Lock()
         self._once = {
             pid: being(role, 0.0)
@@ -79,30 +79,30 @@ class World:
         """Seconds after the start."""
         return self.clock.time() - self.start
 
-    def present(self, role: Role, now: float, deeds: Deeds) -> Being | None:
+    def present(self, role: Role, now: float, deeds: SignalEffects) -> ProcessInstance | None:
         """The process of a role, if it is there."""
         found = self._once.get(role.actor.pid) or being(role, now)
         return found if found.began <= now < min(found.until, deeds.end(found.id)) else None
 
-    def everybody(self, now: float, deeds: Deeds) -> dict[int, Being]:
+    def everybody(self, now: float, deeds: SignalEffects) -> dict[int, ProcessInstance]:
         """All processes, by number, parents first."""
         beings = [self.present(role, now, deeds) for role in self.roles.values()]
         return {found.id.pid: found for found in beings if found is not None}
 
-    def parent(self, child: Being, now: float, deeds: Deeds) -> int:
+    def parent(self, child: ProcessInstance, now: float, deeds: SignalEffects) -> int:
         """The number of its parent: that of init once the one that started it has ended."""
         pid = child.role.actor.parent
         if not pid or self.present(self.roles[pid], now, deeds) is not None:
             return pid
         return INIT
 
-    def letter(self, who: Being, now: float, deeds: Deeds) -> str:
+    def letter(self, who: ProcessInstance, now: float, deeds: SignalEffects) -> str:
         """Its state, as in ``ps``."""
         if deeds.stopped(who.id, now):
             return "T"
         return "R" if who.role.actor.cpu >= 50 else "S"
 
-    def stray(self, now: float, deeds: Deeds) -> list[int]:
+    def stray(self, now: float, deeds: SignalEffects) -> list[int]:
         """Bytes in use of each card that no process in the driver's list has."""
         used = [DRIVER_CLIENTS] * CARDS
         for role in self._keepers:
@@ -111,7 +111,7 @@ class World:
                 used[role.actor.inherited[0]] += int(role.actor.keeps_gib * GIB)
         return used
 
-    def scan(self, cards: Iterable[Card], now: float, deeds: Deeds) -> HolderScan:
+    def scan(self, cards: Iterable[DemoCard], now: float, deeds: SignalEffects) -> HolderScan:
         """Who holds the device files of some cards without being in the driver's list.
 
         Why each matters is told in the words of ``gpumon.host.suspicion``.
@@ -126,12 +126,12 @@ class World:
         suspects.sort(key=lambda one: (_SUSPICION.index(one.reason), one.id.pid))
         return HolderScan(self.start + now, tuple(suspects), _UNSEEN)
 
-    def change(self, deeds: Deeds) -> None:
+    def change(self, deeds: SignalEffects) -> None:
         """Go on from here. ``lock`` is held."""
         self.state = State(deeds, tuple(_dimmed(card, deeds) for card in self.cards))
 
     def _suspect(
-        self, holder: Being, gpu_uuids: tuple[str, ...], now: float, deeds: Deeds
+        self, holder: ProcessInstance, gpu_uuids: tuple[str, ...], now: float, deeds: SignalEffects
     ) -> Suspect:
         role = holder.role
         parent = self._once[self.parent(holder, now, deeds)]
@@ -165,7 +165,7 @@ class World:
             place=role.place,
         )
 
-    def _loss(self, pid: int, now: float, deeds: Deeds) -> str:
+    def _loss(self, pid: int, now: float, deeds: SignalEffects) -> str:
         """How somebody lost a parent: nobody was there to see what was before the past."""
         parent = self._once[pid]
         ended = min(parent.until, deeds.end(parent.id))
@@ -175,7 +175,7 @@ class World:
         return f"its parent {pid} ended {f'{duration(ago)} ago' if ago >= 1 else 'just now'}"
 
 
-def _dimmed(card: Card, deeds: Deeds) -> Card:
+def _dimmed(card: DemoCard, deeds: SignalEffects) -> DemoCard:
     """A card as it goes on once some of its processes are silent."""
     computing: defaultdict[float, float] = defaultdict(float)
     decoding: defaultdict[float, float] = defaultdict(float)

@@ -6,25 +6,25 @@ import ctypes
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpumon.metrics import GPU_METRICS, Tier
-from gpumon.model import CardStatus, Gpu, MigInstance, Unknown
+from gpumon.model.metrics import GPU_METRICS, Tier
+from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, Unknown
 from gpumon.sources.nvml.fields import FieldBatch
 from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.reading import (
+from gpumon.sources.nvml.queries import (
     PASSES,
     REACTIONS,
     Answers,
-    FieldReading,
+    FieldQuery,
     Pace,
+    Query,
     Reaction,
-    Reading,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.clock import Clock
     from gpumon.sources.nvml.library import Library
+    from gpumon.system.clock import Clock
 
 STATUS_OF_CODE: dict[int, CardStatus] = {
     Code.GPU_IS_LOST: CardStatus.LOST,
@@ -91,7 +91,7 @@ class StaleHandleError(Exception):
     """A handle no longer stands for its card: the cards must be enumerated again."""
 
 
-class Card:
+class NvmlCard:
     """A card, under its UUID.
 
     Attributes:
@@ -121,7 +121,7 @@ class Card:
         clock: Clock,
         uuid: str,
         index: int,
-        ask_in_turn: Callable[[Card, Reading], None],
+        ask_in_turn: Callable[[NvmlCard, Query], None],
     ) -> None:
         self.uuid = uuid
         self.index = index
@@ -141,14 +141,14 @@ class Card:
         self.call = partial(library.call, uuid)
         self.prepared = partial(library.prepared, uuid)
         self.text = partial(library.text, uuid)
-        self.fast: list[Reading] = []
-        self.spots: list[Reading] = []
-        self.slow: list[Reading] = []
-        self.medium: list[Reading] = []
-        self.refused: list[Reading] = []
+        self.fast: list[Query] = []
+        self.spots: list[Query] = []
+        self.slow: list[Query] = []
+        self.medium: list[Query] = []
+        self.refused: list[Query] = []
         self._ask_in_turn = ask_in_turn
         self._batches: dict[Pace, FieldBatch] = {}
-        self._broken: set[Reading] = set()
+        self._broken: set[Query] = set()
         self._spotted = False
 
     # What is asked
@@ -172,9 +172,9 @@ class Card:
         self._batches = {}
         self._broken = set()
 
-    def ask_for(self, reading: Reading) -> None:
+    def ask_for(self, reading: Query) -> None:
         """Put a question from now on, at its pace."""
-        if isinstance(reading, FieldReading):
+        if isinstance(reading, FieldQuery):
             self._batch(reading.pace).add(reading)
         elif reading.pace is Pace.FAST:
             self.fast.append(reading)
@@ -190,7 +190,7 @@ class Card:
             prepared = partial(self.prepared, "nvmlDeviceGetFieldValues", self.handle)
             batch = FieldBatch(prepared, self.settle)
             self._batches[pace] = batch
-            self.ask_for(Reading((), batch.ask, pace))
+            self.ask_for(Query((), batch.ask, pace))
         return batch
 
     def ask_refused_again(self) -> None:
@@ -201,10 +201,10 @@ class Card:
         self.medium += self.refused
         self.refused = []
 
-    def _drop(self, reading: Reading) -> None:
+    def _drop(self, reading: Query) -> None:
         reading.live = False
         self._broken.discard(reading)
-        if isinstance(reading, FieldReading):
+        if isinstance(reading, FieldQuery):
             self._batches[reading.pace].drop(reading)
             return
         for readings in (self.fast, self.spots, self.slow, self.medium):
@@ -213,7 +213,7 @@ class Card:
 
     # Asking
 
-    def ask(self, reading: Reading, now: float) -> Reading | None:
+    def ask(self, reading: Query, now: float) -> Query | None:
         """Put a question, unless its time has not come.
 
         Returns:
@@ -229,7 +229,7 @@ class Card:
         code = reading.ask()
         return self.settle(reading, code) if code or reading.failures else None
 
-    def ask_all(self, readings: list[Reading], now: float) -> None:
+    def ask_all(self, readings: list[Query], now: float) -> None:
         """Put these questions, and the older ones that replace them. Raises as ``ask`` does."""
         pending = list(readings)
         for reading in pending:
@@ -241,7 +241,7 @@ class Card:
                 continue
             older = self.settle(reading, code)
             # A field is asked with the next batch.
-            if older is not None and not isinstance(older, FieldReading):
+            if older is not None and not isinstance(older, FieldQuery):
                 pending.append(older)
 
     def read_fast(self, now: float, *, spots: bool) -> None:
@@ -253,7 +253,7 @@ class Card:
         self.sampled_at = self.clock.time()
         self._judge()
 
-    def settle(self, reading: Reading, code: int) -> Reading | None:
+    def settle(self, reading: Query, code: int) -> Query | None:
         """Draw the consequence of an answer. Returns and raises as ``ask`` does."""
         answers = self.lists if reading in self.medium else self.facts
         if not code:
@@ -279,13 +279,13 @@ class Card:
             self._fail(reading, answers, passing=reaction is Reaction.PASSING)
         return None
 
-    def _accept_refusal(self, reading: Reading, answers: Answers) -> None:
+    def _accept_refusal(self, reading: Query, answers: Answers) -> None:
         answers.miss(reading.names, Unknown.NO_PERMISSION)
         if reading in self.medium:
             self.refused.append(reading)
         self._drop(reading)
 
-    def _go_without(self, reading: Reading, answers: Answers) -> Reading | None:
+    def _go_without(self, reading: Query, answers: Answers) -> Query | None:
         older = reading.otherwise
         if older is None:
             answers.miss(reading.names, Unknown.NOT_SUPPORTED)
@@ -299,7 +299,7 @@ class Card:
         self._drop(reading)
         return older
 
-    def _fail(self, reading: Reading, answers: Answers, *, passing: bool) -> None:
+    def _fail(self, reading: Query, answers: Answers, *, passing: bool) -> None:
         now = self.clock.monotonic()
         reading.fail(now, forgiven=0 if passing else PASSES)
         nothing_kept = all(answers.values.get(name) is None for name in reading.names)
@@ -308,7 +308,7 @@ class Card:
             answers.miss(reading.names, Unknown.NO_ANSWER)
             self._broken.add(reading)
 
-    def _recover(self, reading: Reading, answers: Answers) -> None:
+    def _recover(self, reading: Query, answers: Answers) -> None:
         reading.failures = 0
         if reading in self._broken:
             self._broken.discard(reading)

@@ -11,8 +11,8 @@ from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.structures import EventData
 
 if TYPE_CHECKING:
-    from gpumon.clock import Clock
     from gpumon.sources.nvml.library import Library
+    from gpumon.system.clock import Clock
 
 THREAD = "gpumon-xid"
 XID_CRITICAL_ERROR = 0x8

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sources.nvml.reading import FieldReading
+    from gpumon.sources.nvml.queries import FieldQuery
 
 ENTRY = struct.Struct("@IIqqIIQ")
 """``nvmlFieldValue_t``: field, scope, timestamp, latency, type of the value, code, value."""
@@ -32,16 +32,16 @@ class FieldBatch:
     def __init__(
         self,
         prepared: Callable[[ctypes.c_int, ctypes.Array[ctypes.c_char]], Callable[[], int]],
-        settle: Callable[[FieldReading, int], object],
+        settle: Callable[[FieldQuery, int], object],
     ) -> None:
         self._prepared = prepared
         self._settle = settle
-        self.readings: list[FieldReading] = []
-        self._asked: list[FieldReading] = []
+        self.readings: list[FieldQuery] = []
+        self._asked: list[FieldQuery] = []
         self._buffer = ctypes.create_string_buffer(0)
         self._call = prepared(ctypes.c_int(), self._buffer)
 
-    def add(self, reading: FieldReading) -> None:
+    def add(self, reading: FieldQuery) -> None:
         """From the next call on, ask for this one too."""
         self.readings.append(reading)
 
@@ -60,7 +60,7 @@ class FieldBatch:
                 self._settle(reading, own_code)
         return 0
 
-    def drop(self, reading: FieldReading) -> None:
+    def drop(self, reading: FieldQuery) -> None:
         """Do not ask for this one any more."""
         self.readings.remove(reading)
 

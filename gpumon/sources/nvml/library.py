@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gpumon.sources import Call
 
 if TYPE_CHECKING:
-    from gpumon.clock import Clock
+    from gpumon.system.clock import Clock
 
 LIBRARY = "libnvidia-ml.so.1"
 WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"

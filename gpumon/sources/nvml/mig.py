@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model import MigInstance
+from gpumon.model.snapshot import MigInstance
 from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.reading import REACTIONS, Pace, Reaction, Reading
+from gpumon.sources.nvml.queries import REACTIONS, Pace, Query, Reaction
 from gpumon.sources.nvml.structures import DeviceAttributes, Memory, MemoryV2
 
 if TYPE_CHECKING:
-    from gpumon.sources.nvml.card import Card
+    from gpumon.sources.nvml.card import NvmlCard
 
 _SEPARATOR = " MIG "
 """Between the card's name and the profile's in the name of a MIG device."""
@@ -30,7 +30,7 @@ class _Slice(Struct, frozen=True):
     multiprocessors: int | None
 
 
-def mig_question(card: Card) -> Reading:
+def mig_question(card: NvmlCard) -> Query:
     """Whether MIG is on, and which instances there are.
 
     Handles of MIG devices go stale whenever one is made or destroyed, so they are asked for anew
@@ -62,11 +62,11 @@ def mig_question(card: Card) -> Reading:
         card.mig_handles = tuple(handle for _, handle in found)
         return Code.SUCCESS
 
-    return Reading(("mig_mode",), ask, Pace.SLOW)
+    return Query(("mig_mode",), ask, Pace.SLOW)
 
 
 def _instances(
-    card: Card, most: int, known: dict[str, _Slice]
+    card: NvmlCard, most: int, known: dict[str, _Slice]
 ) -> tuple[int, list[tuple[MigInstance, ctypes.c_void_p]]]:
     """The instances there are, and a code where it is not about one of them but about all."""
     before = {
@@ -98,7 +98,7 @@ def _instances(
     return Code.SUCCESS, found
 
 
-def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, bool]:
+def _describe(card: NvmlCard, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, bool]:
     """What an instance is, and whether that is all that will ever be told of it."""
     gpu_instance, compute_instance = c_uint(), c_uint()
     no_gpu = card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
@@ -121,7 +121,7 @@ def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, b
     return what, not may_pass
 
 
-def _measure(card: Card, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
+def _measure(card: NvmlCard, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
     memory: MemoryV2 | Memory = MemoryV2(version=MemoryV2.VERSION)
     code = card.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory))
     if code:

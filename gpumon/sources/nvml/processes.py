@@ -12,17 +12,17 @@ import struct
 from ctypes import byref, c_uint, c_ulonglong
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.model import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import GpuProcess, GpuUse, ProcessId
 from gpumon.sources.nvml.card import COMPUTE, GRAPHICS, MPS
 from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.reading import Pace, Reading
+from gpumon.sources.nvml.queries import Pace, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpumon.host.namespaces import PidTrust
     from gpumon.host.processes import ProcessFacts, ProcessReader
-    from gpumon.sources.nvml.card import Card
+    from gpumon.sources.nvml.card import NvmlCard
 
 _UTILIZATION = "utilization"
 
@@ -86,7 +86,7 @@ IDLE = Sample(0, 0, 0, 0)
 class _List:
     """One of the lists, with a buffer that is kept and grows."""
 
-    def __init__(self, kind: str, card: Card) -> None:
+    def __init__(self, kind: str, card: NvmlCard) -> None:
         self._kind = kind
         self._card = card
         self._room = 0
@@ -165,7 +165,7 @@ def _are_processes(rows: Iterable[Row]) -> bool:
     return all(0 < row.pid <= _PID_MAX for row in rows)
 
 
-def process_questions(card: Card) -> Iterable[Reading]:
+def process_questions(card: NvmlCard) -> Iterable[Query]:
     """What is asked of a card about its processes; the answers are ``card.lists``."""
     for kind, name in (
         (COMPUTE, "nvmlDeviceGetComputeRunningProcesses"),
@@ -173,20 +173,20 @@ def process_questions(card: Card) -> Iterable[Reading]:
         (MPS, "nvmlDeviceGetMPSComputeRunningProcesses"),
     ):
         yield _list_question(card, kind, name)
-    yield Reading((_UTILIZATION,), _Utilization(card).ask, Pace.SLOW)
+    yield Query((_UTILIZATION,), _Utilization(card).ask, Pace.SLOW)
 
 
-def _list_question(card: Card, kind: str, name: str) -> Reading:
+def _list_question(card: NvmlCard, kind: str, name: str) -> Query:
     kept = _List(kind, card)
 
-    def version(suffix: str, entry: struct.Struct, older: Reading | None) -> Reading:
+    def version(suffix: str, entry: struct.Struct, older: Query | None) -> Query:
         def ask() -> int:
             code = kept.read(name + suffix, entry, card.handle)
             if code == Code.NO_PERMISSION and card.mig:
                 return kept.read_instances(name + suffix, entry)
             return code
 
-        return Reading((kind,), ask, Pace.SLOW, older)
+        return Query((kind,), ask, Pace.SLOW, older)
 
     plain = version("", _OLD_ENTRY, None)
     return version("_v3", _ENTRY, version("_v2", _ENTRY, plain))
@@ -202,7 +202,7 @@ class _Utilization:
     call begins from, and nothing else.
     """
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: NvmlCard) -> None:
         self._card = card
         self._newest = 0
         self._room = _FIRST_ROOM
@@ -272,7 +272,7 @@ class Joined:
         self._made: dict[int, tuple[ProcessFacts, GpuProcess]] = {}
 
     def processes(
-        self, cards: Iterable[Card], trust: PidTrust, now: float
+        self, cards: Iterable[NvmlCard], trust: PidTrust, now: float
     ) -> tuple[GpuProcess, ...]:
         """The processes of these cards; one of which nothing changed is the same object again.
 
@@ -333,7 +333,7 @@ def _type_of(kinds: set[str]) -> str:
     return "+".join(kind for kind in (MPS, COMPUTE, GRAPHICS) if kind in kinds)
 
 
-def _gather(card: Card, trust: PidTrust, owners: dict[int, _Owner]) -> None:
+def _gather(card: NvmlCard, trust: PidTrust, owners: dict[int, _Owner]) -> None:
     """Merge the lists of one card: a process may be in several, with the same memory in each."""
     merged: dict[tuple[int, Instance | None], int | None] = {}
     for kind in (COMPUTE, GRAPHICS, MPS):

@@ -2,7 +2,7 @@
 
 One thread asks (the driver serialises its callers anyway), each question at its own pace:
 
-- every sample: memory, utilisation, power, temperature, clocks (``Card.read_fast``);
+- every sample: memory, utilisation, power, temperature, clocks (``NvmlCard.read_fast``);
 - every second: what moves as fast but stands on a card's page at most, unless somebody keeps all
   values;
 - every second: process lists and their utilisation (``processes``);
@@ -24,23 +24,29 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.clock import SystemClock
 from gpumon.host.machine import MachineReader
 from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
 from gpumon.host.processes import ProcessReader
-from gpumon.model import CardStatus, GpuProcess, Host, Snapshot, Trouble, Unknown
-from gpumon.selection import ALL, GpuSelection
+from gpumon.model.selection import ALL, GpuSelection
+from gpumon.model.snapshot import CardStatus, GpuProcess, Host, Snapshot, Trouble, Unknown
 from gpumon.sources import Call, NoSuchCardError, SourceError
-from gpumon.sources.nvml.card import Card, DriverGoneError
+from gpumon.sources.nvml.card import DriverGoneError, NvmlCard
+from gpumon.sources.nvml.device_registry import RETRY_SECONDS, DeviceRegistry
+from gpumon.sources.nvml.driver_errors import (
+    NO_CARDS,
+    NO_LIBRARY,
+    NO_PERMISSION,
+    NONE_CHOSEN,
+    trouble_of,
+)
 from gpumon.sources.nvml.events import XidWatcher
 from gpumon.sources.nvml.library import Code, Library, load_library
 from gpumon.sources.nvml.processes import Joined
-from gpumon.sources.nvml.roster import RETRY_SECONDS, Roster
-from gpumon.sources.nvml.trouble import NO_CARDS, NO_LIBRARY, NO_PERMISSION, NONE_CHOSEN, trouble_of
-from gpumon.sources.nvml.turns import PERIOD, SHARE, Turns
+from gpumon.sources.nvml.slow_call_budget import PERIOD, SHARE, SlowCallBudget
+from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
-    from gpumon.clock import Clock
+    from gpumon.system.clock import Clock
 
 _SPOT_SECONDS = _MEDIUM_SECONDS = 0.95
 """A second, less what a tick may come too early."""
@@ -130,8 +136,8 @@ class _Driver:
         self._selection = selection
         self._clock = clock
         self._proc = proc
-        self._turns = Turns()
-        self._roster = Roster(library, clock, self._turns, selection, sys)
+        self._turns = SlowCallBudget()
+        self._roster = DeviceRegistry(library, clock, self._turns, selection, sys)
         self._machine = MachineReader()
         self._joined = Joined(ProcessReader(proc))
         self._trust = PidTrust(processes=False, utilization=False)
@@ -342,7 +348,7 @@ class _Driver:
                 card.facts.values["xid"], card.facts.values["xid_at"] = xids[card.uuid]
 
 
-def _share_host_memory(card: Card, host: Host, processes: tuple[GpuProcess, ...]) -> None:
+def _share_host_memory(card: NvmlCard, host: Host, processes: tuple[GpuProcess, ...]) -> None:
     """A chip without memory of its own uses the host's.
 
     The evidence is both that the driver tells no memory and that chips of this compute capability

@@ -11,9 +11,9 @@ import threading
 from ctypes import byref
 from itertools import combinations
 
-from gpumon.clock import SystemClock
 from gpumon.sources.links import NONE_KNOWN, Joint, Link, Links
 from gpumon.sources.nvml.library import Library, load_library
+from gpumon.system.clock import SystemClock
 
 PATIENCE = 2.0
 """Seconds the driver gets; without an answer nothing is known."""

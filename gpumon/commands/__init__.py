@@ -1,1 +1,0 @@
-"""The commands of the command line that are no screen, a module each."""

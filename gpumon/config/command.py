@@ -1,0 +1,94 @@
+"""``gpumon config``: where the configuration is, a first one, what is wrong with it, what holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gpumon.config import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.config import Loaded
+
+
+def config(what: str, say: Callable[[str], None]) -> int:
+    """Do one of ``path``, ``init``, ``check`` and ``show``.
+
+    Args:
+        what: Which.
+        say: Says a sentence on standard error.
+
+    Returns:
+        The exit status: 1 where something is wrong, or cannot be written.
+    """
+    loaded = load()
+    if what == "path":
+        print(loaded.path)  # noqa: T201 - that is what was asked for
+        return 0
+    if what == "init":
+        return _init(loaded.path, say)
+    sentences = [complaint.sentence for complaint in loaded.complaints]
+    if what == "check":
+        sentences += _about_the_theme(loaded)
+    for sentence in sentences:
+        say(sentence)
+    if what == "show":
+        from gpumon.config.messages import in_force
+
+        sys.stdout.write(in_force(loaded))
+        return 0
+    if sentences:
+        return 1
+    if os.path.lexists(loaded.path):
+        print(f"{loaded.path}: all of it can be used.")  # noqa: T201 - likewise
+    else:
+        print(f"{loaded.path} is not there: the defaults hold.")  # noqa: T201 - likewise
+    return 0
+
+
+def _about_the_theme(loaded: Loaded) -> list[str]:
+    """Why the theme cannot be had: the dashboard, which looks for it, says so itself."""
+    from gpumon.config.themes import ThemeError, ThemeLibrary
+    from gpumon.config.themes.files import nearest
+
+    name, shelf = loaded.settings.theme, ThemeLibrary()
+    if name is None:
+        return []
+    if name not in shelf.names():
+        place = loaded.origins["theme"].replace("the file", loaded.path)
+        return [f"{place}: there is no theme {name!r}; {nearest(name, shelf.names())}."]
+    try:
+        if shelf.path(name) is not None:  # Textual's own have none
+            shelf.read(name)
+    except ThemeError as error:
+        return list(error.sentences)
+    return []
+
+
+def _init(path: str, say: Callable[[str], None]) -> int:
+    from pathlib import Path
+
+    from gpumon.config.messages import commented
+
+    try:
+        # For whom else the folder is, is nobody's business (XDG Base Directory Specification).
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        say(f"{path} is there already and stays as it is; to begin anew, move it away.")
+        return 1
+    except OSError as error:
+        say(f"cannot write {path}: {error.strerror}.")
+        return 1
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is open already
+            file.write(commented())
+    except OSError as error:
+        Path(path).unlink(missing_ok=True)
+        say(f"cannot write {path}: {error.strerror}.")
+        return 1
+    print(path)  # noqa: T201 - what was written
+    return 0

@@ -1,0 +1,224 @@
+"""Theme files: read, checked, and what is wrong with one in sentences."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from gpumon.config.themes.colours import parse
+from gpumon.config.themes.styles import DASHBOARD, PREFIX, is_dark
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+COLOURS = (
+    *("primary", "secondary", "accent", "success", "warning", "error"),
+    *("foreground", "background", "surface", "panel"),
+)
+"""Textual's colours, as theme files name them."""
+
+_TABLES = {"colours": COLOURS, "dashboard": DASHBOARD}
+_TOP = ("about", "base", *_TABLES)
+_LARGEST = 100_000
+"""Bytes: what is longer is no theme."""
+
+
+class ThemeError(Exception):
+    """A theme that cannot be used.
+
+    Attributes:
+        sentences: What is wrong, for a person, each with the file and the key.
+    """
+
+    def __init__(self, *sentences: str) -> None:
+        # Names of files are anybody's, and these sentences go to screens.
+        self.sentences = tuple(map(printable, sentences))
+        super().__init__(" ".join(self.sentences))
+
+    @property
+    def brief(self) -> str:
+        """The first of them, and how to get the others."""
+        more = len(self.sentences) - 1
+        rest = f" gpumon theme check says {more} more." if more else ""
+        return self.sentences[0] + rest
+
+
+class ThemeFile(Struct, frozen=True):
+    """A theme, all its colours known.
+
+    Attributes:
+        name: The file's name without ``.toml``.
+        about: What its maker says of it.
+        colours: Textual's colours by name, ``#rrggbb``.
+        dashboard: The dashboard's, likewise.
+        paths: The file and those that it builds on.
+    """
+
+    name: str
+    about: str
+    colours: Mapping[str, str]
+    dashboard: Mapping[str, str]
+    paths: tuple[str, ...]
+
+    @property
+    def dark(self) -> bool:
+        """Whether the ground is dark."""
+        return is_dark(self.colours["background"])
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All colours by the names that ``looks`` knows."""
+        own = {PREFIX + key: value for key, value in self.dashboard.items()}
+        return {**self.colours, **own}
+
+
+class Written(Struct, frozen=True):
+    """What stands in a file itself.
+
+    Attributes:
+        about: What its maker says of it.
+        base: The theme it builds on; ``None`` when it stands alone.
+        colours: As in ``ThemeFile``, as far as they are given.
+        dashboard: Likewise.
+    """
+
+    about: str
+    base: str | None
+    colours: Mapping[str, str]
+    dashboard: Mapping[str, str]
+
+
+def read_file(path: str) -> Written:
+    """Read a theme file and check all that can be checked without the theme it builds on.
+
+    Raises:
+        ThemeError: It cannot be read, or something in it is wrong.
+    """
+    try:
+        if not os.path.isfile(path):
+            raise ThemeError(f"{path}: no such theme file; gpumon theme list shows what there is.")
+        with open(path, "rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ThemeError(f"{path} cannot be read: {error.strerror}; check its rights.") from None
+    if len(content) > _LARGEST:
+        raise ThemeError(f"{path} is too long to be a theme; gpumon theme show prints one.")
+    read = _plain(content)
+    if read is not None:
+        return _checked(path, read)
+    import msgspec
+
+    try:
+        read = msgspec.toml.decode(content)
+    except UnicodeDecodeError:
+        raise ThemeError(f"{path} is not UTF-8: save it as UTF-8.") from None
+    except ValueError as error:  # also a number of more digits than Python reads
+        raise ThemeError(f"{path} is no TOML: {error}.") from None
+    except RecursionError:
+        raise ThemeError(f"{path} is nested too deeply to be a theme.") from None
+    return _checked(path, read)
+
+
+_HEADER = re.compile(r"\[(\w+)\]", re.ASCII)
+_ENTRY = re.compile(r'(\w+) *= *"([^"\\\x00-\x1f\x7f]*)"', re.ASCII)
+
+
+def _plain(content: bytes) -> dict[str, Any] | None:
+    """A file of nothing but tables, texts, comments and empty lines, as TOML has them.
+
+    Themes are such files, the default before the first picture too, and a reader of all that TOML
+    can be takes longer to import than they to read.
+
+    Returns:
+        ``None`` for any other file, and for one in which something stands twice.
+    """
+    try:
+        lines = content.decode().replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError:
+        return None
+    read: dict[str, Any] = {}
+    table = read
+    for line in (each.strip(" \t") for each in lines):
+        if not line or (line.startswith("#") and line.isprintable()):
+            continue
+        if (header := _HEADER.fullmatch(line)) and header[1] not in read:
+            table = read[header[1]] = {}
+        elif (entry := _ENTRY.fullmatch(line)) and entry[1] not in table:
+            table[entry[1]] = entry[2]
+        else:
+            return None
+    return read
+
+
+def _checked(path: str, read: dict[str, Any]) -> Written:
+    faults: list[str] = []
+    for key in read:
+        if key not in _TOP:
+            # A colour that stands before the tables is meant for one of them.
+            home = next((name for name, keys in _TABLES.items() if key in keys), None)
+            advice = f"write it below [{home}]" if home else nearest(key, _TOP)
+            faults.append(f"{path}: unknown key {key!r}; {advice}.")
+    words: dict[str, str | None] = {"about": None, "base": None}
+    for key in words:
+        value: Any = read.get(key)
+        if value is not None and not isinstance(value, str):
+            faults.append(f'{path}: {key} must be a text, such as {key} = "gpumon".')
+        else:
+            words[key] = value
+    tables: dict[str, dict[str, str]] = {}
+    for name, keys in _TABLES.items():
+        table: Any = read.get(name, {})
+        if not isinstance(table, dict):
+            faults.append(f"{path}: {name} must be a table; write [{name}] on a line of its own.")
+            table = {}
+        tables[name] = _colours(path, name, table, keys, faults)
+        if words["base"] is None and "base" not in read:
+            faults += [
+                f"{path}: {name}.{key} is missing; give it a colour, or build on a theme that has "
+                f'it with base = "gpumon".'
+                for key in keys
+                if key not in table
+            ]
+    if faults:
+        raise ThemeError(*faults)
+    about = printable(words["about"] or "")
+    return Written(about, words["base"], tables["colours"], tables["dashboard"])
+
+
+def _colours(
+    path: str, name: str, table: dict[str, Any], keys: Iterable[str], faults: list[str]
+) -> dict[str, str]:
+    """The colours of a table; what is wrong with it goes to ``faults``."""
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        if key not in keys:
+            advice = nearest(key, keys)
+            faults.append(f"{path}: unknown key {f'{name}.{key}'!r}; {advice}.")
+            continue
+        if not isinstance(value, str):
+            faults.append(f'{path}: {name}.{key} must be a text, such as {key} = "#5aa9e6".')
+            continue
+        try:
+            found[key] = parse(value).hex if len(value) != len("#rrggbbaa") else ""
+        except ValueError:
+            found[key] = ""
+        if not found[key]:
+            faults.append(
+                f"{path}: {name}.{key} is {value!r}, which is no colour; write #rrggbb, such as "
+                f"#5aa9e6."
+            )
+    return found
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What to write in a word's place: the likeliest of those known, or all of them."""
+    # Most names are known.
+    from difflib import get_close_matches
+
+    names = list(known)
+    close = get_close_matches(word, names, 1)
+    return f"the nearest is {close[0]!r}" if close else f"there are {', '.join(names)}"

@@ -1,0 +1,141 @@
+"""Where themes lie: those that come with gpumon, a person's own, and Textual's by name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gpumon.config.themes.files import ThemeError, ThemeFile, nearest, read_file
+from gpumon.system.folders import config_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.system.folders import Folder
+
+DEFAULT = "gpumon"
+_SUFFIX = ".toml"
+
+TEXTUAL_THEMES = (
+    *("textual-dark", "textual-light", "nord", "gruvbox", "dracula", "tokyo-night", "monokai"),
+    *("flexoki", "catppuccin-mocha", "catppuccin-latte", "catppuccin-frappe"),
+    *("catppuccin-macchiato", "rose-pine", "rose-pine-moon", "rose-pine-dawn"),
+    *("atom-one-dark", "atom-one-light"),
+)
+"""Textual's own, less those that leave the colours to the terminal, from which none can be derived,
+and the Solarized pair, which gpumon has itself."""
+
+
+def shipped_folder() -> str:
+    """Where gpumon's themes are: beside the package in a checkout, inside it when installed."""
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    installed = os.path.join(package, "themes")
+    return installed if os.path.isdir(installed) else os.path.join(package, "..", "themes")
+
+
+def own_folder() -> str:
+    """Where a person's own themes are looked for."""
+    return os.path.join(config_folder(), "themes")
+
+
+class ThemeLibrary:
+    """Finds and reads themes.
+
+    Args:
+        own: Where a person's own are.
+        shipped: Where gpumon's are.
+    """
+
+    def __init__(self, own: Folder | None = None, shipped: Folder | None = None) -> None:
+        self._own = own_folder() if own is None else os.fspath(own)
+        self._shipped = shipped_folder() if shipped is None else os.fspath(shipped)
+
+    @property
+    def folder(self) -> Path:
+        """Where a person's own themes go."""
+        from pathlib import Path
+
+        return Path(self._own)
+
+    def shipped(self) -> list[str]:
+        """Names of gpumon's themes, the default first."""
+        return sorted(_names(self._shipped), key=lambda name: (name != DEFAULT, name))
+
+    def own(self) -> list[str]:
+        """Names of a person's own themes, usable or not."""
+        return sorted(_names(self._own))
+
+    def names(self) -> list[str]:
+        """Every theme's name: a person's own, gpumon's, Textual's."""
+        return list(dict.fromkeys((*self.own(), *self.shipped(), *TEXTUAL_THEMES)))
+
+    def is_own(self, name: str) -> bool:
+        """Whether a name is that of a file of the person's own."""
+        return name in self.own()
+
+    def path(self, name: str) -> str | None:
+        """The file of a theme, a person's own before gpumon's; ``None`` for Textual's."""
+        for folder in (self._own, self._shipped):
+            # A name is no path: it comes from the environment, and from other people's files.
+            if name in _names(folder):
+                return os.path.join(folder, name + _SUFFIX)
+        return None
+
+    def read(self, name: str) -> ThemeFile:
+        """Read a theme and those it builds on.
+
+        Raises:
+            ThemeError: There is no such file, or something is wrong in one of them.
+        """
+        path = self.path(name)
+        if path is None:
+            raise ThemeError(f"There is no theme {name!r}; {nearest(name, self.names())}.")
+        return self.read_path(path)
+
+    def default(self) -> ThemeFile:
+        """Gpumon's own default, whatever a person has put in its place."""
+        return self.read_path(os.path.join(self._shipped, DEFAULT + _SUFFIX))
+
+    def read_path(self, path: Folder) -> ThemeFile:
+        """Likewise, of a file anywhere."""
+        return self._read(os.fspath(path), ())
+
+    def _read(self, path: str, above: tuple[str, ...]) -> ThemeFile:
+        if path in above:
+            raise ThemeError(f"{path}: base leads back to this file; build on gpumon's own themes.")
+        written = read_file(path)
+        colours, dashboard = dict(written.colours), dict(written.dashboard)
+        paths: tuple[str, ...] = (path,)
+        if written.base is not None:
+            below = self._base(path, written.base)
+            base = self._read(below, (*above, path))
+            colours = {**base.colours, **colours}
+            dashboard = {**base.dashboard, **dashboard}
+            paths += base.paths
+        return ThemeFile(_name(path), written.about, colours, dashboard, paths)
+
+    def _base(self, path: str, name: str) -> str:
+        """The file that a theme builds on: a theme may build on gpumon's theme of its own name."""
+        for folder in (self._own, self._shipped):
+            below = os.path.join(folder, name + _SUFFIX)
+            if name in _names(folder) and below != path:
+                return below
+        if name == _name(path) and name in self.own():
+            raise ThemeError(f"{path}: base leads back to this file; build on gpumon's own themes.")
+        usable = list(dict.fromkeys((*self.own(), *self.shipped())))
+        raise ThemeError(
+            f"{path}: base is {name!r}, which is no theme file; {nearest(name, usable)}."
+        )
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        files = os.listdir(folder)
+    except OSError:
+        # No folder, no themes of one's own: the usual case.
+        return []
+    return [_name(file) for file in files if file.endswith(_SUFFIX) and file != _SUFFIX]
+
+
+def _name(path: str) -> str:
+    return os.path.basename(path).removesuffix(_SUFFIX)

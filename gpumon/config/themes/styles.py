@@ -1,0 +1,158 @@
+"""What a theme's colours make of the style names of ``layout``.
+
+Textual's own themes know nothing of gpumon: the dashboard's colours are derived from theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.config.themes.colours import BLACK, WHITE, Rgb, blend, contrast, luminance, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "gpumon-"
+"""Of the dashboard's colours among Textual's variables."""
+
+# Style name -> (colour, ground, bold). A ground of "" is the screen's own.
+STYLES: dict[str, tuple[str, str, bool]] = {
+    "": ("foreground", "", False),
+    "strong": ("foreground", "", True),
+    "dim": ("dim", "", False),
+    "stale": ("stale", "", False),
+    "user": ("user", "", False),
+    "rule": ("faint", "", False),
+    "heading": ("dim", "", False),
+    "heading.sorted": ("foreground", "", True),
+    "header": ("foreground", "header", False),
+    "header.dim": ("dim", "header", False),
+    "header.title": ("title", "header", True),
+    "header.mark": ("mark", "header", True),
+    "header.alarm": ("critical", "header", True),
+    "footer": ("dim", "header", False),
+    "footer.key": ("title", "header", True),
+    "footer.message": ("foreground", "header", True),
+    "bar.memory.low": ("memory_low", "trough", False),
+    "bar.memory": ("memory", "trough", False),
+    "bar.memory.high": ("memory_high", "trough", False),
+    "bar.util.low": ("utilization_low", "trough", False),
+    "bar.util": ("utilization", "trough", False),
+    "bar.util.high": ("utilization_high", "trough", False),
+    "bar.other": ("other", "trough", False),
+    "bar.stale": ("faint", "trough", False),
+    "graph.util": ("utilization", "", False),
+    "graph.memory": ("memory", "", False),
+    "graph.other": ("other", "", False),
+    **{f"series.{number}": (f"series{number}", "", False) for number in range(1, 7)},
+    "state.good": ("good", "", False),
+    "state.quiet": ("dim", "", False),
+    "state.note": ("note", "", False),
+    "state.warning": ("warning", "", True),
+    "state.critical": ("critical", "", True),
+    "panel.title": ("title", "header", True),
+    "panel.users": ("dim", "header", False),
+    "panel.state.good": ("good", "header", True),
+    "panel.state.quiet": ("dim", "header", False),
+    "panel.state.note": ("note", "header", True),
+    "panel.state.warning": ("warning", "header", True),
+    "panel.state.critical": ("critical", "header", True),
+    "tagged": ("mark", "", True),
+    "narrowing": ("mark", "", False),
+    "cursor": ("title", "cursor", False),
+}
+
+# What a theme that says nothing of the dashboard gets: (first, second, share of the second).
+_DERIVED: dict[str, tuple[str, str, float]] = {
+    "dim": ("foreground", "background", 0.45),
+    "faint": ("foreground", "background", 0.75),
+    "stale": ("foreground", "background", 0.6),
+    "trough": ("foreground", "background", 0.88),
+    "header": ("foreground", "background", 0.9),
+    "cursor": ("primary", "background", 0.55),
+    "title": ("foreground", "foreground", 0.0),
+    "user": ("foreground", "warning", 0.3),
+    "memory_low": ("primary", "background", 0.3),
+    "memory": ("primary", "primary", 0.0),
+    "memory_high": ("primary", "foreground", 0.35),
+    "utilization_low": ("success", "background", 0.3),
+    "utilization": ("success", "success", 0.0),
+    "utilization_high": ("success", "foreground", 0.35),
+    "other": ("accent", "accent", 0.0),
+    "good": ("success", "success", 0.0),
+    "note": ("warning", "foreground", 0.3),
+    "warning": ("warning", "warning", 0.0),
+    "critical": ("error", "error", 0.0),
+    "mark": ("warning", "warning", 0.0),
+    "series1": ("success", "success", 0.0),
+    "series2": ("primary", "primary", 0.0),
+    "series3": ("warning", "warning", 0.0),
+    "series4": ("error", "error", 0.0),
+    "series5": ("accent", "accent", 0.0),
+    "series6": ("secondary", "secondary", 0.0),
+}
+DASHBOARD = tuple(_DERIVED)
+"""The dashboard's colours, as theme files name them."""
+
+DRAWN = ("bar.", "graph.", "series.", "rule")
+"""Styles of what is drawn and not read begin so."""
+_LEAST_DRAWN = 1.3
+LEAST_CONTRAST = 4.5
+"""What WCAG 2.2 asks for text (success criterion 1.4.3, level AA)."""
+
+
+class Look(NamedTuple):
+    """Colour, ground and weight of a style."""
+
+    fore: Rgb
+    ground: Rgb
+    bold: bool
+
+
+def looks(variables: Mapping[str, str]) -> dict[str, Look]:
+    """Every style's look.
+
+    Args:
+        variables: Textual's names of colours, such as ``primary``, and the dashboard's with
+            ``PREFIX`` before theirs, as far as the theme gives them.
+    """
+    found: dict[str, Look] = {}
+    for name, (colour, ground, bold) in STYLES.items():
+        behind = _resolve(ground or "background", variables)
+        shown = _resolve(colour, variables)
+        if PREFIX + colour not in variables:
+            least = _LEAST_DRAWN if name.startswith(DRAWN) else LEAST_CONTRAST
+            shown = _legible(shown, behind, parse(variables["foreground"]), least)
+        found[name] = Look(shown, behind, bold)
+    return found
+
+
+def _resolve(name: str, variables: Mapping[str, str]) -> Rgb:
+    text = variables.get(PREFIX + name)
+    if text is None and name in _DERIVED:
+        first, second, share = _DERIVED[name]
+        return blend(parse(variables[first]), parse(variables[second]), share)
+    return parse(text if text is not None else variables[name])
+
+
+def _legible(colour: Rgb, ground: Rgb, foreground: Rgb, least: float) -> Rgb:
+    """The colour, brought nearer to that of plain text until it stands out from its ground.
+
+    Colours that a theme made for buttons may not be legible as text.
+    """
+    extreme = BLACK if luminance(ground) > _MIDDLE else WHITE
+    for text in (foreground, extreme):
+        for step in range(11):
+            nearer = blend(colour, text, step / 10)
+            if contrast(nearer, ground) >= least:
+                return nearer
+    return extreme
+
+
+_MIDDLE = 0.179
+"""The luminance on which black and white stand out alike."""
+
+
+def is_dark(background: str) -> bool:
+    """Whether light text stands out better from this ground than dark text."""
+    return luminance(parse(background)) < _MIDDLE

@@ -1,0 +1,66 @@
+"""What the screen was left like, for the next time: a small file in the user's state folder.
+
+It is a convenience, so it never stands in anybody's way: a file that is missing, broken or not to
+be read is as good as none, and one that cannot be written is not written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from gpumon.system.folders import Folder
+
+NAME = "screen.json"
+_MOST_BYTES = 4096
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What is remembered.
+
+    Attributes:
+        host_strip: Whether the line with processor, memory and load of the machine is shown;
+            ``None`` where that was never chosen.
+    """
+
+    host_strip: bool | None = None
+
+
+def load(folder: Folder) -> Remembered:
+    """What was remembered, or what holds where nothing is."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
+        descriptor = os.open(os.path.join(folder, NAME), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            return msgspec.json.decode(file.read(_MOST_BYTES), type=Remembered)
+    return Remembered()
+
+
+def store(folder: Folder, what: Remembered) -> bool:
+    """Remember it, readable by this user only; the file is whole or the one before at any moment.
+
+    Returns:
+        Whether that worked.
+    """
+    import tempfile
+    from pathlib import Path
+
+    place = Path(folder)
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Its mode is 0600 from the beginning.
+        descriptor, name = tempfile.mkstemp(prefix=f"{NAME}.", dir=place)
+    except OSError:
+        return False
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(what) + b"\n")
+        Path(name).replace(place / NAME)
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        return False
+    return True

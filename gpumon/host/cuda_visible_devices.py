@@ -1,0 +1,294 @@
+"""Which cards a program sees under ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``.
+
+The rules are those of NVIDIA's CUDA programming guide (CUDA environment variables) and MIG user
+guide (CUDA device enumeration). What they leave open (signs, what follows the digits, a card named
+twice, indices among UUIDs) is as PyTorch tried it on driver 525.60.13, pytorch/pytorch#92315.
+
+CUDA's index is not nvidia-smi's: unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID`` the fastest card
+comes first, and which that is CUDA alone knows. Where cards cannot be told for certain that is
+said, and none is named by a guess.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.model.snapshot import CardStatus
+from gpumon.text.formatting import cell_width, fit, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.snapshot import Gpu, MigInstance
+
+
+class Visible(Struct, frozen=True):
+    """A device of a program.
+
+    Attributes:
+        ordinal: CUDA's index of it: 3 for ``cuda:3``.
+        uuid: Of the card, or of the MIG device.
+        gpu_uuid: Of the card.
+        gpu_index: Index of the card in nvidia-smi's order.
+        mig_index: Index of the MIG device under its card.
+    """
+
+    ordinal: int
+    uuid: str
+    gpu_uuid: str
+    gpu_index: int
+    mig_index: int | None = None
+
+
+class Meaning(Struct, frozen=True):
+    """What a program sees.
+
+    Attributes:
+        devices: By ordinal; none also where it cannot be known which card is which.
+        certain: Whether the rules leave no doubt.
+        sentence: For a person: ``cuda:0 is GPU 3, cuda:1 is GPU 1``.
+        why: Why there are fewer than were named, and what the doubts are.
+    """
+
+    devices: tuple[Visible, ...]
+    certain: bool
+    sentence: str
+    why: str = ""
+
+
+def visible_devices(value: str | None, order: str | None, gpus: Sequence[Gpu]) -> Meaning:
+    """What a program with this environment sees.
+
+    It has to see the cards that this program sees: in a container of its own, or as a client of
+    MPS, the indices count from what is left there.
+
+    Args:
+        value: Its ``CUDA_VISIBLE_DEVICES``; ``None`` when that is not set.
+        order: Its ``CUDA_DEVICE_ORDER``, likewise.
+        gpus: All cards of the machine.
+    """
+    return _Reading(order, gpus).meaning(value)
+
+
+def visible_devices_line(uuids: Sequence[str]) -> str:
+    """The line that lets a program see these cards or MIG devices, in this order, for a shell."""
+    return f"CUDA_VISIBLE_DEVICES={shlex.quote(','.join(uuids))}"
+
+
+class _Device(Struct, frozen=True):
+    """A card, or a MIG device of it."""
+
+    gpu: Gpu
+    mig: MigInstance | None = None
+
+    @property
+    def uuid(self) -> str:
+        return self.gpu.uuid if self.mig is None else self.mig.uuid
+
+
+class _Invalid(Exception):  # noqa: N818 - the ordinary end of a list
+    """An entry that names no card; the text says why."""
+
+
+_INDEX = re.compile(r"\s*([+-]?[0-9]+)")
+_OLD_MIG = re.compile(r"MIG-(GPU-[^/]*)/([0-9]{1,9})/([0-9]{1,9})")
+_GONE = {
+    CardStatus.LOST: "is lost",
+    CardStatus.RESET_REQUIRED: "needs a reset",
+    CardStatus.NO_PERMISSION: "may not be opened",
+}
+
+
+class _Reading:
+    """One environment being read. ``doubts`` leave the outcome uncertain, ``notes`` do not."""
+
+    def __init__(self, order: str | None, gpus: Sequence[Gpu]) -> None:
+        self.gpus = sorted(gpus, key=lambda gpu: gpu.index)
+        self.order = order
+        self.doubts: list[str] = []
+        self.notes: list[str] = []
+
+    def meaning(self, value: str | None) -> Meaning:
+        by_index = value is None or not value.startswith(("GPU-", "MIG-"))
+        named = [_Device(gpu) for gpu in self.gpus] if value is None else self._listed(value)
+        if by_index and named:
+            self._doubt_counting()
+            if not self._order_known():
+                return self._unordered(len(named))
+        self._doubt_gone([device.gpu for device in named])
+        seen = self._after_mig(named)
+        devices = tuple(
+            Visible(
+                ordinal,
+                device.uuid,
+                device.gpu.uuid,
+                device.gpu.index,
+                None if device.mig is None else device.mig.index,
+            )
+            for ordinal, device in enumerate(seen)
+        )
+        sentence = _mapping(devices)
+        return self._say(devices, f"probably {sentence}" if self.doubts else sentence)
+
+    def _say(self, devices: tuple[Visible, ...], sentence: str) -> Meaning:
+        why = "; ".join(dict.fromkeys(self.notes + self.doubts))
+        return Meaning(devices, not self.doubts, sentence, why)
+
+    def _listed(self, value: str) -> list[_Device]:
+        """What a list names, up to the first entry that names nothing."""
+        if not value:
+            self.notes.append("CUDA_VISIBLE_DEVICES is empty")
+            return []
+        kind = value[:4]
+        resolve = {"GPU-": self._by_uuid, "MIG-": self._by_mig_uuid}.get(kind, self._by_index)
+        named: list[_Device] = []
+        for entry in value.split(","):
+            try:
+                device = resolve(entry)
+            except _Invalid as invalid:
+                self.notes.append(f"the list ends at {_said(entry)}: {invalid}")
+                return named
+            if device in named:
+                self.notes.append(f"{_said(entry)} is named twice, and then CUDA shows no card")
+                return []
+            named.append(device)
+        return named
+
+    def _by_index(self, entry: str) -> _Device:
+        match = _INDEX.match(entry)
+        if match is None:
+            if entry.lstrip().startswith(("GPU-", "MIG-")):
+                raise _Invalid("indices and UUIDs do not mix")
+            raise _Invalid("it is neither an index nor a UUID")
+        digits = match[1]
+        # CUDA counts the cards; a number of many digits names none.
+        number = int(digits) if len(digits) <= 9 else -1
+        if not 0 <= number < len(self.gpus):
+            raise _Invalid(f"there is no card {_cut(digits)}")
+        if str(number) != entry.strip():
+            self.doubts.append(f"how CUDA reads {_said(entry)} is written nowhere")
+        return _Device(self.gpus[number])
+
+    def _by_uuid(self, entry: str) -> _Device:
+        self._check_kind(entry, "GPU-")
+        return _Device(self._card(entry))
+
+    def _by_mig_uuid(self, entry: str) -> _Device:
+        self._check_kind(entry, "MIG-")
+        devices = [_Device(gpu, mig) for gpu in self.gpus for mig in gpu.mig]
+        for device in devices:
+            if device.uuid == entry:
+                return device
+        old = _OLD_MIG.fullmatch(entry)
+        if old is not None:
+            gpu = self._card(old[1])
+            instance = int(old[2]), int(old[3])
+            for mig in gpu.mig:
+                if (mig.gpu_instance, mig.compute_instance) == instance:
+                    return _Device(gpu, mig)
+        begun = [device for device in devices if device.uuid.startswith(entry)]
+        if len(begun) != 1:
+            raise _Invalid("it fits several MIG devices" if begun else "there is no such device")
+        self.doubts.append(f"whether CUDA takes {_said(entry)} for a whole UUID is written nowhere")
+        return begun[0]
+
+    def _check_kind(self, entry: str, kind: str) -> None:
+        if entry.startswith(kind):
+            return
+        if entry.strip().startswith(kind):
+            self.doubts.append("whether CUDA allows a space before a UUID is written nowhere")
+            raise _Invalid("a space stands before it")
+        raise _Invalid(f"a list that begins with {kind} holds nothing else")
+
+    def _card(self, beginning: str) -> Gpu:
+        """The card whose UUID begins so."""
+        begun = [gpu for gpu in self.gpus if gpu.uuid.startswith(beginning)]
+        if len(begun) != 1:
+            raise _Invalid("it fits several cards" if begun else "there is no such card")
+        return begun[0]
+
+    def _order_known(self) -> bool:
+        """Whether CUDA counts the cards as nvidia-smi does: it does where all are alike."""
+        if self.order == "PCI_BUS_ID" or len(self.gpus) <= 1:
+            return True
+        names = {gpu.name for gpu in self.gpus}
+        return len(names) == 1 and None not in names
+
+    def _unordered(self, count: int) -> Meaning:
+        """What can be said of ``count`` cards when their order is unknown."""
+        self.doubts.append(
+            "the cards are not all of one model, and without CUDA_DEVICE_ORDER=PCI_BUS_ID "
+            "CUDA puts the fastest first"
+        )
+        total = len(self.gpus)
+        if count == total:
+            return self._say((), f"all {total} cards, in an order that cannot be known here")
+        return self._say((), f"{count} of the {total} cards, which cannot be known here")
+
+    def _doubt_counting(self) -> None:
+        """Doubt indices where CUDA may leave a card out of its count."""
+        self._doubt_gone(self.gpus)
+        if len(self.gpus) > 1 and any(_has_mig(gpu) for gpu in self.gpus):
+            self.doubts.append("where a card has MIG on, CUDA may count the cards otherwise")
+
+    def _doubt_gone(self, gpus: Sequence[Gpu]) -> None:
+        for gpu in gpus:
+            if gpu.status in _GONE:
+                self.doubts.append(
+                    f"GPU {gpu.index} {_GONE[gpu.status]}, and CUDA may not count it"
+                )
+
+    def _after_mig(self, named: list[_Device]) -> list[_Device]:
+        """What CUDA shows of the devices named: one MIG device at most, and then no card."""
+        instances = [device for device in named if device.mig is not None]
+        if instances:
+            if len(instances) > 1:
+                self.notes.append("CUDA shows one MIG device at most")
+            return instances[:1]
+        for device in named:
+            gpu = device.gpu
+            if gpu.mig:
+                self.doubts.append(
+                    f"GPU {gpu.index} has MIG on: of its devices CUDA takes the first it may open, "
+                    "and no other card"
+                )
+                return [_Device(gpu, min(gpu.mig, key=lambda mig: mig.index))]
+        bare = [device.gpu.index for device in named if _has_mig(device.gpu)]
+        self.notes += [f"GPU {index} has MIG on and no MIG device" for index in bare]
+        return [device for device in named if not _has_mig(device.gpu)]
+
+
+def _has_mig(gpu: Gpu) -> bool:
+    return bool(gpu.mig_mode or gpu.mig)
+
+
+def _mapping(devices: Sequence[Visible]) -> str:
+    """Which device is which: ``cuda:0 is GPU 3``; a row of three or more cards in a few words."""
+    if not devices:
+        return "no card"
+    first, last = devices[0], devices[-1]
+    in_a_row = all(one.gpu_index - one.ordinal == first.gpu_index for one in devices)
+    if len(devices) > 2 and in_a_row:
+        return (
+            f"cuda:{first.ordinal} to cuda:{last.ordinal} "
+            f"are GPU {first.gpu_index} to {last.gpu_index}"
+        )
+    return ", ".join(
+        f"cuda:{one.ordinal} is "
+        + ("" if one.mig_index is None else f"MIG {one.mig_index} of ")
+        + f"GPU {one.gpu_index}"
+        for one in devices
+    )
+
+
+def _said(text: str) -> str:
+    """A part of somebody's environment, fit to stand in a sentence."""
+    return f'"{_cut(printable(text))}"'
+
+
+def _cut(text: str) -> str:
+    return text if cell_width(text) <= 44 else fit(text, 44)

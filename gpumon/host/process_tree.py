@@ -1,0 +1,146 @@
+"""Whom a process belongs to: the launchers and shells above it, the data loaders below."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gpumon.host import RelatedProcess
+from gpumon.host.processes import COMMAND_BYTES
+from gpumon.host.procfs import (
+    Stat,
+    boot_time,
+    living_thread,
+    opened,
+    owner,
+    read_command,
+    read_stat,
+    read_table,
+    started_after_boot,
+    user_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpumon.model.snapshot import ProcessId
+
+_INIT = 1
+
+
+def read_families(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
+    """These processes with all their ancestors and descendants, in one pass over ``/proc``.
+
+    PID 1 is everybody's ancestor and left out, unless it is itself one of the roots, as the program
+    of a container is. A root that ended, or whose number was reused, is left out.
+
+    Args:
+        roots: The processes whose families are asked for.
+        proc: Where the process file system is mounted.
+
+    Returns:
+        Each once, parents before children, older before younger siblings.
+    """
+    table = read_table(proc)
+    found = [table[root.pid] for root in roots if root.pid in table and table[root.pid].id == root]
+    children = _children(table)
+    family = {stat.id.pid for stat in found if stat.id.pid == _INIT}
+    for stat in found:
+        family.update(_ancestors(stat, table))
+        _add_descendants(stat.id.pid, children, family)
+    boot = boot_time()
+    own = table.get(os.getpid())
+    protected = {_INIT} if own is None else {_INIT, *_ancestors(own, table)}
+    kin = (
+        _kin(table[pid], proc, boot, pid in protected)
+        for pid in _parents_first(family, table, children)
+    )
+    return tuple(one for one in kin if one is not None)
+
+
+def _children(table: dict[int, Stat]) -> dict[int, list[int]]:
+    """The children of each process, the eldest first."""
+    children: dict[int, list[int]] = {}
+    for stat in sorted(table.values(), key=_age):
+        parent = _parent(stat, table)
+        if parent is not None:
+            children.setdefault(parent.id.pid, []).append(stat.id.pid)
+    return children
+
+
+def _age(stat: Stat) -> tuple[int, int]:
+    return stat.id.start_time or 0, stat.id.pid
+
+
+def _parent(stat: Stat, table: dict[int, Stat]) -> Stat | None:
+    """The parent of a process, unless another has taken its number while the table was read."""
+    parent = table.get(stat.parent)
+    if parent is None or (parent.id.start_time or 0) > (stat.id.start_time or 0):
+        return None
+    return parent
+
+
+def _ancestors(stat: Stat, table: dict[int, Stat]) -> set[int]:
+    """A process and those above it, PID 1 left out."""
+    line: set[int] = set()
+    above: Stat | None = stat
+    while above is not None and above.id.pid != _INIT and above.id.pid not in line:
+        line.add(above.id.pid)
+        above = _parent(above, table)
+    return line
+
+
+def _add_descendants(pid: int, children: dict[int, list[int]], family: set[int]) -> None:
+    waiting = list(children.get(pid, ()))
+    seen = {pid}
+    while waiting:
+        child = waiting.pop()
+        if child not in seen:
+            seen.add(child)
+            family.add(child)
+            waiting += children.get(child, ())
+
+
+def _parents_first(
+    family: set[int], table: dict[int, Stat], children: dict[int, list[int]]
+) -> list[int]:
+    """The family, each followed by its descendants."""
+    tops = [
+        stat
+        for stat in sorted((table[pid] for pid in family), key=_age)
+        if (parent := _parent(stat, table)) is None or parent.id.pid not in family
+    ]
+    order: list[int] = []
+    waiting = [stat.id.pid for stat in reversed(tops)]
+    while waiting:
+        pid = waiting.pop()
+        order.append(pid)
+        waiting += [child for child in reversed(children.get(pid, ())) if child in family]
+    return order
+
+
+def _kin(stat: Stat, proc: str, boot: float, protected: bool) -> RelatedProcess | None:
+    """A process of the family, or ``None`` when it has ended meanwhile."""
+    try:
+        with opened(proc, stat.id.pid) as directory:
+            if read_stat(directory).id != stat.id:
+                return None
+            uid = owner(directory)
+            command = read_command(directory, COMMAND_BYTES, living_thread(directory))
+    except OSError:
+        return None
+    return RelatedProcess(
+        id=stat.id,
+        parent=stat.parent,
+        group=stat.group,
+        session=stat.session,
+        name=stat.name,
+        command=command,
+        user=user_name(uid),
+        uid=uid,
+        state=stat.state,
+        threads=stat.threads,
+        rss=stat.rss,
+        started_at=boot + started_after_boot(stat.id),
+        protected=protected,
+    )

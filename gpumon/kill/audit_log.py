@@ -1,0 +1,225 @@
+"""A small log of every signal, sent or refused, and of the ends: when, by whom, to whom, what.
+
+It is written for the person who asks a week later who ended a run. It may never keep a process
+from being ended: home directories on a network hang, disks are full. So a thread of its own
+writes, and what cannot be written is told.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import stat
+import threading
+from collections import deque
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpumon.host.procfs import user_name
+from gpumon.kill.signals import signal_name
+from gpumon.system.folders import state_folder
+from gpumon.text.formatting import ELLIPSIS, printable
+
+if TYPE_CHECKING:
+    from gpumon.host import Target
+
+NAME = "signals.jsonl"
+MOST_BYTES = 2**20
+"""A log that would grow beyond this is set aside as ``signals.jsonl.1``, in place of the last."""
+COMMAND_CHARACTERS = 200
+"""How much of a command is written."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of the log.
+
+    Attributes:
+        time: When, ISO 8601 with the offset from UTC.
+        by: Name of the user who ran gpumon, or the number as text.
+        by_uid: That user's number.
+        signal: Its name without SIG, or its number as text.
+        pid: Whom it was meant for.
+        start_time: Start of that process, clock ticks after boot.
+        user: Its owner.
+        uid: The owner's number.
+        command: Its command, cut to ``COMMAND_CHARACTERS``.
+        outcome: ``sent``, or why it was not; later ``ended after 1.2 s``, or ``still there`` when
+            nobody waited any longer.
+    """
+
+    time: str
+    by: str
+    by_uid: int
+    signal: str
+    pid: int
+    start_time: int | None
+    user: str | None
+    uid: int | None
+    command: str
+    outcome: str
+
+
+class AuditLog:
+    """The log of one user.
+
+    Args:
+        folder: Where it lies; gpumon's folder in the user's state directory unless given.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._lines: deque[bytes] = deque()
+        self._changed = threading.Condition()
+        self._writing = False
+        self._flushed_at_exit = False
+        self._failure: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file that is written."""
+        if self._folder is None:
+            self._folder = Path(state_folder())
+        return self._folder / NAME
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last line could not be written, for a person; ``None`` when it could."""
+        return self._failure
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are lines that are not written yet."""
+        return self._writing
+
+    def write(self, target: Target, number: int, outcome: str) -> None:
+        """Write a line, at once but without waiting for it; the program's end waits a little.
+
+        Args:
+            target: Whom the signal was meant for.
+            number: The signal.
+            outcome: See ``Entry``.
+        """
+        line = msgspec.json.encode(_entry(target, number, outcome)) + b"\n"
+        with self._changed:
+            self._lines.append(line)
+            if not self._flushed_at_exit:
+                self._flushed_at_exit = True
+                atexit.register(self.flush)
+            if not self._writing:
+                self._writing = True
+                threading.Thread(target=self._write_all, name="gpumon-journal", daemon=True).start()
+
+    def flush(self, seconds: float = 2.0) -> bool:
+        """Wait until all lines are written or given up; False when that takes longer."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: not self._writing, seconds)
+            if not done:
+                self._failure = self._sentence("it does not answer")
+        return done
+
+    def _write_all(self) -> None:
+        while line := self._next():
+            try:
+                self._append(line)
+                failure = None
+            except OSError as error:
+                failure = self._sentence(error.strerror or str(error))
+            with self._changed:
+                self._failure = failure
+
+    def _next(self) -> bytes | None:
+        with self._changed:
+            if self._lines:
+                return self._lines.popleft()
+            self._writing = False
+            self._changed.notify_all()
+            return None
+
+    def _sentence(self, why: str) -> str:
+        path = printable(str(self.path))
+        return f"The log {path} lacks signals, which were sent all the same: {why}"
+
+    def _append(self, line: bytes) -> None:
+        self._make_folder()
+        if not self._write_within_bounds(line):
+            self.path.replace(self.path.with_name(f"{NAME}.1"))
+            self._write_within_bounds(line)
+
+    def _write_within_bounds(self, line: bytes) -> bool:
+        """Write a line, unless the file would grow too long by it."""
+        descriptor = self._open()
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and size + len(line) > MOST_BYTES:
+                return False
+            if os.write(descriptor, line) < len(line):
+                # Half a line would spoil the next one too.
+                os.ftruncate(descriptor, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return True
+        finally:
+            os.close(descriptor)
+
+    def _make_folder(self) -> None:
+        folder = self.path.parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        _refuse_strangers(found)
+        if stat.S_IMODE(found.st_mode) != 0o700:
+            folder.chmod(0o700)
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        # A named pipe in its place must not hold up the writer.
+        flags |= os.O_NONBLOCK
+        try:
+            descriptor = os.open(self.path, flags, 0o600)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise OSError(errno.ELOOP, "it is a symbolic link") from None
+            raise
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file")
+            _refuse_strangers(found)
+            if stat.S_IMODE(found.st_mode) != 0o600:
+                os.fchmod(descriptor, 0o600)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+class NoAuditLog(AuditLog):
+    """The log of signals that were never sent: a demo's do not belong in anybody's."""
+
+    def write(self, target: Target, number: int, outcome: str) -> None:
+        """Write nothing."""
+
+
+def _refuse_strangers(found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, f"it belongs to {user_name(found.st_uid)}")
+
+
+def _entry(target: Target, number: int, outcome: str) -> Entry:
+    command = printable(" ".join(target.command) or target.name or "")
+    if len(command) > COMMAND_CHARACTERS:
+        command = command[: COMMAND_CHARACTERS - 1] + ELLIPSIS
+    return Entry(
+        time=datetime.now().astimezone().isoformat(timespec="milliseconds"),
+        by=user_name(os.geteuid()),
+        by_uid=os.geteuid(),
+        signal=signal_name(number),
+        pid=target.id.pid,
+        start_time=target.id.start_time,
+        user=None if target.user is None else printable(target.user),
+        uid=target.uid,
+        command=command,
+        outcome=outcome,
+    )

@@ -1,0 +1,108 @@
+"""The processes of the machine that gpumon runs on."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gpumon.host import Details, ProcessHandle, RelatedProcess, Target
+    from gpumon.host.holders import HolderScanner
+    from gpumon.host.places import PlaceReader
+    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
+
+
+class LocalHost:
+    """See ``gpumon.host.ProcessHost``.
+
+    Any thread may call any method. Two remember things from call to call, ``places`` and ``scan``:
+    each has a lock, and so lets one caller in at a time. The others keep nothing.
+
+    What they need is imported at the first call, since none is needed for the first frame.
+
+    Args:
+        readonly: Whether every signal is refused.
+        proc: Where the process file system is mounted.
+        device_folder: Where the cards' device files are.
+    """
+
+    def __init__(
+        self, *, readonly: bool = False, proc: str = "/proc", device_folder: str = "/dev"
+    ) -> None:
+        self._readonly = readonly
+        self._proc = proc
+        self._device_folder = device_folder
+        self._places_lock = threading.Lock()
+        self._scan_lock = threading.Lock()
+
+    @property
+    def uid(self) -> int:
+        """The number of the user as whom gpumon acts."""
+        return os.geteuid()
+
+    @property
+    def user(self) -> str:
+        """That user's name. May wait for the network, once."""
+        from gpumon.host.procfs import user_name
+
+        return user_name(self.uid)
+
+    @property
+    def readonly(self) -> bool:
+        """Whether every signal is refused."""
+        return self._readonly
+
+    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
+        """See ``ProcessHost.places``."""
+        with self._places_lock:
+            return self._place_reader.read(processes)
+
+    def scan(self, snapshot: Snapshot) -> HolderScan | None:
+        """See ``ProcessHost.scan``."""
+        with self._scan_lock:
+            return self._scanner.scan(snapshot)
+
+    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        """See ``ProcessHost.families``."""
+        from gpumon.host.process_tree import read_families
+
+        return read_families(roots, self._proc)
+
+    def details(self, process: ProcessId) -> Details | None:
+        """See ``ProcessHost.details``."""
+        from gpumon.host.details import read_details
+        from gpumon.host.places import PlaceReader
+        from gpumon.model.snapshot import GpuProcess
+
+        # A reader of its own, so that one that hangs elsewhere does not keep the details waiting.
+        anybody = GpuProcess(process, type="", uses=())
+        place = PlaceReader(self._proc).read([anybody]).get(process)
+        return read_details(process, self._proc, place, self._device_folder)
+
+    def grip(self, target: Target) -> ProcessHandle:
+        """See ``ProcessHost.grip``."""
+        from gpumon.kill.signals import take_grip
+
+        return take_grip(target, readonly=self._readonly, proc=self._proc)
+
+    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
+        """See ``ProcessHost.wait``."""
+        from gpumon.kill.signals import wait_for_any
+
+        wait_for_any(grips, seconds)
+
+    @cached_property
+    def _place_reader(self) -> PlaceReader:
+        from gpumon.host.places import PlaceReader
+
+        return PlaceReader(self._proc)
+
+    @cached_property
+    def _scanner(self) -> HolderScanner:
+        from gpumon.host.holders import HolderScanner
+
+        return HolderScanner(self._proc, self._device_folder)

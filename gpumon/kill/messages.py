@@ -1,0 +1,51 @@
+"""What there is to say of a process that was to end, one sentence each."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from gpumon.kill.signals import signal_name, unreaped
+from gpumon.text.formatting import duration
+
+if TYPE_CHECKING:
+    from gpumon.host import ProcessStatus
+    from gpumon.model.snapshot import ProcessId
+
+
+def why_it_lives(
+    process: ProcessId, standing: ProcessStatus | None, number: int, patience_over: float | None
+) -> str:
+    """Why a process has not ended, as far as it is known.
+
+    Args:
+        process: Which.
+        standing: How it stands.
+        number: The last signal it was sent.
+        patience_over: Seconds since then, once these are more than it should need.
+    """
+    pid, name = process.pid, signal_name(number)
+    state = "" if standing is None else standing.state
+    if standing is not None and state == "D":
+        where = f" ({standing.wait_channel})" if standing.wait_channel else ""
+        return f"{pid} waits inside the kernel{where}: no signal reaches it until that ends"
+    if number != signal.SIGKILL and state == "T":
+        return (
+            f"{pid} is stopped: {name} acts once it is continued (kill -CONT {pid}), KILL at once"
+        )
+    if number != signal.SIGKILL and state == "t":
+        return f"{pid} is held by a debugger: {name} acts once that lets it go on, KILL at once"
+    if patience_over is None:
+        return ""
+    since = duration(patience_over)
+    if number == signal.SIGKILL:
+        return f"{pid} was killed {since} ago, and the kernel is still taking it down"
+    if state == "Z":
+        return f"{pid} goes on without its main thread {since} after {name}"
+    return f"{pid} goes on {since} after {name}: it ignores that, or is still tidying up"
+
+
+def why_it_is_listed(process: ProcessId, standing: ProcessStatus | None) -> str:
+    """Why a process that has ended is still in the list of processes; else nothing."""
+    listed = unreaped(standing)
+    return f"{process.pid} has ended{listed}" if listed else ""

@@ -1,0 +1,1 @@
+"""The data that travels, and its tables of metrics and thresholds."""

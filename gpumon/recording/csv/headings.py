@@ -1,0 +1,163 @@
+"""What the columns of some rows are, by the line of headings above them; and lines as cells."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+from gpumon.recording import RecordingError
+from gpumon.recording.csv.cells import column_name, read_moment
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LONGEST_LINE = 2**17
+"""Bytes of the longest line that is read; those that gpumon writes are far below it."""
+
+_KEYS = ("index", "uuid", "pci.bus_id")
+_MARK = b"\xef\xbb\xbf"
+_FOUND_CHARACTERS = 60
+
+
+class Header:
+    """What the columns of some rows are.
+
+    Args:
+        cells: The headings; one of them is that of the time.
+        processes: Whether they are those of the processes' file.
+
+    Attributes:
+        names: The names in ``columns``, ``None`` for one that is not known.
+        places: Where each known column stands, by its name in ``columns``.
+        width: How many columns there are.
+        time: Where the timestamp stands.
+        elapsed: Where ``elapsed [s]`` stands, or ``None``.
+        key: Where stands what tells cards apart. ``None`` where the rows of a sample share one
+            timestamp, as gpumon's do; nvidia-smi's, one for each card, lie milliseconds apart.
+        is_ranked: Whether the cards of a sample stand in the order of their keys.
+    """
+
+    def __init__(self, cells: Sequence[str], *, processes: bool) -> None:
+        self.names = [column_name(cell, processes=processes) for cell in cells]
+        self.places = {name: place for place, name in enumerate(self.names) if name is not None}
+        self.width = len(cells)
+        self.time = self.places["timestamp"]
+        self.elapsed = self.places.get("elapsed [s]")
+        self.key: int | None = None
+        self.is_ranked = False
+        if not processes and "gpumon_log" not in self.places:
+            key = next((key for key in _KEYS if key in self.places), None)
+            self.key = None if key is None else self.places[key]
+            self.is_ranked = key != "uuid"
+
+    def stamp(self, line: bytes) -> tuple[bytes, bytes]:
+        """The cells with the timestamp and with the key of a row, or of what is none."""
+        if self.key is None and self.time == 0:
+            return line[: line.find(b",")], b""
+        key = self.time if self.key is None else self.key
+        last = max(self.time, key)
+        if b'"' in line:
+            cells = [cell.encode() for cell in cells_of(line)]
+        else:
+            cells = line.split(b",", last + 1)
+        return (cells[self.time], cells[key]) if len(cells) > last else (b"", b"")
+
+
+def as_header(line: bytes, *, processes: bool) -> Header | None:
+    """The columns that a line names; ``None`` where it is no heading of rows with times."""
+    cells = cells_of(line.removeprefix(_MARK))
+    names = {column_name(cell, processes=processes) for cell in cells} - {None}
+    if "timestamp" not in names or len(names) < 2:
+        return None
+    return Header(cells, processes=processes)
+
+
+def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Header]:
+    """Where the heading that a file begins with stands, and what it names.
+
+    Args:
+        block: The file's beginning.
+        name: What to call the file to a person.
+        processes: Whether it should be the processes' file.
+
+    Raises:
+        TapeError: It begins with something else.
+    """
+    place = 0
+    for number, line in enumerate(block.split(b"\n"), 1):
+        if line.strip(_MARK + b" \r\0"):
+            header = as_header(line, processes=processes)
+            if header is None:
+                raise RecordingError(_no_log(line, number, name, processes=processes))
+            return place, header
+        place += len(line) + 1
+    raise RecordingError(
+        f"{name} is empty: expected headings such as {_expected(processes)} in line 1."
+    )
+
+
+def _expected(processes: bool) -> str:
+    return f"timestamp,index,uuid,{'pid' if processes else 'utilization.gpu [%]'}"
+
+
+def _no_log(line: bytes, number: int, name: str, *, processes: bool) -> str:
+    cells = cells_of(line.removeprefix(_MARK))
+    known = [cell for cell in cells if column_name(cell, processes=False) is not None]
+    if not processes and any("." in cell for cell in known):
+        return (
+            f"{name} has no column timestamp in line {number}, so nobody can tell when its rows"
+            " were taken: add it, as in nvidia-smi --query-gpu=timestamp,index,…"
+        )
+    found = printable(line[: 4 * _FOUND_CHARACTERS].decode("utf-8", "replace"))
+    if len(found) > _FOUND_CHARACTERS:
+        found = f"{found[:_FOUND_CHARACTERS]}…"
+    return (
+        f"{name} is no log: expected headings such as {_expected(processes)} in line {number},"
+        f" found {found!r}."
+    )
+
+
+def cells_of(line: bytes) -> list[str]:
+    """The cells of a line; none where it is too long, or cannot be read."""
+    if len(line) > LONGEST_LINE:
+        return []
+    text = line.decode("utf-8", "replace").replace("\0", "").rstrip("\r")
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader(text.splitlines(keepends=True)), [])
+    except csv.Error:
+        return []
+
+
+def row_of(line: bytes, header: Header) -> list[str]:
+    """The cells of a row, as far as they can be trusted.
+
+    Where there are too few, the last one was cut off; where there are too many, two rows ran into
+    each other and nothing is right.
+    """
+    cells = cells_of(line)
+    if len(cells) < header.width:
+        return cells[:-1]
+    if len(cells) > header.width and any(cells[header.width :]):
+        return []
+    return cells
+
+
+def whole_lines(lines: Sequence[bytes], header: Header) -> Iterator[bytes]:
+    """The lines, those joined that a line break in a quoted cell tore apart."""
+    held = b""
+    for line in lines:
+        if held:
+            if read_moment(header.stamp(line)[0].decode("utf-8", "replace")) is None:
+                line = held + b"\n" + line  # noqa: PLW2901 - the two are one
+            else:
+                yield held
+        held = b""
+        if line.count(b'"') % 2 and len(line) < LONGEST_LINE:
+            held = line
+        else:
+            yield line
+    if held:
+        yield held

@@ -1,0 +1,495 @@
+"""Where in a log's file which moment stands, without reading the file.
+
+A file is looked at every so many bytes, for the first sample that begins there. What lies between
+is read when it is wanted, a chunk at a time.
+
+The times of rows are those of a clock that somebody may have set back. Here they become ``onward``
+times, which never run backwards: what follows a setback is moved on by it. ``elapsed [s]`` tells by
+how much; without it, a sample follows the one before at once. Less ``CsvFile.set_back``, which
+grows with the file, they are what the clock said at its end.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.recording import RecordingError
+from gpumon.recording.csv.cells import read_moment
+from gpumon.recording.csv.clocks import APART, STEADY, Clocks, clocks_at, held_below, onward_step
+from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, cells_of, first_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import BinaryIO
+
+CHUNK = 2**16
+STRIDE = 2**22
+"""Bytes between two looks at a long file, until somebody wants to know what lies between."""
+HEADINGS_SOUGHT = 2**26
+"""Bytes up to which a file is searched for further headings. In a longer one they are looked for
+where the number of columns changes, as it does between versions of gpumon."""
+_MOST_SET_BACK = 100 * 365.25 * 86400
+"""Seconds; what was before is told as so much earlier, and there are no times for any number."""
+_PROBE = 2**13
+_PIECE = 2**18
+"""Bytes that are read at a time at most where there may be any number of them."""
+_HEADING = b"timestamp"
+_RANK_BYTES = 20
+_CHUNKS_KEPT = 16
+_HEADINGS_KEPT = 1000
+
+
+class SampleSpan(NamedTuple):
+    """A sample in a chunk.
+
+    Attributes:
+        first: Its first line.
+        stop: The line after its last.
+        onward: When it was taken.
+        wall: When it was taken by the clock of its time.
+    """
+
+    first: int
+    stop: int
+    onward: float
+    wall: float
+
+
+class Chunk(NamedTuple):
+    """The samples that begin in some part of a file.
+
+    Attributes:
+        start: Where the part begins.
+        header: What the columns are.
+        lines: Its lines; some may be no rows.
+        runs: The samples.
+    """
+
+    start: int
+    header: Header
+    lines: list[bytes]
+    runs: list[SampleSpan]
+
+
+class _Row(NamedTuple):
+    stamp: bytes
+    wall: float
+    rank: bytes
+
+
+class _Entry(NamedTuple):
+    """Where a chunk begins, and what the clocks said at its first sample."""
+
+    start: int
+    clocks: Clocks
+
+
+class CsvFile:
+    """One file of a log, as far as it has been looked at. Not safe to use from several threads.
+
+    Args:
+        file: The file, which is closed with this.
+        name: What to call it to a person.
+        processes: Whether it is the processes' file.
+
+    Attributes:
+        set_back: Seconds by which the clock was set back altogether.
+
+    Raises:
+        TapeError: It is no such file, or its times make no sense.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, *, processes: bool) -> None:
+        self._file, self._name = file, name
+        self._processes = processes
+        self._ranks: dict[bytes, int] = {}
+        place, header = first_header(self._read(0, LONGEST_LINE), name, processes=processes)
+        self._header_places, self._headers = [place], [header]
+        self._forget()
+        self.grow()
+
+    def _forget(self) -> None:
+        del self._header_places[1:], self._headers[1:]
+        self._end = self._header_places[0]
+        self._next = self._end
+        self._breakless = self._end
+        self._starts = array("q")
+        self._onward = array("d")
+        self._clocks: list[Clocks] = []
+        self._is_fine: list[bool] = []
+        self._chunks: OrderedDict[int, Chunk] = OrderedDict()
+        self._last: Chunk | None = None
+        self.set_back = 0.0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def grow(self) -> bool:
+        """Take in what was added to the file, up to its last whole line; whether there was any.
+
+        Raises:
+            TapeError: Its times make no sense.
+        """
+        size = os.fstat(self._file.fileno()).st_size
+        if size < self._end:
+            self._forget()
+        end = self._end_of_lines(size)
+        if end == self._end:
+            return False
+        seen, self._end = self._end, end
+        if end <= HEADINGS_SOUGHT:
+            self._seek_headers(seen, end)
+        if not self._starts:
+            self._learn_ranks()
+        self._look_on()
+        if self._starts:
+            self._last = self._read_chunk(len(self._starts) - 1)
+            run = self._last.runs[-1]
+            self.set_back = run.onward - run.wall
+            if self.set_back > _MOST_SET_BACK:
+                raise RecordingError(
+                    f"{self._name} cannot be put in order: its clock was set back by more than a "
+                    "hundred years in all, so look for the rows where it was."
+                )
+        return True
+
+    @property
+    def first(self) -> Clocks | None:
+        """What the clocks said at the first sample; ``None`` while there is none."""
+        return self._clocks[0] if self._clocks else None
+
+    @property
+    def last(self) -> Clocks | None:
+        """What they said at the last one."""
+        if self._last is None:
+            return None
+        run = self._last.runs[-1]
+        return clocks_at(run.wall, self._last.lines[run.first], self._last.header)
+
+    def at(self, onward: float) -> Chunk | None:
+        """The chunk with the newest sample that is no newer than a time, or the first one.
+
+        ``None`` while there is none.
+        """
+        number = max(0, bisect_right(self._onward, onward) - 1)
+        if self._refine(number):
+            number = max(0, bisect_right(self._onward, onward) - 1)
+        return self._chunk(number)
+
+    def after(self, chunk: Chunk) -> Chunk | None:
+        """The chunk after one; ``None`` at the end."""
+        number = bisect_right(self._starts, chunk.start)
+        self._refine(number)
+        return self._chunk(number)
+
+    def before(self, chunk: Chunk) -> Chunk | None:
+        """The chunk before one; ``None`` at the beginning."""
+        number = bisect_left(self._starts, chunk.start) - 1
+        if self._refine(number):
+            number = bisect_left(self._starts, chunk.start) - 1
+        return self._chunk(number)
+
+    def _chunk(self, number: int) -> Chunk | None:
+        if not 0 <= number < len(self._starts):
+            return None
+        if number == len(self._starts) - 1:
+            return self._last
+        start = self._starts[number]
+        chunk = self._chunks.get(start)
+        if chunk is None:
+            chunk = self._chunks[start] = self._read_chunk(number)
+            if len(self._chunks) > _CHUNKS_KEPT:
+                self._chunks.popitem(last=False)
+        else:
+            self._chunks.move_to_end(start)
+        return chunk
+
+    def _read(self, start: int, stop: int) -> bytes:
+        try:
+            return os.pread(self._file.fileno(), stop - start, start)
+        except OSError:
+            # The disk fails there: what lies elsewhere can still be read.
+            return b""
+
+    def _end_of_lines(self, size: int) -> int:
+        """Where the last line break stands; what follows it is torn, or being written.
+
+        A crash can leave many megabytes of zeros: where there was none is not searched again.
+        """
+        if not self._end <= self._breakless <= size:
+            self._breakless = self._end
+        stop = size
+        while stop > self._breakless:
+            start = max(self._breakless, stop - _PIECE)
+            found = self._read(start, stop).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            stop = start
+        self._breakless = size
+        return self._end
+
+    # Headings further down
+
+    def _header_number(self, place: int) -> int:
+        return bisect_right(self._header_places, place) - 1
+
+    def _seek_headers(self, start: int, stop: int) -> list[int]:
+        """Look for headings that begin in a part of the file that begins with a line."""
+        found: list[int] = []
+        for place in range(start, stop, CHUNK):
+            block = self._read(place, min(stop, place + CHUNK + LONGEST_LINE))
+            at = block.find(_HEADING, 0, CHUNK)
+            while at >= 0:
+                begin = block.rfind(b"\n", 0, at) + 1
+                end = block.find(b"\n", at)
+                known = place + begin <= self._header_places[-1]
+                if not known and (begin or place == start) and len(self._headers) < _HEADINGS_KEPT:
+                    header = as_header(block[begin:end], processes=self._processes)
+                    # One that says the same again changes nothing.
+                    if header is not None and header.names != self._headers[-1].names:
+                        found.append(place + begin)
+                        self._header_places.append(place + begin)
+                        self._headers.append(header)
+                at = block.find(_HEADING, end, CHUNK) if end >= 0 else -1
+        return found
+
+    # Looking at every so many bytes
+
+    def _look_on(self) -> None:
+        """Look where the file was not looked at yet: every so many bytes, and below headings."""
+        begin, headings = self._next, self._header_places
+        behind = headings[bisect_right(headings, begin) :]
+        wide: Sequence[int] = ()
+        if not self._starts and self._end > HEADINGS_SOUGHT:
+            wide = range(begin, self._end - STRIDE, STRIDE)
+        fine = wide[-1] + STRIDE if wide else begin
+        # What lies behind the last of them is less than two chunks, and is read with it.
+        count = max(len(range(fine, self._end - CHUNK, CHUNK)), 0 if self._starts else 1)
+        places = sorted({*wide, *(fine + CHUNK * number for number in range(count)), *behind})
+        for place, stop in pairwise([*places, self._end]):
+            self._look(place, stop)
+        if self._starts:
+            self._next = max(fine + CHUNK * count, behind[-1] + 1 if behind else 0)
+
+    def _look(self, place: int, stop: int) -> None:
+        """Look for the first sample that begins in a part of the file."""
+        found = self._first_sample(place, stop)
+        if found is None:
+            return
+        entry, width = found
+        header = self._headers[self._header_number(place)]
+        if width != header.width and self._end > HEADINGS_SOUGHT and self._starts:
+            headings = self._seek_headers(self._starts[-1], entry.start)
+            if headings:
+                for begin, end in pairwise([*headings, stop]):
+                    self._look(begin, end)
+                return
+        onward = entry.clocks.wall
+        if self._starts:
+            before = _Entry(self._starts[-1], self._clocks[-1])
+            onward = self._onward[-1] + self._passed(before, self._onward[-1], entry)
+        self._starts.append(entry.start)
+        self._onward.append(onward)
+        self._clocks.append(entry.clocks)
+        self._is_fine.append(stop - place <= CHUNK)
+
+    def _refine(self, number: int) -> bool:
+        """Look more closely at what was only strode over; whether that was so."""
+        if not 0 <= number < len(self._starts) - 1 or self._is_fine[number]:
+            return False
+        self._is_fine[number] = True
+        start, stop = self._starts[number], self._starts[number + 1]
+        before, onward = _Entry(start, self._clocks[number]), self._onward[number]
+        entries, times = [], []
+        for place in range(start + CHUNK, stop - CHUNK // 2, CHUNK):
+            found = self._first_sample(place, min(stop, place + CHUNK))
+            if found is not None and found[0].start < stop:
+                entry = found[0]
+                onward += self._passed(before, onward, entry)
+                entries.append(entry)
+                times.append(onward)
+                before = entry
+        after = number + 1
+        clocks = [self._clocks[number], *(entry.clocks for entry in entries)]
+        times = held_below([self._onward[number], *times], clocks, self._onward[after])[1:]
+        self._starts[after:after] = array("q", [entry.start for entry in entries])
+        self._onward[after:after] = array("d", times)
+        self._clocks[after:after] = [entry.clocks for entry in entries]
+        self._is_fine[after:after] = [True] * len(entries)
+        return True
+
+    def _first_sample(self, place: int, stop: int) -> tuple[_Entry, int] | None:
+        """The first sample that begins in a part of the file, and the width of its first row.
+
+        Where the part begins with a heading, that is the first row. Else it begins within a line,
+        and the first row tells only whether the next one begins a sample.
+        """
+        number = self._header_number(place)
+        header, fresh = self._headers[number], self._header_places[number] == place
+        before: _Row | None = None
+        for at, line in self._lines(place, stop):
+            if at == place:
+                continue
+            row = None if _continues(before, line, header) else self._row(line, header)
+            if row is not None:
+                if fresh if before is None else _begins(before, row, header):
+                    entry = _Entry(at, clocks_at(row.wall, line, header))
+                    return entry, len(cells_of(line))
+                before = row
+        return None
+
+    def _lines(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        """The lines that begin in a part of the file, each with where it does.
+
+        Those that are longer than any row are left out, and never held.
+        """
+        at = place = start
+        held, size, is_row = b"", _PROBE, True
+        while at < stop and (block := self._read(place, min(self._end, place + size))):
+            size = min(4 * size, _PIECE)
+            if not is_row:
+                cut = block.find(b"\n") + 1
+                is_row = cut > 0
+                at = place = place + (cut or len(block))
+                continue
+            place += len(block)
+            *lines, held = (held + block).split(b"\n")
+            for line in lines:
+                if at >= stop:
+                    return
+                if len(line) <= LONGEST_LINE:
+                    yield at, line
+                at += len(line) + 1
+            if len(held) > LONGEST_LINE:
+                held, is_row = b"", False
+
+    def _passed(self, before: _Entry, onward: float, after: _Entry) -> float:
+        """Seconds from the first sample of a chunk to that of the next.
+
+        Only where the clocks disagree it is read what happened in between.
+        """
+        wall = after.clocks.wall - before.clocks.wall
+        passed = after.clocks.elapsed - before.clocks.elapsed
+        if abs(passed - wall) <= STEADY or (math.isnan(passed) and wall > 0):
+            return max(wall, APART)
+        chunk = self._make_chunk(before, onward, after.start)
+        run = chunk.runs[-1]
+        last = clocks_at(run.wall, chunk.lines[run.first], chunk.header)
+        return run.onward - onward + onward_step(last, after.clocks)
+
+    def _row(self, line: bytes, header: Header) -> _Row | None:
+        stamp, key = header.stamp(line)
+        wall = read_moment(stamp.decode("utf-8", "replace"))
+        if wall is None:
+            return None
+        return _Row(stamp, wall, self._rank(key, header))
+
+    def _rank(self, key: bytes, header: Header) -> bytes:
+        """Something that rises from card to card of a sample."""
+        key = key.strip()
+        if header.key is not None and not header.is_ranked:
+            key = b"%d" % self._ranks.setdefault(key, len(self._ranks))
+        return key.rjust(_RANK_BYTES, b"0")
+
+    def _learn_ranks(self) -> None:
+        """Learn in which order cards stand that are told apart by name only."""
+        place, header = self._header_places[0], self._headers[0]
+        if header.key is not None and not header.is_ranked:
+            for line in self._read(place, min(self._end, place + LONGEST_LINE)).split(b"\n"):
+                self._row(line, header)
+
+    # Chunks
+
+    def _read_chunk(self, number: int) -> Chunk:
+        entry, onward = _Entry(self._starts[number], self._clocks[number]), self._onward[number]
+        if number + 1 == len(self._starts):
+            return self._make_chunk(entry, onward, self._end)
+        following = number + 1
+        by_wall = self._clocks[following].wall - entry.clocks.wall
+        return self._make_chunk(
+            entry,
+            onward,
+            self._starts[following],
+            limit=self._onward[following],
+            is_quiet=abs(self._onward[following] - onward - by_wall) < APART,
+        )
+
+    def _make_chunk(
+        self,
+        entry: _Entry,
+        onward: float,
+        stop: int,
+        *,
+        limit: float = math.inf,
+        is_quiet: bool = False,
+    ) -> Chunk:
+        """Read a chunk.
+
+        Args:
+            entry: Where it begins.
+            onward: When its first sample was taken.
+            stop: Where it ends.
+            limit: When the sample after it was taken.
+            is_quiet: Whether nobody set the clock from its first sample to the one after it.
+        """
+        header = self._headers[self._header_number(entry.start)]
+        if stop - entry.start <= _PIECE:
+            lines = self._read(entry.start, stop).split(b"\n")
+            lines.pop()
+        else:
+            lines = [line for _, line in self._lines(entry.start, stop)]
+        found = self._samples(lines, header) or [(0, entry.clocks.wall)]
+        walls = [wall for _, wall in found]
+        if is_quiet and all(one < other for one, other in pairwise(walls)):
+            times = [wall + (onward - walls[0]) for wall in walls]
+        else:
+            clocks = [clocks_at(wall, lines[first], header) for first, wall in found]
+            times = [onward]
+            for before, after in pairwise(clocks):
+                times.append(times[-1] + onward_step(before, after))
+            times = held_below(times, clocks, limit)
+        stops = [first for first, _ in found[1:]] + [len(lines)]
+        runs = [
+            SampleSpan(first, end, time, wall)
+            for (first, wall), end, time in zip(found, stops, times, strict=True)
+        ]
+        return Chunk(entry.start, header, lines, runs)
+
+    def _samples(self, lines: list[bytes], header: Header) -> list[tuple[int, float]]:
+        """The first line of each sample, and its time by the clock."""
+        found: list[tuple[int, float]] = []
+        before: _Row | None = None
+        for number, line in enumerate(lines):
+            if _continues(before, line, header):
+                continue
+            row = self._row(line, header)
+            if row is None:
+                continue
+            if before is None or _begins(before, row, header):
+                found.append((number, row.wall))
+            before = row
+        return found
+
+
+def _continues(before: _Row | None, line: bytes, header: Header) -> bool:
+    """Whether a line belongs to the sample of a row before it, as far as that is told at once."""
+    return (
+        before is not None
+        and header.key is None
+        and header.time == 0
+        and line.startswith(before.stamp)
+    )
+
+
+def _begins(before: _Row, row: _Row, header: Header) -> bool:
+    """Whether a row begins a sample, by the row before it."""
+    if header.key is None:
+        return row.stamp != before.stamp
+    return row.rank <= before.rank

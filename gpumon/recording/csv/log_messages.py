@@ -1,0 +1,162 @@
+"""What ``gpumon log`` says: how it goes, what is wrong, and what came of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from gpumon.model.snapshot import CardStatus
+from gpumon.recording.csv.files import log_files
+from gpumon.text.formatting import counted, printable
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.csv.recorder import LogStatus
+
+_BAR_CELLS = 16
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_SILENT = (
+    CardStatus.NO_ANSWER,
+    CardStatus.LOST,
+    CardStatus.RESET_REQUIRED,
+    CardStatus.NO_PERMISSION,
+    CardStatus.FAILING,
+)
+_OLD_INTERVALS = 2
+_OLD_SECONDS = 3.0
+"""Cards that have not been read for so many intervals and seconds are worth a word."""
+
+
+_NUMBER = re.compile(r"\d+\w*")
+
+
+def trouble_of(status: LogStatus | None, latest: Snapshot | None, interval: float) -> str | None:
+    """What keeps samples from being taken or written at this moment, safe to print.
+
+    Args:
+        status: How the log does; ``None`` before it has begun.
+        latest: The newest snapshot.
+        interval: Seconds between samples.
+    """
+    if status is not None and status.trouble is not None:
+        return printable(status.trouble)
+    if latest is None:
+        return None
+    if latest.trouble is not None:
+        return printable(latest.trouble.sentence)
+    age = _age(latest)
+    if age is not None and age > _OLD_INTERVALS * interval + _OLD_SECONDS:
+        return f"No card has been read for {length(age)}."
+    return None
+
+
+def kind_of(trouble: str) -> str:
+    """The same for one trouble as long as it lasts: the sentence without what counts on in it."""
+    return _NUMBER.sub("", trouble)
+
+
+def with_loss(sentence: str, status: LogStatus | None) -> str:
+    """A sentence, behind how much has been lost, if anything has."""
+    lost = 0 if status is None else status.lost
+    return f"{counted(lost, 'sample')} lost · {sentence}" if lost else sentence
+
+
+def _age(snapshot: Snapshot) -> float | None:
+    """Seconds since any card that answers was read."""
+    read = [
+        gpu.sampled_at
+        for gpu in snapshot.gpus
+        if gpu.sampled_at is not None and gpu.status is CardStatus.OK
+    ]
+    return snapshot.time - max(read) if read else None
+
+
+def silent_cards(snapshot: Snapshot | None) -> str:
+    """Which cards do not answer and why: ``GPU 6: lost``; empty where there are none."""
+    if snapshot is None:
+        return ""
+    named = []
+    for status in _SILENT:
+        those = [str(gpu.index) for gpu in snapshot.gpus if gpu.status is status]
+        if those:
+            named.append(f"GPU {','.join(those)}: {status.value}")
+    return ", ".join(named)
+
+
+def progress(seconds: float, whole: float) -> str:
+    """A bar, the share of the time that is over and how much is left."""
+    share = min(1.0, max(0.0, seconds / whole))
+    eighths = int(share * _BAR_CELLS * 8)
+    bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    left = length(max(0.0, whole - seconds))
+    return f"{bar.ljust(_BAR_CELLS, '░')} {int(100 * share):3d} %  {left} left"
+
+
+def amounts(status: LogStatus) -> list[str]:
+    """How much has been written and lost."""
+    told = [counted(status.samples, "sample")]
+    if status.lost:
+        told.append(f"{status.lost:,} lost")
+    return [*told, size(status.bytes)]
+
+
+def machine(snapshot: Snapshot, user: str | None) -> list[str]:
+    """What is being logged: cards and processes, and who is busiest or does not answer."""
+    processes = sum(user is None or one.user == user for one in snapshot.processes)
+    told = [f"{counted(len(snapshot.gpus), 'card')}, {counted(processes, 'process', 'es')}"]
+    silent = silent_cards(snapshot)
+    if silent:
+        return [*told, silent]
+    known = [
+        (gpu.utilization_gpu, gpu.index) for gpu in snapshot.gpus if gpu.utilization_gpu is not None
+    ]
+    if not known:
+        return told
+    most, index = max(known, key=lambda one: one[0])
+    return [*told, f"busiest: GPU {index} {most} %"]
+
+
+def beginning(path: str, interval: float, seconds: float | None) -> str:
+    """The first words: where it writes, how often, until when."""
+    files = log_files(path)
+    pace = "every second" if interval == 1 else f"every {interval:g} s"
+    until = "until Ctrl+C or SIGTERM" if seconds is None else f"for {length(seconds)}"
+    named = printable(f"{files.gpus} and {files.processes.name}")
+    return f"logging to {named}, a sample {pace}, {until}"
+
+
+def summary(status: LogStatus) -> list[str]:
+    """What came of it, and what can be done with it now.
+
+    Args:
+        status: How it ended.
+    """
+    path = str(status.path)
+    told = f"logged {length(status.seconds)} to {printable(path)}: {', '.join(amounts(status))}"
+    if status.trouble is not None:
+        told += f". {printable(status.trouble)}"
+    # A name that begins with a dash is no option.
+    file = printable(shlex.quote(f"./{path}" if path.startswith("-") else path))
+    return [told, f"see it again with: gpumon replay {file}; sum it up with: gpumon report {file}"]
+
+
+def length(seconds: float) -> str:
+    """A length of time to the second: ``42s``, ``12m04s``, ``3h12m04s``, ``2d03h12m``."""
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if days:
+        return f"{days}d{hours % 24:02d}h{minutes % 60:02d}m"
+    if hours:
+        return f"{hours}h{minutes % 60:02d}m{whole % 60:02d}s"
+    return f"{minutes}m{whole % 60:02d}s" if minutes else f"{whole}s"
+
+
+def size(count: int) -> str:
+    """Bytes with the unit that keeps it short: ``912 B``, ``14.2 KiB``, ``3.2 MiB``."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

@@ -1,0 +1,279 @@
+"""One part of a log, its two files, of which snapshots are made.
+
+A part is opened when a moment in it is wanted; until then it is known when it begins.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import OrderedDict
+from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from gpumon.model.snapshot import Snapshot
+from gpumon.recording import RecordingError
+from gpumon.recording.csv.cards import CardReader, CardRow
+from gpumon.recording.csv.clocks import Clocks, clocks_of
+from gpumon.recording.csv.compression import Opener, head, is_packed
+from gpumon.recording.csv.headings import LONGEST_LINE, first_header
+from gpumon.recording.csv.index import CsvFile
+from gpumon.recording.csv.process_lists import ListReader, ProcessList
+from gpumon.recording.csv.rows import LIST_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gpumon.model.snapshot import GpuProcess
+    from gpumon.recording.csv.files import LogFiles
+    from gpumon.recording.csv.headings import Header
+    from gpumon.recording.csv.index import Chunk, SampleSpan
+
+GRAIN = 1e-5
+"""Seconds by which a time may differ from itself for having been added to and subtracted from."""
+
+_FRESH = LIST_SECONDS + 1.0
+"""An older list is not the newest there was: that one was empty, or was left out."""
+_LISTS_KEPT = 64
+_onward = attrgetter("onward")
+
+
+class Part:
+    """One part of a log. Not safe to use from several threads.
+
+    Args:
+        files: Its files, of which that of the processes may be missing.
+        opener: Opens them.
+
+    Attributes:
+        files: The same.
+        shift: Seconds that its onward times are ahead of the tape's.
+        first: What the clocks said at its first sample; ``None`` where there is none yet.
+        set_back: Seconds by which its clock was set back, as far as that is known.
+
+    Raises:
+        TapeError: There is no such log.
+    """
+
+    def __init__(self, files: LogFiles, opener: Opener) -> None:
+        self.files = files
+        self._opener = opener
+        self.shift = 0.0
+        self.set_back = 0.0
+        self._identity = _identity(files.gpus)
+        self.first = _first(files.gpus)
+        self._last: Clocks | None = None
+        self._cards: CsvFile | None = None
+        self._lists: CsvFile | None = None
+        self._read: OrderedDict[tuple[float, float], ProcessList] = OrderedDict()
+        self._filtered: tuple[ProcessList, frozenset[str], tuple[GpuProcess, ...]] | None = None
+        self._who: tuple[SampleSpan, frozenset[tuple[bytes, ...]]] | None = None
+        self._card_readers: dict[Header, CardReader] = {}
+        self._list_readers: dict[Header, ListReader] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its files are open, and looked through."""
+        return self._cards is not None
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it takes disk space to be open."""
+        return is_packed(self.files.gpus)
+
+    @property
+    def cards(self) -> CsvFile:
+        """The cards' file, which is open."""
+        if self._cards is None:
+            raise RuntimeError("the part is not open")
+        return self._cards
+
+    @property
+    def last(self) -> Clocks | None:
+        """What the clocks said at its last sample, or at its first while it was never open."""
+        return self._last or self.first
+
+    def open(self) -> None:
+        """Open its files.
+
+        Raises:
+            TapeError: They cannot be read any more.
+        """
+        self._cards = self._sheet(self.files.gpus, processes=False)
+        self._open_lists()
+        self._measure()
+
+    def _measure(self) -> None:
+        cards = self.cards
+        self.first, self._last, self.set_back = cards.first, cards.last, cards.set_back
+
+    def close(self) -> None:
+        """Close the files; they are opened again when they are wanted."""
+        for sheet in (self._cards, self._lists):
+            if sheet is not None:
+                sheet.close()
+        self._cards = self._lists = None
+        self._forget()
+
+    def grow(self) -> None:
+        """Take in what was written since."""
+        if self.cards.grow():
+            self._measure()
+        if self._lists is None:
+            self._open_lists()
+        else:
+            self._lists.grow()
+
+    def is_at(self, path: Path) -> bool:
+        """Whether a path leads to its cards' file."""
+        return _identity(path) == self._identity
+
+    def is_elsewhere(self, path: Path) -> bool:
+        """Whether a path leads to another file than its cards'."""
+        return _identity(path) not in (None, self._identity)
+
+    def snapshot(self, chunk: Chunk, run: SampleSpan) -> Snapshot:
+        """The snapshot that a sample was written of, by the tape's clock."""
+        time = run.onward - self.shift
+        reader = self._card_readers.get(chunk.header)
+        if reader is None:
+            reader = self._card_readers[chunk.header] = CardReader(chunk.header)
+        cards, host = reader.read(chunk.lines[run.first : run.stop], time, run.wall)
+        listing = self._list(run) if any(card.listed for card in cards) else None
+        counts = {} if listing is None else listing.counts
+        gpus = [
+            reader.gpu(
+                card, listed=card.listed is not None and counts.get(card.uuid, 0) >= card.listed
+            )
+            for card in cards
+        ]
+        at: float | None = time
+        if listing is not None:
+            at = min(time, listing.onward - self._lists_shift)
+        elif all(card.listed is None for card in cards):
+            at = None
+        return Snapshot(
+            time=time,
+            host=host,
+            gpus=tuple(gpus),
+            processes=() if listing is None else self._processes(listing, cards),
+            processes_at=at,
+            source="replay",
+        )
+
+    def _processes(self, listing: ProcessList, cards: Sequence[CardRow]) -> tuple[GpuProcess, ...]:
+        """Those of a list that are still there: none where a card has none, or none is known."""
+        busy = frozenset(card.uuid for card in cards if card.listed)
+        if busy.issuperset(listing.counts):
+            return listing.processes
+        known = self._filtered
+        if known is None or known[0] is not listing or known[1] != busy:
+            kept = []
+            for process in listing.processes:
+                uses = tuple(use for use in process.uses if use.gpu_uuid in busy)
+                if uses:
+                    kept.append(structs.replace(process, uses=uses))
+            known = self._filtered = (listing, busy, tuple(kept))
+        return known[2]
+
+    @property
+    def _lists_shift(self) -> float:
+        """How far the onward times of the lists are ahead of the tape's."""
+        if self._cards is None or self._lists is None:
+            return self.shift
+        return self.shift + self._lists.set_back - self._cards.set_back
+
+    def who(self, run: SampleSpan) -> object:
+        """Something that differs where the list of a sample names others than that of another."""
+        found = self._list_run(run)
+        if found is None:
+            return None
+        chunk, listed = found
+        if self._who is None or self._who[0] is not listed:
+            places = [chunk.header.places.get(name, 0) for name in ("uuid", "pid", "start_time")]
+            split = max(places) + 1
+            who = set()
+            for line in chunk.lines[listed.first : listed.stop]:
+                cells = line.split(b",", split)
+                who.add(tuple([cells[place] for place in places if 0 < place < len(cells)]))
+            self._who = (listed, frozenset(who))
+        return self._who[1]
+
+    def _list(self, run: SampleSpan) -> ProcessList | None:
+        """The list of a sample."""
+        found = self._list_run(run)
+        if found is None:
+            return None
+        chunk, listed = found
+        key = (listed.onward, self._lists_shift)
+        listing = self._read.get(key)
+        if listing is None:
+            reader = self._list_readers.get(chunk.header)
+            if reader is None:
+                reader = self._list_readers[chunk.header] = ListReader(chunk.header)
+            late = listed.onward - self._lists_shift - listed.wall
+            lines = chunk.lines[listed.first : listed.stop]
+            listing = self._read[key] = reader.read(lines, listed.onward, late)
+            if len(self._read) > _LISTS_KEPT:
+                self._read.popitem(last=False)
+        return listing
+
+    def _list_run(self, run: SampleSpan) -> tuple[Chunk, SampleSpan] | None:
+        """Where the newest list stands that is no newer than a sample, if that is fresh."""
+        if self._lists is None:
+            return None
+        onward = run.onward - self.shift + self._lists_shift + GRAIN
+        chunk = self._lists.at(onward)
+        if chunk is None:
+            return None
+        place = bisect_right(chunk.runs, onward, key=_onward) - 1
+        if place < 0 or onward - chunk.runs[place].onward > _FRESH:
+            return None
+        return chunk, chunk.runs[place]
+
+    def _open_lists(self) -> None:
+        # Cards without their processes are still a log.
+        with suppress(RecordingError):
+            self._lists = self._sheet(self.files.processes, processes=True)
+
+    def _sheet(self, path: Path, *, processes: bool) -> CsvFile:
+        file = self._opener.open(path)
+        try:
+            return CsvFile(file, str(path), processes=processes)
+        except BaseException:
+            file.close()
+            raise
+
+    def _forget(self) -> None:
+        self._read.clear()
+        self._card_readers.clear()
+        self._list_readers.clear()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from all others, under whatever name; ``None`` where there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _first(path: Path) -> Clocks | None:
+    """What the clocks said at the first sample of a file.
+
+    Raises:
+        TapeError: It is no cards' file.
+    """
+    block = head(path, LONGEST_LINE)
+    place, header = first_header(block, str(path), processes=False)
+    *lines, _ = block[place:].split(b"\n")
+    for line in lines[1:]:
+        clocks = clocks_of(line, header)
+        if not math.isnan(clocks.wall):
+            return clocks
+    return None

@@ -1,0 +1,154 @@
+"""The rows of a list in the processes' file, made into processes again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from gpumon.model.snapshot import GpuProcess, GpuUse, Place, ProcessId
+from gpumon.recording.csv.cells import Cells, arguments, column_cells, container, identity
+from gpumon.recording.csv.columns import PROCESS_COLUMNS
+from gpumon.recording.csv.headings import row_of, whole_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.recording.csv.headings import Header
+
+_NAMES = tuple(column.name for column in PROCESS_COLUMNS)
+_PLACE = (
+    "container",
+    "slurm_job",
+    "slurm_step",
+    "jupyter_kernel",
+    "notebook",
+    "tmux",
+    "environment",
+    "session",
+    "launcher",
+    "launcher_name",
+    "parent",
+)
+_PLACES_KEPT = 512
+
+
+class ProcessList(Struct, frozen=True):
+    """The processes of all cards at one moment.
+
+    Attributes:
+        onward: When it was read, as the index of its file has it.
+        processes: The processes.
+        counts: How many there are on each card, by UUID.
+    """
+
+    onward: float
+    processes: tuple[GpuProcess, ...]
+    counts: dict[str, int]
+
+
+class ListReader:
+    """Reads the rows below one heading. Not safe to use from several threads."""
+
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self._columns = [
+            (name, header.places[name], column_cells(name, processes=True, reasons=False))
+            for name in _NAMES
+            if name in header.places
+        ]
+        self._commands = Cells(arguments)
+        self._places: dict[tuple[object, ...], Place | None] = {}
+
+    def read(self, lines: Sequence[bytes], onward: float, late: float) -> ProcessList:
+        """The processes of a list.
+
+        Args:
+            lines: Its rows, and what else stands among them.
+            onward: When it was read.
+            late: How much later the tape's clock is than that of the times in its cells.
+        """
+        header = self._header
+        stamp = header.stamp(lines[0])[0]
+        first: dict[ProcessId, dict[str, Any]] = {}
+        uses: dict[ProcessId, list[GpuUse]] = {}
+        for line in whole_lines(lines, header):
+            if header.stamp(line)[0] != stamp:
+                continue
+            row = self._row(row_of(line, header))
+            if row.get("pid") is None:
+                continue
+            id_ = ProcessId(row["pid"], row.get("start_ticks"))
+            first.setdefault(id_, row)
+            uses.setdefault(id_, []).append(_use(row))
+        processes = tuple(
+            [self._process(id_, row, tuple(uses[id_]), late) for id_, row in first.items()]
+        )
+        counts = Counter(
+            uuid for process in processes for uuid in {use.gpu_uuid for use in process.uses}
+        )
+        return ProcessList(onward, processes, counts)
+
+    def _row(self, cells: list[str]) -> dict[str, Any]:
+        width = len(cells)
+        return {
+            name: values[cells[place]] for name, place, values in self._columns if place < width
+        }
+
+    def _process(
+        self, id_: ProcessId, row: dict[str, Any], uses: tuple[GpuUse, ...], late: float
+    ) -> GpuProcess:
+        started = row.get("start_time")
+        command: Any = self._commands[row.get("command") or ""]
+        return GpuProcess(
+            id=id_,
+            type=row.get("type") or "C",
+            uses=uses,
+            visible=row.get("visible") is not False,
+            user=row.get("user"),
+            uid=row.get("uid"),
+            name=row.get("name"),
+            command=command or (),
+            state=row.get("state"),
+            cpu_percent=row.get("cpu [%]"),
+            rss=row.get("rss [MiB]"),
+            started_at=None if started is None else started + late,
+            place=self._place(row),
+        )
+
+    def _place(self, row: dict[str, Any]) -> Place | None:
+        facts = tuple([row.get(name) for name in _PLACE])
+        if facts not in self._places:
+            if len(self._places) >= _PLACES_KEPT:
+                self._places.clear()
+            self._places[facts] = _place(dict(zip(_PLACE, facts, strict=True)))
+        return self._places[facts]
+
+
+def _use(row: dict[str, Any]) -> GpuUse:
+    gpu, compute = row.get("gpu_instance"), row.get("compute_instance")
+    index: int | None = row.get("index")
+    return GpuUse(
+        gpu_uuid=row.get("uuid") or f"GPU {index}",
+        gpu_index=-1 if index is None else index,
+        instance=None if gpu is None or compute is None else (gpu, compute),
+        memory_used=row.get("used_gpu_memory [MiB]"),
+        sm=row.get("sm [%]"),
+        memory_activity=row.get("memory_activity [%]"),
+        encoder=row.get("encoder [%]"),
+        decoder=row.get("decoder [%]"),
+    )
+
+
+def _place(facts: dict[str, Any]) -> Place | None:
+    """Where a process ran; ``None`` where nothing is known of that."""
+    if all(fact is None for fact in facts.values()):
+        return None
+    around, launcher, parent = (facts.pop(name) for name in ("container", "launcher", "parent"))
+    return Place(
+        container=container(around or ""),
+        launcher=identity(launcher or ""),
+        parent=identity(parent or ""),
+        **facts,
+    )

@@ -1,0 +1,302 @@
+"""Records what is sampled: takes snapshots from whoever has them and writes them on its own thread.
+
+A disk can be full, or hang for minutes. So whoever samples hands a snapshot over and goes on at
+once; what cannot be written is counted, and told in a sentence while it lasts.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.recording.csv.files import PACKED, log_files
+from gpumon.recording.csv.opening import LogError, refuse_no_file, shown
+from gpumon.recording.csv.rows import GpuRows, ProcessRows
+from gpumon.recording.csv.writer import LogWriter
+from gpumon.system.clock import Clock, SystemClock
+from gpumon.text.formatting import duration
+
+if TYPE_CHECKING:
+    import os
+
+    from gpumon.model.snapshot import Snapshot
+
+__all__ = ["QUEUED", "LogError", "LogStatus", "Recorder"]
+
+QUEUED = 100
+"""Snapshots that wait to be written, at most: ten seconds at 10 Hz."""
+
+_SYNC_SECONDS = 1.0
+"""Between two calls that wait for the disk, at least."""
+_RETRY_SECONDS = 1.0
+"""Between two attempts to write where it cannot be done, at least."""
+_HANGING = 2.0
+"""Seconds after which the disk is said to hang."""
+_STOP_SECONDS = 3.0
+"""How long ``stop`` waits for the disk."""
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full; it goes on when there is space",
+    errno.EDQUOT: "your quota of disk space is used up; it goes on when there is space",
+    errno.EFBIG: "the file may not grow any more (see `ulimit -f`); log to another one",
+    errno.EROFS: "the file system is mounted read-only; it goes on when it can be written",
+    errno.EIO: "the disk reports errors (see `dmesg`); it goes on if they pass",
+    errno.ENOENT: "the directory is gone; it goes on in a new file when it is there again",
+    errno.ENOTDIR: "the directory is gone; it goes on in a new file when it is there again",
+    errno.EACCES: "you may not write there; it goes on when you may",
+    errno.EPERM: "you may not write there; it goes on when you may",
+}
+_NOT_BEGUN = {
+    errno.ENOENT: "there is no such directory; make it first",
+    errno.ENOTDIR: "there is no such directory; make it first",
+    errno.EACCES: "you may not write there; choose another place",
+    errno.EPERM: "you may not write there; choose another place",
+    errno.ENOSPC: "the disk is full; make space or choose another place",
+    errno.EDQUOT: "your quota of disk space is used up; make space or choose another place",
+    errno.EROFS: "the file system is mounted read-only; choose another place",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
+
+
+class LogStatus(Struct, frozen=True):
+    """How a log does.
+
+    Attributes:
+        path: The cards' file.
+        since: When it began to be written, in this run; seconds since the epoch.
+        seconds: For how long, the time in which the machine slept included.
+        samples: Written in this run.
+        bytes: Of both files and all parts together, written in this run.
+        lost: Samples that could not be written.
+        trouble: What goes wrong now, in a sentence.
+    """
+
+    path: Path
+    since: float
+    seconds: float
+    samples: int
+    bytes: int
+    lost: int
+    trouble: str | None = None
+
+
+class Recorder:
+    """Writes the snapshots that it is given to a log, on a thread of its own.
+
+    Args:
+        path: The log, with ``.csv`` or without.
+        rotate: Begin new files once one of the two is longer than so many bytes.
+        keep: How many of the older parts to keep; ``None`` is all.
+        commands: Whether to write command lines, which can hold secrets.
+        user: Write the processes of this user only; the cards are written in any case.
+        clock: Time, for tests. Without, seconds count on while the machine sleeps.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        rotate: int | None = None,
+        keep: int | None = None,
+        commands: bool = True,
+        user: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._asked = Path(path)
+        self._files = log_files(path)
+        self._writer = LogWriter(self._files, rotate, keep)
+        self._gpus = GpuRows()
+        self._processes = ProcessRows(commands=commands, user=user)
+        self._clock = clock or _WakefulClock()
+        self._thread = threading.Thread(target=self._run, name="gpumon-log", daemon=True)
+
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[Snapshot, float]] = deque()
+        self._open = False
+        self._began = self._since = 0.0
+        self._ended: float | None = 0.0
+        self._dropped = 0
+
+        # What follows is the thread's, and only read by others.
+        self._samples = 0
+        self._failed = 0
+        self._trouble: str | None = None
+        self._retry_at: float | None = None
+        self._unsynced = False
+        self._synced_at = 0.0
+        self._at_disk_since: float | None = None
+        self._failure: Exception | None = None
+
+    def start(self) -> None:
+        """Open the files, or continue them, and begin to write. Waits for the disk.
+
+        Raises:
+            LogError: When there can be no log under that name; nothing is changed then.
+        """
+        path = self._files.gpus
+        if path.suffix in PACKED:
+            raise LogError(f"{shown(path)} is compressed; name a log that ends in .csv.")
+        refuse_no_file(self._asked)
+        try:
+            self._writer.ready()
+        except LogError:
+            self._writer.close()
+            raise
+        except OSError as error:
+            self._writer.close()
+            code = error.errno or 0
+            if code == errno.ENOENT and path.parent.is_dir():
+                # As in /proc, where the directory is there and takes no files.
+                code = errno.EACCES
+            reason = _NOT_BEGUN.get(code, f"{error.strerror}; choose another place")
+            raise LogError(f"{shown(path)} cannot be written: {reason}.") from error
+        self._since, self._began = self._clock.time(), self._clock.monotonic()
+        self._synced_at = self._began
+        self._ended = None
+        self._open = True
+        self._thread.start()
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Write a snapshot, soon. Never waits: a listener for the collector.
+
+        One without cards, as while there is no driver, leaves no row and is not counted.
+
+        Raises:
+            Exception: What ended the thread, a fault of gpumon's own.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if not snapshot.gpus:
+            return
+        with self._changed:
+            if not self._open:
+                return
+            if len(self._queue) >= QUEUED:
+                self._dropped += 1
+                return
+            self._queue.append((snapshot, self._clock.monotonic() - self._began))
+            self._changed.notify()
+
+    def stop(self) -> LogStatus:
+        """Write what was taken, wait for the disk a few seconds at most, and let the files go.
+
+        May be called again.
+        """
+        with self._changed:
+            if self._open:
+                self._open = False
+                self._ended = self._clock.monotonic()
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_SECONDS)
+        with self._changed:
+            # Only where the disk hangs is anything left; it must not be written after the end.
+            self._dropped += len(self._queue)
+            self._queue.clear()
+        return self.status
+
+    @property
+    def status(self) -> LogStatus:
+        """How it does at this moment. For any thread."""
+        now = self._clock.monotonic() if self._ended is None else self._ended
+        return LogStatus(
+            path=self._files.gpus,
+            since=self._since,
+            seconds=now - self._began,
+            samples=self._samples,
+            bytes=self._writer.bytes,
+            lost=self._dropped + self._failed,
+            trouble=self._silence() or self._trouble or self._writer.trouble,
+        )
+
+    def _silence(self) -> str | None:
+        since = self._at_disk_since
+        waited = 0.0 if since is None else self._clock.monotonic() - since
+        if waited < _HANGING:
+            return None
+        return (
+            f"{shown(self._files.gpus)} is not written: the disk has not answered for"
+            f" {duration(waited)}."
+        )
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except Exception as bug:  # noqa: BLE001 - a thread has nobody above it to see this
+            self._failure = bug
+            self._trouble = f"The log ended by a fault of gpumon's own, please report it: {bug!r}."
+        finally:
+            self._at_disk_since = self._clock.monotonic()
+            self._sync()
+            self._writer.close()
+            self._at_disk_since = None
+
+    def _turn(self) -> bool:
+        """Write one sample, or what is owed to the disk; False when there is no more to do."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._queue or not self._open, _SYNC_SECONDS if self._unsynced else None
+            )
+            taken = self._queue.popleft() if self._queue else None
+            if taken is None and not self._open:
+                return False
+        if taken is not None:
+            self._at_disk_since = self._clock.monotonic()
+            self._write(*taken)
+        if taken is None or self._clock.monotonic() >= self._synced_at + _SYNC_SECONDS:
+            self._sync()
+        self._at_disk_since = None
+        return True
+
+    def _write(self, snapshot: Snapshot, elapsed: float) -> None:
+        now = self._clock.monotonic()
+        if self._retry_at is not None and now < self._retry_at:
+            self._failed += 1
+            return
+        try:
+            if self._writer.ready():
+                self._processes.forget()
+            self._writer.write(
+                self._gpus.of(snapshot, elapsed), self._processes.of(snapshot, elapsed)
+            )
+        except (OSError, LogError) as error:
+            self._processes.forget()
+            self._failed += 1
+            self._retry_at = now + _RETRY_SECONDS
+            self._trouble = self._sentence(error)
+        else:
+            self._samples += 1
+            self._retry_at = self._trouble = None
+            self._unsynced = True
+
+    def _sync(self) -> None:
+        if not self._unsynced:
+            return
+        self._unsynced = False
+        self._synced_at = self._clock.monotonic()
+        try:
+            self._writer.sync()
+        except OSError as error:
+            self._trouble = self._sentence(error)
+
+    def _sentence(self, error: OSError | LogError) -> str:
+        if isinstance(error, LogError):
+            return error.sentence
+        reason = _REASONS.get(error.errno or 0, error.strerror or repr(error))
+        return f"{shown(self._files.gpus)} is not written: {reason}."
+
+
+class _WakefulClock(SystemClock):
+    """One that goes on while the machine sleeps, where the system has such a one."""
+
+    def monotonic(self) -> float:
+        if hasattr(time, "CLOCK_BOOTTIME"):
+            return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.monotonic()

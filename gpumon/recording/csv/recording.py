@@ -1,0 +1,128 @@
+"""A log as a tape: any moment of it, in the files as they lie there, without reading them all."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING
+
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.csv.compression import Opener
+from gpumon.recording.csv.event_search import EventSearch
+from gpumon.recording.csv.files import log_to_read
+from gpumon.recording.csv.part import GRAIN
+from gpumon.recording.csv.rotated_log import RotatedLog
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording import Event
+    from gpumon.recording.csv.files import LogFiles
+
+_CLOSING = 0.3
+"""Seconds for which a read that goes on is waited for; one that hangs goes with the process."""
+
+
+def open_log(path: str | os.PathLike[str], full_share: float = DEFAULTS.full_share) -> CsvRecording:
+    """A log of gpumon's or of nvidia-smi's, with what was rotated.
+
+    Args:
+        path: Any of its files, or what they are called without their endings.
+        full_share: When a card counts as full, for the marks.
+
+    Raises:
+        TapeError: There is none, or it is none.
+    """
+    return CsvRecording(log_to_read(path), full_share)
+
+
+class CsvRecording:
+    """A log as ``gpumon.recording.Tape``. May be asked by any thread.
+
+    A log that is still being written grows, also into its next part.
+
+    Args:
+        files: The log.
+        full_share: A card is full below this share of free memory.
+
+    Raises:
+        TapeError: There is no such log.
+    """
+
+    def __init__(self, files: LogFiles, full_share: float = DEFAULTS.full_share) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._opener = Opener()
+        self._shelf = RotatedLog(files, self._opener)
+        self._finder = EventSearch(files, full_share, self._opener)
+        self._finder.start()
+
+    @property
+    def name(self) -> str:
+        """What to call it to a person: the path of its cards' file."""
+        return str(self._files.gpus)
+
+    def close(self) -> None:
+        """Close its files; it is not to be asked any more. May be called more than once."""
+        self._opener.stop()
+        self._finder.stop()
+        if self._lock.acquire(timeout=_CLOSING):
+            try:
+                self._shelf.close()
+            finally:
+                self._lock.release()
+
+    @property
+    def first(self) -> float | None:
+        """See ``Tape.first``."""
+        with self._lock:
+            self._shelf.refresh()
+            return self._shelf.first
+
+    @property
+    def last(self) -> float | None:
+        """See ``Tape.last``."""
+        with self._lock:
+            self._shelf.refresh()
+            return self._shelf.last
+
+    def at(self, time: float) -> Snapshot | None:
+        """See ``Tape.at``."""
+        with self._lock:
+            self._shelf.refresh()
+            spot = self._shelf.find(time)
+            return None if spot is None else self._shelf.snapshot(spot)
+
+    def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
+        """See ``Tape.between``. Where there are many more than ``most``, they are not all read."""
+        with self._lock:
+            self._shelf.refresh()
+            times = self._shelf.times_between(first, last, most)
+        before = -math.inf
+        for time in times:
+            snapshot = self.at(time)
+            if snapshot is not None and max(before, first - GRAIN) < snapshot.time:
+                before = snapshot.time
+                yield snapshot
+
+    def step(self, time: float, samples: int) -> float:
+        """See ``Tape.step``."""
+        with self._lock:
+            self._shelf.refresh()
+            spot = self._shelf.find(time)
+            return time if spot is None else self._shelf.move(spot, samples).time
+
+    def marks(self, first: float, last: float) -> Sequence[Event]:
+        """See ``Tape.marks``."""
+        return self._finder.marks(first, last)
+
+    @property
+    def marks_complete(self) -> bool:
+        """See ``Tape.marks_complete``."""
+        return self._finder.wait(0)
+
+    def next_mark(self, time: float, *, forward: bool) -> Event | None:
+        """See ``Tape.next_mark``."""
+        return self._finder.next_mark(time, forward=forward)

@@ -1,0 +1,303 @@
+"""The parts of a log in their order: where every sample stands, and what was before and after it.
+
+Which part of a log is open changes as moments are asked for, and where the clock was set back in a
+part is known from when it was first open: then what lies before moves back by that.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import OrderedDict
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.recording import RecordingError
+from gpumon.recording.csv.clocks import onward_step
+from gpumon.recording.csv.compression import Opener
+from gpumon.recording.csv.files import parts
+from gpumon.recording.csv.part import GRAIN, Part
+from gpumon.recording.memory.ordering import evenly
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.csv.files import LogFiles
+    from gpumon.recording.csv.index import Chunk, SampleSpan
+
+_SNAPSHOTS_KEPT = 128
+_PACKED_OPEN = 4
+"""How many unpacked parts may take disk space at a time."""
+_PLAIN_OPEN = 16
+_FEW_CHUNKS = 8
+"""Chunks whose samples are looked at one by one for ``times_between``; more are seeked through."""
+_onward = attrgetter("onward")
+
+
+class Position(NamedTuple):
+    """Where a sample stands: in which chunk of which part, and which of its samples it is."""
+
+    part: Part
+    chunk: Chunk
+    number: int
+
+    @property
+    def run(self) -> SampleSpan:
+        """The sample."""
+        return self.chunk.runs[self.number]
+
+    @property
+    def time(self) -> float:
+        """When it was taken, on the tape."""
+        return self.run.onward - self.part.shift
+
+
+class RotatedLog:
+    """The parts of a log. Not safe to use from several threads.
+
+    Args:
+        files: The log.
+        opener: Opens its files; one of its own unless given.
+
+    Raises:
+        TapeError: There is no such log, or none of it can be read.
+    """
+
+    def __init__(self, files: LogFiles, opener: Opener | None = None) -> None:
+        self._files = files
+        self._opener = opener or Opener()
+        self._failure: RecordingError | None = None
+        self._snapshots: OrderedDict[tuple[Part, float], Snapshot] = OrderedDict()
+        self._opened: OrderedDict[Part, None] = OrderedDict()
+        self._parts = _all_parts(files, self._opener)
+        self._begins: list[float] = []
+        self._known: list[object] = []
+        self._is_closed = False
+        self.refresh()
+        if not self._parts and self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Close all files."""
+        self._is_closed = True
+        for part in self._parts:
+            part.close()
+
+    @property
+    def first(self) -> float | None:
+        """When its oldest sample was taken; ``None`` while there is none."""
+        return self._begins[0] if self._begins else None
+
+    @property
+    def last(self) -> float | None:
+        """When its newest was."""
+        spot = self.find(math.inf)
+        return None if spot is None else spot.time
+
+    def refresh(self) -> None:
+        """Take in what was written since, also into files that rotation began."""
+        if self._is_closed or not self._parts:
+            return
+        newest = self._parts[-1]
+        if not newest.is_open:
+            self._is_open(newest)
+        else:
+            newest.grow()
+        if newest.is_elsewhere(self._files.gpus):
+            self._follow(newest)
+        self._arrange()
+
+    def _follow(self, newest: Part) -> None:
+        """Go on in the files that rotation began."""
+        there = parts(self._files)
+        # The old one has another name by now, or is gone.
+        places = [place for place, files in enumerate(there) if newest.is_at(files.gpus)]
+        for files in there[places[-1] + 1 if places else len(there) - 1 :]:
+            part = _part(files, self._opener)
+            if isinstance(part, RecordingError):
+                # It has no heading yet: there is another look later.
+                return
+            self._parts.append(part)
+
+    def _arrange(self) -> None:
+        """Give each part its place in time, so that nothing runs backwards."""
+        self._parts = [part for part in self._parts[:-1] if part.first] + self._parts[-1:]
+        known: list[object] = [
+            (part, part.first, part.set_back, part.is_open) for part in self._parts
+        ]
+        if known == self._known:
+            return
+        self._known = known
+        self._snapshots.clear()
+        after: Part | None = None
+        for part in reversed(self._parts):
+            part.shift = part.set_back
+            if after is not None and after.first is not None and part.last is not None:
+                walls = after.first.wall - part.last.wall
+                back = onward_step(part.last, after.first) - walls
+                part.shift += after.shift + (back if back > GRAIN else 0.0)
+            after = part if part.first is not None else after
+        self._begins = [part.first.wall - part.shift for part in self._parts if part.first]
+
+    def _open(self, part: Part) -> None:
+        """Open a part that is not, and close those that were not used for the longest."""
+        part.open()
+        if part is not self._parts[-1]:
+            self._opened[part] = None
+        for packed, most in ((True, _PACKED_OPEN), (False, _PLAIN_OPEN)):
+            alike = [one for one in self._opened if one.is_packed is packed]
+            for old in alike[:-most]:
+                del self._opened[old]
+                old.close()
+
+    def find(self, time: float) -> Position | None:
+        """The newest sample that is no newer than a time, or the oldest of all."""
+        while self._begins and not self._is_closed:
+            part = self._parts[max(0, bisect_right(self._begins, time + GRAIN) - 1)]
+            if not self._is_open(part):
+                continue
+            onward = time + part.shift + GRAIN
+            chunk = part.cards.at(onward)
+            if chunk is None:
+                return None
+            number = bisect_right(chunk.runs, onward, key=_onward) - 1
+            return Position(part, chunk, max(0, number))
+        return None
+
+    def _is_open(self, part: Part) -> bool:
+        """Whether a part is open; if not, that is done now, and everything may have moved."""
+        if part.is_open:
+            if part in self._opened:
+                self._opened.move_to_end(part)
+            return True
+        try:
+            self._open(part)
+        except RecordingError as error:
+            # It was there when the log was opened: rotation has removed it since, or it is too
+            # long unpacked.
+            self._failure = error
+            self._parts.remove(part)
+        self._arrange()
+        return False
+
+    def after(self, part: Part | None, onward: float) -> Position | None:
+        """The first sample after a time of a part, or the first of all; ``None`` at the end."""
+        self.refresh()
+        while part in self._parts and not self._is_open(part):
+            pass
+        if part is None or part not in self._parts:
+            # Rotation removes the oldest, so what is left follows.
+            return self.find(-math.inf)
+        chunk = part.cards.at(onward)
+        if chunk is None:
+            return None
+        number = bisect_right(chunk.runs, onward, key=_onward) - 1
+        spot = Position(part, chunk, max(0, number))
+        following = self.move(spot, 1)
+        return None if following == spot else following
+
+    def move(self, spot: Position, samples: int) -> Position:
+        """The sample so many further on, no further than the ends."""
+        while True:
+            count = len(spot.chunk.runs)
+            wanted = spot.number + samples
+            if 0 <= wanted < count:
+                return spot._replace(number=wanted)
+            forward = samples > 0
+            beside = self._beside(spot, forward=forward)
+            if beside is None:
+                return spot._replace(number=count - 1 if forward else 0)
+            samples = wanted - count if forward else wanted + 1
+            spot = beside
+
+    def _beside(self, spot: Position, *, forward: bool) -> Position | None:
+        """The first sample of the chunk after, or the last of the one before, that of a sample."""
+        part, cards = spot.part, spot.part.cards
+        chunk = cards.after(spot.chunk) if forward else cards.before(spot.chunk)
+        if chunk is None:
+            found = self._part_beside(part, forward=forward)
+            if found is None:
+                return None
+            part, chunk = found, found.cards.at(-math.inf if forward else math.inf)
+            if chunk is None:
+                return None
+        return Position(part, chunk, 0 if forward else len(chunk.runs) - 1)
+
+    def _part_beside(self, part: Part, *, forward: bool) -> Part | None:
+        while True:
+            place = self._parts.index(part) + (1 if forward else -1)
+            if not 0 <= place < len(self._begins):
+                return None
+            beside = self._parts[place]
+            if self._is_open(beside):
+                return beside
+
+    def times_between(self, first: float, last: float, most: int) -> Sequence[float]:
+        """About ``most`` times at which samples were taken, or soon after which.
+
+        Args:
+            first: From when on.
+            last: Until when.
+            most: How many, where there are more.
+        """
+        spot = self.find(first)
+        if spot is None:
+            return ()
+        times: list[float] = []
+        following: Position | None = spot
+        for _ in range(_FEW_CHUNKS):
+            if following is None or (times and times[-1] > last):
+                return [times[place] for place in evenly(times, first, last, most)]
+            shift = following.part.shift
+            times += [run.onward - shift for run in following.chunk.runs]
+            following = self._beside(following, forward=True)
+        begin = max(first, self._begins[0])
+        end = min(last, self.last or last)
+        return [begin + (end - begin) * number / max(1, most - 1) for number in range(max(2, most))]
+
+    def snapshot(self, spot: Position) -> Snapshot:
+        """The snapshot that a sample was written of."""
+        key = (spot.part, spot.run.onward)
+        snapshot = self._snapshots.get(key)
+        if snapshot is not None:
+            self._snapshots.move_to_end(key)
+            return snapshot
+        snapshot = spot.part.snapshot(spot.chunk, spot.run)
+        # The newest one of a log that is being written may not be whole yet.
+        if spot.number + 1 < len(spot.chunk.runs) or spot.part is not self._parts[-1]:
+            self._snapshots[key] = snapshot
+            if len(self._snapshots) > _SNAPSHOTS_KEPT:
+                self._snapshots.popitem(last=False)
+        return snapshot
+
+
+def _all_parts(files: LogFiles, opener: Opener) -> list[Part]:
+    """The parts of a log that there are, oldest first.
+
+    Raises:
+        TapeError: There is none that can be read, or the log's own file is no log.
+    """
+    there = parts(files) or [files]
+    found = {each: _part(each, opener) for each in there}
+    # Where one rotated part is broken, the others are no worse for it.
+    whole = [part for part in found.values() if isinstance(part, Part)]
+    for each, part in found.items():
+        if isinstance(part, RecordingError) and (not whole or (each == files and _has_begun(each))):
+            raise part
+    return whole
+
+
+def _has_begun(files: LogFiles) -> bool:
+    """Whether there is anything in the cards' file; rotation makes it empty first."""
+    try:
+        return files.gpus.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _part(files: LogFiles, opener: Opener) -> Part | RecordingError:
+    try:
+        return Part(files, opener)
+    except RecordingError as error:
+        return error

@@ -1,0 +1,176 @@
+"""What an ended writer left at the end of a log, and how much of that is whole.
+
+A write that is cut short, by SIGKILL or by the loss of power, ends anywhere in the file, though
+mostly between two pages. So a sample may lack the end of its last line, or whole lines, or the rows
+of the cards that were to follow those of the processes.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.recording.csv.columns import GPU_COLUMNS, PROCESS_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BLOCK = 2**16
+_PAGE = 4096
+"""A multiple of this many bytes is where a write is cut short between two lines."""
+
+_Moment = tuple[datetime, float]
+"""Timestamp and elapsed seconds of a sample."""
+
+
+class _Sample(Struct):
+    """The rows of one sample, as far as they are there.
+
+    Attributes:
+        moment: When it was taken.
+        timestamp: The same as it stands in the file.
+        begin: Where its first row begins.
+        subjects: The UUIDs of its rows, in their order.
+    """
+
+    moment: _Moment
+    timestamp: str
+    begin: int
+    subjects: list[str]
+
+
+def whole_cards(descriptor: int, begin: int, end: int) -> tuple[int, _Moment | None]:
+    """How much of a cards' file is whole samples.
+
+    Args:
+        descriptor: The file.
+        begin: Where its first row begins.
+        end: Its size.
+
+    Returns:
+        The size that it should have, and when the last sample in it was taken, if there is one.
+    """
+    names = [column.name for column in GPU_COLUMNS]
+    torn, at = _torn(descriptor, begin, end)
+    samples = _samples(descriptor, begin, at, names)
+    last, before = next(samples, None), next(samples, None)
+    if last is None:
+        return at, None
+    shorter = (
+        before is not None
+        and last.moment[1] >= before.moment[1]
+        and len(last.subjects) < len(before.subjects)
+        and before.subjects[: len(last.subjects)] == last.subjects
+    )
+    unfinished = _goes_on(last, torn, shorter=shorter) if torn else shorter and end % _PAGE == 0
+    if not unfinished:
+        return at, last.moment
+    return last.begin, None if before is None else before.moment
+
+
+def whole_lists(descriptor: int, begin: int, end: int, cards: _Moment | None) -> int:
+    """How much of a processes' file is whole lists: the size that it should have.
+
+    Args:
+        descriptor: The file.
+        begin: Where its first row begins.
+        end: Its size.
+        cards: When the last sample in the cards' file was taken. A list is written before the cards
+            of its sample, so one that is newer may lack rows, and has no cards in any case.
+    """
+    names = [column.name for column in PROCESS_COLUMNS]
+    _, at = _torn(descriptor, begin, end)
+    last = next(_samples(descriptor, begin, at, names, lists=True), None)
+    return last.begin if last is not None and (cards is None or last.moment > cards) else at
+
+
+def _torn(descriptor: int, begin: int, end: int) -> tuple[list[str], int]:
+    """The cells of the last line if it has no end, and where the whole lines end."""
+    for at, line in _lines(descriptor, begin, end):
+        if not line.endswith(b"\n"):
+            return line.decode(errors="replace").split(","), at
+        break
+    return [], end
+
+
+def _goes_on(last: _Sample, torn: list[str], *, shorter: bool) -> bool:
+    """Whether a line without an end belongs to the sample before it, or begins one of its own."""
+    timestamp, *rest = torn
+    if not rest:
+        return shorter and last.timestamp.startswith(timestamp)
+    # The third cell, if it is all there, is the UUID.
+    return last.timestamp == timestamp and not (len(rest) > 2 and rest[1] in last.subjects)
+
+
+def _samples(
+    descriptor: int, begin: int, end: int, names: list[str], *, lists: bool = False
+) -> Iterator[_Sample]:
+    """The samples of whole lines, newest first, as far as the lines are rows."""
+    sample: _Sample | None = None
+    for at, row in _rows(descriptor, begin, end, names):
+        moment = _moment(row)
+        if moment is None:
+            break
+        if (
+            sample is not None
+            and sample.moment == moment
+            and (lists or row["uuid"] not in sample.subjects)
+        ):
+            sample.begin = at
+            sample.subjects.insert(0, row["uuid"])
+            continue
+        if sample is not None:
+            yield sample
+        sample = _Sample(moment, row["timestamp"], at, [row["uuid"]])
+    if sample is not None:
+        yield sample
+
+
+def _rows(
+    descriptor: int, begin: int, end: int, names: list[str]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    for at, line in _lines(descriptor, begin, end):
+        try:
+            cells = next(csv.reader([line.decode()]), [])
+        except (ValueError, csv.Error):
+            return
+        if len(cells) != len(names):
+            return
+        yield at, dict(zip(names, cells, strict=True))
+
+
+def _moment(row: dict[str, str]) -> _Moment | None:
+    try:
+        when, elapsed = datetime.fromisoformat(row["timestamp"]), float(row["elapsed [s]"])
+    except ValueError:
+        return None
+    return None if when.tzinfo is None else (when, elapsed)
+
+
+def _lines(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The lines between two places of a file, the last first, each with where it begins."""
+    held = b""
+    block = _BLOCK
+    while end > begin:
+        start = max(begin, end - block)
+        held = _read(descriptor, start, end) + held
+        end = start
+        while (cut := held.rfind(b"\n", 0, -1)) >= 0:
+            yield start + cut + 1, held[cut + 1 :]
+            held = held[: cut + 1]
+        # Zeros that a crash left can be one very long line.
+        block *= 2
+    if held:
+        yield begin, held
+
+
+def _read(descriptor: int, start: int, end: int) -> bytes:
+    pieces = []
+    while start < end and (piece := os.pread(descriptor, end - start, start)):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,1 @@
+"""What this gpumon has seen, in bounded memory."""

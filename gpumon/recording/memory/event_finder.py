@@ -1,0 +1,182 @@
+"""What happened between one snapshot and the next: who came and went, what a card threw.
+
+What is unknown on either side happened on neither: a process on a card whose list was not read
+neither came nor went, and a card that was not there before did not begin anything.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
+from gpumon.model.snapshot import CardStatus
+from gpumon.recording import Event, EventKind
+from gpumon.text.formatting import gib, gibibytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+
+LINGER = 5.0
+"""Slowdowns come and go several times a second, and memory may hover about its limit: less than so
+many seconds after it last was so, it has not begun anew."""
+
+_LISTED = (CardStatus.OK, CardStatus.FAILING)
+_BROKEN = {
+    CardStatus.LOST: "is lost",
+    CardStatus.RESET_REQUIRED: "requires reset",
+}
+
+
+class EventFinder:
+    """Finds the marks in snapshots that come one after another.
+
+    Args:
+        full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
+    """
+
+    def __init__(self, full_share: float) -> None:
+        self._full_share = full_share
+        self._before: Snapshot | None = None
+        self._held: dict[tuple[EventKind, str], float] = {}
+
+    def see(self, snapshot: Snapshot) -> list[Event]:
+        """Take the next snapshot, and tell what happened since the one before."""
+        before, self._before = self._before, snapshot
+        marks = [] if before is None else marks_between(before, snapshot, self._full_share)
+        if marks:
+            marks = [mark for mark in marks if not self._lingers(mark)]
+        for gpu in snapshot.gpus:
+            if gpu.clock_event_reasons and _slowed(gpu):
+                self._held[EventKind.THROTTLED, gpu.uuid] = snapshot.time
+            if _is_full(gpu, self._full_share):
+                self._held[EventKind.FULL, gpu.uuid] = snapshot.time
+        return marks
+
+    def _lingers(self, mark: Event) -> bool:
+        if mark.kind not in (EventKind.THROTTLED, EventKind.FULL):
+            return False
+        # A time that is still to come is from before the clock was set back.
+        return 0 <= mark.time - self._held.get((mark.kind, str(mark.subject)), -math.inf) < LINGER
+
+
+def marks_between(before: Snapshot, after: Snapshot, full_share: float) -> list[Event]:
+    """What happened between two snapshots that follow one another; told at the time of the later.
+
+    Args:
+        before: The earlier one.
+        after: The later one.
+        full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
+    """
+    marks = _comings_and_goings(before, after)
+    if before.gpus is not after.gpus:
+        cards = {gpu.uuid: gpu for gpu in before.gpus}
+        for gpu in after.gpus:
+            earlier = cards.get(gpu.uuid)
+            if earlier is not None and earlier is not gpu:
+                marks += [
+                    Event(after.time, kind, gpu.uuid, f"GPU {gpu.index} {words}", (gpu.uuid,))
+                    for kind, words in _happened(earlier, gpu, full_share)
+                ]
+    return marks
+
+
+def _comings_and_goings(before: Snapshot, after: Snapshot) -> list[Event]:
+    if (
+        before.processes is after.processes
+        or before.processes_at == after.processes_at
+        or before.processes_at is None
+        or after.processes_at is None
+    ):
+        return []
+    was = {process.id: process for process in before.processes}
+    now = {process.id: process for process in after.processes}
+    if was.keys() == now.keys():
+        return []
+    listed = _listed(before) & _listed(after)
+    went = _apart(was, now, listed)
+    came = _apart(now, was, listed)
+    return [
+        *(_mark_of(one, EventKind.WENT, "left", after.time) for one in went),
+        *(_mark_of(one, EventKind.CAME, "came to", after.time) for one in came),
+    ]
+
+
+def _listed(snapshot: Snapshot) -> set[str]:
+    """The cards of which it is known who is on them."""
+    return {
+        gpu.uuid
+        for gpu in snapshot.gpus
+        if gpu.status in _LISTED and "processes" not in gpu.unknown
+    }
+
+
+def _apart(
+    here: dict[ProcessId, GpuProcess], there: dict[ProcessId, GpuProcess], listed: set[str]
+) -> Iterable[GpuProcess]:
+    """The processes of one list that are not in the other, though they could be."""
+    apart = [
+        process
+        for id_, process in here.items()
+        if id_ not in there and all(use.gpu_uuid in listed for use in process.uses)
+    ]
+    if not apart:
+        return apart
+    # One that is seen, or lost from sight, while it runs is still the same one.
+    starts: dict[int, list[int | None]] = {}
+    for id_ in there:
+        starts.setdefault(id_.pid, []).append(id_.start_time)
+    return [
+        process
+        for process in apart
+        if process.id.pid not in starts
+        or (process.id.start_time is not None and None not in starts[process.id.pid])
+    ]
+
+
+def _named(process: GpuProcess) -> str:
+    name = "" if process.name is None else f" {process.name}"
+    user = "" if process.user is None else f" of {process.user}"
+    return f"{process.id.pid}{name}{user}"
+
+
+def _mark_of(process: GpuProcess, kind: EventKind, verb: str, time: float) -> Event:
+    sentence = f"{_named(process)} {verb} {_cards(process)}"
+    uuids = tuple(dict.fromkeys(use.gpu_uuid for use in process.uses))
+    return Event(time, kind, process.id, sentence, uuids)
+
+
+def _cards(process: GpuProcess) -> str:
+    return f"GPU {', '.join(map(str, process.gpu_indices))}"
+
+
+def _happened(before: Gpu, after: Gpu, full_share: float) -> Iterable[tuple[EventKind, str]]:
+    """What happened to a card, and how it is told after its number."""
+    if after.xid is not None and (after.xid, after.xid_at) != (before.xid, before.xid_at):
+        yield EventKind.ERROR, f"reported XID {after.xid}"
+    if after.status is not before.status and after.status in _BROKEN:
+        yield EventKind.ERROR, _BROKEN[after.status]
+    action = after.recovery_action
+    if action != before.recovery_action and action is not None and action.lower() != "none":
+        yield EventKind.ERROR, f"asks for recovery action: {action}"
+    slowed = after.clock_event_reasons and _slowed(after)
+    if slowed and _slowed(before) == 0:
+        yield EventKind.THROTTLED, f"throttled: {' and '.join(clock_event_names(slowed))}"
+    if _is_full(after, full_share) and _is_full(before, full_share) is False:
+        free = f"{gibibytes(after.memory_free)} of {gibibytes(after.memory_total)} {gib()}"
+        yield EventKind.FULL, f"memory full: {free} free"
+
+
+def _slowed(gpu: Gpu) -> int | None:
+    """The harmful ones among the reasons why its clocks are low; ``None`` while none is known."""
+    reasons = gpu.clock_event_reasons
+    return None if reasons is None else reasons & HARMFUL_CLOCK_EVENTS
+
+
+def _is_full(gpu: Gpu, full_share: float) -> bool | None:
+    """Whether its own memory is full; ``None`` where that is unknown, or it has none."""
+    if gpu.memory_unified or gpu.memory_free is None or not gpu.memory_total:
+        return None
+    return gpu.memory_free < full_share * gpu.memory_total

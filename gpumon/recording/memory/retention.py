@@ -1,0 +1,141 @@
+"""Snapshots kept at one pace: the newest as they are, older ones packed in blocks."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.model.snapshot import Snapshot
+
+BLOCK_ROWS = 2000
+"""Rows, of cards and of listed processes, from which on snapshots are packed. A block with so many
+opens in some 4 ms; what never changes is in it once, so smaller ones would take more bytes."""
+ROW_BYTES = 600
+"""What a row takes before it is packed, about."""
+_BLOCK_BYTES = 400
+"""What a block takes besides its data."""
+_CREDIT = 60
+"""How many snapshots out of turn may come at once."""
+
+
+class Block:
+    """Packed snapshots.
+
+    Attributes:
+        data: For ``packing.unpacked``.
+        shift: Seconds to add to its times: the clock was set back since.
+    """
+
+    __slots__ = ("_times", "data", "shift")
+
+    def __init__(self, times: Iterable[float], data: bytes) -> None:
+        self._times = array("d", times)
+        self.data = data
+        self.shift = 0.0
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    @property
+    def first(self) -> float:
+        """The time of its first snapshot."""
+        return self._times[0] + self.shift
+
+    @property
+    def times(self) -> Sequence[float]:
+        """Those of its snapshots."""
+        if not self.shift:
+            return self._times
+        return array("d", [time + self.shift for time in self._times])
+
+    @property
+    def bytes(self) -> int:
+        """What it takes."""
+        return _BLOCK_BYTES + len(self.data) + 8 * len(self._times)
+
+
+class RetentionTier:
+    """Snapshots at one pace, the newest ``most`` of them.
+
+    Those at which something happened are kept out of turn too, as long as they are not more than
+    those in turn; a burst of ``_CREDIT`` is let through.
+
+    Attributes:
+        blocks: Packed, oldest first.
+        fresh: The newer ones, as they came. Replaced when some of them were packed, so that
+            whoever holds the list may go on reading it.
+        rows: How many rows the fresh ones are.
+        packed_bytes: What the blocks take.
+
+    Args:
+        period: Seconds from one to the next; 0 keeps all.
+        most: How many are kept.
+    """
+
+    def __init__(self, period: float, most: int) -> None:
+        self.blocks: list[Block] = []
+        self.fresh: list[Snapshot] = []
+        self._period = period
+        self._most = most
+        self._slot: float | None = None
+        self._credit = _CREDIT
+        self._packed = 0
+        self.packed_bytes = 0
+        self.rows = 0
+        self._newest: Snapshot | None = None
+
+    @property
+    def first(self) -> float | None:
+        """The time of the oldest."""
+        if self.blocks:
+            return self.blocks[0].first
+        return self.fresh[0].time if self.fresh else None
+
+    @property
+    def bytes(self) -> int:
+        """What all that takes, about."""
+        return self.packed_bytes + self.rows * ROW_BYTES
+
+    def take(self, snapshot: Snapshot, *, eventful: bool) -> None:
+        """Keep the next snapshot, if it is its turn or something happened."""
+        slot = snapshot.time // self._period if self._period else None
+        if slot is None or slot != self._slot:
+            self._slot = slot
+            self._credit = min(self._credit + 1, _CREDIT)
+        elif eventful and self._credit:
+            self._credit -= 1
+        else:
+            return
+        self.rows += _new_rows(self._newest, snapshot)
+        self._newest = snapshot
+        self.fresh.append(snapshot)
+
+    def seal(self, block: Block) -> None:
+        """Put a block in the place of the oldest fresh ones, from which it was packed."""
+        self.blocks.append(block)
+        self._packed += len(block)
+        self.packed_bytes += block.bytes
+        self.fresh = self.fresh[len(block) :]
+        self.rows = sum(map(_new_rows, [None, *self.fresh], self.fresh))
+        while self.blocks and self._packed - len(self.blocks[0]) >= self._most:
+            self.drop_oldest()
+
+    def drop_oldest(self) -> None:
+        """Forget a block."""
+        block = self.blocks.pop(0)
+        self._packed -= len(block)
+        self.packed_bytes -= block.bytes
+
+    def move_back(self, seconds: float) -> None:
+        """Follow a clock that was set back. Everything must be packed."""
+        for block in self.blocks:
+            block.shift -= seconds
+
+
+def _new_rows(before: Snapshot | None, snapshot: Snapshot) -> int:
+    """What a snapshot adds to the one before it; a card has many fields, and counts for two."""
+    listed = before is None or before.processes is not snapshot.processes
+    return 1 + 2 * len(snapshot.gpus) + (len(snapshot.processes) if listed else 0)

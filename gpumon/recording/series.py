@@ -1,0 +1,425 @@
+"""Values over time, finely for minutes and coarsely for hours, in bounded memory.
+
+A ``Series`` keeps several fields that are always read together, such as those of a card, in up to
+three resolutions: the newest samples one by one, then seconds, then tens of seconds. ``Depth`` says
+how far each reaches. Seconds and tens are slots of absolute time (slot ``n`` of the tens begins at
+``10 * n`` since the epoch), so a slot once past never changes, however it is looked at.
+
+A value stands until the next one is due, which the series learns from the pace of its samples:
+without that a screen that samples every five seconds would show holes. What comes later than that
+leaves a gap, and so does an unknown value. A gap is never filled.
+
+Numbers are kept as 4-byte floats: seven digits, so 80 GiB are known to 8 KiB.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Literal
+
+    _Type = Literal["f", "d"]
+
+RECENT_SPAN = 120.0
+"""Seconds for which every sample is kept, where samples are kept one by one."""
+RECENT_SAMPLES = 1300
+"""Two minutes at ten samples a second, the fastest pace there is, and some that came early."""
+LATE = 2.5
+"""A sample is missing when it is later than this many times the pace ..."""
+LEAST_LATE = 1.0
+"""... and than this many seconds, so that a hiccup of a fast sampler is no gap."""
+FIRST_LATE = 10.0
+"""The second sample is missing when it is later than this; no pace is known before it."""
+
+_UNKNOWN = math.nan
+
+
+class Depth(Struct, frozen=True):
+    """What a series keeps, and for how long.
+
+    Attributes:
+        fields: How many fields there are.
+        peaks: How many of them, the first ones, have the peak of a slot kept besides its mean; of
+            the others the highest mean stands for the peak.
+        seconds: How many slots of a second: one more than a window that moves over them needs.
+        tens: Likewise of ten seconds.
+        samples: How many samples are kept one by one: ``RECENT_SAMPLES``, or none where they come
+            no faster than once a second and a slot of a second tells as much.
+    """
+
+    fields: int
+    peaks: int
+    seconds: int
+    tens: int
+    samples: int = 0
+
+
+class SeriesRate:
+    """How often something comes, learned from its newest three spacings.
+
+    Attributes:
+        late: Seconds after it came last from which on the next is missing.
+    """
+
+    __slots__ = ("_newest", "late")
+
+    def __init__(self) -> None:
+        self.late = FIRST_LATE
+        # Stand-ins of which one is above and one below whatever comes.
+        self._newest = (math.inf, -math.inf)
+
+    def see(self, spacing: float) -> None:
+        """Take the seconds from the last one to this one."""
+        older, newer = self._newest
+        self._newest = newer, spacing
+        low, high = (older, newer) if older < newer else (newer, older)
+        # The lower median: neither one late tick nor one night of suspend is a pace.
+        pace = low if spacing < low else min(spacing, high)
+        self.late = max(LEAST_LATE, LATE * pace)
+
+
+class _Rows:
+    """Numbered rows of numbers: a ring that grows to its bound, then drops the oldest.
+
+    Attributes:
+        end: Number of the next row.
+    """
+
+    __slots__ = ("_capacity", "_columns", "_origin", "_type", "_values", "end")
+
+    def __init__(self, columns: int, capacity: int, start: int, type_: _Type = "f") -> None:
+        self.end = start
+        self._columns = columns
+        self._capacity = capacity
+        self._origin = start
+        self._type: _Type = type_
+        self._values: array[float] = array(type_)
+
+    @property
+    def start(self) -> int:
+        """Number of the oldest row that is kept."""
+        return max(self._origin, self.end - self._capacity)
+
+    def append(self, row: Sequence[float]) -> None:
+        """Add the next row."""
+        place = (self.end - self._origin) % self._capacity * self._columns
+        # Past its end a slice is replaced by growing.
+        self._values[place : place + self._columns] = array(self._type, row)
+        self.end += 1
+
+    def fill(self, row: Sequence[float], count: int) -> None:
+        """Add the same row so many times."""
+        packed = array(self._type, row)
+        if count >= self._capacity:
+            self._values = packed * self._capacity
+            self.end += count
+            self._origin = self.end - self._capacity
+            return
+        place = (self.end - self._origin) % self._capacity
+        before_the_turn = min(count, self._capacity - place)
+        after_it = count - before_the_turn
+        begin = place * self._columns
+        self._values[begin : begin + before_the_turn * self._columns] = packed * before_the_turn
+        if after_it:
+            self._values[: after_it * self._columns] = packed * after_it
+        self.end += count
+
+    def column(self, column: int, first: int) -> array[float]:
+        """A column of the rows from a number on that are kept, oldest first."""
+        first = max(self.start, first)
+        begin = (first - self._origin) % self._capacity * self._columns
+        end = begin + (self.end - first) * self._columns
+        turn = self._capacity * self._columns
+        if end <= turn:
+            return self._values[begin + column : end : self._columns]
+        newer = self._values[column : end - turn : self._columns]
+        return self._values[begin + column :: self._columns] + newer
+
+    def get(self, column: int, number: int) -> float:
+        """A value of a row before ``end``; NaN where it is unknown or no longer kept."""
+        if number < self._origin or number < self.end - self._capacity:
+            return _UNKNOWN
+        place = (number - self._origin) % self._capacity
+        return self._values[place * self._columns + column]
+
+    def renumber(self, lower: int) -> None:
+        """Call every row by a number that is lower by so many."""
+        self.end -= lower
+        self._origin -= lower
+
+    def reduce(self, seconds: float) -> None:
+        """Make every value less by so much."""
+        for place in range(len(self._values)):
+            self._values[place] -= seconds
+
+
+class Series:
+    """Several fields of one subject over time.
+
+    Attributes:
+        first: Time of the first sample.
+        last: Time of the newest.
+        pace: How often they come.
+        until: How long the newest is taken to stand, unless another comes.
+    """
+
+    __slots__ = (
+        "_depth",
+        "_open",
+        "_recent",
+        "_second",
+        "_seconds",
+        "_tens",
+        "_times",
+        "_values",
+        "first",
+        "last",
+        "pace",
+        "until",
+    )
+
+    def __init__(self, depth: Depth, time: float) -> None:
+        self.first = time
+        self.last = time
+        self.pace = SeriesRate()
+        self.until = time + FIRST_LATE
+        self._depth = depth
+        self._values: Sequence[float | None] = (None,) * depth.fields
+        self._second = int(time)
+        self._open: list[Sequence[float | None]] = []
+        self._times = _Rows(1, depth.samples, 0, "d")
+        self._recent = _Rows(depth.fields, depth.samples, 0)
+        # A row of slots holds the means of all fields, then the peaks of those that have any.
+        columns = depth.fields + depth.peaks
+        self._seconds = _Rows(columns, depth.seconds, self._second)
+        self._tens = _Rows(columns, depth.tens, self._second // 10)
+
+    def add(self, time: float, values: Sequence[float | None]) -> None:
+        """Take a sample, no older than the newest; the time is seconds since the epoch."""
+        if self._open:
+            if time > self.until:
+                self._keep(self.until, (None,) * self._depth.fields)
+            self.pace.see(time - self.last)
+        second = int(time)
+        if second != self._second:
+            self._close(second)
+        self._keep(time, values)
+        self._open.append(values)
+        self._values = values
+        self.last = time
+        self.until = time + self.pace.late
+
+    def shift(self, seconds: int) -> None:
+        """Move everything into the past, by a multiple of ten seconds."""
+        self.first -= seconds
+        self.last -= seconds
+        self.until -= seconds
+        self._second -= seconds
+        self._seconds.renumber(seconds)
+        self._tens.renumber(seconds // 10)
+        self._times.reduce(seconds)
+
+    def buckets(
+        self, field: int, seconds: float, count: int, now: float, peak: bool
+    ) -> list[float | None]:
+        """The last ``count`` buckets, oldest first, the one that ``now`` is in included.
+
+        Bucket ``k`` is the time from ``k * width`` to ``(k + 1) * width`` since the epoch, where
+        the width is ``seconds / count``. ``None`` is unknown.
+        """
+        width = seconds / count
+        first = math.floor(now / width) - count + 1
+        if width < 1 and self._has_samples(seconds):
+            return self._fine_buckets(field, first, count, width, peak)
+        tens = width >= 10 or seconds > self._depth.seconds
+        size = 10 if tens else 1
+        if width < size:
+            get = self._ten if tens else self._one
+            slots = (int((first + place) * width / size) for place in range(count))
+            return [_known(get(field, slot, peak)) for slot in slots]
+        begin, end = math.floor(first * width / size), math.floor(now / size) + 1
+        values = self._slots(field, begin, end, peak, tens=tens)
+        if width == size:
+            # The sum of what is known is known.
+            if math.isfinite(sum(values)):
+                return list(values)
+            return [None if math.isnan(value) else value for value in values]
+        gathered: list[list[float]] = [[] for _ in range(count)]
+        for slot, value in enumerate(values, begin):
+            # A slot counts where it ends: a bucket that is past has no slot that is not.
+            place = math.ceil((slot + 1) * size / width) - 1 - first
+            if 0 <= place < count and not math.isnan(value):
+                gathered[place].append(value)
+        return [_known(_summary(known, peak)) for known in gathered]
+
+    def _slots(
+        self, field: int, begin: int, end: int, peak: bool, *, tens: bool
+    ) -> Sequence[float]:
+        """The values of the slots from one to before another, those put away all at once."""
+        rows, get = (self._tens, self._ten) if tens else (self._seconds, self._one)
+        oldest, newest = min(max(begin, rows.start), end), max(begin, min(rows.end, end))
+        stored = rows.column(self._column(field, peak), oldest)[: max(0, newest - oldest)]
+        rest = [get(field, slot, peak) for slot in range(newest, end)]
+        return [_UNKNOWN] * (oldest - begin) + stored.tolist() + rest
+
+    def window(
+        self, field: int, seconds: float, now: float, peak: bool
+    ) -> Iterator[tuple[float, float]]:
+        """The known values of the last ``seconds``, oldest first, as finely as they are kept."""
+        start = now - seconds
+        if self._has_samples(seconds):
+            for time, value in zip(*self._recent_from(start, field), strict=True):
+                if not math.isnan(value):
+                    yield time, value
+            return
+        size, get = (10, self._ten) if seconds > self._depth.seconds else (1, self._one)
+        oldest = max(math.ceil(start / size), int(self.first) // size)
+        for slot in range(oldest, self._second // size + 1):
+            if not math.isnan(value := get(field, slot, peak)):
+                yield float(slot * size), value
+
+    def known_since(self, field: int, time: float) -> int:
+        """How many of the samples that are kept one by one are no older, and known."""
+        _, values = self._recent_from(time, field)
+        return sum(not math.isnan(value) for value in values)
+
+    def _has_samples(self, seconds: float) -> bool:
+        """Whether the last so many seconds are there sample by sample."""
+        return self._depth.samples > 0 and seconds <= RECENT_SPAN
+
+    def _keep(self, time: float, values: Sequence[float | None]) -> None:
+        """Put a sample among the recent ones."""
+        if self._depth.samples:
+            self._times.append((time,))
+            self._recent.append(_row(values))
+
+    def _recent_from(self, time: float, field: int) -> tuple[array[float], array[float]]:
+        """Times and values of the recent samples that are no older."""
+        first = self._first_since(time)
+        return self._times.column(0, first), self._recent.column(field, first)
+
+    def _first_since(self, time: float) -> int:
+        """Number of the first of the recent samples that is no older."""
+        times = self._times
+        kept = range(times.start, times.end)
+        return times.start + bisect_left(kept, time, key=lambda number: times.get(0, number))
+
+    def _close(self, second: int) -> None:
+        """Put the open second away, then what its last value stood for, then the gap."""
+        if self._open:
+            self._seconds.append(self._open_row())
+            self._complete_ten()
+        if second > self._seconds.end:
+            self._pass_over(second)
+        self._second = second
+        self._open = []
+
+    def _pass_over(self, second: int) -> None:
+        """Fill the seconds without a sample before the one that is to be open next."""
+        standing = _row(self._values)
+        standing = [*standing, *standing[: self._depth.peaks]]
+        self._fill(standing, min(second, math.ceil(self.until)))
+        self._fill([_UNKNOWN] * len(standing), second)
+
+    def _fill(self, row: Sequence[float], end: int) -> None:
+        """Put the same row away for every second before ``end``."""
+        whole = min(end, math.ceil(self._seconds.end / 10) * 10)
+        if whole > self._seconds.end:
+            self._seconds.fill(row, whole - self._seconds.end)
+            self._complete_ten()
+        tens = (end - self._seconds.end) // 10
+        if tens > 0:
+            self._seconds.fill(row, 10 * tens)
+            self._tens.fill(row, tens)
+        if end > self._seconds.end:
+            self._seconds.fill(row, end - self._seconds.end)
+
+    def _complete_ten(self) -> None:
+        """Put ten seconds away if the last of them has just been."""
+        if self._seconds.end % 10:
+            return
+        row = []
+        for column in range(self._depth.fields + self._depth.peaks):
+            values = self._seconds.column(column, self._seconds.end - 10).tolist()
+            known = values
+            if not math.isfinite(sum(values)):
+                known = [value for value in values if not math.isnan(value)]
+            row.append(_summary(known, column >= self._depth.fields))
+        self._tens.append(row)
+
+    def _open_row(self) -> Sequence[float]:
+        """What the open second comes to so far, as a row of the slots."""
+        if len(self._open) == 1:
+            row = _row(self._open[0])
+            return [*row, *row[: self._depth.peaks]]
+        columns = [[v for v in column if v is not None] for column in zip(*self._open, strict=True)]
+        means = [_summary(known, False) for known in columns]
+        return means + [_summary(known, True) for known in columns[: self._depth.peaks]]
+
+    def _column(self, field: int, peak: bool) -> int:
+        """Where the mean or the peak of a field stands in a row of slots."""
+        return self._depth.fields + field if peak and field < self._depth.peaks else field
+
+    def _one(self, field: int, slot: int, peak: bool) -> float:
+        """The value of a second, past, open, or one that the newest value still stands for."""
+        if slot < self._seconds.end:
+            return self._seconds.get(self._column(field, peak), slot)
+        if slot == self._second:
+            return self._open_row()[self._column(field, peak)] if self._open else _UNKNOWN
+        value = self._values[field]
+        return _UNKNOWN if value is None or slot >= self.until else value
+
+    def _ten(self, field: int, slot: int, peak: bool) -> float:
+        """The value of ten seconds, likewise."""
+        if slot < self._tens.end:
+            return self._tens.get(self._column(field, peak), slot)
+        return self._ten_from_seconds(field, slot, peak)
+
+    def _ten_from_seconds(self, field: int, slot: int, peak: bool) -> float:
+        seconds = range(10 * slot, 10 * slot + 10)
+        values = [self._one(field, second, peak) for second in seconds]
+        return _summary([value for value in values if not math.isnan(value)], peak)
+
+    def _fine_buckets(
+        self, field: int, first: int, count: int, width: float, peak: bool
+    ) -> list[float | None]:
+        """Buckets shorter than a second, from the recent samples."""
+        gathered: dict[int, list[float]] = {}
+        begin = first * width
+        for time, value in zip(*self._recent_from(begin, field), strict=True):
+            gathered.setdefault(math.floor(time / width) - first, []).append(value)
+        standing = self._recent.get(field, self._first_since(begin) - 1)
+        result: list[float | None] = []
+        for bucket in range(count):
+            values = gathered.get(bucket)
+            if values is not None:
+                standing = values[-1]
+                known = [value for value in values if not math.isnan(value)]
+                result.append(_known(_summary(known, peak)))
+            else:
+                stands = (first + bucket) * width < self.until
+                result.append(_known(standing) if stands else None)
+        return result
+
+
+def _row(values: Sequence[float | None]) -> Sequence[float]:
+    """The values as a row, where NaN is unknown."""
+    return [_UNKNOWN if value is None else value for value in values]
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _summary(values: list[float], peak: bool) -> float:
+    """The peak or the mean of what is known; NaN of nothing."""
+    if not values:
+        return _UNKNOWN
+    return max(values) if peak else sum(values) / len(values)

@@ -1,0 +1,1 @@
+"""The sampling thread, and the slow look-ups beside it."""

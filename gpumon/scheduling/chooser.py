@@ -1,0 +1,154 @@
+"""Brings it together: from a look at the cards to those that are taken."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from gpumon.scheduling.allocation import allowance
+from gpumon.scheduling.eligibility import Circumstances, judge
+from gpumon.scheduling.messages import many
+from gpumon.scheduling.ranking import choose
+from gpumon.scheduling.stability import StabilityWindow, look_back
+from gpumon.scheduling.wait_queue import WaitQueue
+from gpumon.sources import NoSuchCardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.scheduling.eligibility import Eligibility
+    from gpumon.scheduling.ranking import CardChoice
+    from gpumon.scheduling.requirements import Requirements
+    from gpumon.scheduling.reservation.locks import Locks
+    from gpumon.sources.links import Links
+
+
+class Chooser:
+    """Judges looks at the cards by one person's requirements, and takes the best of what fits.
+
+    Args:
+        requirements: What is asked for.
+        environment: Variables of whoever asks; ``CUDA_VISIBLE_DEVICES`` there is respected.
+        locks: Tell who has reserved which card; ``None``: nobody.
+        links: Tells how near cards are to one another; asked once, where several are wanted.
+        past: A log that may know how the cards have been, where that is asked for.
+    """
+
+    def __init__(
+        self,
+        requirements: Requirements,
+        environment: Mapping[str, str],
+        locks: Locks | None = None,
+        links: Callable[[], Links] | None = None,
+        past: str | None = None,
+    ) -> None:
+        self.requirements = requirements
+        self._environment = environment
+        self._locks = locks
+        self._ask_links = links
+        self._links: Links | None = None
+        self._past = past
+        self._steady = None if requirements.stable is None else StabilityWindow(requirements.stable)
+        shared = None if locks is None else locks.shared
+        self._line = None if shared is None else WaitQueue(shared)
+
+    def join_line(self, snapshot: Snapshot) -> None:
+        """Have those who come later leave to us what we could take; until ``leave_line``."""
+        if self._line is not None:
+            self._line.join(self.requirements, allowance(self._environment, snapshot.gpus))
+
+    def leave_line(self) -> None:
+        """Wait in line no longer. May be called at any time."""
+        if self._line is not None:
+            self._line.leave()
+
+    def judge(
+        self, snapshot: Snapshot, mine: Collection[str] = frozenset()
+    ) -> tuple[Eligibility, ...]:
+        """What is thought of each card. Locks are looked at after the snapshot was taken.
+
+        Args:
+            snapshot: How the cards are.
+            mine: UUIDs of what is reserved for us already.
+
+        Raises:
+            NoSuchCardError: ``--gpus`` names a card that there is not.
+            UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be read for certain.
+            TapeError: The log of the past cannot be read.
+        """
+        steady = self._steady
+        if steady is None:
+            return self._judged_now(snapshot, mine)
+        if self._past is not None:
+            self._look_back(self._past, steady)
+            self._past = None
+        steady.add(snapshot.time, self._judged_now(snapshot, mine))
+        return steady.verdicts()
+
+    def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> tuple[Eligibility, ...]:
+        return judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
+
+    def left(self) -> float:
+        """For how many seconds the cards must still be watched."""
+        return 0.0 if self._steady is None else self._steady.left
+
+    @staticmethod
+    def may_still_fit(verdict: Eligibility) -> bool:
+        """Whether nothing but the time that is still to be watched speaks against it."""
+        return verdict.refusal is None or verdict.refusal.kind == "watching"
+
+    def _look_back(self, path: str, steady: StabilityWindow) -> None:
+        from gpumon.recording.csv.recording import open_log
+
+        with closing(open_log(path)) as tape:
+            look_back(
+                steady,
+                tape,
+                time.time(),
+                lambda snapshot: judge(
+                    snapshot, self.requirements, self._circumstances(snapshot, past=True)
+                ),
+            )
+
+    def _circumstances(
+        self, snapshot: Snapshot, mine: Collection[str] = frozenset(), *, past: bool = False
+    ) -> Circumstances:
+        gpus = snapshot.gpus
+        missing = self.requirements.only.missing(len(gpus), [gpu.uuid for gpu in gpus])
+        if missing and not past:
+            raise NoSuchCardError(missing, f"This machine has {many(len(gpus), 'card')}.")
+        uid = os.geteuid() if hasattr(os, "geteuid") else None
+        plain = Circumstances(allowance(self._environment, gpus), uid=uid)
+        if self._locks is None or past:
+            return plain
+        uuids = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
+        held = self._locks.others(uuid for uuid in uuids if uuid not in mine)
+        known = Circumstances(plain.allowance, held, uid=uid)
+        owed = {} if self._line is None or mine else self._line.owed(snapshot, known)
+        return Circumstances(plain.allowance, held, owed, uid)
+
+    def choose(self, verdicts: Sequence[Eligibility]) -> CardChoice | None:
+        """The best; ``None`` where not enough fit."""
+        if self._links is None and self._ask_links is not None and self.requirements.most > 1:
+            self._links = self._ask_links()
+        if self._links is None:
+            return choose(verdicts, self.requirements)
+        return choose(verdicts, self.requirements, self._links)
+
+    def refusal(self, verdicts: Sequence[Eligibility]) -> str:
+        """Why nothing was chosen, in a sentence."""
+        asked = self.requirements
+        fitting = sum(1 for one in verdicts if one.refusal is None)
+        thing = "MIG device" if asked.mig else "card"
+        if not fitting:
+            return f"no {thing} fits; {asked.number} asked."
+        verb = "fits" if fitting == 1 else "fit"
+        return f"only {many(fitting, thing)} {verb}; {asked.number} asked."
+
+    def hopeless(self, verdicts: Sequence[Eligibility]) -> bool:
+        """Whether waiting cannot help: too few cards are of the kind that is asked for."""
+        possible = sum(1 for one in verdicts if one.may_come)
+        return possible < self.requirements.least

@@ -1,0 +1,54 @@
+"""What several sentences about cards and their users have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpumon.model.snapshot import GpuProcess, GpuUse
+
+_NAMED = 2
+"""How many of those who hold a card are named; the others are counted."""
+
+
+def gib(size: float) -> str:
+    """Bytes as ``41.2 GiB``."""
+    return f"{size / 2**30:.1f} GiB"
+
+
+def many(count: int, thing: str) -> str:
+    """``1 process``, ``3 processes``, ``2 cards``."""
+    ending = "" if count == 1 else "es" if thing.endswith("s") else "s"
+    return f"{count} {thing}{ending}"
+
+
+def holders_named(
+    processes: Sequence[GpuProcess], use_of: Callable[[GpuProcess], GpuUse | None]
+) -> str:
+    """Who is on a card: ``ann's python (4711) holds 41.2 GiB, and 2 more``; nothing for nobody.
+
+    Args:
+        processes: They, most memory first.
+        use_of: What one of them has of the card.
+    """
+    told = [_named(one, use_of(one)) for one in processes[:_NAMED]]
+    if len(processes) > _NAMED:
+        told.append(f"and {len(processes) - _NAMED} more")
+    return ", ".join(told)
+
+
+def name_of(process: GpuProcess) -> str:
+    """A process for a person: ``ann's python (4711)``."""
+    name = printable(process.name or "a process")
+    whose = "" if process.user is None else f"{printable(process.user)}'s "
+    return f"{whose}{name} ({process.id.pid})"
+
+
+def _named(process: GpuProcess, use: GpuUse | None) -> str:
+    size = None if use is None else use.memory_used
+    held = "an unknown amount" if size is None else gib(size)
+    return f"{name_of(process)} holds {held}"

@@ -1,0 +1,158 @@
+"""Writes what came of a choice: for a shell, for a program, and why not for a person."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpumon.host.cuda_visible_devices import visible_devices
+from gpumon.text.formatting import cell_width, fit, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.snapshot import Gpu
+    from gpumon.scheduling.eligibility import Candidate, Eligibility
+    from gpumon.scheduling.ranking import CardChoice
+    from gpumon.scheduling.reservation import Holder
+
+FORMATS = ("uuid", "index", "env", "json")
+SCHEMA = "gpumon.select/1"
+_GAP = "  "
+_LEAST_ROOM = 24
+"""Cells below which lines are not broken: a terminal does it as well."""
+_ORDER = "PCI_BUS_ID"
+
+
+def as_uuid(candidates: Sequence[Candidate]) -> str:
+    """What ``CUDA_VISIBLE_DEVICES`` takes under any order."""
+    return ",".join(one.uuid for one in candidates)
+
+
+def as_index(candidates: Sequence[Candidate]) -> str:
+    """nvidia-smi's indices; a MIG device has none that CUDA takes, and stays a UUID."""
+    return ",".join(one.uuid if one.mig is not None else str(one.gpu.index) for one in candidates)
+
+
+def as_env(candidates: Sequence[Candidate]) -> str:
+    """Two assignments under which the indices are CUDA's too."""
+    return f"CUDA_DEVICE_ORDER={_ORDER}\nCUDA_VISIBLE_DEVICES={as_index(candidates)}"
+
+
+def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
+    """Why CUDA might count the cards otherwise, in a sentence; mostly nothing.
+
+    Args:
+        candidates: Those that were chosen.
+        gpus: All cards of the machine.
+    """
+    if any(one.mig is not None for one in candidates):
+        return ""
+    meaning = visible_devices(as_index(candidates), _ORDER, gpus)
+    if meaning.certain:
+        return ""
+    return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
+
+
+def as_json(choice: CardChoice | None, verdicts: Sequence[Eligibility]) -> str:
+    """All that is known of a choice."""
+    chosen = () if choice is None else choice.candidates
+    return msgspec.json.format(
+        msgspec.json.encode(
+            {
+                "schema": SCHEMA,
+                "cuda_visible_devices": None if choice is None else as_uuid(chosen),
+                "reason": None if choice is None else choice.reason,
+                "chosen": [_described(one) for one in verdicts if one.candidate in chosen],
+                "fitting": [
+                    _described(one)
+                    for one in verdicts
+                    if one.refusal is None and one.candidate not in chosen
+                ],
+                "refused": [
+                    {
+                        **_described(one),
+                        "kind": one.refusal.kind,
+                        "reason": one.refusal.sentence,
+                    }
+                    for one in verdicts
+                    if one.refusal is not None
+                ],
+            }
+        ),
+        indent=2,
+    ).decode()
+
+
+def _described(verdict: Eligibility) -> dict[str, object]:
+    candidate = verdict.candidate
+    gpu = candidate.gpu
+    return {
+        "uuid": candidate.uuid,
+        "gpu_uuid": gpu.uuid,
+        "index": gpu.index,
+        "mig_index": None if candidate.mig is None else candidate.mig.index,
+        "name": None if gpu.name is None else printable(gpu.name),
+        "memory_free_bytes": verdict.free,
+        "memory_total_bytes": candidate.memory_total,
+        "utilization_gpu_percent": gpu.utilization_gpu,
+        "temperature_gpu_celsius": gpu.temperature_gpu,
+        "processes": len(verdict.others),
+        "reserved": None if verdict.holder is None else _reserved(verdict.holder),
+    }
+
+
+def _reserved(holder: Holder) -> dict[str, object]:
+    return {
+        "user": holder.user,
+        "pid": holder.pid,
+        "since": holder.since,
+        "command": printable(holder.command),
+    }
+
+
+def table(
+    verdicts: Sequence[Eligibility], choice: CardChoice | None = None, columns: int | None = None
+) -> str:
+    """A line for each card: what it is, and why it does not fit, or that it does, or was chosen.
+
+    The model is left out where all cards are of one.
+
+    Args:
+        verdicts: What is thought of each.
+        choice: What was chosen.
+        columns: Where to break lines; ``None`` is nowhere.
+    """
+    chosen = () if choice is None else choice.candidates
+    several = len({one.candidate.gpu.name for one in verdicts}) > 1
+    heads = [_head(one.candidate, with_model=several) for one in verdicts]
+    widths = [
+        max((cell_width(cell) for cell in cells), default=0) for cells in zip(*heads, strict=True)
+    ]
+    lines = []
+    for verdict, head in zip(verdicts, heads, strict=True):
+        begun = "".join(_GAP + fit(*cell) for cell in zip(head, widths, strict=True)) + _GAP
+        told = _told(verdict, chosen=verdict.candidate in chosen)
+        room = None if columns is None else columns - cell_width(begun)
+        lines.append(begun + ("\n" + " " * cell_width(begun)).join(_broken(told, room)))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _head(candidate: Candidate, *, with_model: bool) -> list[str]:
+    model = [printable(candidate.gpu.name or "unknown model")] if with_model else []
+    return [candidate.label, *model]
+
+
+def _told(verdict: Eligibility, *, chosen: bool) -> str:
+    if verdict.refusal is not None:
+        return verdict.refusal.sentence
+    return "chosen" if chosen else "fits"
+
+
+def _broken(sentence: str, room: int | None) -> list[str]:
+    """A sentence in lines, where there is room enough for words."""
+    if room is None or room < _LEAST_ROOM:
+        return [sentence]
+    return textwrap.wrap(sentence, room, break_long_words=False)

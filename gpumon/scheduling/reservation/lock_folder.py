@@ -1,0 +1,243 @@
+"""The folder of the locks: one for all users of the machine, that nobody can lead astray.
+
+It lies where the system keeps its own locks, or else in ``/tmp``: which of the two is the same for
+every user. Everybody may make files there and nobody may remove another's, as in ``/tmp`` itself.
+What waits there under a lock's name may still be anybody's: a link, a pipe, a file that is not to
+be opened. Such a thing is never followed and never written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SHARED_PARENTS = ("/run/lock", "/tmp")  # noqa: S108 - safe by what is checked here
+_NAME = "gpumon"
+_FOR_ALL = 0o1777
+_TRIES = 8
+
+
+class FolderError(Exception):
+    """A folder, or a file in it, cannot be used; the text says why, and is safe to print."""
+
+
+class Folder:
+    """An open folder for locks.
+
+    Args:
+        path: Where it is.
+        descriptor: It, open; closed with this object.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Let it go. The locks that were opened in it stay."""
+        os.close(self._descriptor)
+
+    def status(self) -> os.stat_result:
+        """Of the folder itself."""
+        return os.fstat(self._descriptor)
+
+    def names(self) -> list[str]:
+        """Of everything in it; nothing where it cannot be read."""
+        try:
+            return os.listdir(self._descriptor)  # noqa: PTH208 - there is no path, only this
+        except OSError:
+            return []
+
+    def make(self, name: str, *, mode: int) -> int:
+        """Make a file, with just these permissions, and open it for writing.
+
+        Raises:
+            OSError: It cannot be made, or is there.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with _no_mask():
+            return os.open(name, flags, mode, dir_fd=self._descriptor)
+
+    def open(self, name: str, *, make: bool = False) -> int:
+        """Open a file, to read and, where that is allowed, to write.
+
+        Args:
+            name: Its name.
+            make: Make it where it is not there, for all users.
+
+        Raises:
+            FileNotFoundError: It is not there.
+            FolderError: What is there is no file to be opened.
+            OSError: It cannot be opened or made.
+        """
+        for _ in range(_TRIES):
+            # Never with O_CREAT what is there: the kernel refuses that for files of others in a
+            # folder such as this (fs.protected_regular).
+            with contextlib.suppress(FileNotFoundError):
+                return self._open(name)
+            if not make:
+                raise FileNotFoundError(name)
+            with contextlib.suppress(FileExistsError):
+                return self.make(name, mode=0o666)
+        raise FolderError(f"{self._shown(name)} comes and goes")
+
+    def _open(self, name: str) -> int:
+        # Looked at before it is opened, since opening some devices is an act; and after, since
+        # something else may be there by then.
+        self._check(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False), name)
+        flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        try:
+            descriptor = os.open(name, flags | os.O_RDWR, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            descriptor = os.open(name, flags | os.O_RDONLY, dir_fd=self._descriptor)
+        try:
+            self._check(os.fstat(descriptor), name)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def is_there(self, name: str, descriptor: int) -> bool:
+        """Whether a name still leads to an open file, and not to another one, or to none."""
+        try:
+            found = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except OSError:
+            return False
+        return os.path.samestat(found, os.fstat(descriptor))
+
+    def remove(self, name: str) -> None:
+        """Remove a file; nothing happens where that is not allowed."""
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=self._descriptor)
+
+    def _check(self, found: os.stat_result, name: str) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no plain file"
+            raise FolderError(f"{self._shown(name)} is {kind} that {user_named(found.st_uid)} made")
+        if found.st_nlink != 1:
+            raise FolderError(f"{self._shown(name)} has other names, too")
+
+    def _shown(self, name: str) -> str:
+        return printable(str(self.path / name))
+
+
+def shared_folder(asked: str | None, *, make: bool = True) -> Folder | None:
+    """The folder that all users of this machine share.
+
+    Args:
+        asked: Which one; ``None`` is the usual one.
+        make: Make it where it is not there.
+
+    Returns:
+        ``None`` where it is not there and is not made.
+
+    Raises:
+        FolderError: There is none that could be used.
+    """
+    path = usual_path() if asked is None else Path(asked)
+    try:
+        if make:
+            with contextlib.suppress(FileExistsError), _no_mask():
+                path.mkdir(_FOR_ALL)
+        folder = _opened(path)
+    except OSError as error:
+        if not make and isinstance(error, FileNotFoundError):
+            return None
+        # Path.is_symlink raises where it may not look.
+        link = os.path.islink(path)  # noqa: PTH114 - for that
+        why = "it is a symbolic link" if link else error.strerror
+        raise FolderError(f"{printable(str(path))} cannot be used: {why}") from None
+    try:
+        _check_shared(folder, usual=asked is None)
+    except BaseException:
+        folder.close()
+        raise
+    return folder
+
+
+def own_folder(environment: Mapping[str, str], *, make: bool = True) -> Folder | None:
+    """A folder of this user's alone.
+
+    Args:
+        environment: Variables of this program.
+        make: Make it where it is not there.
+
+    Returns:
+        ``None`` where it is not there and is not made.
+
+    Raises:
+        FolderError: There is none that could be used.
+    """
+    from gpumon.system.folders import state_folder
+
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    path = Path(runtime, _NAME) if runtime else Path(state_folder(), "locks")
+    try:
+        if make:
+            path.mkdir(0o700, parents=True, exist_ok=True)
+        folder = _opened(path)
+    except OSError as error:
+        if not make and isinstance(error, FileNotFoundError):
+            return None
+        raise FolderError(f"{printable(str(path))} cannot be used: {error.strerror}") from None
+    found = folder.status()
+    if found.st_uid != os.geteuid():
+        folder.close()
+        raise FolderError(f"{printable(str(path))} belongs to {user_named(found.st_uid)}")
+    return folder
+
+
+def user_named(uid: int) -> str:
+    """A user's name, or the number where it has none; safe to print."""
+    import pwd
+
+    try:
+        return printable(pwd.getpwuid(uid).pw_name)
+    except KeyError:
+        return f"user {uid}"
+
+
+def usual_path() -> Path:
+    """Where the folder that all users share is, or would be, unless another is asked for."""
+    for parent in _SHARED_PARENTS:
+        with contextlib.suppress(OSError):
+            if Path(parent).stat().st_mode & _FOR_ALL == _FOR_ALL:
+                return Path(parent, _NAME)
+    return Path(_SHARED_PARENTS[-1], _NAME)
+
+
+def _opened(path: Path) -> Folder:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return Folder(path, os.open(path, flags))
+
+
+def _check_shared(folder: Folder, *, usual: bool) -> None:
+    """Refuse a folder in which others could take a lock's file away, or make none."""
+    found = folder.status()
+    shown = printable(str(folder.path))
+    everybody = found.st_mode & stat.S_IWOTH
+    if everybody and not found.st_mode & stat.S_ISVTX:
+        raise FolderError(f"in {shown} anybody may remove anybody's files: it is not sticky")
+    if usual and not everybody:
+        owner = user_named(found.st_uid)
+        raise FolderError(f"{shown} belongs to {owner} and is not open to everybody (mode 1777)")
+
+
+@contextlib.contextmanager
+def _no_mask() -> Iterator[None]:
+    """Have what is made get the very permissions that are asked for, from its first moment."""
+    before = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -1,0 +1,314 @@
+"""Takes a card for one program, and tells who has one.
+
+A lock is a ``flock`` on a file named after the card, held by the process that runs the job and by
+no other: whatever ends that process, also ``kill -9``, frees the card. What stands in the file is
+only what its holder says of itself; that it holds the card is what the kernel says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpumon.scheduling.reservation import Holder
+from gpumon.scheduling.reservation.lock_folder import (
+    FolderError,
+    own_folder,
+    shared_folder,
+    user_named,
+)
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from gpumon.scheduling.reservation.lock_folder import Folder
+
+_MOST_BYTES = 4096
+_TRIES = 5
+_GENERATIONS = 256
+_MOMENT = 0.005
+"""Who only looks holds a lock for microseconds; whoever wants it tries again after this."""
+
+
+class TakenError(Exception):
+    """Somebody else has it.
+
+    Attributes:
+        uuid: Of the card or MIG device.
+    """
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__(uuid)
+        self.uuid = uuid
+
+
+class _Note(msgspec.Struct, frozen=True):
+    """What a holder writes down of itself."""
+
+    pid: int
+    start_time: int
+    since: float
+    command: str = ""
+
+
+class Locks:
+    """The locks of a machine's cards.
+
+    What a ``gpumon run`` around this program has reserved, and ``CUDA_VISIBLE_DEVICES`` names here,
+    is there for this program.
+
+    Args:
+        asked: Folder that all users share; ``None`` is the usual one.
+        environment: Variables of this program.
+        make: Make that folder where it is not there; whoever only looks leaves it be.
+
+    Attributes:
+        trouble: Why only this user's programs and locks are known to one another, safe to print;
+            empty where all users' are.
+    """
+
+    def __init__(
+        self, asked: str | None, environment: Mapping[str, str], *, make: bool = True
+    ) -> None:
+        self.trouble = ""
+        self._environment = environment
+        self._shared: Folder | None = None
+        self._own: Folder | None = None
+        self._around: frozenset[int] | None = None
+        try:
+            self._shared = shared_folder(asked, make=make)
+        except FolderError as error:
+            self._note(str(error))
+
+    @property
+    def shared(self) -> Folder | None:
+        """The folder that all users share; ``None`` where there is none."""
+        return self._shared
+
+    def close(self) -> None:
+        """Let the folders go. What was reserved stays so."""
+        for folder in (self._shared, self._own):
+            if folder is not None:
+                folder.close()
+        self._shared = self._own = None
+
+    def holders(self, uuids: Iterable[str]) -> dict[str, Holder]:
+        """Who has which of these cards and MIG devices; those that nobody has are left out."""
+        found: dict[str, Holder] = {}
+        for uuid in uuids:
+            holder = self._holder(uuid)
+            if holder is not None:
+                found[uuid] = holder
+        return found
+
+    def others(self, uuids: Iterable[str]) -> dict[str, Holder]:
+        """The same without what a ``gpumon run`` around this program has for it."""
+        found = self.holders(uuids)
+        return {uuid: holder for uuid, holder in found.items() if not self._is_for_us(uuid, holder)}
+
+    def _holder(self, uuid: str) -> Holder | None:
+        for folder in (self._shared, self._fallback(make=False)):
+            holder = None if folder is None else _holder_in(folder, _file_name(uuid))
+            if holder is not None:
+                return holder
+        return None
+
+    def _is_for_us(self, uuid: str, holder: Holder) -> bool:
+        """Whether it is a ``gpumon run`` that runs this very program, on this card."""
+        if uuid not in self._environment.get("CUDA_VISIBLE_DEVICES", "").split(","):
+            return False
+        if self._around is None:
+            self._around = frozenset(_ancestors())
+        return holder.pid in self._around
+
+    def take(self, uuids: Iterable[str], command: str) -> Reservation:
+        """Take all of these, or none. Does not wait.
+
+        Args:
+            uuids: Of cards or MIG devices.
+            command: What they are for, in a few words that all users may read.
+
+        Raises:
+            TakenError: Somebody has one of them.
+            FolderError: No lock can be made at all.
+        """
+        reservation = Reservation()
+        try:
+            # Everybody takes them in one order: of two who want the same, one gets all.
+            for uuid in sorted(uuids):
+                self._add(uuid, reservation)
+        except BaseException:
+            reservation.close()
+            raise
+        reservation.note(command)
+        return reservation
+
+    def _add(self, uuid: str, reservation: Reservation) -> None:
+        try:
+            reservation.add(self._take(uuid))
+        except TakenError:
+            holder = self._holder(uuid)
+            # The lock of the run around us stands for ours.
+            if holder is None or not self._is_for_us(uuid, holder):
+                raise
+
+    def _take(self, uuid: str) -> int:
+        name = _file_name(uuid)
+        if self._shared is not None:
+            try:
+                return _locked(self._shared, name, uuid)
+            except FolderError as error:
+                self._note(str(error))
+            except OSError as error:
+                self._note(f"{self._shared.path / name} cannot be made: {error.strerror}")
+        own = self._fallback(make=True)
+        if own is None:
+            raise FolderError(self.trouble)
+        try:
+            return _locked(own, name, uuid)
+        except OSError as error:
+            raise FolderError(f"{own.path / name} cannot be made: {error.strerror}") from None
+
+    def _fallback(self, *, make: bool) -> Folder | None:
+        if self._own is None:
+            try:
+                self._own = own_folder(self._environment, make=make)
+            except FolderError as error:
+                if make:
+                    self._note(str(error))
+        return self._own
+
+    def _note(self, why: str) -> None:
+        self.trouble = self.trouble or printable(why)
+
+
+class Reservation:
+    """What this process has reserved. Ends with ``close``, or with the process."""
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+
+    def add(self, descriptor: int) -> None:
+        """Keep a locked file."""
+        self._descriptors.append(descriptor)
+
+    def note(self, command: str) -> None:
+        """Write down who has it; a full disk does not matter."""
+        note = _Note(os.getpid(), _start_time(os.getpid()) or 0, time.time(), command)
+        for descriptor in self._descriptors:
+            # A file of somebody else's that is not open to all is locked all the same.
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, msgspec.json.encode(note) + b"\n", 0)
+
+    def touch(self) -> None:
+        """Be in use: what tidies ``/tmp`` up takes files away that nobody has touched for days."""
+        for descriptor in self._descriptors:
+            with contextlib.suppress(OSError):
+                os.utime(descriptor)
+
+    def close(self) -> None:
+        """Give it back. May be called more than once."""
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+
+def lock(descriptor: int, *, tries: int = 1) -> bool:
+    """Lock an open file for this process; whether nobody else had it."""
+    import fcntl
+
+    for tried in range(tries):
+        if tried:
+            time.sleep(_MOMENT)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
+
+
+def is_locked(descriptor: int) -> bool:
+    """Whether somebody has locked an open file."""
+    import fcntl
+
+    try:
+        # Those who look do not keep one another from it.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+def _locked(folder: Folder, name: str, uuid: str) -> int:
+    while True:
+        descriptor = folder.open(name, make=True)
+        try:
+            if not lock(descriptor, tries=_TRIES):
+                raise TakenError(uuid)
+            if folder.is_there(name, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # Somebody tidied up in between: a lock on what has no name guards nothing.
+        os.close(descriptor)
+
+
+def _holder_in(folder: Folder, name: str) -> Holder | None:
+    try:
+        descriptor = folder.open(name)
+    except (OSError, FolderError):
+        return None
+    try:
+        return _holder(descriptor) if is_locked(descriptor) else None
+    finally:
+        os.close(descriptor)
+
+
+def _holder(descriptor: int) -> Holder:
+    """Who wrote itself down in a file that is locked, if that is true of a living process."""
+    try:
+        note = msgspec.json.decode(os.pread(descriptor, _MOST_BYTES, 0), type=_Note)
+        owner = Path(f"/proc/{note.pid}").stat().st_uid
+    except (OSError, msgspec.MsgspecError, RecursionError, OverflowError):
+        return Holder()
+    if _start_time(note.pid) != note.start_time:
+        return Holder()
+    return Holder(user_named(owner), note.pid, note.since, note.command)
+
+
+def _ancestors() -> Iterator[int]:
+    """The processes above this one."""
+    from gpumon.host.procfs import stat_of
+
+    pid = os.getppid()
+    for _ in range(_GENERATIONS):
+        stat = stat_of("/proc", pid)
+        if stat is None:
+            return
+        yield pid
+        pid = stat.parent
+
+
+def _start_time(pid: int) -> int | None:
+    """When a process started, in the kernel's ticks; ``None`` where there is none to be seen."""
+    from gpumon.host.procfs import stat_of
+
+    stat = stat_of("/proc", pid)
+    return None if stat is None else stat.id.start_time
+
+
+def _file_name(uuid: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", uuid)[:200] + ".lock"

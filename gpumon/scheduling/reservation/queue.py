@@ -1,0 +1,116 @@
+"""The order of those who wait: who came first is served first.
+
+Each has a file in the folder of the locks, locked for as long as it waits, with what it asks for
+inside. Whoever wants a card leaves those alone that somebody before could take. The kernel's own
+time of a file's last change tells who was before: nobody can set that, and nobody changes it later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from gpumon.scheduling.reservation.lock_folder import FolderError, user_named
+from gpumon.scheduling.reservation.locks import is_locked, lock
+
+if TYPE_CHECKING:
+    from gpumon.scheduling.reservation.lock_folder import Folder
+
+_PREFIX = "waiting-"
+_MOST_BYTES = 65536
+_NEWBORN_SECONDS = 60.0
+"""So young a file without a lock may belong to somebody who is just about to lock it."""
+
+
+class Ticket(Struct, frozen=True):
+    """Somebody who waits.
+
+    Attributes:
+        name: Of the file.
+        at: Since when, seconds since the epoch.
+        place: By which they are in order.
+        uid: The number of the user.
+        pid: The process, as it says itself.
+        wants: What it asks for, in bytes, as it says itself.
+    """
+
+    name: str
+    at: float
+    place: tuple[int, str]
+    uid: int
+    pid: int
+    wants: bytes
+
+    @property
+    def user(self) -> str:
+        """That user's name; safe to print."""
+        return user_named(self.uid)
+
+
+class _Content(Struct, frozen=True):
+    pid: int
+    wants: msgspec.Raw
+
+
+class QueueEntry:
+    """This process's own place among those who wait.
+
+    Args:
+        folder: Where they are.
+        wants: What it asks for, as JSON.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+
+    def __init__(self, folder: Folder, wants: bytes) -> None:
+        self._folder = folder
+        # The kernel's time comes in steps; of those who came in one the name tells.
+        self.name = f"{_PREFIX}{time.monotonic_ns():020d}-{os.getpid()}-{os.urandom(6).hex()}"
+        self._descriptor = folder.make(self.name, mode=0o644)
+        try:
+            lock(self._descriptor)
+            content = _Content(os.getpid(), msgspec.Raw(wants))
+            os.write(self._descriptor, msgspec.json.encode(content))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Wait no longer."""
+        self._folder.remove(self.name)
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+
+def tickets(folder: Folder) -> list[Ticket]:
+    """All who wait, first come first."""
+    found = []
+    for name in folder.names():
+        if name.startswith(_PREFIX):
+            with contextlib.suppress(OSError, FolderError, msgspec.MsgspecError, RecursionError):
+                ticket = _read(folder, name)
+                if ticket is not None:
+                    found.append(ticket)
+    return sorted(found, key=lambda one: one.place)
+
+
+def _read(folder: Folder, name: str) -> Ticket | None:
+    descriptor = folder.open(name)
+    try:
+        status = os.fstat(descriptor)
+        if not is_locked(descriptor):
+            # Nobody waits there any more: it was killed.
+            if time.time() > status.st_ctime + _NEWBORN_SECONDS:
+                folder.remove(name)
+            return None
+        content = msgspec.json.decode(os.pread(descriptor, _MOST_BYTES, 0), type=_Content)
+    finally:
+        os.close(descriptor)
+    place = status.st_ctime_ns, name
+    return Ticket(name, status.st_ctime, place, status.st_uid, content.pid, bytes(content.wants))

@@ -1,0 +1,60 @@
+"""Which of the processes on a card belong to a job: its first process and all that came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.host.procfs import stat_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpumon.model.snapshot import GpuProcess, ProcessId
+
+_GENERATIONS = 64
+
+
+class Members:
+    """The processes of a job. Whoever was one stays one, also when its parents have ended.
+
+    Args:
+        root: The first process of the job.
+        group: Its process group, where that is its own.
+        proc: Where the process file system is mounted.
+    """
+
+    def __init__(self, root: int, group: int | None = None, proc: str = "/proc") -> None:
+        self._root, self._group = root, group
+        self._proc = proc
+        self._known: set[ProcessId] = set()
+        self._strangers: set[ProcessId] = set()
+
+    def among(self, processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
+        """Those of them that belong to the job."""
+        return tuple(one for one in processes if self._belongs(one))
+
+    def had(self, pid: int) -> bool:
+        """Whether one of them had this number: the driver may list it beyond its end."""
+        return pid == self._root or any(one.pid == pid for one in self._known)
+
+    def _belongs(self, process: GpuProcess) -> bool:
+        if process.id in self._known:
+            return True
+        if not process.visible or process.id in self._strangers:
+            return False
+        belongs = self._descends(process.id)
+        (self._known if belongs else self._strangers).add(process.id)
+        return belongs
+
+    def _descends(self, process: ProcessId) -> bool:
+        stat = stat_of(self._proc, process.pid)
+        if stat is None or stat.id != process:
+            return False
+        for _ in range(_GENERATIONS):
+            if self._root == stat.id.pid or self._group == stat.group or stat.id in self._known:
+                return True
+            parent = stat_of(self._proc, stat.parent)
+            if parent is None or parent.id.start_time is None:
+                return False
+            stat = parent
+        return False

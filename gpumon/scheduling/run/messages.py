@@ -1,0 +1,106 @@
+"""What came of a job, for a person: what it had of its cards, and why it may have died."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.report.messages import unit_of
+from gpumon.scheduling.messages import gib, many, name_of
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.snapshot import GpuProcess
+    from gpumon.scheduling.eligibility import Candidate
+    from gpumon.scheduling.run.child import Ending
+    from gpumon.scheduling.run.tally import CardTally, Fill
+
+_UNKNOWN = "unknown"
+_FULL_BYTES = 2**30
+_FULL_SHARE = 0.02
+"""A card with less free memory than this, the more of both, is full."""
+_NAMED = 2
+
+
+def ended(command: str, ending: Ending, seconds: float, cards: Sequence[CardTally]) -> str:
+    """The first line: what ended, how, after how long, and where it ran."""
+    places = ", ".join(one.candidate.label for one in cards)
+    return f"{printable(command)} ended after {length(seconds)} on {places}: {ending.words}"
+
+
+def of_card(card: CardTally) -> str:
+    """What it had of one card."""
+    total = card.candidate.memory_total
+    of_all = f" of {gib(total)}" if total else ""
+    peak, mean = card.memory.peak, card.memory.mean
+    memory = "memory unknown"
+    if peak is not None:
+        memory = f"memory peak {gib(peak)}, mean {_UNKNOWN if mean is None else gib(mean)}{of_all}"
+    sm = card.sm.mean
+    told = f"SM mean {_UNKNOWN if sm is None else f'{sm:.0f} %'}"
+    return f"{card.candidate.label}: {memory} · {told} · {_slowed(card)} · {_energy(card)}"
+
+
+def _slowed(card: CardTally) -> str:
+    slowed = card.slowed
+    if not slowed.known:
+        return "throttling unknown"
+    reasons = (("heat", slowed.heat), ("power brake", slowed.brake), ("hardware", slowed.hardware))
+    told = [f"{length(seconds)} by {name}" for name, seconds in reasons if seconds]
+    return f"throttled {', '.join(told)}" if told else "not throttled"
+
+
+def _energy(card: CardTally) -> str:
+    energy = card.energy
+    if card.candidate.mig is not None or not (energy.counted or energy.integrated):
+        return "energy unknown"
+    unit = unit_of(energy.joules)
+    return f"{unit.told(energy.joules)} {unit.name}"
+
+
+def full(card: CardTally) -> str | None:
+    """That a card was full when the job ended, and who had what; ``None`` where it was not."""
+    fills = [one for one in card.fills if one.free is not None]
+    if not fills:
+        return None
+    fullest = min(fills, key=lambda one: one.free or 0)
+    if fullest.free is None or fullest.free > _limit(fullest.total):
+        return None
+    total = "" if fullest.total is None else f" of {gib(fullest.total)[:-4]}"
+    return (
+        f"{card.candidate.label} had {fullest.free / 2**30:.1f}{total} GiB free when it ended; "
+        f"{_holders(fullest, card.candidate)}."
+    )
+
+
+def _limit(total: int | None) -> float:
+    return max(_FULL_BYTES, _FULL_SHARE * (total or 0))
+
+
+def _holders(fill: Fill, candidate: Candidate) -> str:
+    parts = [f"{_amount(fill.job)} held by the job itself"]
+    sizes = [(_held(one, candidate), one) for one in fill.others]
+    for size, process in sorted(sizes, key=lambda one: -(one[0] or 0))[:_NAMED]:
+        parts.append(f"{_amount(size)} by {name_of(process)}")
+    if len(sizes) > _NAMED:
+        parts.append(f"and {many(len(sizes) - _NAMED, 'other')}")
+    return ", ".join(parts)
+
+
+def _held(process: GpuProcess, candidate: Candidate) -> int | None:
+    use = candidate.use_of(process)
+    return None if use is None else use.memory_used
+
+
+def _amount(size: int | None) -> str:
+    return "an unknown amount" if size is None else gib(size)
+
+
+def length(seconds: float) -> str:
+    """A length of time, to the tenth of a second where that matters."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {whole % 60:02d} s"

@@ -1,0 +1,243 @@
+"""What is waited for, and how near it is at each look."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.scheduling.chooser import Chooser
+from gpumon.scheduling.messages import many
+from gpumon.scheduling.outputs import table
+from gpumon.scheduling.wait.rates import Cooling, Resting
+from gpumon.text.formatting import duration, memory_size, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.scheduling.eligibility import Eligibility
+    from gpumon.scheduling.requirements import Requirements
+    from gpumon.scheduling.reservation.locks import Locks
+
+FREE, IDLE, COOL = "free", "idle", "cool"
+COOL_CELSIUS = 50.0
+"""Cool, where nobody says what that is: what idle cards in a machine room come down to."""
+
+_ANY_NUMBER = 10**6
+
+
+class HopelessError(Exception):
+    """Waiting cannot help.
+
+    Attributes:
+        sentence: Why.
+        table: The same card by card.
+    """
+
+    def __init__(self, sentence: str, cards: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.table = cards
+
+
+class Progress(Struct, frozen=True):
+    """How near it is.
+
+    Attributes:
+        done: What has come, in a sentence; empty as long as it has not.
+        count: How much of it is there, in a few words; empty where there is nothing to count.
+        holders: What stands in the way, a few words each, safe to print.
+        sentences: The same, at length.
+        left: Seconds that it takes at least, where there is evidence for it.
+        mark: Changes when something changes that matters.
+        table: Every card and why it does not do, in lines.
+        reason: Why these cards, where it is done.
+    """
+
+    done: str = ""
+    count: str = ""
+    holders: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+    left: float | None = None
+    mark: Hashable = None
+    table: str = ""
+    reason: str = ""
+
+
+def demands(kind: str, asked: Requirements) -> Requirements:
+    """What is asked of a card that is to be free, idle or cool.
+
+    Who is on it matters only to one that is to be free.
+
+    Args:
+        kind: ``free``, ``idle`` or ``cool``.
+        asked: What the command line asks besides.
+    """
+    if kind == FREE:
+        return asked
+    number = _ANY_NUMBER if asked.processes is None else asked.processes
+    if kind == IDLE:
+        return replace(
+            asked,
+            processes=number,
+            utilization=0.0 if asked.utilization is None else asked.utilization,
+            stable=DEFAULTS.idle_after if asked.stable is None else asked.stable,
+        )
+    celsius = COOL_CELSIUS if asked.temperature is None else asked.temperature
+    return replace(asked, processes=number, temperature=celsius)
+
+
+class CardGoal:
+    """Cards that fit.
+
+    Args:
+        kind: ``free``, ``idle`` or ``cool``.
+        asked: What the command line asks of them.
+        environment: Variables of whoever waits.
+        locks: Tell who has reserved which card.
+        past: A log that may know how the cards have been.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        asked: Requirements,
+        environment: Mapping[str, str],
+        locks: Locks | None,
+        past: str | None = None,
+    ) -> None:
+        self._kind = kind
+        self._demands = demands(kind, asked)
+        mine = kind == FREE
+        self._chooser = Chooser(
+            self._demands,
+            environment if mine else {},
+            locks if mine else None,
+            past=past,
+        )
+        limit = self._demands.temperature
+        self._cooling = None if limit is None else Cooling(limit)
+        stable = self._demands.stable
+        self._resting = None if stable is None else Resting(stable)
+
+    @property
+    def words(self) -> str:
+        """What is waited for: ``2 idle cards``."""
+        number, _, thing = self._demands.number.rpartition(" ")
+        # "MIG device" is two words.
+        number, thing = (
+            (number[:-4], f"MIG {thing}") if number.endswith(" MIG") else (number, thing)
+        )
+        return f"{number} {self._kind} {thing}"
+
+    def look(self, snapshot: Snapshot) -> Progress:
+        """How near it is.
+
+        Raises:
+            HopelessError: No card that would do exists, or too few.
+            NoSuchCardError: Cards are named that there are not.
+            UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be read for certain.
+            TapeError: The log of the past cannot be read.
+        """
+        seen = snapshot if self._kind == FREE else _as_they_are(snapshot)
+        verdicts = self._chooser.judge(seen)
+        choice = self._chooser.choose(verdicts)
+        if choice is not None:
+            labels = ", ".join(one.label for one in choice.candidates)
+            verb = "is" if len(choice.candidates) == 1 else "are"
+            return Progress(
+                done=f"{labels} {verb} {self._kind}",
+                table=table(verdicts, choice),
+                reason=choice.reason,
+            )
+        if self._chooser.hopeless(verdicts):
+            raise HopelessError(self._chooser.refusal(verdicts), table(verdicts))
+        return self._nearness(verdicts, snapshot)
+
+    def _nearness(self, verdicts: Sequence[Eligibility], snapshot: Snapshot) -> Progress:
+        passing = [one for one in verdicts if one.may_come]
+        refused = [one for one in passing if one.refusal is not None]
+        missing = self._demands.least - (len(passing) - len(refused))
+        return Progress(
+            count=f"{len(passing) - len(refused)} of {self._demands.least}"
+            if self._demands.least > 1
+            else "",
+            holders=tuple(_in_the_way(one, snapshot.time) for one in refused),
+            sentences=tuple(_at_length(one) for one in refused),
+            left=self._left(refused, missing, snapshot.time),
+            mark=tuple(map(_mark, passing)),
+            table=table(verdicts),
+        )
+
+    def _left(self, refused: Sequence[Eligibility], missing: int, now: float) -> float | None:
+        """Seconds until enough of these fit, if nothing comes in between."""
+        each = [self._left_of(verdict, now) for verdict in refused]
+        known = sorted(left for left in each if left is not None)
+        return known[missing - 1] if 0 < missing <= len(known) else None
+
+    def _left_of(self, verdict: Eligibility, now: float) -> float | None:
+        kind = "" if verdict.refusal is None else verdict.refusal.kind
+        candidate, cooling, resting = verdict.candidate, None, None
+        if self._cooling is not None:
+            cooling = self._cooling.left(candidate.uuid, now, candidate.gpu.temperature_gpu)
+        if self._resting is not None:
+            rests = kind in {"stable", "watching"}
+            resting = self._resting.left(candidate.uuid, now, rests=rests)
+        return cooling if kind == "temperature" else resting
+
+
+def _as_they_are(snapshot: Snapshot) -> Snapshot:
+    """The cards without what says only whether a program may take one: that is not asked."""
+    gpus = tuple(replace(gpu, compute_mode=None, mig_mode=None, mig=()) for gpu in snapshot.gpus)
+    return replace(snapshot, gpus=gpus)
+
+
+def _in_the_way(verdict: Eligibility, now: float) -> str:
+    """Who has a card and since when, or what else speaks against it."""
+    label, refusal = verdict.candidate.label, verdict.refusal
+    kind = "" if refusal is None else refusal.kind
+    if kind in {"processes", "memory"} and verdict.others:
+        largest = verdict.others[0]
+        use = verdict.candidate.use_of(largest)
+        who = str(largest.id.pid) if largest.user is None else printable(largest.user)
+        size = None if use is None else use.memory_used
+        held = "" if size is None else f" {memory_size(size)}"
+        since = "" if largest.started_at is None else f" for {duration(now - largest.started_at)}"
+        more = len(verdict.others) - 1
+        return f"{label}: {who}{held}{since}{f' +{more}' if more else ''}"
+    if kind == "reserved" and verdict.holder is not None:
+        holder = verdict.holder
+        by = "" if holder.user is None else f" by {printable(holder.user)}"
+        since = "" if holder.since is None else f" for {duration(time.time() - holder.since)}"
+        return f"{label}: reserved{by}{since}"
+    return _at_length(verdict)
+
+
+def _at_length(verdict: Eligibility) -> str:
+    sentence = "" if verdict.refusal is None else verdict.refusal.sentence
+    return f"{verdict.candidate.label}: {sentence}"
+
+
+def _mark(verdict: Eligibility) -> Hashable:
+    """What makes a look different from the one before, for whoever waits."""
+    return (
+        verdict.candidate.uuid,
+        None if verdict.refusal is None else verdict.refusal.kind,
+        tuple(one.id for one in verdict.others),
+        verdict.holder,
+    )
+
+
+def cards_in_use(snapshot: Snapshot, pid: int) -> str:
+    """What a process has of the cards, in a few words; empty for nothing."""
+    for process in snapshot.processes:
+        if process.id.pid == pid and process.visible:
+            cards = ", ".join(map(str, process.gpu_indices))
+            size = process.memory_used
+            held = "" if size is None else f" {memory_size(size)}"
+            return f"{many(len(process.gpu_indices), 'card')} ({cards}){held}"
+    return ""

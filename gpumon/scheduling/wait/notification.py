@@ -1,0 +1,58 @@
+"""Tells somebody who does not look: the terminal's bell, or a notification of the desktop.
+
+A notification is a control sequence that the terminal turns into one, also over ssh. There are two:
+OSC 9, iTerm2's, and OSC 777, urxvt's; who knows one mostly does not know the other, and who knows
+both would show it twice. No terminal answers whether it did, and most that know neither show
+nothing. tmux passes a wrapped one on under ``allow-passthrough on`` alone.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BELL = "\a"
+_TITLE = "gpumon"
+_TERMINAL = "/dev/tty"
+
+
+def notification(text: str, environment: Mapping[str, str]) -> str:
+    """The sequence that has the terminal show a text.
+
+    Args:
+        text: What to show.
+        environment: Tells which terminal it is.
+    """
+    # A semicolon separates the parts of both.
+    shown = printable(text).replace(";", ",")
+    sequence = (
+        f"\x1b]777;notify;{_TITLE};{shown}\a"
+        if _knows_777(environment)
+        else f"\x1b]9;{_TITLE}: {shown}\a"
+    )
+    if "TMUX" in environment:
+        doubled = sequence.replace("\x1b", "\x1b\x1b")
+        return f"\x1bPtmux;{doubled}\x1b\\"
+    if "STY" in environment:
+        return f"\x1bP{sequence}\x1b\\"
+    return sequence
+
+
+def _knows_777(environment: Mapping[str, str]) -> bool:
+    return environment.get("TERM", "").startswith(("rxvt", "foot")) or "VTE_VERSION" in environment
+
+
+def send(sequence: str) -> None:
+    """Write a sequence to the terminal of this program; does nothing where it has none."""
+    with suppress(OSError):
+        terminal = os.open(_TERMINAL, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            os.write(terminal, sequence.encode())
+        finally:
+            os.close(terminal)

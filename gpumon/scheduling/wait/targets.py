@@ -1,0 +1,105 @@
+"""Processes that are waited for, held so that a reused number is not taken for one of them."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.host.procfs import opened, owner, started_after_boot, stat_of, user_name
+from gpumon.text.formatting import duration, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LOOK_SECONDS = 0.5
+"""Between two looks, on kernels before 5.3, which do not tell by themselves."""
+
+
+class WaitedProcess(Struct, frozen=True):
+    """A process that is waited for.
+
+    Attributes:
+        pid: Its number.
+        start_time: Its start in the kernel's ticks.
+        name: The kernel's short name of it.
+        user: Its owner; ``None`` where that is not to be seen.
+        started_at: When it started, seconds since the machine did.
+        descriptor: Its pidfd; -1 where the kernel has none.
+    """
+
+    pid: int
+    start_time: int
+    name: str
+    user: str | None
+    started_at: float
+    descriptor: int
+
+    @property
+    def words(self) -> str:
+        """For a person, safe to print: ``ann's python (4711)``."""
+        whose = "" if self.user is None else f"{printable(self.user)}'s "
+        return f"{whose}{printable(self.name)} ({self.pid})"
+
+    @property
+    def age(self) -> str:
+        """For how long it has run."""
+        return duration(time.clock_gettime(time.CLOCK_BOOTTIME) - self.started_at)
+
+    def ended(self) -> bool:
+        """Whether it has ended, all its threads included. A zombie has."""
+        if self.descriptor >= 0:
+            return bool(_readable([self], 0.0))
+        stat = stat_of("/proc", self.pid)
+        return stat is None or stat.ended or stat.id.start_time != self.start_time
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
+def hold(pid: int) -> WaitedProcess | None:
+    """Take hold of a process; ``None`` where there is none, or nothing but a zombie."""
+    descriptor = _open(pid)
+    stat = stat_of("/proc", pid)
+    if stat is None or stat.ended:
+        if descriptor >= 0:
+            os.close(descriptor)
+        return None
+    started = started_after_boot(stat.id)
+    return WaitedProcess(pid, stat.id.start_time or 0, stat.name, _user(pid), started, descriptor)
+
+
+def _open(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
+
+
+def _user(pid: int) -> str | None:
+    try:
+        with opened("/proc", pid) as directory:
+            return user_name(owner(directory))
+    except OSError:
+        return None
+
+
+def wait_for_one(lives: Sequence[WaitedProcess], seconds: float) -> None:
+    """Return when one of them has ended, or when the time has passed."""
+    if any(life.descriptor < 0 for life in lives):
+        seconds = min(seconds, _LOOK_SECONDS)
+    _readable(lives, seconds)
+
+
+def _readable(lives: Sequence[WaitedProcess], seconds: float) -> list[tuple[int, int]]:
+    """A pidfd can be read from when its process has ended."""
+    poll = select.poll()
+    for life in lives:
+        if life.descriptor >= 0:
+            poll.register(life.descriptor, select.POLLIN)
+    return poll.poll(seconds * 1000)

@@ -1,0 +1,99 @@
+"""What a person is told when the driver cannot be reached: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpumon.model.snapshot import Trouble
+from gpumon.sources.nvml.library import LIBRARY, Code
+
+if TYPE_CHECKING:
+    from gpumon.sources.nvml.library import Library
+
+_MODULE_VERSION = re.compile(r"Kernel Module.*?\s(\d+(?:\.\d+)+)\s")
+
+NO_LIBRARY = Trouble(
+    f"The NVIDIA driver's library {LIBRARY} was not found.",
+    "Install the NVIDIA driver on this machine; a container needs the NVIDIA container toolkit "
+    "and must be started with its cards (--gpus all).",
+)
+
+NO_CARDS = Trouble(
+    "The NVIDIA driver is running, but it has no cards.",
+    "See whether the machine has any with `lspci -d 10de:`, and what the driver says of them with "
+    "`sudo dmesg | grep NVRM`; a container must be given its cards (--gpus all).",
+)
+
+NONE_CHOSEN = Trouble(
+    "This machine has none of the cards that were asked for.",
+    "`nvidia-smi -L` lists those it has.",
+)
+
+_NOT_LOADED = Trouble(
+    "The NVIDIA driver is not loaded.",
+    "Load it with `sudo modprobe nvidia`; `sudo dmesg | grep -i nvidia` says why if it will not.",
+)
+
+NO_PERMISSION = Trouble(
+    "You have no permission to use the NVIDIA driver.",
+    "`ls -l /dev/nvidia*` shows who may: ask for the group named there, often video or render; "
+    "a batch system grants the cards only inside a job.",
+)
+
+
+def trouble_of(code: int, library: Library, proc: str) -> Trouble:
+    """Why the driver cannot be reached, from the code that says so.
+
+    Args:
+        code: NVML's.
+        library: Asked for its own version, which it knows without a driver.
+        proc: Where the process file system is mounted.
+    """
+    if code == Code.DRIVER_NOT_LOADED:
+        return _NOT_LOADED
+    if code == Code.LIBRARY_NOT_FOUND:
+        return NO_LIBRARY
+    if code in {Code.NO_PERMISSION, Code.OPERATING_SYSTEM}:
+        return NO_PERMISSION
+    if code == Code.LIB_RM_VERSION_MISMATCH:
+        return _mismatch(library, proc)
+    return Trouble(
+        f"The NVIDIA driver does not answer (NVML error {code}).",
+        "`sudo dmesg | grep NVRM` may say why; a container may have lost its devices, and needs "
+        "to be started again.",
+    )
+
+
+def _mismatch(library: Library, proc: str) -> Trouble:
+    ours = library_version(library) or "unknown"
+    loaded = loaded_version(proc) or "unknown"
+    return Trouble(
+        "The NVIDIA driver was upgraded while it was running: "
+        f"the library is version {ours}, the loaded kernel module {loaded}.",
+        "Reboot, or end everything that uses the cards and load the nvidia modules anew; "
+        "then start gpumon again.",
+    )
+
+
+def loaded_version(proc: str = "/proc") -> str | None:
+    """Version of the loaded kernel module; ``None`` when it does not say.
+
+    Args:
+        proc: Where the process file system is mounted.
+    """
+    from pathlib import Path
+
+    try:
+        text = Path(proc, "driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = _MODULE_VERSION.search(text)
+    return match[1] if match else None
+
+
+def library_version(library: Library) -> str | None:
+    """The driver's version the library belongs to: NVML writes CUDA's major version before it."""
+    code, text = library.text(None, "nvmlSystemGetNVMLVersion")
+    _, dot, version = text.partition(".")
+    return None if code or not dot else version

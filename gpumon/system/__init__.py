@@ -1,0 +1,1 @@
+"""What gpumon needs of the system it runs on: time, folders, imports, resources."""

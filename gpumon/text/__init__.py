@@ -1,0 +1,1 @@
+"""Text and amounts: formatting, units, parsing, and what a terminal can show."""

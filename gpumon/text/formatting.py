@@ -1,0 +1,177 @@
+"""Text that other people chose, made safe to print, and measured in terminal cells.
+
+Process names, command lines, user and card names are hostile input: an escape sequence in one could
+move the cursor, retitle the terminal or fake a row. Whatever reaches a screen passes ``printable``.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from gpumon.text.units import degrees, memory_units
+
+ELLIPSIS = "…"
+UNKNOWN = "–"
+"""What stands on screen for a value that is not known."""
+
+# The second four are the wide forms that some spreadsheets read alike.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+_NARROW = re.compile(
+    r"[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u22ff"
+    r"\u2500-\u25fc\u2713-\u2716\u275a\u2800-\u28ff\ufffd]*"
+)
+"""Latin letters, punctuation, arrows, lines, blocks, shapes, marks and braille: one cell each in
+every table. Text of these needs none, and the screen's takes 5 ms to import."""
+
+
+def printable(text: str) -> str:
+    """The text with everything that is not a visible character replaced.
+
+    Control, format (bidirectional overrides, zero-width joiners), private and unassigned characters
+    and lone surrogates each become one replacement character, tabs and line breaks a space, and
+    combining marks and whatever else takes no cell of its own go, so that a cell on screen is a
+    character in the string or half of a wide one.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _printable(text)
+
+
+@lru_cache(maxsize=4096)
+def _printable(text: str) -> str:
+    kept: list[str] = []
+    for character in unicodedata.normalize("NFC", text):
+        if character.isspace():
+            kept.append(" ")
+            continue
+        category = unicodedata.category(character)
+        if category[0] == "C":
+            kept.append(_REPLACEMENT)
+        elif category[0] != "M" and cell_width(character):
+            kept.append(character)
+    return "".join(kept)
+
+
+def spreadsheet_safe(text: str) -> str:
+    """Printable, and with an apostrophe in front where a spreadsheet would take it for a formula.
+
+    ``spreadsheet_text`` takes that away again.
+    """
+    visible = printable(text)
+    return f"'{visible}" if _looks_like_formula(visible) else visible
+
+
+def spreadsheet_text(cell: str) -> str:
+    """What ``spreadsheet_safe`` was given, as far as it was printable."""
+    return cell[1:] if cell.startswith("'") and _looks_like_formula(cell[1:]) else cell
+
+
+def _looks_like_formula(text: str) -> bool:
+    # One that begins with apostrophes already gets another: else it could not be told apart.
+    return text.lstrip("' ").startswith(_FORMULA_STARTS)
+
+
+def cell_width(text: str) -> int:
+    """How many terminal cells a printable text takes: 1 a character, 2 for a wide one."""
+    return len(text) if text.isascii() else _cell_width(text)
+
+
+@lru_cache(maxsize=4096)
+def _cell_width(text: str) -> int:
+    if _NARROW.fullmatch(text):
+        return len(text)
+    # The screen measures with these same tables; a second opinion would tear the columns.
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fit(text: str, width: int) -> str:
+    """Exactly ``width`` cells: padded on the right, or cut there with an ellipsis."""
+    size = len(text) if text.isascii() else cell_width(text)
+    if size <= width:
+        return text + " " * (width - size)
+    return _cut(text, width)
+
+
+def fit_right(text: str, width: int) -> str:
+    """Exactly ``width`` cells: padded on the left, or cut on the right with an ellipsis."""
+    size = len(text) if text.isascii() else cell_width(text)
+    if size <= width:
+        return " " * (width - size) + text
+    return _cut(text, width)
+
+
+def _cut(text: str, width: int) -> str:
+    """The beginning of a text that is too long, in exactly ``width`` cells."""
+    if width <= 0:
+        return ""
+    if text.isascii():
+        return text[: width - 1] + ELLIPSIS
+    kept: list[str] = []
+    used = 0
+    for character in text:
+        size = cell_width(character)
+        if used + size > width - 1:
+            break
+        kept.append(character)
+        used += size
+    return "".join(kept) + ELLIPSIS + " " * (width - 1 - used)
+
+
+def counted(count: int, noun: str, plural: str = "s") -> str:
+    """``1 sample``, ``86,400 samples``."""
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A whole number with its unit, or the sign for unknown without it."""
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in at most seven characters: ``42s``, ``22m``, ``3h12m``, ``5d04h``."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if minutes < 1:
+        return f"{whole}s"
+    if hours < 1:
+        return f"{minutes}m"
+    if days < 1:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{days}d{hours % 24:02d}h"
+
+
+def gibibytes(size: int | None, digits: int = 1) -> str:
+    """Bytes as GiB, or GB where that was chosen, without the unit."""
+    return UNKNOWN if size is None else f"{size / memory_units().kilo ** 3:.{digits}f}"
+
+
+def gib() -> str:
+    """The unit of ``gibibytes``."""
+    return memory_units().giga
+
+
+def memory_size(size: int | None) -> str:
+    """Bytes with the unit that keeps it short: ``512K``, ``380M``, ``9.1G``, ``1.2T``."""
+    if size is None:
+        return UNKNOWN
+    value, kilo = float(size), memory_units().kilo
+    for unit in "BKM":
+        if value < 999.5:
+            return f"{value:.0f}{unit}"
+        value /= kilo
+    if value < 999.95:
+        return f"{value:.1f}G"
+    return f"{value / kilo:.1f}T"
+
+
+def temperature(celsius: float | None, unit: str = "") -> str:
+    """A temperature as it is told here, before its unit if that is given."""
+    return UNKNOWN if celsius is None else f"{degrees(celsius):.0f}{unit}"

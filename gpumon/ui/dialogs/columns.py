@@ -1,0 +1,117 @@
+"""Which columns the process table has, and in which order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+
+from gpumon.ui.view.processes import CHOSEN, COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+_ALWAYS = frozenset({"pid", "command"})
+"""Without a number and a command nobody could tell whom a key is about."""
+
+
+class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
+    """A list of all columns, the chosen ones first and in their order.
+
+    Args:
+        chosen: Keys of the columns shown now.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "turn", "Show or hide"),
+        Binding("shift+up", "shift(-1)", "Further left"),
+        Binding("shift+down", "shift(1)", "Further right"),
+        Binding("d", "default", "As it was at first"),
+        Binding("enter", "keep", "Keep", priority=True),
+        Binding("escape,q", "cancel", "Cancel"),
+    ]
+
+    CSS_PATH = "columns.tcss"
+
+    def __init__(self, chosen: Sequence[str]) -> None:
+        super().__init__()
+        self._chosen = set(chosen)
+        self._order = _with_hidden(chosen)
+
+    def compose(self) -> ComposeResult:
+        """The list, and its keys."""
+        with Vertical(id="columns"):
+            yield OptionList(id="list")
+            yield Static("Space show or hide  Shift+↑↓ move  d as at first  Enter keep  Esc cancel")
+
+    def on_mount(self) -> None:
+        """The first column is chosen."""
+        if not self.query(OptionList):
+            # Closed in the moment it was opened, it gets none.
+            return
+        self._fill(0)
+        self.query_one(OptionList).focus()
+
+    def _fill(self, at: int) -> None:
+        listed = self.query_one(OptionList)
+        listed.clear_options()
+        listed.add_options([self._line(key) for key in self._order])
+        listed.highlighted = at
+
+    def _line(self, key: str) -> Text:
+        shown = key in self._chosen
+        # No colours: they would have to be legible on the highlighted line's ground, too.
+        text = Text("● " if shown else "○ ")
+        text.append(f"{COLUMN[key].label:<10}", "bold" if shown else "")
+        text.append(COLUMN[key].about)
+        return text
+
+    @property
+    def _at(self) -> int:
+        return self.query_one(OptionList).highlighted or 0
+
+    def on_option_list_option_selected(self) -> None:
+        """A click does what Space does."""
+        self.action_turn()
+
+    def action_turn(self) -> None:
+        """Show the column, or hide it."""
+        key = self._order[self._at]
+        if key not in _ALWAYS:
+            self._chosen ^= {key}
+        self._fill(self._at)
+
+    def action_shift(self, step: int) -> None:
+        """Move the column; the command stays the last, where it has what is left of the row."""
+        at, to = self._at, self._at + step
+        if "command" in (self._order[at], self._order[max(0, min(to, len(self._order) - 1))]):
+            return
+        if 0 <= to < len(self._order):
+            self._order[at], self._order[to] = self._order[to], self._order[at]
+            self._fill(to)
+
+    def action_default(self) -> None:
+        """Every column as it was before anybody chose."""
+        self._chosen = set(CHOSEN)
+        self._order = _with_hidden(CHOSEN)
+        self._fill(0)
+
+    def action_keep(self) -> None:
+        """Take the choice."""
+        self.dismiss(tuple(key for key in self._order if key in self._chosen))
+
+    def action_cancel(self) -> None:
+        """Leave everything as it was."""
+        self.dismiss(None)
+
+
+def _with_hidden(chosen: Sequence[str]) -> list[str]:
+    """All columns: the chosen ones in their order, then the others, the command last."""
+    rest = [key for key in COLUMN if key not in chosen and key != "command"]
+    return [*(key for key in chosen if key != "command"), *rest, "command"]

@@ -1,0 +1,188 @@
+"""The dashboard while Textual is still being imported: true, and there at once.
+
+Importing Textual takes longer than all else at the start. So the same rows are painted with plain
+escapes as soon as there is a snapshot, and painted on until Textual draws them itself
+(``gpumon.ui.terminal.handover``). Where nothing can be painted, the screen comes when Textual does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from threading import Event, Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+from gpumon.config.themes.styles import looks
+from gpumon.ui.view.dashboard import Dashboard
+from gpumon.ui.view.writer import CellWriter, SgrStyle, SgrStyles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from gpumon.config.themes import ThemeFile
+    from gpumon.config.themes.colours import Rgb
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.history import History
+    from gpumon.text.cells import Row
+    from gpumon.ui.view.dashboard import View
+
+Attributes: TypeAlias = "list[int | list[bytes | int]]"
+"""A terminal's settings, as ``termios`` has them."""
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
+_LEAVE = "\x1b[m\x1b[?7h\x1b[?1049l\x1b[?25h"
+
+_LOCAL, _INPUT = 3, 0
+
+
+class FirstPicture:
+    """Paints snapshots on the thread that hands them out, until it is handed over or closed.
+
+    Args:
+        history: Where graphs come from; it has every snapshot before this gets it.
+        view: What is shown.
+        inks: What the styles look like; ``None`` where nothing can be painted.
+    """
+
+    def __init__(self, history: History, view: View, inks: SgrStyles | None) -> None:
+        self._dashboard = Dashboard(history)
+        self._view = view
+        self._inks = inks
+        self._rows: list[Row] = []
+        self._size = (0, 0)
+        self._painting = Lock()
+        self._seen = Event()
+        self._attributes: Attributes | None = None
+
+    def __enter__(self) -> FirstPicture:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the terminal back, unless somebody else has it by now.
+
+        Before a traceback is printed, which would go with the alternate screen.
+        """
+        attributes = self.hand_over()
+        if attributes is not None:
+            # Where it is gone, a signal tells that.
+            with suppress(OSError):
+                _write(_LEAVE)
+            set_attributes(attributes)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Paint it. A listener of a collector."""
+        if snapshot.gpus and self._inks is not None:
+            with self._painting:
+                if self._inks is not None:
+                    with suppress(OSError):
+                        self._paint(snapshot, self._inks)
+            self._seen.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the first picture: importing delays it."""
+        if self._inks is not None:
+            self._seen.wait(seconds)
+
+    def hand_over(self) -> Attributes | None:
+        """Paint no more.
+
+        Returns:
+            The settings that the terminal had before; ``None`` where nothing was painted, or that
+            has been handed over before.
+        """
+        with self._painting:
+            self._inks = None
+            attributes, self._attributes = self._attributes, None
+        return attributes
+
+    def _paint(self, snapshot: Snapshot, inks: SgrStyles) -> None:
+        if self._attributes is None:
+            self._attributes = _take_keys()
+            if self._attributes is None:
+                self._inks = None
+                return
+            _write(_ENTER)
+        width, height = size = os.get_terminal_size(2)
+        rows = self._dashboard.rows(snapshot, self._view, width, height).all()
+        before = self._rows if size == self._size else []
+        writer = CellWriter(inks)
+        for y, row in enumerate(rows):
+            old = before[y] if y < len(before) else None
+            if old == row:
+                continue
+            if old is None:
+                writer.place(row, 0, y)
+            else:
+                writer.change(old, row, 0, y)
+        self._rows, self._size = rows, size
+        _write(writer.take())
+
+
+def first_inks(theme: ThemeFile | None, environ: Mapping[str, str]) -> SgrStyles | None:
+    """What the styles look like, as ``Palette`` has it, without Textual.
+
+    Returns:
+        ``None`` for a theme of Textual's own, and for a terminal of few colours: what is left of a
+        theme there is for Textual's colours to tell.
+    """
+    term = environ.get("TERM", "").strip().lower()
+    many = environ.get("COLORTERM", "").strip().lower() in {"truecolor", "24bit"}
+    told = environ.get("NO_COLOR") or "TEXTUAL_COLOR_SYSTEM" in environ
+    if theme is None or told or term.startswith("vt") or not (many or term.endswith("-256color")):
+        return None
+    codes = _true_codes if many else _codes_of_256
+    inks = {
+        name: SgrStyle(codes(look.fore, 38), codes(look.ground, 48), look.bold)
+        for name, look in looks(theme.variables).items()
+    }
+    return SgrStyles(inks)
+
+
+def _true_codes(colour: Rgb, which: int) -> str:
+    return f"{which};2;{';'.join(map(str, colour))}"
+
+
+def _codes_of_256(colour: Rgb, which: int) -> str:
+    from rich.color import Color, ColorSystem
+
+    codes = Color.from_rgb(*colour).downgrade(ColorSystem.EIGHT_BIT).get_ansi_codes()
+    return ";".join((str(which), *codes[1:]))
+
+
+def set_attributes(attributes: Attributes) -> None:
+    """Give the terminal these settings, if it is still there."""
+    import termios
+
+    try:
+        termios.tcsetattr(0, termios.TCSANOW, attributes)
+    except termios.error:
+        return
+
+
+def _take_keys() -> Attributes | None:
+    """Let keys wait, unseen, for whoever reads them later; returns the settings from before."""
+    import termios
+
+    try:
+        before: Attributes = termios.tcgetattr(0)
+        settings = termios.tcgetattr(0)
+        # As Textual will have it.
+        settings[_LOCAL] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
+        settings[_INPUT] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR)
+        termios.tcsetattr(0, termios.TCSANOW, settings)
+    except termios.error:
+        return None
+    return before
+
+
+def _write(text: str) -> None:
+    assert sys.__stderr__ is not None  # noqa: S101 - it is the terminal
+    sys.__stderr__.write(text)
+    sys.__stderr__.flush()

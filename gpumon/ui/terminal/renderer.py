@@ -1,0 +1,118 @@
+"""How changed cells reach the terminal: written there directly, not through Textual's compositor.
+
+Textual's compositor writes every changed region from its widget's left edge and renders all that
+overlaps it: ten frames a second of a full dashboard cost it several times what the cells themselves
+cost. So a tick's changed cells go straight to the driver, in one write.
+
+This leans on ``App._driver``, which is private: ``pyproject.toml`` pins Textual's minor version for
+it, and ``tests/ui/terminal/test_renderer.py`` holds that the terminal shows what the widgets hold
+after dialogs, toasts and resizes. Whenever anything may lie over the dashboard,
+``TerminalRenderer.ready`` is False and the caller repaints the public way instead.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from textual.widgets import Tooltip
+from textual.widgets._toast import ToastRack
+
+from gpumon.ui.terminal.pacing import MOST, QUESTION, Pacing
+from gpumon.ui.view.writer import CellWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.app import App
+    from textual.screen import Screen
+
+    from gpumon.ui.view.writer import SgrStyles
+
+_OVER_ALL = (ToastRack, Tooltip)
+"""What Textual lays over a screen."""
+_SYNC_START = "\x1b[?2026h"
+_SYNC_END = "\x1b[?2026l"
+
+# With this many writes waiting the terminal is slower than the dashboard: frames are dropped then,
+# since a full queue would block the event loop and every key with it.
+_BACKLOG = 2
+
+
+class TerminalRenderer:
+    """Collects the changed cells of one frame, then writes them.
+
+    Args:
+        app: The application whose terminal is written to.
+        inks: What the styles look like.
+
+    Attributes:
+        writer: Takes the cells.
+        synchronized: Whether the terminal shows a frame only when it is whole (DEC mode 2026).
+        leisurely: Whether what is drawn now was asked for by no key; see ``at_leisure``.
+    """
+
+    def __init__(self, app: App[int], inks: SgrStyles) -> None:
+        self._app = app
+        self.writer = CellWriter(inks)
+        self.synchronized = False
+        self._pacing = Pacing()
+        self.leisurely = False
+
+    def ready(self, screen: Screen[object]) -> bool:
+        """Whether cells of a screen may be written past the compositor right now."""
+        app = self._app
+        if not app.is_running or app.is_headless or app.screen is not screen or app._driver is None:  # noqa: SLF001 - see above
+            return False
+        for child in screen.children:
+            if isinstance(child, _OVER_ALL) and (
+                child.display if isinstance(child, Tooltip) else child.children
+            ):
+                return False
+        return True
+
+    def behind(self) -> bool:
+        """Whether the terminal has not yet taken, or shown, what was written before."""
+        thread = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001 - see above
+        if thread is not None and thread._queue.qsize() > _BACKLOG:  # noqa: SLF001 - see above
+            return True
+        now = time.monotonic()
+        return self._pacing.silent(now) and not self._pacing.room(now, hasty=not self.leisurely)
+
+    @contextmanager
+    def at_leisure(self) -> Iterator[None]:
+        """What is drawn in here was not asked for by a key, and waits for the terminal."""
+        self.leisurely = True
+        try:
+            yield
+        finally:
+            self.leisurely = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether a frame may have to be left out in part."""
+        return self._pacing.room(time.monotonic()) < MOST
+
+    def full(self) -> bool:
+        """Whether this frame has no room for more; what is left is owed to the next."""
+        room = self._pacing.room(time.monotonic(), hasty=not self.leisurely)
+        # No frame is longer than that: it need not be measured.
+        return room < MOST and self.writer.size >= room
+
+    def answered(self) -> None:
+        """The terminal has shown what was written before its question."""
+        self.synchronized = True
+        self._pacing.answered(time.monotonic())
+
+    def flush(self) -> None:
+        """Write the frame."""
+        frame = self.writer.take()
+        driver = self._app._driver  # noqa: SLF001 - see above
+        # Once it ends, the terminal is given back while screens may still be drawn.
+        if frame and driver is not None and self._app.is_running:
+            if self.synchronized:
+                frame = f"{_SYNC_START}{frame}{_SYNC_END}"
+            if self._pacing.wrote(len(frame), time.monotonic()):
+                frame += QUESTION
+            driver.write(frame)

@@ -1,0 +1,343 @@
+"""Command lines for a person: on one line of a table, or an option a line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from gpumon.text.formatting import ELLIPSIS, UNKNOWN, cell_width, fit, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gpumon.model.snapshot import GpuProcess
+
+SCROLLED = "‹"
+"""Stands in the first cell of a line whose beginning is not shown."""
+
+_Span: TypeAlias = "tuple[int, int]"
+"""Some of the arguments: from which to before which."""
+
+_LEAST_INDENTED = 16
+_FOLDERS_KEPT = 6
+_WORDS_KEPT = 8
+
+
+def command_line(process: GpuProcess) -> str:
+    """What the process runs, for a person: the program without its folder, then its arguments."""
+    if not process.visible:
+        return "(not visible here)"
+    if not process.command:
+        return printable(f"[{process.name}]" if process.name else UNKNOWN)
+    return " ".join(_words(process.command))
+
+
+def fit_command(process: GpuProcess, width: int, offset: int = 0) -> str:
+    """What the process runs, in exactly ``width`` cells.
+
+    What is too long is shortened so that the script's name and the options after it are seen:
+    ``python …/train.py --lr 3e-4``. Folders of the script go first, then those of other paths, then
+    what stands between the program and the script, then the end.
+
+    Args:
+        process: Whose command.
+        width: Cells.
+        offset: Cells by which the whole line, not shortened, is moved to the left.
+    """
+    if offset > 0:
+        return _scrolled(command_line(process), width, offset)
+    if not process.visible or not process.command:
+        return fit(command_line(process), width)
+    return shorten_command(process.command, width)
+
+
+def split_command(arguments: Sequence[str], width: int) -> list[str]:
+    """A whole command, printable and quoted as for a shell: an option with its values a line.
+
+    Args:
+        arguments: The argument vector.
+        width: Cells that no line exceeds; what is longer goes on in the next one.
+    """
+    if width <= 0 or not arguments:
+        return []
+    groups, head = _options(arguments)
+    quoted = [[shlex.quote(printable(word)) for word in group] for group in groups]
+    beginning = [word for group in quoted[:head] for word in group]
+    if _cells(beginning) <= width:
+        quoted[:head] = [beginning]
+    indent = "  " if width >= _LEAST_INDENTED else ""
+    lines: list[str] = []
+    for group in quoted:
+        lines += _wrapped(group, width, indent if lines else "", indent * 2)
+    return lines
+
+
+def script_of(arguments: Sequence[str]) -> str | None:
+    """The script, module or notebook that a command runs: ``train.py``, ``-m pkg.mod``.
+
+    As it is: not safe to print. ``None`` for a program that is no interpreter and starts none, and
+    for code that stands in the command itself.
+    """
+    span = _script(arguments)
+    return None if span is None else " ".join(arguments[slice(*span)])
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    """The arguments, printable, the program without its folder."""
+    program = command[0]
+    # Programs that write a title of their own (``sshd: ann@pts/0``) put all of it here.
+    if " " not in program or program.startswith(("/", ".")):
+        program = _name(program) or program
+    return [printable(word) for word in (program, *command[1:])]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _cells(words: Sequence[str]) -> int:
+    """Cells of the words with a space between each two."""
+    return sum(map(cell_width, words)) + max(0, len(words) - 1)
+
+
+def _scrolled(line: str, width: int, offset: int) -> str:
+    if width <= 0:
+        return ""
+    # The mark takes the first cell that would show; of a wide character it cuts, a blank remains.
+    place = cells = 0
+    while place < len(line) and cells <= offset:
+        cells += cell_width(line[place])
+        place += 1
+    return SCROLLED + fit(" " * (cells - offset - 1) + line[place:], width - 1)
+
+
+@lru_cache(maxsize=2048)
+def shorten_command(command: tuple[str, ...], width: int) -> str:
+    """An argument vector in exactly ``width`` cells, shortened as ``fit_command`` says."""
+    words: list[str] = []
+    for words in _shorter_and_shorter(command, width):
+        if _cells(words) <= width:
+            break
+    return fit(" ".join(words), width)
+
+
+def _shorter_and_shorter(command: tuple[str, ...], width: int) -> Iterator[list[str]]:
+    """The words of a command in ever fewer cells; the last is to be cut at its end."""
+    words = _words(command)
+    yield words
+    # A program that runs no script is itself the name that stays; it has lost its folder already.
+    start, end = _script(command) or (0, 1)
+    program, between, after = words[: min(start, 1)], words[1:start], words[end:]
+    *option, name = words[start:end]
+    forms = list(_shorter_names(name, "." if option == ["-m"] else "/")) if start else [name]
+    for form in forms:
+        yield [*program, *between, *option, form, *after]
+    between, after = [_short(word) for word in between], [_short(word) for word in after]
+    for form in forms:
+        yield [*program, *between, *option, form, *after]
+    script = [*option, forms[-1]]
+    if between:
+        script[-1] = script[-1].removeprefix(f"{ELLIPSIS}/")
+        for kept in range(min(len(between) - 1, _WORDS_KEPT), -1, -1):
+            value_follows = kept and between[kept - 1][0:1] == "-" != between[kept][0:1]
+            if not value_follows:
+                yield [*program, *between[:kept], ELLIPSIS, *script, *after]
+        program.append(ELLIPSIS)
+    # Where more follows, the sign that it was cut takes a cell.
+    if program and _cells([*program, *script]) + bool(after) > width:
+        yield [script[-1].removeprefix(f"{ELLIPSIS}/"), *after]
+
+
+def _shorter_names(path: str, separator: str) -> Iterator[str]:
+    """A path or module, whole and then with ever less of its middle: ``/home/…/llm/train.py``."""
+    yield path
+    *folders, name = path.rstrip(separator).split(separator)
+    # The empty folder before the first slash belongs to the one after it.
+    head = separator.join(folders[: 1 if folders[:1] != [""] else 2])
+    gap = f"/{ELLIPSIS}/" if separator == "/" else ELLIPSIS
+    kept = range(min(_FOLDERS_KEPT, len(folders)), -1, -1)
+    tails = [separator.join([*folders[len(folders) - count :], name]) for count in kept]
+    size = cell_width(path)
+    for form in (*(head + gap + tail for tail in tails), gap.lstrip("/") + name):
+        if cell_width(form) < size:
+            size = cell_width(form)
+            yield form
+
+
+def _short(word: str) -> str:
+    """A word without the folders of the path that it is, or that an option in it has."""
+    key, equals, path = word.partition("=")
+    if "/" in key:
+        key, equals, path = "", "", word
+    if "/" not in path or "://" in path or " " in path:
+        return word
+    *_, shortest = _shorter_names(path, "/")
+    return key + equals + shortest
+
+
+def _options(arguments: Sequence[str]) -> tuple[list[list[str]], int]:
+    """The arguments, each option with its values, and how many of these the script ends."""
+    span = _script(arguments) or (0, 1)
+    groups: list[list[str]] = []
+    head = 0
+    for place, word in enumerate(arguments):
+        previous = arguments[place - 1]
+        option = _OPTION.match(word) or (_SETTING.match(word) and not _OPTION.match(previous))
+        within = span[0] < place < span[1]
+        if place in {0, span[0]} or (option and not within):
+            groups.append([])
+        if place == span[0]:
+            head = len(groups)
+        groups[-1].append(word)
+    return groups, head
+
+
+# A minus before a digit begins a number.
+_OPTION = re.compile(r"-[^\d.]")
+_SETTING = re.compile(r"[a-z_+~][\w./@-]*=", re.IGNORECASE)
+
+
+def _wrapped(words: list[str], width: int, indent: str, further: str) -> list[str]:
+    """Words in lines, broken between them where that is possible."""
+    lines: list[str] = []
+    line = indent
+    begun = False
+    for word in words:
+        gap = " " if begun else ""
+        if begun and cell_width(line + gap + word) > width:
+            lines.append(line)
+            line, gap = further, ""
+        rest = gap + word
+        while cell_width(line + rest) > width:
+            part, rest = _part(rest, width - cell_width(line))
+            lines.append(line + part)
+            line = further
+        line += rest
+        begun = True
+    lines.append(line)
+    return lines
+
+
+def _part(text: str, width: int) -> tuple[str, str]:
+    """As much of a text as fits, at least a character, and the rest."""
+    cells = 0
+    for place, character in enumerate(text):
+        cells += cell_width(character)
+        if cells > width:
+            return (text[:place], text[place:]) if place else (ELLIPSIS, text[1:])
+    return text, ""
+
+
+class _Interpreter(Struct, frozen=True):
+    """How an interpreter is told what to run.
+
+    Attributes:
+        code: Options after which code follows, as a pattern.
+        valued: Options after which a value follows.
+        naming: Options after which that follows what it runs.
+    """
+
+    code: str
+    valued: frozenset[str] = frozenset()
+    naming: frozenset[str] = frozenset()
+
+
+_SHELL = _Interpreter("-[a-z]*c", frozenset({"-o", "-O", "--rcfile", "--init-file"}))
+_INTERPRETERS: dict[str, _Interpreter] = {
+    **dict.fromkeys(("bash", "sh", "dash", "zsh", "ksh"), _SHELL),
+    "node": _Interpreter(
+        "-[ep]|-pe|--eval|--print", frozenset({"-r", "--require", "--import", "--loader"})
+    ),
+    "java": _Interpreter(
+        "(?!)",
+        frozenset({"-cp", "-classpath", "--class-path", "-p", "--module-path", "--add-modules"}),
+        frozenset({"-jar", "-m", "--module"}),
+    ),
+    "Rscript": _Interpreter("-e"),
+    "julia": _Interpreter("-[eE]|--eval|--print", frozenset({"-t", "-p", "-J", "-L", "-C"})),
+    "perl": _Interpreter("-[a-z]*[eE]"),
+    "ruby": _Interpreter("-[a-z]*e", frozenset({"-I", "-r", "-C"})),
+}
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
+_PYTHON_OPTION = re.compile(r"-[bBdEhiIOPqRsSuvVx]*([cmWX])(.*)", re.DOTALL)
+_LAUNCHER = re.compile(
+    r"mpirun|mpiexec(\.hydra)?|orterun|prterun|srun|horovodrun"
+    r"|torchrun|torch\.distributed\.(run|launch)|accelerate(\.commands\.launch)?"
+    r"|deepspeed(\.launcher\.launch)?|jupyter(-nbconvert)?|papermill"
+    r"|uv|poetry|conda|env|nohup|nice|numactl|taskset|timeout|sudo|nsys|ncu"
+)
+"""Programs, scripts and modules that start another one, which stands among their arguments."""
+_SCRIPTS = (".py", ".sh", ".R", ".r", ".js", ".mjs", ".jl", ".pl", ".rb", ".jar", ".ipynb")
+
+
+def _script(arguments: Sequence[str]) -> _Span | None:
+    """Where what is run in the end stands, with the option that names it."""
+    found: _Span | None = None
+    place: int | None = 0
+    while place is not None and place < len(arguments):
+        span = _interpreted(arguments, place)
+        if span is not None:
+            found = span
+            place = span[1] - 1
+        if not _LAUNCHER.fullmatch(_name(arguments[place])):
+            return found
+        started = _started(arguments, place + 1)
+        if isinstance(started, tuple):
+            return started
+        place = started
+    return found
+
+
+def _started(arguments: Sequence[str], begin: int) -> _Span | int | None:
+    """What a launcher starts: a script or module, or the place of an interpreter."""
+    for place in range(begin, len(arguments)):
+        word = arguments[place]
+        if word in {"-m", "--module"} and place + 1 < len(arguments):
+            return place, place + 2
+        name = _name(word)
+        if name in _INTERPRETERS or _PYTHON.fullmatch(name):
+            return place
+        if word.endswith(_SCRIPTS) and not word.startswith("-"):
+            return place, place + 1
+    return None
+
+
+def _interpreted(arguments: Sequence[str], place: int) -> _Span | None:
+    """What the interpreter at a place runs; ``None`` when there is none."""
+    name = _name(arguments[place])
+    if _PYTHON.fullmatch(name):
+        return _run_by_python(arguments, place + 1)
+    interpreter = _INTERPRETERS.get(name)
+    if interpreter is None:
+        return None
+    place += 1
+    while place < len(arguments):
+        word = arguments[place]
+        if word in interpreter.naming:
+            return (place, place + 2) if place + 1 < len(arguments) else None
+        if word == "-" or re.fullmatch(interpreter.code, word):
+            return None
+        if not word.startswith("-"):
+            return place, place + 1
+        place += 2 if word in interpreter.valued else 1
+    return None
+
+
+def _run_by_python(arguments: Sequence[str], place: int) -> _Span | None:
+    """What Python runs: https://docs.python.org/3/using/cmdline.html."""
+    while place < len(arguments):
+        word = arguments[place]
+        if not word.startswith("-"):
+            return place, place + 1
+        option = _PYTHON_OPTION.fullmatch(word)
+        if word == "-" or (option and option[1] == "c"):
+            return None
+        if option and option[1] == "m":
+            end = place + (1 if option[2] else 2)
+            return (place, end) if end <= len(arguments) else None
+        place += 2 if option and not option[2] else 1
+    return None

@@ -1,0 +1,225 @@
+"""How the ending of processes stands, in lines for a person."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from gpumon.kill import TOLERANCE, Outcome
+from gpumon.kill.signals import signal_name
+from gpumon.text.cells import Row, fill
+from gpumon.text.formatting import duration, gib, gibibytes
+from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.pages import wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.kill import MemoryReclaimed, TargetOutcome, TerminationReport
+    from gpumon.model.snapshot import ProcessId, Suspect
+
+_Line = tuple[str, str, str]
+"""A sign, words, and the style of the sign."""
+
+_Reason: TypeAlias = tuple[str, ...]
+"""What a sentence says around the number of its process."""
+
+_SIGN = 4
+"""Cells of a line's sign, with the blanks around it."""
+_OVER = (Outcome.ENDED, Outcome.GONE)
+
+
+class _Told(NamedTuple):
+    """What there is to say of a case."""
+
+    sum: _Line
+    fates: list[_Line]
+    cards: list[_Line]
+
+    @property
+    def least(self) -> int:
+        """Lines without which what matters would be missing."""
+        return 1 + bool(self.fates) + len(self.cards)
+
+    def lines(self, room: int) -> list[_Line]:
+        """All of it, or with fewer processes where there is no room for each."""
+        for_fates = max(1, room - 1 - len(self.cards))
+        fates = self.fates
+        if len(fates) > for_fates:
+            fates = fates[: for_fates - 1]
+            fates.append((" ", f"and {len(self.fates) - len(fates)} more", ""))
+        return [self.sum, *fates, *self.cards]
+
+
+def report_rows(reports: Sequence[TerminationReport], width: int, room: int) -> list[Row]:
+    """How the cases stand, the newest last.
+
+    Each has a line in sum, and one for each process and card that needs a word. Where there is no
+    room for all, single processes go first, those of the oldest case before others', and then the
+    oldest cases.
+
+    Args:
+        reports: Those of the cases, the oldest first.
+        width: Cells.
+        room: Rows at most.
+    """
+    told = [_told(report) for report in reports]
+    lines: list[_Line] = []
+    while told:
+        newest = told.pop()
+        left = room - len(lines)
+        lines[:0] = newest.lines(left - sum(older.least for older in told))[: max(0, left)]
+    return _whole(lines, width, room - len(lines))
+
+
+def _whole(lines: Sequence[_Line], width: int, spare: int) -> list[Row]:
+    """The lines, those that are too long going on in the spare ones, the first of them first."""
+    rows: list[Row] = []
+    for sign, text, style in lines:
+        parts = wrap(text, max(1, width - _SIGN), most=1 + max(0, spare))
+        spare -= len(parts) - 1
+        signs = (sign, *" " * (len(parts) - 1))
+        rows += [
+            fill([(f" {one}  ", style), (part, "")], width)
+            for one, part in zip(signs, parts, strict=True)
+        ]
+    return rows
+
+
+def _told(report: TerminationReport) -> _Told:
+    fates = [("!", line, "state.warning") for line in _fate_lines(report.fates)]
+    cards = [line for card in report.returns for line in _missing(card)]
+    if report.unlogged:
+        cards.append(("!", report.unlogged, "state.warning"))
+    return _Told(_sum(report), fates, cards)
+
+
+def sum_sentence(report: TerminationReport) -> str:
+    """How a case stands, in a sentence."""
+    return _sum(report)[1]
+
+
+def _sum(report: TerminationReport) -> _Line:
+    """The line that says it all."""
+    sent = [fate for fate in report.fates if fate.outcome is not Outcome.REFUSED]
+    over = [fate for fate in sent if fate.outcome in _OVER]
+    name = signal_name(report.signal)
+    if not sent:
+        return "!", f"{name} was not sent", "state.warning"
+    count = f"{len(over)} of {len(sent)} ended"
+    if len(over) < len(sent):
+        parts = [f"{name} sent {duration(report.seconds)} ago", count]
+        if report.offers_kill:
+            parts.append(
+                f"{keycap('k')}: send KILL to the rest" if name != "KILL" else "KILL is pending"
+            )
+        return "…", " · ".join(parts), "state.note"
+    memory = _came_back(report.returns)
+    if memory:
+        count += f", {memory}"
+    settled = all(card.settled for card in report.returns)
+    return ("✓", count, "state.good") if settled else ("…", count, "state.note")
+
+
+def _came_back(returns: tuple[MemoryReclaimed, ...]) -> str:
+    """``73.8 GiB came back on GPU 5``, for every card concerned."""
+    parts = []
+    for card in returns:
+        if card.returned is None:
+            parts.append(f"the memory of GPU {card.gpu_index} is not known yet")
+        elif not card.settled:
+            parts.append(
+                f"{gibibytes(max(0, card.returned))} of {gibibytes(card.expected)} {gib()} back on "
+                f"GPU {card.gpu_index} so far"
+            )
+        elif card.returned >= 0:
+            parts.append(
+                f"{gibibytes(card.returned)} {gib()} came back on GPU {card.gpu_index}"
+                f"{_others(card)}"
+            )
+        else:
+            parts.append(
+                f"GPU {card.gpu_index} has {gibibytes(-card.returned)} {gib()} more in use: "
+                "others took memory meanwhile"
+            )
+    return ", ".join(parts)
+
+
+def _others(card: MemoryReclaimed) -> str:
+    """What others did on the card meanwhile, which is why its sum is another."""
+    if card.others is None or abs(card.others) <= TOLERANCE:
+        return ""
+    did = "took" if card.others > 0 else "gave back"
+    return f" (others {did} {gibibytes(abs(card.others))} {gib()} meanwhile)"
+
+
+def _fate_lines(fates: Sequence[TargetOutcome]) -> list[str]:
+    """A line for each process of which there is something to say, one for those of a parent."""
+    careless = Counter(_careless(fate) for fate in fates)
+    alike: dict[_Reason, list[str]] = {}
+    for fate in fates:
+        if (reason := _reason(fate)) is not None:
+            alike.setdefault(reason, []).append(str(fate.target.id.pid))
+    lines: list[str] = []
+    for fate in fates:
+        parent = _careless(fate)
+        reason = _reason(fate)
+        line = _of(fate) if reason is None else _refusal(reason, alike[reason])
+        if parent is not None and fate.standing is not None and careless[parent] > 1:
+            line = (
+                f"{careless[parent]} have ended; their parent {parent.pid} "
+                f"({fate.standing.parent_name}) has not taken notice yet"
+            )
+        if line and line not in lines:
+            lines.append(line)
+    return lines
+
+
+def _reason(fate: TargetOutcome) -> _Reason | None:
+    """Why it was sent nothing, without its number; ``None`` where it was sent something."""
+    if fate.outcome is not Outcome.REFUSED:
+        return None
+    return tuple(re.split(rf"\b{fate.target.id.pid}\b", _of(fate)))
+
+
+def _refusal(reason: _Reason, pids: Sequence[str]) -> str:
+    """What is to be said of all that were refused for a reason: ``5 are chen's, not yours``."""
+    first, *further = reason
+    if len(pids) == 1 or first or not further:
+        return pids[0].join(reason)
+    words = [str(len(pids)), *further[:1]]
+    if words[1].startswith(" is "):
+        words[1] = words[1].replace(" is ", " are ", 1)
+    return " ".join(pids).join(["".join(words), *further[1:]])
+
+
+def _careless(fate: TargetOutcome) -> ProcessId | None:
+    """The parent that takes no notice of its end."""
+    if fate.outcome is not Outcome.ENDED or not fate.sentence or fate.standing is None:
+        return None
+    return fate.standing.parent
+
+
+def _of(fate: TargetOutcome) -> str:
+    """What is to be said of one process beyond the count, or nothing."""
+    if fate.sentence:
+        return fate.sentence
+    if fate.outcome is Outcome.REFUSED:
+        return f"{fate.target.id.pid}: no signal was sent"
+    return ""
+
+
+def _missing(card: MemoryReclaimed) -> list[_Line]:
+    """What did not come back, and who still holds the card."""
+    if not card.settled or not card.short:
+        return []
+    stay = f"{gibibytes(card.missing)} {gib()} stay on GPU {card.gpu_index}"
+    if not card.remaining:
+        return [("!", f"{stay}: nobody who holds the card was found", "state.warning")]
+    return [("!", f"{stay}: {_who(suspect)}", "state.warning") for suspect in card.remaining]
+
+
+def _who(suspect: Suspect) -> str:
+    who = f"{suspect.id.pid} ({suspect.name or 'unknown'} of {suspect.user or 'unknown'})"
+    return f"{who} still holds the card; {suspect.sentence}"

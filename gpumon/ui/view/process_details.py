@@ -1,0 +1,156 @@
+"""What only a look at a process tells: the cards it may use, its family, its environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.host.cuda_visible_devices import visible_devices
+from gpumon.host.details import is_secret
+from gpumon.text.cells import Field, Row, fill
+from gpumon.text.formatting import UNKNOWN, cell_width, fit, printable
+from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.pages import Fact, fact_rows, text_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpumon.host import Details, RelatedProcess
+    from gpumon.model.snapshot import Snapshot
+
+HIDDEN = "••••••"
+"""What stands for a value that looks like a secret; as long for every one of them."""
+
+_CUDA_LABEL = 22
+_COUNTED_INSIDE = (
+    "cards of its container, counted there: which of the machine's those are is not known here"
+)
+_BAD_STATES = {"D": "in the kernel (D)", "Z": "zombie (Z)", "T": "stopped (T)", "t": "traced (t)"}
+_DEEPEST = 12
+"""Levels of the family up to which it is indented."""
+_MOST_DESCENDANTS = 40
+_PID, _USER = 8, 9
+_MOST_NAME = 30
+_MOST_LINES = 6
+"""Lines of one value of the environment."""
+
+
+def cuda_rows(details: Details, snapshot: Snapshot | None, width: int) -> list[Row]:
+    """Which cards its environment lets it see, and which device files it holds."""
+    if details.environment is None:
+        facts = [Fact("CUDA_VISIBLE_DEVICES", UNKNOWN, note="its environment was not read")]
+    else:
+        facts = _cuda_facts(details, dict(details.environment), snapshot)
+    if details.devices is None:
+        facts.append(Fact("holds open", UNKNOWN, note="its open files were not read"))
+    else:
+        facts.append(Fact("holds open", " ".join(details.devices) or "no /dev/nvidia*"))
+    return fact_rows(facts, width, _CUDA_LABEL)
+
+
+def _cuda_facts(
+    details: Details, environment: Mapping[str, str], snapshot: Snapshot | None
+) -> list[Fact]:
+    """The two variables, and the cards they mean."""
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    order = environment.get("CUDA_DEVICE_ORDER")
+    facts = [
+        Fact("CUDA_VISIBLE_DEVICES", *_setting(visible)),
+        Fact("CUDA_DEVICE_ORDER", *_setting(order)),
+    ]
+    if snapshot is None:
+        return facts
+    contained = details.place is not None and details.place.container is not None
+    by_index = visible is None or not visible.startswith(("GPU-", "MIG-"))
+    if contained and not snapshot.host.in_container and by_index and visible != "":
+        return [*facts, Fact("which means", _COUNTED_INSIDE, "state.note")]
+    meaning = visible_devices(visible, order, snapshot.gpus)
+    style = "" if meaning.certain else "state.note"
+    return [*facts, Fact("which means", meaning.sentence, style, meaning.why)]
+
+
+def _setting(value: str | None) -> tuple[str, str]:
+    """A variable's value and its style; empty is a value too."""
+    if value is None:
+        return "not set", "dim"
+    return (value, "") if value else ("empty", "dim")
+
+
+def family_rows(details: Details, width: int) -> list[Row]:
+    """Its ancestors from the outermost, itself, and its descendants, each under its parent."""
+    kin = {one.id.pid: one for one in details.family}
+    itself = kin.get(details.id.pid)
+    if itself is None:
+        return []
+    chain = [itself]
+    while chain[-1].parent in kin and kin[chain[-1].parent] not in chain:
+        chain.append(kin[chain[-1].parent])
+    chain.reverse()
+    rows = [_kin_row(one, level, one is itself, width) for level, one in enumerate(chain)]
+    descendants = _descendants(details.family, itself)
+    for level, one in descendants[:_MOST_DESCENDANTS]:
+        rows.append(_kin_row(one, len(chain) - 1 + level, False, width))
+    hidden = len(descendants) - _MOST_DESCENDANTS
+    if hidden > 0:
+        rows += text_rows(f"… and {hidden} more", width, "dim")
+    return rows
+
+
+def _descendants(
+    family: Sequence[RelatedProcess], root: RelatedProcess
+) -> list[tuple[int, RelatedProcess]]:
+    """Descendants with their generation, each after its parent, by PID."""
+    children: dict[int, list[RelatedProcess]] = {}
+    for one in sorted(family, key=lambda kin: kin.id.pid, reverse=True):
+        children.setdefault(one.parent, []).append(one)
+    found: list[tuple[int, RelatedProcess]] = []
+    waiting = [(1, child) for child in children.pop(root.id.pid, [])]
+    while waiting:
+        level, one = waiting.pop()
+        found.append((level, one))
+        waiting += [(level + 1, child) for child in children.pop(one.id.pid, [])]
+    return found
+
+
+def _kin_row(one: RelatedProcess, level: int, itself: bool, width: int) -> Row:
+    program = one.command[0].rpartition("/")[2] if one.command else f"[{one.name}]"
+    command = printable(" ".join((program, *one.command[1:])))
+    indent = "  " * min(level, _DEEPEST)
+    state = f"  {_BAD_STATES[one.state]}" if one.state in _BAD_STATES else ""
+    room = max(0, width - _PID - _USER - 3 - cell_width(state))
+    text = f"{indent}{command}"
+    fields: list[Field] = [
+        (f"{one.id.pid:>{_PID}} ", "dim"),
+        (fit(printable(one.user or UNKNOWN), _USER) + " ", "user"),
+        (text if cell_width(text) <= room else fit(text, room), "strong" if itself else ""),
+        (state, "state.warning"),
+    ]
+    return fill(fields, width)
+
+
+def environment_title(details: Details, revealed: bool) -> str:
+    """How many variables there are, and how to see what is hidden of them."""
+    if details.environment is None:
+        return "Environment"
+    secrets = sum(is_secret(name, value) for name, value in details.environment)
+    if not secrets:
+        return "Environment"
+    if revealed:
+        return f"Environment, secrets shown: {keycap('s')} hides them"
+    values = f"{secrets} value{'' if secrets == 1 else 's'}"
+    return f"Environment, {values} hidden: {keycap('s')} shows all"
+
+
+def environment_rows(details: Details, revealed: bool, width: int) -> list[Row]:
+    """Its variables by name; those that look like secrets only when asked for."""
+    if details.environment is None:
+        why = [reason for reason in details.unreadable if "environment" in reason]
+        return text_rows(" ".join(why) or "It was not read.", width, "dim")
+    if not details.environment:
+        return text_rows("Empty.", width, "dim")
+    longest = max(len(name) for name, _ in details.environment)
+    facts = []
+    for name, value in sorted(details.environment):
+        hidden = is_secret(name, value) and not revealed
+        shown = HIDDEN if hidden else value
+        facts.append(Fact(name, shown, "dim" if hidden else "", lines=_MOST_LINES))
+    return fact_rows(facts, width, min(_MOST_NAME, longest + 2, width // 2))

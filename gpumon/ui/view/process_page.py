@@ -1,0 +1,334 @@
+"""The page of one process: whose it is, what it runs, where, and whether it still lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.findings import process_findings
+from gpumon.text.cells import Field, Row, fill, row_width
+from gpumon.text.formatting import (
+    UNKNOWN,
+    duration,
+    fit,
+    fit_right,
+    gib,
+    gibibytes,
+    number,
+    printable,
+)
+from gpumon.ui.view.command_lines import command_line, script_of, split_command
+from gpumon.ui.view.messages import short_name
+from gpumon.ui.view.pages import (
+    Chart,
+    Fact,
+    Section,
+    Side,
+    chart_rows,
+    fact_rows,
+    finding_rows,
+    moment_text,
+    page_rows,
+    text_rows,
+    wrap,
+)
+from gpumon.ui.view.process_details import (
+    cuda_rows,
+    environment_rows,
+    environment_title,
+    family_rows,
+)
+from gpumon.ui.view.trends import SPAN, bytes_course, percent_course, size_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.host import Details
+    from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Place, Snapshot
+    from gpumon.recording.history import History
+
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "I": "sleeping",
+    "D": "waits inside the kernel (D)",
+    "Z": "zombie (Z): it has ended, and its parent has not taken notice",
+    "T": "stopped (T)",
+    "t": "stopped by a debugger (t)",
+    "X": "dead (X)",
+}
+_LOOKING = "being looked up …"
+_NOT_VISIBLE = (
+    "Not visible here: it runs in another PID name space, or /proc hides it. What the driver "
+    "tells is all that is known."
+)
+_NO_PLACE = "no container, Slurm job, notebook or tmux session found"
+
+
+class ProcessView(Struct, frozen=True):
+    """A process as a page shows it.
+
+    Attributes:
+        process: As it was last seen.
+        details: What was looked up; ``None`` before that, and where it is not visible.
+        revealed: Whether values that look like secrets are shown.
+        gone: That it has ended, or left the cards, for a person; empty while it is there.
+        ended: Whether it has ended.
+        past: Whether this is a moment of the past, of which nothing can be looked up.
+    """
+
+    process: GpuProcess
+    details: Details | None = None
+    revealed: bool = False
+    gone: str = ""
+    ended: bool = False
+    past: bool = False
+
+
+def process_rows(
+    view: ProcessView, history: History, snapshot: Snapshot | None, width: int
+) -> list[Row]:
+    """The whole page, every row exactly ``width`` cells."""
+    process, details = view.process, view.details
+    now = history.now if snapshot is None else snapshot.time
+    gpus = () if snapshot is None else snapshot.gpus
+    sections = [
+        Section("", lambda size: _summary(view, now, size), Side.BOTH),
+        Section("", lambda size: _findings(view, history, size), Side.BOTH),
+        Section("Process", lambda size: _process(view, now, size)),
+        Section("On the cards", lambda size: _cards(process, gpus, size), Side.RIGHT),
+        Section(
+            _span_title(process, history), lambda size: _charts(process, history, size), Side.RIGHT
+        ),
+        Section("Command", lambda size: _command(view, size)),
+    ]
+    if details is not None:
+        sections += [
+            Section(
+                "Cards it may use", lambda size: cuda_rows(details, snapshot, size), Side.RIGHT
+            ),
+            Section("Family", lambda size: family_rows(details, size)),
+            Section(
+                environment_title(details, view.revealed),
+                lambda size: environment_rows(details, view.revealed, size),
+                Side.BOTH,
+            ),
+        ]
+    return page_rows(sections, width)
+
+
+def state_words(state: str | None, wait_channel: str | None = None) -> str:
+    """A letter of ``ps`` in words, and where in the kernel a process waits."""
+    if state is None:
+        return UNKNOWN
+    words = _STATES.get(state, f"state {state}")
+    return f"{words} in {wait_channel}" if state == "D" and wait_channel else words
+
+
+def _state_style(state: str | None) -> str:
+    return "state.warning" if state is not None and state in "DZTtX" else ""
+
+
+def _summary(view: ProcessView, now: float, width: int) -> list[Row]:
+    """The answer in two lines."""
+    process = view.process
+    rows = [fill([(line, "strong")], width) for line in wrap(command_line(process), width, most=2)]
+    fields: list[Field] = [(printable(process.user or UNKNOWN), "user")]
+    if process.uses:
+        cards = ",".join(map(str, process.gpu_indices))
+        fields += [
+            (f"   {gibibytes(process.memory_used)} {gib()}", "strong"),
+            (f" on GPU {cards}", ""),
+            ("   SM ", "dim"),
+            (number(process.sm, " %"), ""),
+        ]
+    if process.started_at is not None and not view.ended:
+        fields += [("   for ", "dim"), (duration(now - process.started_at), "")]
+    if view.gone:
+        return [*rows, fill(fields, width), *text_rows(view.gone, width, "state.note")]
+    state = _state(view)
+    if state is not None:
+        told = ("   ", ""), (_STATES.get(state, state).partition(":")[0], _state_style(state))
+        # It stands among the facts below, too.
+        if row_width((*fields, *told)) <= width:
+            fields += told
+    return [*rows, fill(fields, width)]
+
+
+def _state(view: ProcessView) -> str | None:
+    if view.details is not None and view.details.state is not None:
+        return view.details.state
+    return view.process.state
+
+
+def _findings(view: ProcessView, history: History, width: int) -> list[Row]:
+    return finding_rows(process_findings(history, view.process, details=view.details), width)
+
+
+def _process(view: ProcessView, now: float, width: int) -> list[Row]:
+    """Whose it is, how it stands, where it is, and why not all of that is known."""
+    process, details = view.process, view.details
+    if not process.visible:
+        return text_rows(_NOT_VISIBLE, width, "dim")
+    uid = "" if process.uid is None else f"uid {process.uid}"
+    facts = [Fact("user", process.user or UNKNOWN, "user", uid)]
+    threads = None if details is None else details.threads
+    channel = None if details is None else details.wait_channel
+    state = _state(view)
+    facts.append(
+        Fact(
+            "state",
+            "ended" if view.ended else state_words(state, channel),
+            "" if view.ended else _state_style(state),
+            "" if threads is None else f"{threads} thread{'' if threads == 1 else 's'}",
+        )
+    )
+    if process.started_at is not None:
+        age = f"{duration(now - process.started_at)} ago"
+        facts.append(Fact("started", moment_text(process.started_at, now), note=age))
+    facts += _program(view)
+    place = process.place if details is None or details.place is None else details.place
+    facts += _place(place, looked_up=view.past or details is not None)
+    rows = fact_rows(facts, width)
+    for sentence in () if details is None else details.unreadable:
+        rows += text_rows(sentence, width, "dim")
+    return rows
+
+
+def _program(view: ProcessView) -> list[Fact]:
+    """What it runs, and from where."""
+    details = view.details
+    if details is None:
+        return [Fact("directory", UNKNOWN if view.ended or view.past else _LOOKING, "dim")]
+    script = script_of(details.command or view.process.command)
+    facts = [] if script is None else [Fact("script", script)]
+    facts.append(Fact("directory", details.cwd or UNKNOWN))
+    facts.append(Fact("program", details.executable or UNKNOWN))
+    return facts
+
+
+def _place(place: Place | None, *, looked_up: bool) -> list[Fact]:
+    """What it belongs to, a line for each that is known."""
+    if place is None:
+        return [Fact("where", UNKNOWN)] if looked_up else []
+    facts: list[Fact] = []
+    if place.slurm_job is not None:
+        step = "" if place.slurm_step is None else f", step {place.slurm_step}"
+        facts.append(Fact("Slurm", f"job {place.slurm_job}{step}"))
+    if place.container is not None:
+        named = place.container.label.rpartition(" ")[2]
+        id_ = (place.container.id or "")[:12]
+        facts.append(
+            Fact(
+                "container",
+                place.container.label,
+                note=f"id {id_}" if id_ not in ("", named) else "",
+            )
+        )
+    if place.notebook is not None or place.jupyter_kernel is not None:
+        kernel = f"kernel {place.jupyter_kernel}" if place.jupyter_kernel else ""
+        facts.append(
+            Fact("Jupyter", place.notebook or kernel, note=kernel if place.notebook else "")
+        )
+    if place.tmux is not None:
+        facts.append(Fact("tmux", place.tmux))
+    if place.environment is not None:
+        facts.append(Fact("Python env", place.environment))
+    if not facts:
+        facts.append(Fact("where", _NO_PLACE, "dim"))
+    if place.launcher is not None:
+        name = place.launcher_name or "launcher"
+        facts.append(Fact("started by", f"{name} {place.launcher.pid}"))
+    return facts
+
+
+def _cards(process: GpuProcess, gpus: Sequence[Gpu], width: int) -> list[Row]:
+    """What it has of each card."""
+    if not process.uses:
+        return text_rows("The driver lists it on no card.", width, "dim")
+    names = {gpu.uuid: gpu.name for gpu in gpus}
+    rows = [_use(use, short_name(names.get(use.gpu_uuid)), width) for use in process.uses]
+    if len(process.uses) > 1:
+        total = f"{gibibytes(process.memory_used):>7} {gib()}"
+        rows.append(fill([(fit("together", 10), "dim"), (total, "strong")], width))
+    return rows
+
+
+def _use(use: GpuUse, name: str, width: int) -> Row:
+    card = f"GPU {use.gpu_index}"
+    if use.instance is not None:
+        card += f"/{use.instance[0]}"
+    fields: list[Field] = [
+        (fit(card, 10), ""),
+        (f"{gibibytes(use.memory_used):>7}", "strong"),
+        (f" {gib()}", "dim"),
+        ("   SM", "dim"),
+        (fit_right(number(use.sm), 4), ""),
+        (" %" if use.sm is not None else "  ", "dim"),
+    ]
+    for label, value in (("encoder", use.encoder), ("decoder", use.decoder)):
+        if value:
+            fields += [(f"   {label} ", "dim"), (f"{value} %", "")]
+    return fill([*fields, ("   " + name, "dim")], width)
+
+
+def _span_title(process: GpuProcess, history: History) -> str:
+    """How much of the past the charts show, and how much of it was seen."""
+    title = f"Last {SPAN // 60:.0f} minutes"
+    seen = history.process_window(process.id, "memory_used", SPAN)
+    if seen and history.now - seen[0][0] < SPAN - 10:
+        return f"{title}, seen for {duration(history.now - seen[0][0])}"
+    return title
+
+
+def _charts(process: GpuProcess, history: History, width: int) -> list[Row]:
+    """What it took over time."""
+    charts = [
+        _bytes_chart(process, history, "memory_used", "GPU memory", process.memory_used),
+        _percent_chart(process, history, "sm", "SM", process.sm),
+        _percent_chart(process, history, "cpu_percent", "CPU", process.cpu_percent),
+        _bytes_chart(process, history, "rss", "host memory", process.rss),
+    ]
+    return chart_rows(charts, width)
+
+
+def _bytes_chart(
+    process: GpuProcess, history: History, field: str, label: str, now: int | None
+) -> Chart:
+    points = history.process_window(process.id, field, SPAN)
+    peak = history.process_peak(process.id, field, SPAN)
+    return Chart(
+        label,
+        "not known" if now is None else size_words(now),
+        bytes_course(points, peak, history.process_slope(process.id, field, SPAN)),
+        "graph.memory",
+        # Room above a level that is held, so that it looks like one.
+        (peak or 1) * 1.25,
+        lambda count: history.process_buckets(process.id, field, SPAN, count, history.now),
+    )
+
+
+def _percent_chart(
+    process: GpuProcess, history: History, field: str, label: str, now: float | None
+) -> Chart:
+    points = history.process_window(process.id, field, SPAN)
+    peak = history.process_peak(process.id, field, SPAN)
+    return Chart(
+        label,
+        "not known" if now is None else f"{now:.0f} %",
+        percent_course(points, peak, history.process_slope(process.id, field, SPAN)),
+        "graph.util",
+        max(100.0, peak or 0.0),
+        lambda count: history.process_buckets(process.id, field, SPAN, count, history.now),
+    )
+
+
+def _command(view: ProcessView, width: int) -> list[Row]:
+    """The whole command, split where its arguments are."""
+    command = view.process.command
+    if view.details is not None and view.details.command:
+        command = view.details.command
+    if not command:
+        return text_rows(UNKNOWN, width)
+    return [fill([(printable(line), "")], width) for line in split_command(command, width)]

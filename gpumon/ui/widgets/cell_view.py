@@ -1,0 +1,172 @@
+"""The base of everything on the dashboard: rows of ``layout``, sent only where they changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gpumon.text.cells import fill
+from gpumon.ui.view.writer import CellWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from gpumon.text.cells import Row
+    from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.theme import Palette
+
+
+class CellStrip(Strip):
+    """A whole row, in few bytes: Textual itself sets the whole style anew for every segment."""
+
+    __slots__ = ["_written"]
+
+    def __init__(self, row: Row, width: int, palette: Palette) -> None:
+        styles = palette.styles
+        super().__init__([Segment(text, styles[style]) for text, style in row], width)
+        writer = CellWriter(palette.inks)
+        writer.row(row)
+        self._written = writer.take()
+
+    def render(self, console: Console) -> str:  # noqa: ARG002 - Textual's signature
+        """The row as terminal output."""
+        return self._written
+
+
+def _has_cursor(row: Row | None) -> bool:
+    return row is not None and any(style == "cursor" for _, style in row[:2])
+
+
+class CellView(Widget):
+    """A widget whose content is rows of cells.
+
+    ``show`` compares new rows with the old and sends the difference; it causes no layout.
+    """
+
+    DEFAULT_CSS = """
+    CellView { width: 1fr; height: 1; }
+    """
+
+    def __init__(self, pen: TerminalRenderer, palette: Palette, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
+        self._pen = pen
+        self._palette = palette
+        self._rows: Sequence[Row] = []
+        # What the terminal shows, as far as that is known.
+        self._painted: list[Row | None] = []
+        # Where the fields of that begin, as far as that is known.
+        self._starts: dict[int, Sequence[int] | None] = {}
+        self._first = 0
+        self._strips: dict[int, tuple[Row, Strip]] = {}
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """What the widget shows."""
+        return self._rows
+
+    def repaint(self, palette: Palette) -> None:
+        """Take other colours."""
+        self._palette = palette
+        self._strips.clear()
+        self.refresh()
+
+    def show(
+        self,
+        rows: Sequence[Row],
+        width: int,
+        *,
+        moved: bool = False,
+        ready: bool | None = None,
+    ) -> None:
+        """Show these rows from the widget's top.
+
+        Args:
+            rows: What to show.
+            width: Cells of each.
+            moved: Whether a layout is due that may move the widget.
+            ready: ``TerminalRenderer.ready``, where that has just been asked.
+        """
+        self._rows = rows
+        if not moved and rows == self._painted:
+            return
+        self._send(width, moved=moved, ready=ready)
+
+    def send_on(self) -> None:
+        """Send what the frames before had no room for."""
+        if self._rows != self._painted:
+            self._send(self.region.width, moved=False, ready=None)
+
+    def _send(self, width: int, *, moved: bool, ready: bool | None) -> None:
+        rows, painted, region = self._rows, self._painted, self.region
+        # Until a layout is done the widget is not yet where the rows were made for.
+        in_place = len(painted) == len(rows) == region.height and width == region.width
+        if in_place and not moved and (self._pen.ready(self.screen) if ready is None else ready):
+            self._write(region)
+            return
+        self._painted = list(rows)
+        self._starts.clear()
+        if len(rows) < len(painted):
+            self.refresh()
+            return
+        painted += [None] * (len(rows) - len(painted))
+        dirty = [
+            y for y, (row, before) in enumerate(zip(rows, painted, strict=True)) if row != before
+        ]
+        if dirty:
+            self.refresh(*(Region(0, y, region.width, 1) for y in dirty))
+
+    def _write(self, region: Region) -> None:
+        """Write what has changed, as far as there is room, from where that ended the last time."""
+        rows, painted = self._rows, self._painted
+        first, self._first = self._first, 0
+        order = [y for y in (*range(first, len(rows)), *range(first)) if rows[y] != painted[y]]
+        limited = self._pen.limited
+        if limited:
+            # Who presses a key looks for the cursor: where it is now, then where it was.
+            order.sort(key=lambda y: 2 - 2 * _has_cursor(rows[y]) - _has_cursor(painted[y]))
+        for y in order:
+            row, before = rows[y], painted[y]
+            if limited and self._pen.full():
+                self._first = y
+                return
+            if before is None:
+                self._pen.writer.place(row, region.x, region.y + y)
+                self._starts[y] = None
+            else:
+                self._starts[y] = self._pen.writer.change(
+                    before, row, region.x, region.y + y, self._starts.get(y)
+                )
+            painted[y] = row
+            if limited and (_has_cursor(row) or _has_cursor(before)):
+                self._pen.writer.settle()
+
+    def render_line(self, y: int) -> Strip:
+        """One row as Textual wants it, for whole repaints."""
+        row = self._rows[y] if y < len(self._rows) else ()
+        if y < len(self._painted) and self._painted[y] != row:
+            # Of what is owed Textual may be painting a part.
+            self._painted[y] = None
+        known = self._strips.get(y)
+        if known is not None and known[0] is row:
+            return known[1]
+        width = self.size.width
+        strip = CellStrip(fill(row, width), width, self._palette)
+        self._strips[y] = (row, strip)
+        return strip
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of a region, without the style cache: they carry their styles themselves."""
+        return [
+            self.render_line(y).crop(crop.x, crop.right)
+            for y in range(crop.y, crop.y + crop.height)
+        ]
+
+    def on_resize(self) -> None:
+        """Strips are as wide as the widget was."""
+        self._strips.clear()

@@ -1,0 +1,475 @@
+"""The command line as a person meets it: what it says, on which stream, with which status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon import __version__
+from gpumon.cli.help import Formatter
+from gpumon.cli.messages import fail
+from gpumon.cli.parser import make_parser
+from gpumon.cli.plain import read_plainly
+from gpumon.cli.screens import SnapshotBuffer
+from gpumon.cli.snapshot import take_one
+from gpumon.sources import SourceError
+from gpumon.sources.nvml.source import NvmlSource
+from tests.build import NOON
+from tests.build import snapshot as build_snapshot
+from tests.driver import Driver, Owner, h100
+from tests.report.logs import write_log
+from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+GPUMON = [sys.executable, "-m", "gpumon"]
+README = Path(__file__).parents[2] / "README.md"
+
+
+def gpumon(
+    *arguments: str, env: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
+    """Run gpumon where nothing is a terminal, and where help is 80 columns wide."""
+    return subprocess.run(
+        [*GPUMON, *arguments],
+        env={**env, "COLUMNS": "80", "NO_COLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    """A card with a process of another PID name space; its time stands still."""
+    with Driver([h100()]) as made:
+        made.set_clock(10.0)
+        made.cards[0].processes = [Owner(3_999_999, memory=2**30, sm=7)]
+        yield made
+    # A driver that is gone lets go of whoever hangs in it.
+    for thread in threading.enumerate():
+        if thread.name.startswith("gpumon-"):
+            thread.join(PATIENCE)
+
+
+# Help
+
+
+@pytest.fixture(scope="module")
+def the_help() -> str:
+    done = gpumon("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_help_is_grouped_and_names_every_option(the_help: str) -> None:
+    headings = re.findall(r"^([a-z ]+):$", the_help, re.MULTILINE)
+    assert headings == [
+        "options",
+        "what to show",
+        "how to draw",
+        "how often",
+        "the dashboard",
+        "commands",
+        "examples",
+    ]
+    bodies = re.split(r"^[a-z ]+:$", the_help, flags=re.MULTILINE)[1:]
+    groups = dict(zip(headings, bodies, strict=True))
+    for group, names in (
+        ("options", ("--help", "--version")),
+        ("what to show", ("--gpus", "--user", "--filter", "--demo")),
+        ("the dashboard", ("--readonly", "--columns")),
+        ("how often", ("--interval SECONDS", "0.1 to 3600", "default: 0.5")),
+        ("commands", ("snapshot",)),
+    ):
+        for name in names:
+            assert name in groups[group]
+
+
+def test_the_help_fits_eighty_columns(the_help: str) -> None:
+    assert max(map(len, the_help.splitlines())) <= 80
+
+
+def test_every_example_of_help_and_readme_is_a_command_that_can_be_read(the_help: str) -> None:
+    examples = the_help.partition("examples:\n")[2] + README.read_text(encoding="utf-8")
+    commands = re.findall(r"^ +(gpumon(?: \S+)*)(?:  |$)", examples, re.MULTILINE)
+    assert len(commands) >= 10
+    for command in commands:
+        make_parser().parse_args(shlex.split(command)[1:])
+
+
+def test_the_help_of_snapshot_names_its_options_and_fits_eighty_columns() -> None:
+    done = gpumon("snapshot", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in ("--gpus", "--user", "--demo", "--format", "--processes", "docs/snapshot.md"):
+        assert name in done.stdout
+    for form in ("table", "json", "csv", "prometheus"):
+        assert form in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_the_version_is_the_packages() -> None:
+    done = gpumon("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"gpumon {__version__}\n", "")
+
+
+# Flags
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["-n", "0.09"], "'0.09'"),
+        (["-n", "3600.1"], "'3600.1'"),
+        (["-n", "nan"], "'nan'"),
+        (["-n", "inf"], "'inf'"),
+        (["-n", "-1"], "'-1'"),
+        (["-n", ""], "''"),
+        (["-n", "soon"], "'soon'"),
+        (["--interval=0"], "'0'"),
+        (["-n"], "-n"),
+        (["--gpus", "3-1"], "'3-1'"),
+        (["--gpus", "0,eins"], "'eins'"),
+        (["--gpus", ""], "''"),
+        (["--columns", ""], "'' names no column"),
+        (["--columns", " , "], "names no column"),
+        (["--user"], "--user"),
+        (["--nonsense"], "--nonsense"),
+        (["snapsot"], "'snapsot'"),
+        (["snapshot", "--format", "xml"], "'xml'"),
+        (["snapshot", "--gpus", "x"], "'x'"),
+        (["snapshot", "-n", "1"], "-n 1"),
+        (["snapshot", "--processes"], "--processes"),
+        (["snapshot", "--processes", "--format", "json"], "--processes"),
+    ],
+)
+def test_a_bad_flag_is_one_sentence_that_names_it(arguments: list[str], named: str) -> None:
+    done = gpumon(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert re.fullmatch(r"gpumon: [^\n]+\n", done.stderr)
+    assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--log", "x.csv", "log", "y.csv"], "--log does nothing for gpumon log: leave it out."),
+        (["--columns", "pid", "snapshot"], "--columns does nothing for gpumon snapshot"),
+        (["--readonly", "report", "y.csv"], "--readonly does nothing for gpumon report"),
+        (["--gpus", "0", "report", "y.csv"], "--gpus does nothing for gpumon report"),
+        (["--filter", "ann", "replay", "y.csv"], "--filter does nothing for gpumon replay"),
+        (["-n", "1", "replay", "y.csv"], "--interval does nothing for gpumon replay"),
+        (["-n", "1", "--demo", "snapshot"], "--interval does nothing for gpumon snapshot"),
+        (["--theme", "mono", "--demo", "snapshot"], "--theme does nothing for gpumon snapshot"),
+        (["--demo", "config", "path"], "--demo does nothing for gpumon config"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())  # noqa: PTH109 - as text
+    monkeypatch.chdir(tmp_path)
+    done = gpumon(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"gpumon: {said}")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_beside_a_screen_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    done = gpumon("--demo", "--log", str(tmp_path / "x.csv"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "use gpumon log" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_time_that_cannot_be_read_names_its_option(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "run.csv", [(build_snapshot(), 0.0)])
+    with Screen([*GPUMON, "replay", str(log), "--at", "foo"], columns=200) as screen:
+        assert screen.wait_end() == 2
+        assert "gpumon: --at 'foo' is no time that gpumon reads" in screen.text()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0.1", 0.1), ("3600", 3600.0), ("1000.", 1000.0), (".5", 0.5)]
+)
+def test_an_interval_is_a_number_of_seconds_between_both_bounds(text: str, seconds: float) -> None:
+    assert make_parser().parse_args(["-n", text]).interval == seconds
+    assert make_parser().parse_args([]).interval is None  # each command has its own
+
+
+def test_the_shared_flags_stand_on_either_side_of_the_command() -> None:
+    before = make_parser().parse_args(["--demo", "--gpus", "1", "--user", "ann", "snapshot"])
+    after = make_parser().parse_args(["snapshot", "--demo", "--gpus", "1", "--user", "ann"])
+    assert before == after
+    assert (after.demo, after.user, after.gpus.indices) == (True, "ann", frozenset({1}))
+
+
+# Where gpumon runs
+
+
+def test_bare_gpumon_prints_a_snapshot_where_standard_output_is_no_terminal(
+    driver: Driver,
+) -> None:
+    bare, snapshot = gpumon(env=driver.env()), gpumon("snapshot", env=driver.env())
+    assert (bare.returncode, bare.stderr) == (0, "")
+    # The first line tells the time and the load of this machine.
+    assert bare.stdout.splitlines()[1:] == snapshot.stdout.splitlines()[1:]
+    assert "NVIDIA" not in bare.stdout
+    assert "H100" in bare.stdout
+    assert "3999999" in bare.stdout
+
+
+def test_no_sentence_can_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fail("no\x1b[2Jsuch\u202efile") == 1
+    assert capsys.readouterr().err == "gpumon: no\ufffd[2Jsuch\ufffdfile\n"
+
+
+def test_without_a_terminal_to_read_keys_from_it_says_what_to_use() -> None:
+    shell = f"{shlex.quote(sys.executable)} -m gpumon --demo </dev/null"
+    with Screen(["sh", "-c", shell]) as screen:
+        assert screen.wait_end() == 1
+        assert "standard input is no terminal" in screen.text()
+        assert "gpumon snapshot" in screen.text()
+        assert b"\x1b" not in screen.output
+
+
+@pytest.mark.parametrize("set_term", [["env", "TERM=dumb"], ["env", "-u", "TERM"]])
+def test_a_terminal_that_cannot_move_its_cursor_is_told_what_to_use(set_term: list[str]) -> None:
+    with Screen([*set_term, *GPUMON, "--demo"]) as screen:
+        assert screen.wait_end() == 1
+        assert "gpumon snapshot" in screen.text()
+        assert b"\x1b" not in screen.output
+
+
+# Drivers that cannot be used
+
+NOT_LOADED, LIBRARY_NOT_FOUND, NO_PERMISSION, MISMATCH = 9, 12, 4, 18
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (NOT_LOADED, "driver is not loaded"),
+        (LIBRARY_NOT_FOUND, r"libnvidia-ml\.so\.1 was not found"),
+        (NO_PERMISSION, "no permission"),
+        (MISMATCH, "version"),
+    ],
+)
+@pytest.mark.parametrize("arguments", [[], ["snapshot", "--format", "json"]])
+def test_no_driver_is_one_sentence_and_a_way_to_look_around(
+    driver: Driver, code: int, words: str, arguments: list[str]
+) -> None:
+    driver.fail_init(code)
+    done = gpumon(*arguments, env=driver.env())
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert re.fullmatch(r"gpumon: [^\n]+ gpumon --demo\n", done.stderr)
+    assert re.search(words, done.stderr)
+
+
+def test_a_machine_without_the_cards_asked_for_names_those_it_has(driver: Driver) -> None:
+    for chosen, missing in (("5", "5"), ("0,9", "9"), ("0,GPU-nope", "GPU-nope")):
+        done = gpumon("snapshot", "--gpus", chosen, env=driver.env())
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"gpumon: There is no card {missing}. This machine has 0: ")
+        assert "--demo" not in done.stderr
+
+
+def test_a_demo_without_the_card_asked_for_does_not_advise_the_demo() -> None:
+    done = gpumon("snapshot", "--demo", "--gpus", "0,6-15")
+    assert (done.returncode, done.stdout) == (1, "")
+    said = "There is no card 8, 9, 10, 11 and 4 more. The demo has cards 0 to 7."
+    assert done.stderr == f"gpumon: {said}\n"
+
+
+def test_a_user_who_has_no_process_is_said_to_have_none() -> None:
+    done = gpumon("snapshot", "--demo", "--user", "nobodyhere")
+    assert "0 of 18 processes · of nobodyhere, who has none ─" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "function", ["nvmlInit_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"]
+)
+def test_a_driver_that_hangs_is_told_when_patience_ends(driver: Driver, function: str) -> None:
+    driver.system.hang(function)
+    driver.cards[0].hang(function)
+    driver.attach()
+    began = time.monotonic()
+    with pytest.raises(SourceError, match=rf"not answered .*{function}") as caught:
+        take_one(NvmlSource(), patience=0.2)
+    # Stopping gives the hung call a second to come back.
+    assert time.monotonic() - began < PATIENCE / 4
+    assert "dmesg" in caught.value.advice
+
+
+IMPATIENT = """
+from functools import partial
+from gpumon.cli import snapshot
+snapshot.take_one = partial(snapshot.take_one, patience=0.2)
+from gpumon.cli import main
+raise SystemExit(main(["snapshot"]))
+"""
+
+
+def test_a_hung_call_does_not_keep_the_program_from_ending(driver: Driver) -> None:
+    driver.system.hang("nvmlInit_v2")
+    done = subprocess.run(
+        [sys.executable, "-c", IMPATIENT],
+        env=driver.env(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"gpumon: The driver has not answered [^\n]+ gpumon --demo\n", done.stderr)
+
+
+def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
+    # The call before the one that hangs is counted when it comes back: then the wait has begun.
+    driver.system.hang("nvmlSystemGetDriverVersion")
+    program = subprocess.Popen(
+        [*GPUMON, "snapshot"], env=driver.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while "nvmlInit_v2" not in driver.calls():
+            assert time.monotonic() < deadline
+            os.sched_yield()
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=PATIENCE)
+    finally:
+        program.kill()
+    assert (program.returncode, out, err) == (130, b"", b"")
+
+
+# Where standard output leads nowhere
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--demo"],
+        ["snapshot", "--demo"],
+        ["snapshot", "--demo", "--format", "json"],
+        ["snapshot", "--demo", "--format", "csv"],
+        ["snapshot", "--demo", "--format", "prometheus"],
+        ["--help"],
+    ],
+    ids=" ".join,
+)
+def test_a_reader_who_has_gone_is_no_error(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*GPUMON, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_may_stop_after_the_first_line() -> None:
+    command = shlex.join([*GPUMON, "snapshot", "--demo", "--format", "prometheus"])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} | head -n 1"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("# HELP DCGM_FI_DEV_")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
+@pytest.mark.parametrize("arguments", [["--demo"], ["snapshot", "--demo", "--format", "json"]])
+def test_an_output_that_cannot_be_written_is_one_sentence(arguments: list[str], where: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join([*GPUMON, *arguments])} {where}"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"gpumon: [^\n]+\n", done.stderr)
+
+
+@pytest.mark.parametrize("command", ["snapshot", "log", "select", "run", "wait", "theme"])
+def test_a_command_reads_the_same_whether_or_not_others_were_made(command: str) -> None:
+    arguments = {
+        "log": ["--for", "8h"],
+        "run": ["-n", "2", "--", "log"],
+        "theme": ["show", "gpumon"],
+    }.get(command, [])
+    line = ["--demo", command, *arguments] if command != "theme" else [command, *arguments]
+    assert make_parser(line).parse_args(line) == make_parser().parse_args(line)
+
+
+@pytest.mark.parametrize("told", ["37", "", "0", "wide"])
+def test_help_is_as_wide_as_everybody_elses(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setenv("COLUMNS", told)
+    assert Formatter("gpumon")._width == argparse.HelpFormatter("gpumon")._width
+
+
+@pytest.mark.parametrize(
+    "line", [[], ["-n", "0.1"], ["--interval", "5"], ["-n", "1000."], ["-n", ".5"]], ids=" ".join
+)
+def test_what_is_read_without_argparse_is_what_argparse_reads(line: list[str]) -> None:
+    read = read_plainly(line)
+    assert read is not None
+    assert vars(read) == vars(make_parser().parse_args(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(["-n", value] for value in ("0.05", "nan", ".", "٣", "1e3", "1_0", "", "--demo")),
+        *(["-n"], ["-n0.1"], ["snapshot"], ["--demo"], ["-n", "1", "--demo"]),
+    ],
+    ids=" ".join,
+)
+def test_what_takes_argparse_is_left_to_it(line: list[str]) -> None:
+    assert read_plainly(line) is None
+
+
+@pytest.mark.parametrize("line", [[], ["-n", "2"]], ids=" ".join)
+def test_the_dashboards_own_line_needs_no_argparse(line: list[str]) -> None:
+    program = (
+        "import sys; from gpumon.cli import main; status = main(sys.argv[1:]);"
+        "print(status, 'argparse' in sys.modules, file=sys.stderr)"
+    )
+    with Driver([h100()]) as driver:
+        command = [sys.executable, "-c", program, *line]
+        done = subprocess.run(
+            command, env=driver.env(), capture_output=True, text=True, check=True, cwd="/"
+        )
+    assert done.stderr == "0 False\n"
+
+
+def test_what_comes_before_its_listener_is_there_comes_first_and_once() -> None:
+    early, got = SnapshotBuffer(), list[object]()
+    one, two, three = (build_snapshot(NOON + second) for second in range(3))
+    early.take(one)
+    early.take(two)
+    early.hand_to(got.append)
+    early.take(three)
+    assert got == [one, two, three]

@@ -1,0 +1,206 @@
+"""``gpumon config`` and ``gpumon completion`` as a person meets them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.config.messages import commented
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GPUMON = [sys.executable, "-m", "gpumon"]
+
+
+def gpumon(*arguments: str, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUMON, *arguments],
+        env={**os.environ, "XDG_CONFIG_HOME": str(home), **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        umask=0o022,
+    )
+
+
+def write(home: Path, text: str) -> Path:
+    path = home / "gpumon" / "config.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_path_is_told_alone(tmp_path: Path) -> None:
+    done = gpumon("config", "path", home=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path}/gpumon/config.toml\n"
+
+
+def test_a_first_file_is_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "not there yet" / "gpumon" / "config.toml"
+    done = gpumon("config", "init", home=path.parents[1])
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}\n", "")
+    assert path.read_text(encoding="utf-8") == commented()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    path.write_text("interval = 3\n", encoding="utf-8")
+    again = gpumon("config", "init", home=path.parents[1])
+    assert again.returncode == 1
+    assert "is there already and stays as it is" in again.stderr
+    assert path.read_text(encoding="utf-8") == "interval = 3\n"
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = gpumon("config", "init", home=tmp_path / "file")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"gpumon: cannot write {tmp_path}/file/gpumon/config.toml: Not a directory.\n"
+    )
+
+
+def test_no_half_a_file_is_left_where_the_disk_is_full(tmp_path: Path) -> None:
+    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "bash", *GPUMON, "config", "init"]
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(limited, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"gpumon: cannot write {tmp_path}/gpumon/config.toml: File too large.\n"
+    assert list((tmp_path / "gpumon").iterdir()) == []
+
+
+def test_a_check_says_what_is_wrong_and_fails_then(tmp_path: Path) -> None:
+    done = gpumon("config", "check", home=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "is not there: the defaults hold." in done.stdout
+    path = write(tmp_path, "interval = 1\n")
+    done = gpumon("config", "check", home=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{path}: all of it can be used.\n")
+    write(tmp_path, "intervall = 1\ntheme = 5\n")
+    done = gpumon("config", "check", home=tmp_path, GPUMON_READONLY="perhaps")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        f"gpumon: {path}, line 1: intervall is no setting (did you mean interval?).",
+        f"gpumon: {path}, line 2: theme cannot be 5: give the name of a theme.",
+        "gpumon: GPUMON_READONLY: it cannot be 'perhaps': give 1 or 0.",
+    ]
+
+
+def test_a_check_looks_for_the_theme(tmp_path: Path) -> None:
+    path = write(tmp_path, 'interval = 1\ntheme = "ambre"\n')
+    done = gpumon("config", "check", home=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"gpumon: {path}, line 2: there is no theme 'ambre'; the nearest is 'amber'.\n"
+    )
+    mine = path.parent / "themes" / "mine.toml"
+    mine.parent.mkdir()
+    mine.write_text("base = 3\n", encoding="utf-8")
+    done = gpumon("config", "check", home=tmp_path, GPUMON_THEME="mine")
+    assert done.returncode == 1
+    assert f"gpumon: {mine}: base must be a text" in done.stderr
+    assert gpumon("config", "check", home=tmp_path, GPUMON_THEME="nord").returncode == 0
+
+
+def test_what_holds_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
+    write(tmp_path, "interval = 2\n[keys]\nend = 'x'\n")
+    done = gpumon("config", "show", home=tmp_path, GPUMON_UNITS="GB")
+    assert (done.returncode, done.stderr) == (0, "")
+    origins = {
+        line.partition(" = ")[0]: line.rpartition("  # ")[2] for line in done.stdout.splitlines()
+    }
+    assert origins["interval"] == "the file, line 1"
+    assert origins["end"] == "the file, line 3"
+    assert origins["memory"] == "GPUMON_UNITS"
+    assert origins["temperature"] == origins["theme"] == "default"
+
+
+@pytest.mark.parametrize("asked", ["config show", "completion bash"])
+def test_a_full_disk_is_a_sentence_and_a_closed_pipe_nothing(asked: str) -> None:
+    command = [*GPUMON, *asked.split()]
+    with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123 - no file of ours
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "gpumon: cannot write to standard output: No space left on device.\n",
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_name_in_another_alphabet_than_the_terminals_is_no_crash(tmp_path: Path) -> None:
+    write(tmp_path, 'theme = "夜"\n')
+    done = gpumon("config", "show", home=tmp_path, PYTHONIOENCODING="latin-1")
+    assert done.returncode == 0
+    assert 'theme = "?"' in done.stdout
+
+
+def test_neither_imports_textual_nor_the_library_for_completion(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom gpumon.cli import main\nmain(['config', 'show'])\n"
+        "assert not {'textual', 'shtab', 'pynvml'} & set(sys.modules)"
+    )
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("sn", {"snapshot"}),
+        ("snapshot --fo", {"--format"}),
+        ("snapshot --format j", {"json"}),
+        ("config ", {"path", "init", "check", "show"}),
+        ("completion z", {"zsh"}),
+        ("--theme am", {"amber"}),
+        ("theme show nor", {"nord"}),
+    ],
+)
+def test_bash_completes_commands_options_and_choices(
+    typed: str, expected: set[str], tmp_path: Path
+) -> None:
+    script = gpumon("completion", "bash", home=tmp_path)
+    assert (script.returncode, script.stderr) == (0, "")
+    (tmp_path / "completion").write_text(script.stdout, encoding="utf-8")
+    # What readline does when Tab is pressed: the words, which of them, and the function asked.
+    asks = """
+source "$1"
+shift
+function=$(complete -p gpumon) && function=${function#*-F } && function=${function%% *}
+COMP_WORDS=(gpumon "$@")
+COMP_CWORD=$#
+COMP_LINE="gpumon $*"
+COMP_POINT=${#COMP_LINE}
+"$function" gpumon "${COMP_WORDS[$COMP_CWORD]}" "${COMP_WORDS[$COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+    words = typed.split(" ")
+    command = ["bash", "--norc", "-c", asks, "bash", str(tmp_path / "completion"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stderr == ""
+    assert expected <= set(done.stdout.split())
+    if not typed.endswith(" "):
+        assert set(done.stdout.split()) == expected
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_scripts_for_other_shells_are_shell_scripts(shell: str, tmp_path: Path) -> None:
+    script = gpumon("completion", shell, home=tmp_path)
+    assert (script.returncode, script.stderr) == (0, "")
+    assert "snapshot" in script.stdout
+    if shutil.which(shell) is not None:
+        (tmp_path / "completion").write_text(script.stdout, encoding="utf-8")
+        subprocess.run([shell, "-n", str(tmp_path / "completion")], check=True)

@@ -1,0 +1,182 @@
+"""``gpumon doctor``: the whole of it, as a person runs it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpumon.doctor import Machine, examine
+from gpumon.doctor.output import doctor
+from gpumon.model.snapshot import CardStatus
+from gpumon.sources.nvml.source import NvmlSource
+from tests.build import gpu
+from tests.doctor.trees import Tree
+from tests.driver import Driver, h100
+from tests.screen import PATIENCE, Screen
+from tests.sources.nvml_room import join_watchers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GPUMON = [sys.executable, "-m", "gpumon", "doctor"]
+
+
+def run(*arguments: str, env: Mapping[str, str] = os.environ) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUMON, *arguments],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def checks(output: str) -> dict[str, dict[str, Any]]:
+    return {check["check"]: check for check in json.loads(output)["checks"]}
+
+
+def test_a_machine_without_a_driver_is_told_what_to_do_in_lines_of_80_cells() -> None:
+    done = run()
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "FAIL  driver library" in done.stdout
+    assert "→ Install the NVIDIA driver" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if "/" not in line)
+
+
+def test_json_says_the_same_with_a_schema_and_the_worst_verdict() -> None:
+    with Driver([h100()]) as driver:
+        done = run("--json", env={**driver.env(), "CUDA_VISIBLE_DEVICES": "0"})
+    report = json.loads(done.stdout)
+    assert report["schema"] == "gpumon.doctor/1"
+    found = checks(done.stdout)
+    assert found["answer"]["verdict"] == "pass"
+    assert found["driver library"]["section"] == "Driver"
+    assert found["newest CUDA"]["found"].startswith("12.8")
+    assert found["answer"]["todo"] is None
+    order = ("pass", "unknown", "warn", "fail")
+    assert report["verdict"] == max(
+        (check["verdict"] for check in report["checks"]), key=order.index
+    )
+    assert done.returncode == (report["verdict"] == "fail")
+
+
+@pytest.mark.parametrize(("code", "told"), [(9, "not loaded"), (18, "upgraded"), (4, "permission")])
+def test_a_driver_that_refuses_is_told_in_its_words(code: int, told: str) -> None:
+    with Driver([h100()]) as driver:
+        driver.fail_init(code)
+        done = run("--json", env=driver.env())
+    assert done.returncode == 1
+    answer = checks(done.stdout)["answer"]
+    assert answer["verdict"] == "fail"
+    assert told in answer["found"]
+    assert answer["todo"]
+
+
+def test_a_healthy_machine_passes_and_exits_with_0(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    with Driver([h100()]) as driver:
+        driver.attach()
+        out = io.StringIO()
+        machine = Machine(root=tree.root, environ={"LANG": "C.UTF-8"}, try_open=lambda _: None)
+        status = doctor(NvmlSource(), out, machine=machine)
+    join_watchers()
+    assert status == 0, out.getvalue()
+    assert "FAIL" not in out.getvalue()
+    assert " PASS  answer            1 card, within" in out.getvalue()
+
+
+def test_scrubbing_leaves_out_who_and_where() -> None:
+    name = os.uname().nodename
+    with Driver([h100()]) as driver:
+        uuid = driver.cards[0].uuid
+        env = {
+            **driver.env(),
+            "HOME": "/home/annegret",
+            "USER": "annegret",
+            "XDG_STATE_HOME": "/home/annegret/state",
+            "VIRTUAL_ENV": "/home/annegret/venv",
+            "CUDA_VISIBLE_DEVICES": uuid,
+        }
+        plain, scrubbed = run("--json", env=env), run("--json", "--scrub", env=env)
+    assert "annegret" in plain.stdout
+    assert uuid in plain.stdout
+    assert "annegret" not in scrubbed.stdout
+    assert uuid not in scrubbed.stdout
+    assert name == "localhost" or name not in scrubbed.stdout
+    assert json.loads(scrubbed.stdout)["scrubbed"] is True
+    assert checks(plain.stdout).keys() == checks(scrubbed.stdout).keys()
+
+
+def test_a_user_whom_the_environment_does_not_name_is_left_out_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = ("annegret", "x", 4711, 4711, "", "/data/annegret", "/bin/sh")
+    monkeypatch.setattr("pwd.getpwuid", lambda _: pwd.struct_passwd(known))
+    environ = {"LANG": "C.UTF-8", "GPUMON_LOCK_DIR": "/data/annegret/locks"}
+    machine = Machine(root=Tree(tmp_path).root, environ=environ, try_open=lambda _: None)
+    out = io.StringIO()
+    with Driver([h100()]) as driver:
+        driver.attach()
+        doctor(NvmlSource(), out, scrub=True, machine=machine)
+    join_watchers()
+    assert "/data/USER/locks" in out.getvalue()
+    assert "annegret" not in out.getvalue()
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none() -> None:
+    with Driver([h100()]) as driver:
+        for env, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+            with Screen(GPUMON, env={**driver.env(), **env}, columns=80, lines=60) as screen:
+                screen.wait_for(r"\d+ checks")
+                screen.wait_end()
+                assert (b"\x1b[32m" in screen.output) == coloured
+                assert all(len(line.rstrip()) <= 80 for line in screen.rows())
+
+
+def test_the_page_names_every_check(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.write(
+        "/usr/include/cudnn.h",
+        "#define CUDNN_MAJOR 7\n#define CUDNN_MINOR 6\n#define CUDNN_PATCHLEVEL 5\n",
+    )
+    sleeping = gpu(index=1, status=CardStatus.ASLEEP)
+    case = tree.case(gpu(), sleeping, environ={"TERM": "xterm", "CUDA_VISIBLE_DEVICES": "0"})
+    page = (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8")
+    names = [result.check for _, result in examine(case)]
+    assert len(names) >= 22
+    assert [name for name in names if name not in page] == []
+
+
+def test_nothing_heavy_is_imported_to_look_at_frameworks() -> None:
+    code = (
+        "import sys; from gpumon.cli import main; main(['doctor']); "
+        "sys.exit(', '.join({'torch', 'tensorflow', 'jax', 'textual'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("option", ["--demo", "--user=ann", "--gpus=0", "--readonly"])
+def test_options_of_the_dashboard_are_refused(option: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", option, "doctor"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "does nothing for gpumon doctor" in done.stderr

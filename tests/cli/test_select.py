@@ -1,0 +1,195 @@
+"""``gpumon select`` on a simulated machine: what it prints is what may be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.scheduling.reservation.locks import Locks
+from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
+from tests.recording.csv.command import logging, wait_for_samples, wait_until
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+SELECT = [sys.executable, "-m", "gpumon", "select"]
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> str:
+    return str(tmp_path / "locks")
+
+
+@pytest.fixture
+def driver(locks: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """Four cards: a large busy one, a small one, a large one, one that is cut up."""
+    monkeypatch.setenv("GPUMON_LOCK_DIR", locks)
+    with (
+        owners(1, ["python", "train.py"]) as (owner,),
+        Driver([h100(), rtx4090(), h100(), h100_mig()]) as made,
+    ):
+        made.cards[0].memory_used = 40 * GIB
+        made.cards[0].processes = [Owner(owner.pid, memory=40 * GIB, sm=90)]
+        yield made
+
+
+def select(
+    driver: Driver, *arguments: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SELECT, *arguments],
+        env={**driver.env(), **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def printed(driver: Driver, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    done = select(driver, *arguments, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_free_card_is_printed_and_the_small_ones_go_first(driver: Driver) -> None:
+    assert printed(driver) == f"{driver.cards[1].uuid}\n"
+    assert printed(driver, "--total", "50G") == f"{driver.cards[2].uuid}\n"
+    assert printed(driver, "-n", "1-9") == f"{driver.cards[1].uuid},{driver.cards[2].uuid}\n"
+    shared = printed(driver, "--free", "30G", "--model", "H100", "-n", "2")
+    assert shared == f"{driver.cards[0].uuid},{driver.cards[2].uuid}\n"
+
+
+def test_indices_come_with_the_order_in_which_they_are_true(driver: Driver) -> None:
+    done = select(driver, "--format", "env", "--total", "50G")
+    assert done.stdout == "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=2\n"
+    assert "where a card has MIG on, CUDA may count the cards otherwise" in done.stderr
+    assert select(driver, "--format", "index", "--total", "50G").stdout == "2\n"
+
+
+def test_where_nothing_fits_each_card_has_one_reason(driver: Driver) -> None:
+    done = select(driver, "-n", "2", "--total", "50G")
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert lines[0] == "gpumon: only 1 card fits; 2 cards asked."
+    assert [line.split()[:2] for line in lines[1:]] == [["GPU", str(n)] for n in range(4)]
+    assert lines[1].endswith(f"'s python ({driver.cards[0].processes[0].pid}) holds 40.0 GiB")
+    assert lines[2].endswith("24.0 GiB in all, 50.0 GiB asked")
+    assert lines[3].endswith("fits")
+    assert lines[4].endswith("it is cut into MIG devices: --mig chooses among those")
+
+
+def test_json_tells_all_of_it(driver: Driver) -> None:
+    told = json.loads(printed(driver, "--format", "json"))
+    assert told["schema"] == "gpumon.select/1"
+    assert told["cuda_visible_devices"] == driver.cards[1].uuid
+    assert [one["index"] for one in told["chosen"]] == [1]
+    assert [one["index"] for one in told["fitting"]] == [2]
+    assert {one["index"]: one["kind"] for one in told["refused"]} == {0: "processes", 3: "mig"}
+    none = select(driver, "-n", "4", "--format", "json")
+    assert none.returncode == 1
+    assert json.loads(none.stdout)["cuda_visible_devices"] is None
+
+
+def test_mig_devices_are_chosen_where_they_are_asked_for(driver: Driver) -> None:
+    told = json.loads(printed(driver, "--mig", "--free", "5G", "--format", "json"))
+    assert told["cuda_visible_devices"].startswith("MIG-")
+    assert told["chosen"][0]["gpu_uuid"] == driver.cards[3].uuid
+    assert "the first of several MIG devices alone" in select(driver, "--mig", "-n", "2").stderr
+    assert select(driver, "--mig").stderr == ""
+
+
+def test_an_allocation_is_respected(driver: Driver) -> None:
+    uuids = [card.uuid for card in driver.cards]
+    chosen = {"CUDA_VISIBLE_DEVICES": f"{uuids[0]},{uuids[2]}"}
+    assert printed(driver, env=chosen) == f"{uuids[2]}\n"
+    by_index = {"CUDA_VISIBLE_DEVICES": "0,2"}
+    done = select(driver, env=by_index)
+    assert done.returncode == 1
+    assert "Set CUDA_DEVICE_ORDER=PCI_BUS_ID too" in done.stderr
+    empty = select(driver, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert empty.returncode == 1
+    assert "CUDA_VISIBLE_DEVICES leaves it out (CUDA_VISIBLE_DEVICES is empty)" in empty.stderr
+
+
+def test_what_is_reserved_is_not_chosen(driver: Driver, locks: str) -> None:
+    small, large = driver.cards[1].uuid, driver.cards[2].uuid
+    job = subprocess.Popen(
+        [sys.executable, "-m", "gpumon", "run", "--gpus", "1", "--", "sleep", "60"],
+        env=driver.env(),
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        seen = Locks(locks, os.environ)
+        wait_until(lambda: bool(seen.holders([small])), "it is reserved")
+        seen.close()
+        done = select(driver, "-v")
+        assert done.stdout == f"{large}\n"
+        assert "gpumon: GPU 2: nothing else fits" in done.stderr
+        assert "  GPU 2  NVIDIA H100 80GB HBM3    chosen\n" in done.stderr
+        assert f", gpumon run {job.pid}: sleep\n" in done.stderr
+    finally:
+        job.terminate()
+        job.wait(PATIENCE)
+
+
+def test_cards_are_watched_or_a_log_tells_how_they_were(driver: Driver, tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    with logging(path, "-n", "0.1", env=driver.env()) as log:
+        wait_for_samples(path, 15)
+        done = select(driver, "--stable", "1s", "--from", str(path), "-v")
+        assert done.returncode == 0
+        assert done.stdout == f"{driver.cards[1].uuid}\n"
+        assert log.end() == 0
+    assert printed(driver, "--stable", "0.4") == f"{driver.cards[1].uuid}\n"
+    none = select(driver, "--stable", "1s", "--from", str(tmp_path / "none.csv"))
+    assert none.returncode == 1
+    assert "none.csv" in none.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-n", "0"], "'0' is no number of cards: write 2, or 1-4"),
+        (["-n", "4-1"], "runs backwards: write 1-4"),
+        (["-n", "x"], "no number of cards"),
+        (["--free", "much"], "cannot read 'much': write a number with K, M, G or T"),
+        (["--total", "-1"], "cannot read '-1'"),
+        (["--util", "101"], "more than 100 %"),
+        (["--temp", "hot"], "no temperature"),
+        (["--processes", "-1"], "no number of processes"),
+        (["--capability", "new"], "write 8.0 or 9"),
+        (["--stable", "a while"], "cannot read 'a while'"),
+        (["--stable", "0"], "no length of time"),
+        (["--from", "run.csv"], "--from goes with --stable"),
+        (["--gpus", "a"], "cannot read 'a' as a card"),
+        (["--model", ","], "names nothing"),
+        (["--lock-dir", ""], "'' is no folder"),
+        (["--format", "yaml"], "invalid choice"),
+    ],
+)
+def test_a_bad_option_is_one_sentence(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpumon.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        raise SystemExit(main(["select", *arguments]))
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert words in told
+    assert told.count("\n") == 1
+
+
+def test_a_card_that_there_is_not_is_named(driver: Driver) -> None:
+    done = select(driver, "--gpus", "1,9")
+    assert done.returncode == 1
+    assert done.stderr == "gpumon: There is no card 9. This machine has 4 cards.\n"

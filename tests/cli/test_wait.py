@@ -1,0 +1,200 @@
+"""``gpumon wait``, as it is run: on the simulated driver, with real processes and terminals."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver import GIB, Driver, Owner, h100
+from tests.scheduling.reservation.holding import holder
+from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+WAIT = [sys.executable, "-m", "gpumon", "wait"]
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Driver]:
+    """Two cards, both taken by somebody who is not visible here."""
+    monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with Driver([h100(), h100()]) as simulated:
+        for card in simulated.cards:
+            occupy(simulated, card.index)
+        yield simulated
+
+
+def occupy(driver: Driver, index: int) -> None:
+    card = driver.cards[index]
+    card.memory_used = 30 * GIB
+    card.processes = [Owner(3_999_990 + index, memory=30 * GIB)]
+
+
+def release(driver: Driver, index: int) -> None:
+    card = driver.cards[index]
+    card.processes = []
+    card.memory_used = 0
+
+
+def run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*WAIT, *arguments],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_a_free_card_is_not_waited_for(driver: Driver) -> None:
+    release(driver, 1)
+    done = run(env=driver.env())
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "gpumon: GPU 1 is free.\n"
+
+
+def test_the_line_says_who_is_there_and_goes_when_a_card_is_free(driver: Driver) -> None:
+    with Screen([*WAIT, "--bell"], env=driver.env(), columns=80, lines=10) as screen:
+        screen.wait_for(
+            r"○ waiting \d+s for 1 free card  GPU 0: 3999990 30\.0G  GPU 1: 3999991 30\.0G"
+        )
+        release(driver, 0)
+        screen.wait_for(r"gpumon: GPU 0 is free after \d+s of waiting\.")
+        assert screen.wait_end() == 0
+        assert b"\a" in screen.output
+        assert "○" not in screen.text()
+
+
+def test_the_desktop_is_told_by_the_terminal(driver: Driver) -> None:
+    env = {
+        key: value
+        for key, value in driver.env().items()
+        if key not in {"TMUX", "STY", "VTE_VERSION"}
+    }
+    release(driver, 0)
+    with Screen([*WAIT, "--notify"], env=env) as screen:
+        screen.wait_end()
+        assert b"\x1b]9;gpumon: GPU 0 is free.\a" in screen.output
+
+
+def test_a_reservation_is_waited_for(driver: Driver, tmp_path: Path) -> None:
+    for index in (0, 1):
+        release(driver, index)
+    with (
+        holder(tmp_path / "locks", driver.cards[0].uuid) as other,
+        Screen([*WAIT, "--gpus", "0"], env=driver.env(), columns=120) as screen,
+    ):
+        screen.wait_for(r"GPU 0: reserved by .* for \d")
+        other.kill()
+        assert screen.wait_end() == 0
+
+
+def test_the_time_may_be_over_before_and_then_every_card_is_told(driver: Driver) -> None:
+    done = run("-n", "2", "--timeout", "0.2", env=driver.env())
+    assert done.returncode == 124
+    assert "gave up after" in done.stderr
+    assert "waiting for 2 free cards" in done.stderr
+    table = done.stderr.partition("gave up")[2]
+    assert table.count("holds 30.0 GiB") == 2
+
+
+def test_what_waiting_cannot_bring_is_refused_at_once(driver: Driver) -> None:
+    done = run("-n", "3", env=driver.env())
+    assert done.returncode == 1
+    assert "Waiting does not change that" in done.stderr
+
+
+def test_without_a_driver_there_is_nothing_to_wait_for() -> None:
+    done = run()
+    assert done.returncode == 1
+    assert "was not found" in done.stderr
+
+
+def test_a_driver_that_goes_and_comes_back_does_not_end_the_waiting(driver: Driver) -> None:
+    with Screen(WAIT, env=driver.env(), columns=120) as screen:
+        screen.wait_for("GPU 0:")
+        driver.unload()
+        screen.wait_for("The NVIDIA driver is not loaded")
+        release(driver, 0)
+        driver.reload()
+        screen.wait_for("GPU 0 is free")
+        assert screen.wait_end() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["idle", "--stable", "1s"], "GPU 0 is idle"), (["cool", "--temp", "90"], "is cool")],
+)
+def test_a_card_may_be_idle_or_cool_while_somebody_is_on_it(
+    driver: Driver, arguments: list[str], told: str
+) -> None:
+    driver.cards[0].utilization_gpu = 0
+    driver.cards[1].utilization_gpu = 90
+    done = run(*arguments, env=driver.env())
+    assert done.returncode == 0, done.stderr
+    assert told in done.stderr
+
+
+def test_a_process_is_waited_for_to_its_end_without_a_driver() -> None:
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        try:
+            with Screen([*WAIT, "--pid", str(sleeper.pid)], columns=120) as screen:
+                screen.wait_for(rf"waiting \d+s for .*'s sleep \({sleeper.pid}\) to end  runs \d+s")
+                sleeper.terminate()
+                screen.wait_for(rf"sleep \({sleeper.pid}\) ended after \d+s of waiting")
+                assert screen.wait_end() == 0
+        finally:
+            sleeper.kill()
+
+
+def test_a_process_that_is_not_there_is_told_and_not_waited_for() -> None:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    done = run("--pid", str(process.pid))
+    assert done.returncode == 0
+    assert f"there is no process {process.pid}" in done.stderr
+
+
+def test_a_process_may_outlast_the_time() -> None:
+    done = run("--pid", str(os.getpid()), "--timeout", "0.2")
+    assert done.returncode == 124
+
+
+def test_a_command_takes_its_place_as_a_shell_would_start_it(driver: Driver) -> None:
+    release(driver, 0)
+    done = run("--exec", "grep -h SigIgn /proc/self/status; exit 7", env=driver.env())
+    assert done.returncode == 7
+    ignored = int(done.stdout.split()[1], 16)
+    assert not ignored & (1 << (13 - 1)), "SIGPIPE is not ignored"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["hot"],
+        ["--pid", "x"],
+        ["--pid", "0"],
+        ["--pid", "1,,2"],
+        ["--pid", "99999999999"],
+        ["--pid", "1", "idle"],
+        ["--pid", "1", "-n", "2"],
+        ["--timeout", "soon"],
+        ["--timeout", "0"],
+        ["--from", "x.csv"],
+        ["-n", "0"],
+    ],
+)
+def test_bad_options_are_one_sentence(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gpumon: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,1 @@
+"""What gpumon says about cards and processes."""

@@ -1,0 +1,1173 @@
+"""What gpumon says of a card: each claim with its evidence, and none that was not seen."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from gpumon.findings import (
+    BRIEF_CELLS,
+    DEFAULTS,
+    RULES,
+    SHORT_CELLS,
+    XID_MEANINGS,
+    FindingKind,
+    Severity,
+    Thresholds,
+    card_findings,
+    card_state,
+    conditions,
+    memory_account,
+)
+from gpumon.model.snapshot import (
+    CardStatus,
+    Gpu,
+    GpuProcess,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    Suspect,
+    Unknown,
+)
+from gpumon.recording.history import History
+from gpumon.text.formatting import cell_width
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.findings import Account, Finding
+
+MINUTE, HOUR = 60.0, 3600.0
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def see(
+    history: History,
+    seconds: float,
+    card: Gpu,
+    *processes: GpuProcess,
+    step: float = 1.0,
+    processes_at: float | None = 0.0,
+    in_container: bool | None = None,
+    holders: HolderScan | None = None,
+) -> Finding:
+    """The state of a card that has stayed the same for so long, after what was seen before."""
+    start = NOON if history.latest is None else history.now + step
+    for number in range(int(seconds / step) + 1):
+        moment = start + number * step
+        seen = snapshot(
+            moment,
+            card,
+            processes=processes,
+            processes_at=processes_at,
+            in_container=in_container,
+        )
+        history.add(msgspec.structs.replace(seen, holders=holders))
+    return card_state(history, card)
+
+
+def looked_before() -> History:
+    """A history in which a card was busy and well."""
+    history = History(conditions())
+    see(history, 5, gpu(utilization_gpu=60, power_draw=500.0), process())
+    return history
+
+
+def looked_rarely() -> History:
+    """Likewise, at a sample in five minutes."""
+    history = History(conditions())
+    see(history, 900, gpu(utilization_gpu=60, power_draw=500.0), process(), step=300)
+    return history
+
+
+def kinds(history: History, card: Gpu) -> list[FindingKind]:
+    return [finding.kind for finding in card_findings(history, card)]
+
+
+# Free, working, unknown
+
+
+def test_a_card_without_processes_is_free_though_the_driver_holds_a_little() -> None:
+    found = see(History(conditions()), 1, gpu(memory_used=int(0.6 * GIB)))
+    assert (found.kind, found.short, found.severity) == (FindingKind.FREE, "free", Severity.GOOD)
+    assert found.evidence == ("no process", "memory used 0.6 GiB", "utilisation 0 %")
+
+
+def test_a_card_of_more_memory_may_keep_more_of_it_for_itself() -> None:
+    large = {"memory_total": 180 * GIB, "memory_free": 178 * GIB}
+    history = History(conditions())
+    assert see(history, 60, gpu(memory_used=int(1.7 * GIB), **large)).kind is FindingKind.FREE
+    assert see(history, 60, gpu(memory_used=2 * GIB, **large)).kind is FindingKind.UNATTRIBUTED
+
+
+def test_a_busy_card_is_ok_and_quiet() -> None:
+    found = see(History(conditions()), 1, gpu(utilization_gpu=47), process(memory_used=3 * GIB))
+    assert (found.kind, found.short) == (FindingKind.WORKING, "ok")
+    assert found.severity is Severity.QUIET
+    assert found.sentence.startswith("in use: 47 % busy")
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        gpu(utilization_gpu=1),
+        gpu(memory_used=2 * GIB),
+        gpu(memory_used=None),
+        gpu(unknown={"processes": Unknown.NOT_SUPPORTED}),
+    ],
+    ids=["at work", "memory in use", "memory unknown", "processes unknown"],
+)
+def test_a_card_is_not_called_free_on_less_than_all_the_facts(card: Gpu) -> None:
+    assert see(looked_before(), 1, card).kind is FindingKind.WORKING
+
+
+def test_the_first_sample_tells_what_it_sees_as_of_now() -> None:
+    hold = process(user="bo", memory_used=GIB)
+    stray = see(History(conditions()), 0, gpu(memory_used=32 * GIB, utilization_gpu=9), hold)
+    assert (stray.kind, stray.severity) == (FindingKind.UNATTRIBUTED, Severity.NOTE)
+    assert (stray.short, stray.brief) == ("31G stray", "31G stray")
+    assert "at this moment" in stray.sentence
+    rest = see(History(conditions()), 0, gpu(memory_used=GIB), hold)
+    assert (rest.kind, rest.severity) == (FindingKind.IDLE, Severity.NOTE)
+    assert (rest.short, rest.brief) == ("0% now, held by bo", "0% now")
+    assert rest.sentence == "0 % busy at this moment while bo holds 1.0 GiB"
+
+
+def test_what_held_from_the_first_sample_on_is_told_until_it_has_lasted() -> None:
+    hold = process(user="bo", memory_used=GIB)
+    history = History(conditions())
+    for seconds, severity in ((0, Severity.NOTE), (5, Severity.NOTE), (9, Severity.WARNING)):
+        found = see(history, seconds, gpu(memory_used=32 * GIB, utilization_gpu=9), hold)
+        assert (found.kind, found.severity) == (FindingKind.UNATTRIBUTED, severity)
+
+
+def test_a_card_is_not_called_free_before_its_processes_were_listed() -> None:
+    found = see(History(conditions()), 1, gpu(), processes_at=None)
+    assert found.kind is FindingKind.WORKING
+
+
+def test_a_card_with_a_display_server_is_neither_free_nor_idle() -> None:
+    display = process(type_="G", memory_used=GIB // 4)
+    assert see(looked_before(), 300, gpu(), display).kind is FindingKind.WORKING
+
+
+def test_a_sliced_card_is_judged_by_memory_and_processes_and_says_so() -> None:
+    card = gpu(mig_mode=True, utilization_gpu=None)
+    found = see(History(conditions()), 1, card)
+    assert found.kind is FindingKind.FREE
+    assert "utilisation is not reported" in found.sentence
+    used = gpu(mig_mode=True, utilization_gpu=None, memory_used=2 * GIB)
+    hold = process(memory_used=2 * GIB)
+    assert see(History(conditions()), 300, used, hold).kind is FindingKind.WORKING
+
+
+def test_a_card_in_host_memory_is_free_without_processes() -> None:
+    card = gpu(memory_unified=True, memory_used=None, memory_free=None, memory_total=None)
+    assert see(History(conditions()), 1, card).kind is FindingKind.FREE
+    full_host = gpu(memory_unified=True, memory_used=119 * GIB, memory_free=GIB)
+    assert see(History(conditions()), 60, full_host).kind is FindingKind.FREE
+
+
+def test_with_neither_utilisation_nor_memory_the_state_is_unknown() -> None:
+    found = see(History(conditions()), 1, gpu(utilization_gpu=None, memory_used=None))
+    assert (found.kind, found.short) == (FindingKind.UNKNOWN, "unknown")
+
+
+# Idle
+
+
+def test_an_idle_card_names_who_holds_it_and_since_when() -> None:
+    history = looked_before()
+    hold = process(memory_used=43 * GIB, user="bo"), process(2, memory_used=GIB, user="bo")
+    card = gpu(memory_used=44 * GIB)
+    found = see(history, 3 * HOUR + 12 * MINUTE, card, *hold, step=10)
+    assert found.kind is FindingKind.IDLE
+    assert found.severity is Severity.NOTE
+    assert found.short == "idle 3h12m, held by bo"
+    assert found.brief == "idle 3h"
+    assert found.since == NOON + 15
+    assert found.sentence == "idle for 3 h 12 m while bo holds 44.0 GiB"
+
+
+def test_idle_is_said_after_a_minute_and_not_before() -> None:
+    history = looked_before()
+    card = gpu(memory_used=2 * GIB)
+    assert see(history, 59, card, process(memory_used=2 * GIB)).kind is FindingKind.WORKING
+    assert see(history, 1, card, process(memory_used=2 * GIB)).kind is FindingKind.IDLE
+
+
+def test_a_moment_of_work_ends_idleness() -> None:
+    history = looked_before()
+    see(history, 300, gpu(), process())
+    see(history, 0, gpu(utilization_gpu=1), process())
+    assert see(history, 30, gpu(), process()).kind is FindingKind.WORKING
+
+
+def test_a_card_that_was_idle_at_the_first_look_was_so_at_least_since() -> None:
+    found = see(History(conditions()), 4 * MINUTE, gpu(), process(user="bo"))
+    assert found.short == "idle ≥4m, held by bo"
+    assert found.brief == "idle ≥4m"
+    assert "at least 4 m (as long as gpumon looks)" in found.sentence
+
+
+def test_what_was_before_a_gap_is_not_claimed() -> None:
+    history = looked_before()
+    see(history, 300, gpu(), process())
+    see(history, 60, gpu(utilization_gpu=None), process())
+    found = see(history, 120, gpu(), process())
+    assert found.short == "idle ≥2m, held by ann"
+    assert "at least 2 m (what was before is not known)" in found.sentence
+
+
+def test_an_unknown_utilisation_is_never_idle() -> None:
+    history = looked_before()
+    assert see(history, 300, gpu(utilization_gpu=None), process()).kind is FindingKind.WORKING
+    see(history, 300, gpu(), process())
+    assert card_state(history, gpu()).kind is FindingKind.IDLE
+    found = see(history, 1, gpu(utilization_gpu=None), process())
+    assert found.kind is FindingKind.WORKING
+
+
+def test_who_holds_most_is_named_and_the_others_counted() -> None:
+    hold = (
+        process(1, memory_used=GIB, user="ann"),
+        process(2, memory_used=9 * GIB, user="bo"),
+        process(3, memory_used=GIB, user="chen"),
+    )
+    found = see(looked_before(), 2 * MINUTE, gpu(memory_used=11 * GIB), *hold)
+    assert found.short == "idle 2m, held by bo +2"
+
+
+def test_who_came_to_an_idle_card_is_not_blamed_for_the_time_before() -> None:
+    history = looked_before()
+    see(history, 2 * HOUR, gpu(), process(1, user="ann"), step=10)
+    came = history.now + 1
+    late = process(2, user="bo")
+    assert see(history, 59, gpu(), late).kind is FindingKind.WORKING
+    found = see(history, 60, gpu(), late)
+    assert found.short == "idle 2m, held by bo"
+    assert found.since == came
+
+
+def test_a_process_that_comes_over_from_another_card_is_not_blamed_either() -> None:
+    history = looked_before()
+    see(history, 600, gpu(), process(gpus=(1,)))
+    came = history.now + 1
+    assert see(history, 90, gpu(), process(gpus=(0, 1))).since == came
+
+
+def test_a_holder_that_is_not_visible_here_is_not_given_a_name() -> None:
+    hidden = process(user=None, visible=False, started_at=None)
+    found = see(looked_before(), 5 * MINUTE, gpu(), hidden)
+    assert found.short == "idle 5m, holder not visible"
+    assert "a process not visible here" in found.sentence
+
+
+@pytest.mark.parametrize("user", ["a" * 40, "\x1b[31mred\x1b[0m", "小林" * 9, "a\u202eb"])
+def test_a_users_name_neither_breaks_the_column_nor_reaches_the_terminal_raw(user: str) -> None:
+    hold = process(user=user), process(2, user="bo", memory_used=1)
+    found = see(looked_before(), 5 * MINUTE, gpu(), *hold)
+    assert found.short.endswith(" +1")
+    assert cell_width(found.short) <= SHORT_CELLS
+    assert "\x1b" not in found.short + found.sentence
+    assert "\u202e" not in found.short + found.sentence
+
+
+def test_idleness_rests_on_ten_samples_however_long_they_took() -> None:
+    history = looked_rarely()
+    assert see(history, 8 * 300, gpu(), process(), step=300).kind is FindingKind.WORKING
+    found = see(history, 0, gpu(), process(), step=300)
+    assert found.kind is FindingKind.IDLE
+    assert found.evidence[0] == "utilisation 0 % in all 10 samples"
+
+
+def test_who_came_late_is_judged_by_the_samples_since() -> None:
+    history = looked_rarely()
+    see(history, 20 * 300, gpu(), process(1, user="ann"), step=300)
+    late = process(2, user="bo")
+    assert see(history, 8 * 300, gpu(), late, step=300).kind is FindingKind.WORKING
+    found = see(history, 0, gpu(), late, step=300)
+    assert found.short == "idle 45m, held by bo"
+    assert found.evidence[0] == "utilisation 0 % in all 10 samples"
+
+
+# Full
+
+
+def test_a_card_with_less_than_a_twentieth_free_is_full() -> None:
+    busy = process(memory_used=77 * GIB)
+    full = gpu(utilization_gpu=90, memory_used=77 * GIB, memory_free=3 * GIB)
+    found = see(looked_before(), 1, full, busy)
+    assert (found.kind, found.short) == (FindingKind.FULL, "full")
+    assert found.sentence == "full: 3.0 of 80.0 GiB are free"
+    room = gpu(utilization_gpu=90, memory_used=76 * GIB, memory_free=4 * GIB)
+    assert see(looked_before(), 1, room, busy).kind is FindingKind.WORKING
+
+
+def test_a_full_card_that_idles_says_who_holds_it() -> None:
+    full = gpu(memory_used=78 * GIB, memory_free=2 * GIB)
+    history = looked_before()
+    see(history, 300, full, process(memory_used=78 * GIB))
+    assert kinds(history, full) == [FindingKind.IDLE, FindingKind.FULL]
+
+
+# Hot and throttled
+
+
+def test_a_card_slowed_by_heat_says_by_what_and_for_how_long() -> None:
+    history = looked_before()
+    card = gpu(utilization_gpu=97, temperature_gpu=86, clock_event_reasons=0x24)
+    found = see(history, 4 * MINUTE, card, process())
+    assert found.kind is FindingKind.HOT
+    assert found.severity is Severity.WARNING
+    assert found.short == "hot: SW thermal 4m"
+    assert found.since == NOON + 6
+    assert "86 °C" in found.sentence
+    assert "clock event reasons: SW thermal" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("card", "short"),
+    [
+        (gpu(temperature_gpu=87, temperature_slowdown=92), "hot: 87 °C, slows at 92 °C"),
+        (
+            gpu(temperature_gpu=60, temperature_slowdown=None, temperature_margin=5),
+            "hot: 60 °C, margin 5 °C",
+        ),
+        (gpu(temperature_gpu=80, temperature_margin=-1), "hot: 80 °C, margin -1 °C"),
+        (gpu(temperature_gpu=85, temperature_slowdown=None), "hot: 85 °C"),
+    ],
+    ids=["slowdown", "margin", "past its margin", "neither"],
+)
+def test_a_card_close_to_slowing_down_is_hot(card: Gpu, short: str) -> None:
+    history = looked_before()
+    assert see(history, 1, card, process()).short == short
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        gpu(temperature_gpu=86, temperature_slowdown=92),
+        gpu(temperature_gpu=86, temperature_slowdown=None, temperature_margin=6),
+        gpu(temperature_gpu=84, temperature_slowdown=None),
+        gpu(temperature_gpu=None),
+    ],
+    ids=["slowdown", "margin", "neither", "unknown"],
+)
+def test_a_card_further_from_it_is_not(card: Gpu) -> None:
+    assert see(looked_before(), 60, card).kind is FindingKind.FREE
+
+
+def test_without_a_slowdown_temperature_the_guess_is_called_one() -> None:
+    found = see(looked_before(), 1, gpu(temperature_gpu=88, temperature_slowdown=None))
+    assert "where it slows down is not known" in found.sentence
+
+
+def test_a_software_power_cap_is_normal() -> None:
+    card = gpu(utilization_gpu=99, power_draw=690.0, clock_event_reasons=0x4)
+    assert see(looked_before(), 300, card, process()).kind is FindingKind.WORKING
+
+
+@pytest.mark.parametrize(
+    ("bits", "short"),
+    [
+        (0x80, "throttled: HW power brake 5m"),
+        (0x88, "throttled: HW power brake 5m"),
+        (0x08, "throttled: HW slowdown 5m"),
+    ],
+)
+def test_other_slowdowns_are_named(bits: int, short: str) -> None:
+    card = gpu(utilization_gpu=99, clock_event_reasons=bits)
+    found = see(looked_before(), 5 * MINUTE, card, process())
+    assert found.kind is FindingKind.THROTTLED
+    assert found.short == short
+
+
+def test_a_hardware_slowdown_by_heat_is_said_once_and_a_brake_beside_it_too() -> None:
+    history = looked_before()
+    card = gpu(utilization_gpu=99, clock_event_reasons=0x48)
+    see(history, 60, card, process())
+    assert kinds(history, card) == [FindingKind.HOT]
+    braked = gpu(utilization_gpu=99, clock_event_reasons=0xC8)
+    see(history, 60, braked, process())
+    assert kinds(history, braked) == [FindingKind.HOT, FindingKind.THROTTLED]
+
+
+def test_a_slowdown_of_a_moment_is_no_finding() -> None:
+    history = looked_before()
+    card = gpu(utilization_gpu=99, clock_event_reasons=0x8)
+    assert see(history, 1, card, process(), step=0.1).kind is FindingKind.WORKING
+    assert see(history, 1, card, process(), step=0.1).kind is FindingKind.THROTTLED
+
+
+def test_a_slowdown_that_comes_and_goes_is_one_until_it_stays_away() -> None:
+    history = looked_before()
+    slowed, not_slowed = (
+        gpu(utilization_gpu=99, clock_event_reasons=bits) for bits in (0x20, 0x00)
+    )
+    for _ in range(60):
+        see(history, 0, slowed, process())
+        see(history, 0, not_slowed, process())
+    found = card_state(history, not_slowed)
+    assert found.short == "hot: SW thermal 1m"
+    assert see(history, 6, not_slowed, process()).kind is FindingKind.WORKING
+
+
+# Stuck
+
+
+def stuck_card(**changes: object) -> Gpu:
+    return gpu(**{"utilization_gpu": 100, "power_draw": 121.0, "memory_used": 74 * GIB, **changes})
+
+
+def test_a_card_busy_at_little_power_for_long_may_be_stuck() -> None:
+    found = see(looked_before(), 22 * MINUTE, stuck_card(), process(memory_used=74 * GIB))
+    assert found.kind is FindingKind.STUCK
+    assert found.severity is Severity.WARNING
+    assert found.short == "stuck? 100% at 17% power, 22m"
+    assert found.brief == "stuck?"
+    assert found.sentence == (
+        "100 % busy at 17 % of its power limit for 22 m: a hung job can look like this"
+    )
+    assert found.evidence == (
+        "utilisation 100 %",
+        "power 121 W of 700 W",
+        f"so in all {22 * 60 + 1} samples",
+    )
+
+
+def test_ten_minutes_must_have_been_seen() -> None:
+    history = History(conditions())
+    hold = process(memory_used=74 * GIB)
+    assert see(history, 10 * MINUTE - 1, stuck_card(), hold).kind is FindingKind.WORKING
+    assert see(history, 0, stuck_card(), hold).short == "stuck? 100% at 17% power, ≥10m"
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        stuck_card(utilization_gpu=94),
+        stuck_card(power_draw=210.0),
+        stuck_card(power_draw=None),
+        stuck_card(power_limit=None),
+        stuck_card(utilization_gpu=None),
+    ],
+    ids=["less busy", "more power", "power unknown", "limit unknown", "utilisation unknown"],
+)
+def test_nothing_less_is_stuck(card: Gpu) -> None:
+    found = see(looked_before(), 20 * MINUTE, card, process(memory_used=74 * GIB))
+    assert found.kind is FindingKind.WORKING
+
+
+# Values that are old
+
+
+def stand_still(history: History, seconds: float, card: Gpu) -> Finding:
+    """The state of a card of which only its old values are shown again, for so long."""
+    old = msgspec.structs.replace(card, sampled_at=history.now)
+    history.add(snapshot(history.now, old, processes=(process(),)))
+    for _ in range(int(seconds)):
+        history.add(snapshot(history.now + 1, old, processes=(process(),)))
+    return card_state(history, old)
+
+
+def test_of_old_values_nothing_is_claimed_but_their_age() -> None:
+    history = looked_before()
+    see(history, 60, gpu(temperature_gpu=91, memory_free=GIB), process())
+    card = gpu(temperature_gpu=91, memory_free=GIB, utilization_gpu=0)
+    found = stand_still(history, 15, card)
+    assert (found.kind, found.severity) == (FindingKind.OLD, Severity.NOTE)
+    assert (found.short, found.brief) == ("read 15 s ago", "15s ago")
+    assert found.since == history.now - 15
+    old = msgspec.structs.replace(card, sampled_at=found.since)
+    assert kinds(history, old) == [FindingKind.OLD]
+
+
+def test_a_card_that_was_free_is_not_free_for_ever() -> None:
+    history = History(conditions())
+    see(history, 30, gpu())
+    old = gpu(sampled_at=history.now)
+    history.add(snapshot(history.now + 2, old))
+    assert card_state(history, old).kind is FindingKind.FREE
+    history.add(snapshot(history.now + 1, old))
+    assert card_state(history, old).kind is FindingKind.OLD
+
+
+def test_values_are_old_by_the_pace_at_which_they_come() -> None:
+    history = History(conditions())
+    for number in range(3):
+        moment = NOON + 60 * number
+        history.add(snapshot(moment, gpu(sampled_at=moment)))
+    card = gpu(sampled_at=history.now)
+    history.add(snapshot(history.now + 150, card))
+    assert card_state(history, card).kind is FindingKind.FREE
+    history.add(snapshot(history.now + 1, card))
+    assert card_state(history, card).short == "read 2 m ago"
+    assert card_state(history, card).brief == "2m ago"
+
+
+def test_what_does_not_heal_by_itself_is_told_of_old_values_too() -> None:
+    history = looked_before()
+    card = gpu(ecc_uncorrected_volatile=1, xid=48, xid_at=NOON, temperature_gpu=95)
+    stand_still(history, 15, card)
+    old = msgspec.structs.replace(card, sampled_at=history.now - 15)
+    assert kinds(history, old) == [FindingKind.MEMORY_ERRORS, FindingKind.XID, FindingKind.OLD]
+
+
+# Memory errors, and what the driver asks for
+
+
+@pytest.mark.parametrize(
+    ("changes", "short", "brief", "severity"),
+    [
+        ({"ecc_uncorrected_volatile": 1}, "1 uncorrected ECC error", "ECC errors", "WARNING"),
+        ({"ecc_uncorrected_volatile": 2}, "2 uncorrected ECC errors", "ECC errors", "WARNING"),
+        ({"remapped_rows_pending": True}, "row remap pending: reset", "reset!", "WARNING"),
+        ({"retired_pages_pending": True}, "page retirement pending: reset", "reset!", "WARNING"),
+        (
+            {"remapped_rows_failure": True},
+            "row remap failed: replace card",
+            "bad memory",
+            "CRITICAL",
+        ),
+        (
+            {"remapped_rows_failure": True, "ecc_uncorrected_volatile": 2},
+            "row remap failed: replace card",
+            "bad memory",
+            "CRITICAL",
+        ),
+    ],
+)
+def test_memory_errors_are_said_and_the_card_is_not_free(
+    changes: dict[str, object], short: str, brief: str, severity: str
+) -> None:
+    history, card = looked_before(), gpu(**changes)
+    found = see(history, 1, card)
+    assert found.kind is FindingKind.MEMORY_ERRORS
+    assert (found.short, found.brief, found.severity.name) == (short, brief, severity)
+    assert kinds(history, card) == [FindingKind.MEMORY_ERRORS]
+
+
+def test_every_memory_error_stands_in_the_sentence_and_the_evidence() -> None:
+    card = gpu(ecc_uncorrected_volatile=2, remapped_rows_pending=True)
+    found = see(looked_before(), 1, card)
+    assert found.short == "row remap pending: reset"
+    assert "2 uncorrected ECC errors" in found.sentence
+    assert "uncorrected ECC errors since the driver was loaded: 2" in found.evidence
+    assert "row remap pending: yes" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("action", "short", "brief"),
+    [
+        ("Reset", "driver asks for: Reset", "reset!"),
+        ("Reboot", "driver asks for: Reboot", "reboot!"),
+        ("Drain P2P", "driver asks for: Drain P2P", "drain!"),
+        ("Drain and Reset", "driver asks for: Drain and Reset", "reset!"),
+        ("unknown (77)", "driver asks for: unknown (77)", "recover!"),
+    ],
+)
+def test_what_the_driver_asks_for_is_said_and_the_card_is_not_free(
+    action: str, short: str, brief: str
+) -> None:
+    history, card = looked_before(), gpu(recovery_action=action)
+    found = see(history, 1, card)
+    assert found.kind is FindingKind.RECOVERY
+    assert (found.short, found.brief, found.severity) == (short, brief, Severity.WARNING)
+    assert kinds(history, card) == [FindingKind.RECOVERY]
+
+
+@pytest.mark.parametrize("action", ["\x1b[31mReset", "x" * 99])
+def test_an_action_neither_breaks_the_column_nor_reaches_the_terminal_raw(action: str) -> None:
+    found = see(looked_before(), 1, gpu(recovery_action=action))
+    assert found.kind is FindingKind.RECOVERY
+    assert fits(found)
+    assert "\x1b" not in found.short + found.sentence + "".join(found.evidence)
+
+
+def test_a_card_that_reports_no_error_is_free() -> None:
+    well = gpu(
+        ecc_uncorrected_volatile=0,
+        ecc_corrected_volatile=9,
+        remapped_rows_pending=False,
+        remapped_rows_failure=False,
+        retired_pages_pending=False,
+        recovery_action="None",
+    )
+    assert see(looked_before(), 1, well).kind is FindingKind.FREE
+
+
+# Errors that the driver reported of a card that still answers
+
+
+def failed(xid: int, ago: float, history: History, **changes: object) -> Gpu:
+    return gpu(utilization_gpu=50, xid=xid, xid_at=history.now + 1 - ago, **changes)
+
+
+def test_an_xid_is_a_warning_for_as_long_as_gpumon_runs() -> None:
+    history = looked_before()
+    card = failed(48, 0, history)
+    found = see(history, 5 * HOUR, card, process(), step=10)
+    assert (found.kind, found.severity) == (FindingKind.XID, Severity.WARNING)
+    assert found.short == "XID 48 at 12:00: memory error t…"
+    assert found.brief == "XID 48"
+    assert found.since == NOON + 6
+    assert "XID 48 at 12:00: memory error that could not be corrected" in found.sentence
+    found = see(history, 48 * HOUR, card, process(), step=600)
+    assert found.short == "XID 48 2d05h ago: memory error …"
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 68])
+def test_an_xid_that_a_program_causes_is_a_note_for_ten_minutes(number: int) -> None:
+    history = looked_before()
+    card = failed(number, 0, history)
+    found = see(history, 10 * MINUTE, card, process())
+    assert (found.kind, found.severity) == (FindingKind.XID, Severity.NOTE)
+    assert found.brief == f"XID {number}"
+    assert fits(found)
+    assert see(history, 0, card, process()).kind is FindingKind.WORKING
+
+
+def test_an_error_of_the_card_is_not_forgotten_for_a_programs_that_follows() -> None:
+    history = looked_before()
+    see(history, 0, failed(48, 0, history), process())
+    card = failed(45, 0, history)
+    found = see(history, 60, card, process())
+    assert (found.brief, found.severity) == ("XID 48", Severity.WARNING)
+    assert any(fact.startswith("XID 45 at 12:00: ") for fact in found.evidence)
+
+
+def test_an_error_of_no_known_time_is_not_called_recent() -> None:
+    history = looked_before()
+    card = gpu(utilization_gpu=50, xid=31)
+    assert see(history, 1, card, process()).kind is FindingKind.WORKING
+    found = see(history, 1, gpu(utilization_gpu=50, xid=119), process())
+    assert found.short == "XID 119: the card's system proc…"
+    assert (found.since, found.severity) == (None, Severity.WARNING)
+
+
+def test_an_unlisted_xid_makes_nothing_up() -> None:
+    history = looked_before()
+    found = see(history, 1, failed(999, 0, history), process())
+    assert found.short == "XID 999 at 12:00"
+    assert "look it up" in found.sentence
+
+
+def test_what_lasts_comes_before_heat_and_an_error_that_is_over_after_it() -> None:
+    history = looked_before()
+    card = failed(119, 0, history, temperature_gpu=91, ecc_uncorrected_volatile=1)
+    see(history, 1, card, process())
+    assert kinds(history, card) == [FindingKind.MEMORY_ERRORS, FindingKind.HOT, FindingKind.XID]
+    programs = failed(31, 0, history, temperature_gpu=91)
+    other = looked_before()
+    see(other, 1, programs, process())
+    assert kinds(other, programs) == [FindingKind.HOT, FindingKind.XID]
+
+
+def test_three_samples_are_not_enough_to_be_stuck() -> None:
+    history, hold = looked_rarely(), process(memory_used=74 * GIB)
+    assert see(history, 8 * 300, stuck_card(), hold, step=300).kind is FindingKind.WORKING
+    found = see(history, 0, stuck_card(), hold, step=300)
+    assert found.kind is FindingKind.STUCK
+    assert "so in all 10 samples" in found.evidence
+
+
+# Memory held by no process
+
+
+def test_memory_that_no_process_owns_is_said_with_its_size() -> None:
+    history = looked_before()
+    card = gpu(memory_used=32 * GIB)
+    found = see(history, 10, card, process(memory_used=GIB))
+    assert found.kind is FindingKind.UNATTRIBUTED
+    assert found.severity is Severity.WARNING
+    assert found.short == "31G stray"
+    assert found.brief == "31G stray"
+    assert found.since == NOON + 6
+    assert "memory used 32.0 GiB" in found.evidence
+    assert "1 process on it, with 1.0 GiB" in found.evidence
+
+
+def test_it_must_stay_for_ten_seconds() -> None:
+    found = see(looked_before(), 9, gpu(memory_used=32 * GIB), process(memory_used=GIB))
+    assert found.kind is FindingKind.WORKING
+
+
+def test_where_processes_are_not_visible_here_the_sentence_says_so() -> None:
+    hidden = process(memory_used=GIB, visible=False, user=None, started_at=None)
+    found = see(looked_before(), 30, gpu(memory_used=32 * GIB), hidden)
+    assert found.short == "31G stray, holder not visible"
+    assert "held by no process visible here" in found.sentence
+    assert "1 of them not visible here" in found.evidence
+
+
+def test_in_a_container_memory_of_others_is_no_fault() -> None:
+    history = looked_before()
+    card = gpu(memory_used=41 * GIB, utilization_gpu=50)
+    found = see(history, 30, card, process(memory_used=GIB), in_container=True)
+    assert found.kind is FindingKind.UNATTRIBUTED
+    assert found.severity is Severity.NOTE
+    assert found.short == "40.0G not visible from here"
+    assert found.brief == "40G other"
+    assert found.sentence.startswith("40.0 GiB not visible from this container, for 30 s")
+    hot = gpu(memory_used=41 * GIB, utilization_gpu=50, temperature_gpu=91)
+    assert (
+        see(history, 30, hot, process(memory_used=GIB), in_container=True).kind is FindingKind.HOT
+    )
+    outside = see(history, 30, card, process(memory_used=GIB), in_container=False)
+    assert outside.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("in_container", [True, False])
+def test_unowned_memory_is_never_called_lost_which_means_a_card(in_container: bool) -> None:
+    card = gpu(memory_used=181 * GIB)
+    found = see(looked_before(), 30, card, process(), in_container=in_container)
+    assert "lost" not in found.brief.lower() + found.short.lower()
+    assert fits(found)
+
+
+@pytest.mark.parametrize(
+    ("card", "memory_used", "processes_at"),
+    [
+        (gpu(memory_used=int(1.7 * GIB)), GIB, 0.0),
+        (gpu(memory_used=32 * GIB), None, 0.0),
+        (gpu(memory_used=32 * GIB), GIB, NOON),
+        (gpu(memory_used=32 * GIB, memory_unified=True), GIB, 0.0),
+        (gpu(memory_used=None), GIB, 0.0),
+        (gpu(memory_used=32 * GIB, unknown={"processes": Unknown.NOT_SUPPORTED}), GIB, 0.0),
+    ],
+    ids=["overhead", "memory unknown", "old list", "unified", "used unknown", "no list"],
+)
+def test_no_memory_is_called_ownerless_without_all_the_facts(
+    card: Gpu, memory_used: int | None, processes_at: float
+) -> None:
+    history = looked_before()
+    hold = process(memory_used=memory_used)
+    see(history, 50, card, hold, processes_at=processes_at)
+    assert FindingKind.UNATTRIBUTED not in kinds(history, card)
+
+
+# Who may hold it
+
+
+def suspect(
+    pid: int = 41251,
+    reason: HoldReason = HoldReason.ORPHAN,
+    sentence: str = "its parent 41233 ended 22m ago",
+    user: str | None = "ann",
+    card: str = "GPU-0",
+) -> Suspect:
+    return Suspect(ProcessId(pid, 1), (card,), reason, sentence, user=user, name="python")
+
+
+def stray(
+    *suspects: Suspect, unseen: int = 0, in_container: bool | None = None, **changes: object
+) -> Finding:
+    """What is said of 31 GiB that no process owns, after somebody has looked for the holders."""
+    history = looked_before()
+    scan = HolderScan(at=history.now, suspects=suspects, unseen=unseen)
+    card = gpu(**{"memory_used": 32 * GIB, **changes})
+    return see(history, 30, card, process(memory_used=GIB), holders=scan, in_container=in_container)
+
+
+def test_the_best_suspect_is_named_with_the_reason() -> None:
+    found = stray(suspect())
+    assert found.kind is FindingKind.UNATTRIBUTED
+    assert found.short == "31G stray: orphan 41251 of ann"
+    assert found.brief == "31G stray"
+    assert found.sentence == (
+        "31.0 GiB held by no process that the driver lists, for 30 s; "
+        "orphan 41251 of ann holds the card's device file: its parent 41233 ended 22m ago"
+    )
+    assert "41251 python of ann: its parent 41233 ended 22m ago" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("reason", "short"),
+    [
+        (HoldReason.LEADER_EXITED, "31G stray: half-dead 41251 of a…"),
+        (HoldReason.UNINTERRUPTIBLE, "31G stray: D-state 41251 of ann"),
+        (HoldReason.STOPPED, "31G stray: stopped 41251 of ann"),
+        (HoldReason.OTHER_CONTAINER, "31G stray: container's 41251 of…"),
+        (HoldReason.HOLDS, "31G stray: process 41251 of ann?"),
+        (HoldReason.CHILD, "31G stray: child 41251 of ann?"),
+        (HoldReason.OBSERVER, "31G stray"),
+    ],
+)
+def test_each_reason_has_its_word_and_an_observer_is_not_blamed(
+    reason: HoldReason, short: str
+) -> None:
+    assert stray(suspect(reason=reason)).short == short
+
+
+def test_a_child_is_blamed_softly_and_only_when_there_is_nobody_else() -> None:
+    child = suspect(1, HoldReason.CHILD)
+    watcher = suspect(2, HoldReason.OBSERVER)
+    found = stray(watcher, child)
+    assert found.short == "31G stray: child 1 of ann?"
+    assert "what a child has is normally counted to its parent" in found.sentence
+    holder = suspect(3, HoldReason.HOLDS)
+    assert stray(watcher, child, holder).short == "31G stray: process 3 of ann?"
+    assert stray(holder, suspect(4)).short == "31G stray: orphan 4 of ann"
+
+
+def test_every_suspect_stands_in_the_evidence_and_the_others_are_counted() -> None:
+    found = stray(suspect(), suspect(2, user=None), suspect(3, HoldReason.OBSERVER))
+    assert found.short == "31G stray: orphan 41251 of a… +1"
+    assert [fact.split()[0] for fact in found.evidence if "python" in fact] == ["41251", "2", "3"]
+
+
+def test_what_could_not_be_looked_into_is_said() -> None:
+    found = stray(unseen=312)
+    assert found.short == "31G stray"
+    assert (
+        "312 processes of other users could not be looked into: that takes root" in found.evidence
+    )
+    assert "nobody else was seen to hold the card's device file" in found.evidence
+    assert not any("root" in fact for fact in stray().evidence)
+
+
+def test_before_anybody_looked_nobody_is_blamed_and_that_is_said() -> None:
+    history = looked_before()
+    found = see(history, 30, gpu(memory_used=32 * GIB), process(memory_used=GIB))
+    assert found.short == "31G stray"
+    assert "who else holds the card's device file: not looked for yet" in found.evidence
+
+
+def test_an_old_look_says_how_old_it_is() -> None:
+    history = looked_before()
+    scan = HolderScan(at=history.now, suspects=(suspect(),))
+    card = gpu(memory_used=32 * GIB)
+    found = see(history, 300, card, process(memory_used=GIB), holders=scan)
+    assert "looked for 5 m ago" in found.evidence
+
+
+def test_who_holds_another_card_or_is_listed_by_now_is_no_suspect() -> None:
+    listed = suspect(100)
+    assert stray(suspect(card="GPU-1"), listed).short == "31G stray"
+
+
+def test_in_a_container_nobody_is_blamed_for_what_others_may_hold() -> None:
+    found = stray(suspect(), in_container=True)
+    assert found.short == "31.0G not visible from here"
+    assert found.severity is Severity.NOTE
+    assert "41251 python of ann: its parent 41233 ended 22m ago" in found.evidence
+
+
+@pytest.mark.parametrize("user", ["alexandra.lindqvist", "小林" * 9, "\x1b[31mred", None])
+@pytest.mark.parametrize("reason", list(HoldReason))
+def test_a_suspect_neither_breaks_the_column_nor_reaches_the_terminal_raw(
+    reason: HoldReason, user: str | None
+) -> None:
+    one = suspect(4194304, reason, "\x1b]0;gone\x07", user)
+    found = stray(one, one, one, memory_used=181 * GIB)
+    assert fits(found), found.short
+    assert "\x1b" not in found.short + found.sentence + "".join(found.evidence)
+
+
+def test_where_the_driver_counts_its_own_as_used_that_is_said() -> None:
+    words = "what the driver keeps for itself may count as used here"
+    assert any(words in fact for fact in stray(memory_reserved=None).evidence)
+    assert not any(words in fact for fact in stray(memory_reserved=GIB // 2).evidence)
+
+
+# The account of a card's memory
+
+
+def account(card: Gpu, *processes: GpuProcess, seconds: float = 30, **world: Any) -> Account:
+    history = looked_before()
+    see(history, seconds, card, *processes, **world)
+    return memory_account(history, card)
+
+
+def test_an_account_adds_up() -> None:
+    card = gpu(memory_used=32 * GIB, memory_free=47 * GIB, memory_reserved=GIB)
+    scan = HolderScan(at=NOON, suspects=(suspect(), suspect(2, HoldReason.OBSERVER)), unseen=7)
+    found = account(card, process(memory_used=GIB), holders=scan)
+    assert (found.total, found.reserved, found.used) == (80 * GIB, GIB, 32 * GIB)
+    assert (found.processes_sum, found.unattributed, found.free) == (GIB, 31 * GIB, 47 * GIB)
+    assert found.tolerance == int(0.01 * 80 * GIB)
+    assert [one.id.pid for one in found.suspects] == [41251, 2]
+    assert found.unseen == 7
+    assert found.sentence.startswith("31.0 GiB held by no process that the driver lists, for 30 s;")
+
+
+def test_a_little_without_an_owner_is_normal() -> None:
+    card = gpu(memory_used=int(1.5 * GIB), memory_reserved=GIB)
+    found = account(card, process(memory_used=GIB))
+    assert found.unattributed == GIB // 2
+    assert found.sentence == (
+        "1.5 GiB used, 0.5 of them by no process in the driver's list: up to 0.8 GiB is normal, "
+        "for the driver itself"
+    )
+    assert (found.suspects, found.unseen) == ((), None)
+
+
+def test_processes_that_hold_more_than_is_used_leave_nothing_over() -> None:
+    found = account(gpu(memory_used=GIB, memory_reserved=GIB), process(memory_used=2 * GIB))
+    assert found.unattributed == 0
+    assert found.sentence == "1.0 GiB used, all of it by processes the driver lists"
+
+
+def test_what_came_a_moment_ago_is_not_held_against_anybody_yet() -> None:
+    found = account(gpu(memory_used=32 * GIB), process(memory_used=GIB), seconds=2)
+    assert found.unattributed == 31 * GIB
+    assert "at this moment" in found.sentence
+
+
+def test_an_account_of_an_older_driver_says_what_is_in_the_sum() -> None:
+    assert "may count as used here" in account(gpu(memory_reserved=None)).sentence
+    assert "may count as used here" not in account(gpu(memory_reserved=GIB)).sentence
+
+
+@pytest.mark.parametrize(
+    ("card", "memory_used", "world", "words"),
+    [
+        (gpu(memory_unified=True), GIB, {}, "no memory of its own"),
+        (gpu(memory_used=None), GIB, {}, "how much of it is used is not known"),
+        (gpu(), None, {}, "what some of its processes hold is not told"),
+        (gpu(), GIB, {"processes_at": NOON - 9}, "no present list"),
+        (gpu(sampled_at=NOON), GIB, {}, "read 36 s ago"),
+    ],
+    ids=["unified", "used unknown", "a process unknown", "old list", "old values"],
+)
+def test_an_account_claims_nothing_without_all_the_facts(
+    card: Gpu, memory_used: int | None, world: dict[str, Any], words: str
+) -> None:
+    found = account(card, process(memory_used=memory_used), **world)
+    assert found.unattributed is None
+    assert words in found.sentence
+
+
+def test_an_account_of_a_card_that_was_never_seen_is_empty() -> None:
+    found = memory_account(History(conditions()), Gpu(index=0, uuid="GPU-9"))
+    assert (found.total, found.used, found.unattributed, found.unseen) == (None, None, None, None)
+
+
+# Cards that do not answer
+
+
+def lost(**changes: object) -> Gpu:
+    return gpu(
+        **{
+            "status": CardStatus.LOST,
+            "utilization_gpu": None,
+            "memory_used": None,
+            "xid": 79,
+            **changes,
+        }
+    )
+
+
+def test_a_lost_card_says_since_when_and_the_last_xid_in_plain_words() -> None:
+    history = looked_before()
+    since = NOON + 5 * MINUTE
+    found = see(history, 10 * MINUTE, lost(status_since=since, xid_at=since))
+    assert found.kind is FindingKind.LOST
+    assert found.severity is Severity.CRITICAL
+    assert found.short == "LOST since 12:05 (XID 79)"
+    assert found.brief == "LOST"
+    assert found.since == since
+    assert "last XID 79: the card fell off the bus" in found.sentence
+    assert "last XID 79: the card fell off the bus, at 12:05" in found.evidence
+
+
+def test_a_card_that_was_lost_before_gpumon_looked_says_so() -> None:
+    found = see(History(conditions()), 60, lost(status_since=NOON))
+    assert found.short == "LOST before 12:00 (XID 79)"
+    assert found.sentence.startswith("lost since before 12:00: ")
+
+
+def test_after_a_day_a_length_takes_the_place_of_the_time() -> None:
+    history = looked_before()
+    since = history.now + 1
+    found = see(history, 52 * HOUR, lost(status_since=since), step=600)
+    assert found.short == "LOST for 2d04h (XID 79)"
+    assert found.sentence.startswith("lost for 2 d 04 h: ")
+
+
+def test_a_lost_card_without_an_xid_or_with_an_unlisted_one_makes_nothing_up() -> None:
+    history = looked_before()
+    assert see(history, 0, lost(xid=None)).short == "LOST"
+    found = see(history, 0, lost(xid=999))
+    assert found.short == "LOST (XID 999)"
+    assert "look it up" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "severity", "short"),
+    [
+        (CardStatus.NO_ANSWER, FindingKind.NO_ANSWER, Severity.CRITICAL, "no answer for 4 s"),
+        (
+            CardStatus.RESET_REQUIRED,
+            FindingKind.RESET_REQUIRED,
+            Severity.CRITICAL,
+            "reset required (XID 95)",
+        ),
+        (CardStatus.ASLEEP, FindingKind.ASLEEP, Severity.NOTE, "asleep"),
+        (CardStatus.NO_PERMISSION, FindingKind.NO_PERMISSION, Severity.NOTE, "no permission"),
+    ],
+)
+def test_a_card_that_does_not_answer_says_only_that(
+    status: CardStatus, kind: FindingKind, severity: Severity, short: str
+) -> None:
+    history = looked_before()
+    # Its old values may stand beside the status; they are no longer true.
+    stale = gpu(
+        status=status,
+        status_since=history.now + 1,
+        memory_free=GIB,
+        temperature_gpu=95,
+        clock_event_reasons=0x40,
+        xid=95,
+    )
+    found = see(history, 4, stale, process())
+    assert (found.kind, found.severity, found.short) == (kind, severity, short)
+    assert kinds(history, stale) == [kind]
+
+
+def test_a_failing_card_says_what_else_is_known() -> None:
+    history = looked_before()
+    card = gpu(
+        status=CardStatus.FAILING,
+        status_since=NOON + 65,
+        temperature_gpu=91,
+        utilization_gpu=50,
+    )
+    see(history, 60, card, process())
+    first, second = card_findings(history, card)
+    assert first.kind is FindingKind.FAILING
+    assert first.short == "failing for 1 s"
+    assert first.sentence == (
+        "most calls to it have failed for 1 s, though the driver does not say that it is lost or "
+        "must be reset"
+    )
+    assert second.kind is FindingKind.HOT
+
+
+def test_every_status_but_ok_has_its_words() -> None:
+    history = looked_before()
+    for status in CardStatus:
+        found = see(history, 0, gpu(status=status))
+        assert (found.severity > Severity.GOOD) == (status is not CardStatus.OK)
+
+
+def test_plain_words_for_the_xids_that_people_meet() -> None:
+    known = {13, 31, 43, 45, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95, 119, 120, 140, 154}
+    assert known <= set(XID_MEANINGS)
+
+
+# All of them
+
+
+def test_the_most_severe_comes_first_and_ok_is_said_only_alone() -> None:
+    history = looked_before()
+    card = stuck_card(temperature_gpu=91, memory_used=40 * GIB, memory_free=2 * GIB)
+    see(history, 11 * MINUTE, card, process(memory_used=GIB))
+    found = card_findings(history, card)
+    assert [finding.kind for finding in found] == [
+        FindingKind.HOT,
+        FindingKind.STUCK,
+        FindingKind.UNATTRIBUTED,
+        FindingKind.FULL,
+    ]
+    severities = [finding.severity for finding in found]
+    assert severities == sorted(severities, reverse=True)
+    assert card_state(history, card) == found[0]
+
+
+@pytest.mark.parametrize("status", list(CardStatus))
+@pytest.mark.parametrize(
+    "card",
+    [
+        gpu(),
+        gpu(memory_used=40 * GIB, memory_free=GIB),
+        stuck_card(temperature_gpu=91, xid=48, xid_at=NOON),
+        gpu(remapped_rows_failure=True, temperature_gpu=91),
+        gpu(ecc_uncorrected_volatile=2, recovery_action="Reset", sampled_at=NOON),
+        Gpu(index=0, uuid="GPU-0"),
+    ],
+    ids=["idle", "stray", "stuck", "bad memory", "old", "blank"],
+)
+def test_the_state_is_the_first_of_the_findings(card: Gpu, status: CardStatus) -> None:
+    history = looked_before()
+    shown = msgspec.structs.replace(card, status=status)
+    assert see(history, 700, shown, process()) == card_findings(history, shown)[0]
+
+
+def fits(found: Finding) -> bool:
+    return cell_width(found.short) <= SHORT_CELLS and cell_width(found.brief) <= BRIEF_CELLS
+
+
+@pytest.mark.parametrize("hours", [0.3, 12.6, 26])
+@pytest.mark.parametrize(
+    ("card", "hold"),
+    [
+        (stuck_card(), process(memory_used=74 * GIB)),
+        (gpu(memory_used=GIB), process(user="alexandra.lindqvist")),
+        (gpu(clock_event_reasons=0x80, utilization_gpu=50), process()),
+        (gpu(clock_event_reasons=0x40, utilization_gpu=50), process()),
+        (gpu(memory_used=141 * GIB), process(visible=False, user=None, started_at=None)),
+    ],
+    ids=["stuck", "idle", "throttled", "hot", "unattributed"],
+)
+def test_words_fit_their_columns_however_long_it_lasts(
+    card: Gpu, hold: GpuProcess, hours: float
+) -> None:
+    history = History(conditions())
+    see(history, hours * HOUR, card, hold, step=60)
+    for found in card_findings(history, card):
+        assert fits(found), found
+        assert found.subject == card.uuid
+
+
+@pytest.mark.parametrize("status", list(CardStatus))
+@pytest.mark.parametrize("hours", [0.01, 12.6, 124])
+def test_words_for_a_status_fit_too(status: CardStatus, hours: float) -> None:
+    history = History(conditions())
+    card = gpu(status=status, status_since=NOON, xid=154)
+    see(history, 0, card)
+    assert fits(see(history, 0, card, step=hours * HOUR))
+
+
+def test_nothing_known_is_nothing_claimed() -> None:
+    history = History(conditions())
+    blank = Gpu(index=0, uuid="GPU-0")
+    found = see(history, 700, blank, processes_at=None)
+    assert found.kind is FindingKind.UNKNOWN
+    assert kinds(history, blank) == [FindingKind.UNKNOWN]
+
+
+def test_a_card_the_history_never_saw_makes_no_rule_fail() -> None:
+    history = looked_before()
+    assert all(rule(history, gpu(index=5), DEFAULTS) is None for rule in RULES)
+
+
+def test_thresholds_can_be_set() -> None:
+    patient = Thresholds(idle_after=600, hot_margin=20)
+    history = History(conditions(patient))
+    card = gpu(temperature_gpu=75)
+    see(history, 5, gpu(utilization_gpu=60), process())
+    see(history, 300, card, process())
+    assert [f.kind for f in card_findings(history, card, patient)] == [FindingKind.HOT]
+
+
+def test_a_history_that_was_given_thresholds_is_judged_by_them_unasked() -> None:
+    patient = Thresholds(idle_after=600, hot_margin=20)
+    card = gpu(temperature_gpu=75)
+    for thresholds, is_hot in ((DEFAULTS, False), (patient, True)):
+        history = History(conditions(thresholds), thresholds)
+        see(history, 5, card, process())
+        assert (FindingKind.HOT in kinds(history, card)) is is_hot

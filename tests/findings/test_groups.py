@@ -1,0 +1,272 @@
+"""Who has what, and what belongs together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpumon.findings.groups import Job, UserUse, jobs, users
+from gpumon.model.snapshot import Container, GpuProcess, Place, ProcessId
+from gpumon.model.thresholds import DEFAULTS, Thresholds
+from gpumon.recording.history import History, Interval
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Seen:
+    """A history that knows two things."""
+
+    def __init__(
+        self,
+        idle: Mapping[int, float] | None = None,
+        spent: Mapping[str, float] | None = None,
+        thresholds: Thresholds = DEFAULTS,
+    ) -> None:
+        self.idle = idle or {}
+        self.spent = spent or {}
+        self.thresholds = thresholds
+
+    def process_idle(self, process: ProcessId) -> Interval | None:
+        seconds = self.idle.get(process.pid)
+        return None if seconds is None else Interval(NOON - seconds, NOON, True, 9)
+
+    def gpu_seconds(self, user: str | None) -> float:
+        return self.spent.get(user or "", 0.0)
+
+
+def uses(*processes: GpuProcess, seen: Seen | None = None, cards: int = 2) -> list[UserUse]:
+    machine = (gpu(index=index) for index in range(cards))
+    now = snapshot(NOON, *machine, processes=processes)
+    return users(now, cast("History", seen or Seen()))
+
+
+def placed(one: GpuProcess, **place: object) -> GpuProcess:
+    return msgspec.structs.replace(one, place=msgspec.convert(place, Place))
+
+
+def pids(job: Job) -> list[int]:
+    return [one.id.pid for one in job.processes]
+
+
+def test_a_user_s_processes_are_added_up() -> None:
+    ann, bo = uses(
+        process(1, memory_used=10 * GIB, gpus=(0, 1), started_at=NOON - 60),
+        msgspec.structs.replace(process(4, memory_used=0), uid=1004),
+        process(2, memory_used=20 * GIB, gpus=(1,), started_at=NOON - 172800),
+        process(3, memory_used=8 * GIB, user="bo", started_at=None),
+        seen=Seen(spent={"ann": 900.0}),
+    )
+    assert (ann.user, ann.uid, ann.processes, ann.gpus) == ("ann", 1004, 3, (0, 1))
+    assert (ann.memory, ann.share) == (40 * GIB, 0.25)
+    assert (ann.gpu_seconds, ann.longest) == (900.0, 172800.0)
+    assert (bo.user, bo.memory, bo.gpu_seconds, bo.longest) == ("bo", 8 * GIB, 0.0, None)
+
+
+def test_the_most_memory_comes_first_and_the_unknown_last() -> None:
+    found = uses(
+        process(1, user="dan", memory_used=GIB),
+        process(2, user="eve", memory_used=None),
+        process(3, user="bo", memory_used=GIB),
+        process(4, user=None, visible=False, memory_used=5 * GIB),
+    )
+    assert [use.user for use in found] == [None, "bo", "dan", "eve"]
+
+
+def test_one_unknown_part_leaves_the_sum_unknown() -> None:
+    (ann,) = uses(process(1, memory_used=GIB), process(2, memory_used=None))
+    assert (ann.memory, ann.share) == (None, None)
+
+
+def test_a_share_is_of_the_cards_that_tell_their_size() -> None:
+    machine = (gpu(index=0), gpu(index=1, memory_total=None))
+    here, there = process(1, memory_used=20 * GIB), process(2, user="bo", gpus=(1,))
+    found = users(snapshot(NOON, *machine, processes=(here, there)), cast("History", Seen()))
+    assert [use.share for use in found] == [0.25, None]
+
+
+def test_idle_memory_is_what_was_seen_idle_for_long_enough() -> None:
+    (ann,) = uses(
+        process(1, memory_used=3 * GIB),
+        process(2, memory_used=5 * GIB),
+        process(3, memory_used=7 * GIB),
+        seen=Seen(idle={1: 59.0, 2: 60.0, 3: 9000.0}),
+    )
+    assert (ann.idle_memory, ann.idle_unknown) == (12 * GIB, 0)
+
+
+def test_how_long_is_long_enough_can_be_set() -> None:
+    patient = Seen(idle={1: 60.0, 2: 3600.0}, thresholds=Thresholds(idle_after=3600.0))
+    (ann,) = uses(process(1, memory_used=3 * GIB), process(2, memory_used=5 * GIB), seen=patient)
+    assert ann.idle_memory == 5 * GIB
+
+
+def test_of_whom_idleness_is_unknown_nothing_is_counted_but_their_number() -> None:
+    (ann,) = uses(
+        process(1, memory_used=3 * GIB, sm=None),
+        process(5, memory_used=3 * GIB, sm=None),
+        process(2, memory_used=None, sm=0),
+        process(3, memory_used=4 * GIB, sm=50),
+        process(4, memory_used=4 * GIB, sm=None, type_="G"),
+        seen=Seen(idle={2: 600.0}),
+    )
+    assert (ann.idle_memory, ann.idle_unknown) == (0, 3)
+
+
+def test_what_a_history_saw_is_told() -> None:
+    history = History({})
+    ann, bo = process(1, memory_used=3 * GIB), process(2, user="bo", sm=70)
+    for second in range(91):
+        now = snapshot(NOON + second, gpu(), processes=(ann, bo))
+        history.add(now)
+    first, second_ = users(now, history)
+    assert (first.user, first.idle_memory, first.gpu_seconds) == ("ann", 3 * GIB, 90.0)
+    assert (second_.user, second_.idle_memory, second_.gpu_seconds) == ("bo", 0, 90.0)
+
+
+def test_nobody_uses_an_empty_machine() -> None:
+    assert uses() == []
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "label"),
+    [
+        ({"slurm_job": "88123_4", "slurm_step": "0", "session": 7}, "slurm", "slurm 88123_4"),
+        (
+            {"container": {"runtime": "docker", "id": "ab" * 32, "name": "llama"}},
+            "container",
+            "docker llama",
+        ),
+        ({"container": {"runtime": "cri-o", "id": "f", "pod": "web-0"}}, "container", "pod web-0"),
+        (
+            {"launcher": {"pid": 90, "start_time": 5}, "launcher_name": "torchrun", "session": 7},
+            "launcher",
+            "torchrun 90",
+        ),
+        ({"session": 4711}, "session", "session 4711"),
+    ],
+)
+def test_what_was_started_together_is_one_job(
+    place: dict[str, object], kind: str, label: str
+) -> None:
+    one = placed(process(1, gpus=(2,), memory_used=GIB, started_at=NOON - 60), **place)
+    other = placed(process(2, gpus=(0, 2), memory_used=GIB), **place)
+    apart = process(3)
+    job, rest = jobs([one, apart, other])
+    assert (job.kind, job.label, pids(job)) == (kind, label, [1, 2])
+    assert (job.users, job.gpus, job.memory) == (("ann",), (0, 2), 3 * GIB)
+    assert job.started_at == NOON - 86400
+    assert (rest.kind, pids(rest)) == ("process", [3])
+
+
+def test_the_slurm_job_goes_before_the_container_and_that_before_the_launcher() -> None:
+    launcher = {"pid": 90, "start_time": 5}
+    docker = {"runtime": "docker", "id": "ab"}
+    found = jobs(
+        [
+            placed(process(1), slurm_job="8", container=docker, launcher=launcher, session=7),
+            placed(process(2), slurm_job="8", session=8),
+            placed(process(3), container=docker, launcher=launcher, session=7),
+            placed(process(4), container=docker, session=9),
+            placed(process(5), launcher=launcher, session=7),
+            placed(process(6), launcher=launcher, session=9),
+            placed(process(7), session=7),
+        ]
+    )
+    assert [pids(job) for job in found] == [[1, 2], [3, 4], [5, 6], [7]]
+
+
+def test_containers_are_told_apart_by_id_or_by_name() -> None:
+    found = jobs(
+        [
+            placed(process(1), container={"runtime": "docker", "id": "ab"}),
+            placed(process(2), container={"runtime": "docker", "id": "cd"}),
+            placed(process(3), container={"runtime": "lxc", "name": "web"}),
+            placed(process(4), container={"runtime": "lxc", "name": "web"}),
+        ]
+    )
+    assert [pids(job) for job in found] == [[1], [2], [3, 4]]
+
+
+def test_the_containers_of_one_pod_are_one_job() -> None:
+    first = Container("containerd", id="aa", pod="train-0")
+    second = Container("containerd", id="bb", pod="train-0")
+    both = [
+        msgspec.structs.replace(process(pid), place=Place(container=container))
+        for pid, container in ((1, first), (2, second))
+    ]
+    assert [pids(job) for job in jobs(both)] == [[1, 2]]
+
+
+def test_a_launcher_that_holds_a_card_itself_is_part_of_its_job() -> None:
+    child = placed(
+        process(2), launcher={"pid": 90, "start_time": 5}, launcher_name="mpirun", session=1
+    )
+    launcher = placed(process(90, start_time=5), session=1)
+    reused = placed(process(90, start_time=6), session=1)
+    job, other = jobs([launcher, child, reused])
+    assert (job.label, pids(job)) == ("mpirun 90", [90, 2])
+    assert pids(other) == [90]
+
+
+def test_a_session_shared_by_two_users_is_two_jobs() -> None:
+    found = jobs([placed(process(1), session=5), placed(process(2, user="root"), session=5)])
+    assert [job.users for job in found] == [("ann",), ("root",)]
+    assert len({job.key for job in found}) == 2
+
+
+def test_a_session_of_another_name_space_joins_nobody() -> None:
+    assert len(jobs([placed(process(1), session=0), placed(process(2), session=0)])) == 2
+
+
+def test_jobs_stand_in_the_order_of_their_first_process() -> None:
+    found = jobs(
+        [placed(process(5), session=2), process(9), process(1), placed(process(3), session=2)]
+    )
+    assert [pids(job) for job in found] == [[5, 3], [9], [1]]
+
+
+def test_the_work_of_a_job_is_added_up_on_each_card() -> None:
+    together = [
+        placed(process(1, sm=30, gpus=(0,)), session=5),
+        placed(process(2, sm=40, gpus=(0, 1)), session=5),
+        placed(process(3, sm=None, gpus=(2,)), session=5),
+    ]
+    (job,) = jobs(together)
+    assert job.sm == (30 + 40 + 40) / 2
+    (silent,) = jobs([process(1, sm=None, memory_used=None, started_at=None)])
+    assert (silent.sm, silent.memory, silent.started_at) == (None, None, None)
+
+
+def test_a_label_is_safe_to_print() -> None:
+    named = msgspec.structs.replace(process(7), name="a\x1b[31m")
+    assert jobs([named])[0].label == "a\ufffd[31m 7"
+    assert jobs([process(7)])[0].label == "process 7"
+
+
+places = st.builds(
+    Place,
+    container=st.none() | st.builds(Container, st.just("docker"), id=st.sampled_from(["a", "b"])),
+    slurm_job=st.none() | st.sampled_from(["1", "2"]),
+    session=st.none() | st.integers(0, 3),
+    launcher=st.none() | st.builds(ProcessId, st.integers(1, 4), st.just(1)),
+)
+
+
+@given(st.lists(st.none() | places, max_size=12))
+def test_every_process_is_in_one_job_and_the_order_among_others_changes_nothing(
+    where: list[Place | None],
+) -> None:
+    given_ = [
+        msgspec.structs.replace(process(pid), place=place) for pid, place in enumerate(where, 1)
+    ]
+    found = jobs(given_)
+    assert sorted(pid for job in found for pid in pids(job)) == list(range(1, len(where) + 1))
+    assert len({job.key for job in found}) == len(found)
+    backwards = {(job.key, frozenset(pids(job))) for job in jobs(given_[::-1])}
+    assert backwards == {(job.key, frozenset(pids(job))) for job in found}

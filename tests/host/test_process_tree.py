@@ -1,0 +1,243 @@
+"""Whom a process belongs to, on real processes where they can be had."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from gpumon.host.process_tree import read_families
+from gpumon.model.snapshot import ProcessId
+from tests import lives
+from tests.host.fakes import PAGE_BYTES, FakeProc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gpumon.host import RelatedProcess
+    from tests.lives import Family
+
+LAUNCHER = """
+import os, signal
+told, tell = os.pipe()
+for loaders in (2, 1):
+    if os.fork() == 0:
+        for _ in range(loaders):
+            if os.fork() == 0:
+                signal.pause()
+        os.write(tell, b".")
+        signal.pause()
+    os.read(told, 1)
+print("ready", flush=True)
+signal.pause()
+"""
+"""Starts two trainers, one with two loaders and one with one."""
+
+HOLLOW = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+print("ready", flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(__import__("os").uname().machine, 93), 0)
+"""
+"""Its main thread exits while another lives."""
+
+
+@pytest.fixture
+def family() -> Iterator[Family]:
+    with lives.family() as started:
+        yield started
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path)
+
+
+def identity(pid: int) -> ProcessId:
+    kin = lives.look(pid)
+    assert kin is not None
+    return kin.id
+
+
+def state(pid: int) -> str | None:
+    kin = lives.look(pid)
+    return None if kin is None else kin.state
+
+
+def trainers(launcher: int) -> list[ProcessId]:
+    return [identity(child.pid) for child in psutil.Process(launcher).children()]
+
+
+def descendants(pid: int) -> set[int]:
+    return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+
+
+def pids(kin: tuple[RelatedProcess, ...]) -> list[int]:
+    return [one.id.pid for one in kin]
+
+
+def test_a_process_has_its_ancestors_and_its_descendants_and_no_siblings(family: Family) -> None:
+    launcher = family.python(LAUNCHER).pid
+    trainer, other = trainers(launcher)
+    loaders = descendants(trainer.pid)
+    above = {parent.pid for parent in psutil.Process(trainer.pid).parents()}
+    found = read_families([trainer])
+    assert len(loaders) == 2
+    assert set(pids(found)) == above - {1} | {trainer.pid} | loaders
+    assert os.getpid() in pids(found)
+    assert other.pid not in pids(found)
+    assert 1 not in pids(found)
+
+
+def test_parents_come_first_and_everybody_once(family: Family) -> None:
+    launcher = identity(family.python(LAUNCHER).pid)
+    found = read_families([*trainers(launcher.pid), launcher, launcher])
+    numbers = pids(found)
+    assert len(numbers) == len(set(numbers))
+    assert descendants(launcher.pid) < set(numbers)
+    for place, kin in enumerate(found):
+        assert kin.parent not in numbers or kin.parent in numbers[:place]
+
+
+def test_each_is_told_as_it_is(family: Family) -> None:
+    process = family.python(LAUNCHER, "an argument")
+    known = identity(process.pid)
+    lives.until(lambda: state(process.pid) == "S", "it waits for a signal")
+    told = {kin.id: kin for kin in read_families([known])}[known]
+    peer = psutil.Process(process.pid)
+    assert told.command == tuple(peer.cmdline())
+    assert told.command[-1] == "an argument"
+    assert (told.name, told.user, told.uid) == (peer.name(), peer.username(), os.geteuid())
+    assert (told.parent, told.threads, told.state) == (os.getpid(), 1, "S")
+    assert (told.group, told.session) == (process.pid, process.pid)
+    assert told.rss == pytest.approx(peer.memory_info().rss, rel=0.05)
+    assert told.started_at == pytest.approx(peer.create_time(), abs=1.1)
+
+
+def test_the_start_time_is_the_same_to_the_digit_at_every_look(family: Family) -> None:
+    process = identity(family.sleeper().pid)
+    assert len({read_families([process])[-1].started_at for _ in range(10)}) == 1
+
+
+def test_setting_the_clock_moves_start_times(
+    fake: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = fake.add(20)
+    real = time.time
+    before = read_families([process], str(fake))[0].started_at
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    after = read_families([process], str(fake))[0].started_at
+    assert before is not None
+    assert after == pytest.approx(before + 3600, abs=0.2)
+
+
+def test_a_reused_number_has_no_family(family: Family) -> None:
+    process = identity(family.sleeper().pid)
+    assert process.start_time is not None
+    assert read_families([ProcessId(process.pid, process.start_time - 1)]) == ()
+    assert read_families([ProcessId(process.pid, None)]) == ()
+    assert process.pid in pids(read_families([process]))
+
+
+def test_a_process_that_ended_has_no_family(family: Family) -> None:
+    process = family.sleeper()
+    known = identity(process.pid)
+    process.kill()
+    process.wait()
+    assert read_families([known]) == ()
+
+
+def test_a_zombie_is_still_of_the_family() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        known = identity(process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        told = read_families([known])[-1]
+    assert (told.id, told.state, told.command) == (known, "Z", ())
+
+
+def test_a_process_whose_main_thread_died_keeps_its_command(family: Family) -> None:
+    process = family.python(HOLLOW, "an argument")
+    known = identity(process.pid)
+    lives.until(lambda: read_families([known])[-1].state == "Z", "its main thread ends")
+    told = read_families([known])[-1]
+    assert told.command[-1] == "an argument"
+    assert told.threads == 2
+    assert told.rss is None
+
+
+def test_processes_that_end_meanwhile_raise_nothing(family: Family) -> None:
+    forking = "import os\nprint(1, flush=True)\nwhile True:\n"
+    forking += "    if os.fork() == 0: os._exit(0)\n    os.wait()\n"
+    process = identity(family.python(forking).pid)
+    for _ in range(30):
+        assert process.pid in pids(read_families([process]))
+
+
+def test_the_first_process_is_left_out_unless_it_is_asked_for(fake: FakeProc) -> None:
+    first = fake.add(1, 0, name="train")
+    trainer = fake.add(20, 1)
+    loader = fake.add(30, 20)
+    assert pids(read_families([loader], str(fake))) == [20, 30]
+    assert pids(read_families([first], str(fake))) == [1, 20, 30]
+    assert pids(read_families([trainer, first], str(fake))) == [1, 20, 30]
+
+
+def test_siblings_come_by_age_and_each_before_its_children(fake: FakeProc) -> None:
+    root = fake.add(20)
+    fake.add(40, 20, start_time=50)
+    fake.add(30, 20, start_time=60)
+    fake.add(50, 40, start_time=70)
+    assert pids(read_families([root], str(fake))) == [20, 40, 50, 30]
+
+
+def test_a_parent_younger_than_its_child_is_a_stranger(fake: FakeProc) -> None:
+    child = fake.add(30, 20, start_time=100)
+    stranger = fake.add(20, start_time=200)
+    assert pids(read_families([child], str(fake))) == [30]
+    assert pids(read_families([stranger], str(fake))) == [20]
+
+
+def test_a_table_that_contradicts_itself_is_read_to_its_end(fake: FakeProc) -> None:
+    one = fake.add(20, 30, start_time=100)
+    fake.add(30, 20, start_time=100)
+    assert len(read_families([one], str(fake))) <= 2
+
+
+def test_names_chosen_to_confuse_are_told_as_they_are(fake: FakeProc) -> None:
+    process = fake.add(20, name="a) S 1 (\n", command=b"a\xffb\0\x1b[31m\0")
+    (told,) = read_families([process], str(fake))
+    assert told.name == "a) S 1 (\n"
+    assert told.command == ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m")
+    assert (told.parent, told.rss) == (1, 10 * PAGE_BYTES)
+
+
+def test_the_command_of_a_process_that_hangs_is_not_asked_for(fake: FakeProc) -> None:
+    process = fake.add(20, state="D", command=b"python\0")
+    assert read_families([process], str(fake))[0].command == ()
+
+
+def test_without_a_process_file_system_there_are_no_families(tmp_path: Path) -> None:
+    assert read_families([ProcessId(1, 1)], str(tmp_path / "absent")) == ()
+
+
+def test_a_process_of_another_user_is_told_too(family: Family) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a process of another user")
+    process = identity(family.start("sh", "-c", "echo; read line", user=65534).pid)
+    told = read_families([process])[-1]
+    assert told.uid == 65534
+    assert told.command == ("sh", "-c", "echo; read line")
+
+
+def test_the_line_of_gpumon_itself_is_marked(family: Family) -> None:
+    child = family.sleeper()
+    kin = read_families([identity(child.pid), identity(os.getpid())])
+    protected = {one.id.pid for one in kin if one.protected}
+    above = {parent.pid for parent in psutil.Process().parents()} - {1}
+    assert protected == {os.getpid(), *above}

@@ -1,0 +1,1 @@
+"""Ending processes, and what became of their memory."""

@@ -1,0 +1,269 @@
+"""What the log of signals promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import stat
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from gpumon.host import Target
+from gpumon.kill import audit_log as journal_module
+from gpumon.kill.audit_log import AuditLog
+from gpumon.model.snapshot import ProcessId
+from tests import lives
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="this takes root")
+TRAINING = Target(
+    ProcessId(41233, 777), 1005, user="chen", command=("python", "train.py", "--lr", "3e-4")
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "gpumon"
+
+
+def written(folder: Path) -> list[dict[str, object]]:
+    lines = (folder / "signals.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def failure(journal: AuditLog, target: Target = TRAINING) -> str:
+    """Why a line could not be written."""
+    journal.write(target, signal.SIGTERM, "sent")
+    assert journal.flush(lives.PATIENCE)
+    assert journal.failure is not None
+    return journal.failure
+
+
+def test_a_line_says_when_who_whom_what_and_with_what_outcome(folder: Path) -> None:
+    journal = AuditLog(folder)
+    before = time.time()
+    journal.write(TRAINING, signal.SIGTERM, "sent")
+    journal.write(TRAINING, signal.SIGRTMIN + 1, "not permitted")
+    assert journal.flush(lives.PATIENCE)
+    assert journal.failure is None
+    first, second = written(folder)
+    when = datetime.fromisoformat(str(first.pop("time")))
+    assert when.tzinfo is not None
+    assert before - 0.001 <= when.timestamp() <= time.time()
+    uid = os.geteuid()
+    try:
+        by = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        by = str(uid)
+    assert first == {
+        "by": by,
+        "by_uid": uid,
+        "signal": "TERM",
+        "pid": 41233,
+        "start_time": 777,
+        "user": "chen",
+        "uid": 1005,
+        "command": "python train.py --lr 3e-4",
+        "outcome": "sent",
+    }
+    assert (second["signal"], second["outcome"]) == (str(signal.SIGRTMIN + 1), "not permitted")
+
+
+def test_it_lies_in_the_state_folder(tmp_path: Path) -> None:
+    program = "from gpumon.kill.audit_log import Journal; print(Journal().path)"
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(done.stdout.strip()) == tmp_path / "gpumon" / "signals.jsonl"
+
+
+def test_the_end_of_the_program_waits_for_the_last_line(folder: Path) -> None:
+    program = (
+        "import sys, pathlib\n"
+        "from gpumon.host import Target\n"
+        "from gpumon.kill.audit_log import Journal\n"
+        "from gpumon.model.snapshot import ProcessId\n"
+        "journal = Journal(pathlib.Path(sys.argv[1]))\n"
+        "for pid in range(200):\n"
+        "    journal.write(Target(ProcessId(pid, 1), 0), 15, 'sent')\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(folder)], check=True)
+    assert [line["pid"] for line in written(folder)] == list(range(200))
+
+
+def test_nobody_else_may_read_it(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    (folder / "signals.jsonl").touch(0o644)
+    journal = AuditLog(folder)
+    journal.write(TRAINING, signal.SIGTERM, "sent")
+    assert journal.flush(lives.PATIENCE)
+    assert mode(folder) == 0o700
+    assert mode(folder / "signals.jsonl") == 0o600
+    assert len(written(folder)) == 1
+
+
+def test_a_new_one_is_not_readable_by_others_under_any_umask(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        journal = AuditLog(folder)
+        journal.write(TRAINING, signal.SIGTERM, "sent")
+        assert journal.flush(lives.PATIENCE)
+    finally:
+        os.umask(before)
+    assert (mode(folder), mode(folder / "signals.jsonl")) == (0o700, 0o600)
+
+
+def test_what_others_named_cannot_break_a_line(folder: Path) -> None:
+    journal = AuditLog(folder)
+    nasty = Target(
+        ProcessId(1, None), None, user="a\nb", command=("x\x1b[2J\n{}", "\udc80", "y" * 9000)
+    )
+    journal.write(nasty, signal.SIGKILL, "not visible")
+    assert journal.flush(lives.PATIENCE)
+    (line,) = written(folder)
+    command = str(line["command"])
+    assert len(command) == 200
+    assert "\x1b" not in command
+    assert command.endswith("…")
+    assert line["user"] == "a b"
+
+
+def test_a_symbolic_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir(parents=True)
+    prey = tmp_path / "prey"
+    (folder / "signals.jsonl").symlink_to(prey)
+    assert "it is a symbolic link" in failure(AuditLog(folder))
+    assert not prey.exists()
+
+
+def test_a_named_pipe_does_not_hold_it_up(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "signals.jsonl")
+    assert str(folder / "signals.jsonl") in failure(AuditLog(folder))
+
+
+@AS_ROOT
+def test_a_file_of_another_user_is_refused(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    path = folder / "signals.jsonl"
+    path.touch()
+    os.chown(path, 1, 1)
+    assert f"it belongs to {pwd.getpwuid(1).pw_name}" in failure(AuditLog(folder))
+    assert path.read_bytes() == b""
+
+
+@AS_ROOT
+def test_a_folder_of_another_user_is_refused(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    os.chown(folder, 1, 1)
+    assert "it belongs to" in failure(AuditLog(folder))
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state").touch()
+    told = failure(AuditLog(tmp_path / "state" / "gpumon"))
+    assert told == (
+        f"The log {tmp_path}/state/gpumon/signals.jsonl lacks signals, which were sent all the "
+        "same: Not a directory"
+    )
+
+
+FULL = """
+import pathlib, subprocess, sys
+from gpumon.host import Target
+from gpumon.kill.audit_log import Journal
+from gpumon.model.snapshot import ProcessId
+
+folder = pathlib.Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", folder], check=True)
+target = Target(ProcessId(41233, 777), 1005, command=("x" * 190,))
+journal = Journal(folder)
+lines = 0
+while journal.failure is None:
+    journal.write(target, 15, "sent")
+    journal.flush()
+    lines += 1
+print(journal.failure)
+content = (folder / "signals.jsonl").read_bytes()
+assert content.endswith(b"\\n"), "half a line"
+assert content.count(b"\\n") == lines - 1
+(folder / "signals.jsonl").write_bytes(b"")
+journal.write(target, 15, "sent")
+journal.flush()
+print(journal.failure)
+"""
+
+
+def test_a_full_disk_is_told_and_leaves_no_half_line(tmp_path: Path) -> None:
+    room = ["unshare", "--mount"]
+    if subprocess.run([*room, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a mount of one's own takes root")
+    done = subprocess.run(
+        [*room, sys.executable, "-c", FULL, str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    told, afterwards = done.stdout.splitlines()
+    assert told.endswith("No space left on device")
+    assert afterwards == "None"
+
+
+def test_it_stays_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "MOST_BYTES", 5000)
+    journal = AuditLog(folder)
+    for pid in range(100):
+        journal.write(Target(ProcessId(pid, 1), 0), signal.SIGTERM, "sent")
+    assert journal.flush(lives.PATIENCE)
+    assert sorted(path.name for path in folder.iterdir()) == ["signals.jsonl", "signals.jsonl.1"]
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    assert max(sizes) <= 5000
+    pids = [line["pid"] for line in written(folder)]
+    assert pids == list(range(100))[-len(pids) :]
+
+
+def test_one_that_hangs_holds_nobody_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a home directory on a network that does not answer."""
+    reader, answer = os.pipe()
+
+    def hang(*_: object) -> None:
+        os.read(reader, 1)
+
+    monkeypatch.setattr(AuditLog, "_make_folder", hang)
+    journal = AuditLog(folder)
+    journal.write(TRAINING, signal.SIGTERM, "sent")
+    journal.write(TRAINING, signal.SIGKILL, "sent")
+    assert not journal.flush(0.01)
+    assert "does not answer" in (journal.failure or "")
+    monkeypatch.undo()
+    os.close(answer)
+    assert journal.flush(lives.PATIENCE)
+    os.close(reader)
+
+
+def test_two_programs_write_into_one(folder: Path) -> None:
+    journals = [AuditLog(folder), AuditLog(folder)]
+    for pid in range(50):
+        for journal in journals:
+            journal.write(Target(ProcessId(pid, 1), 0), signal.SIGTERM, "sent")
+    assert all(journal.flush(lives.PATIENCE) for journal in journals)
+    assert sorted(str(line["pid"]) for line in written(folder)) == sorted(
+        str(pid) for pid in [*range(50), *range(50)]
+    )

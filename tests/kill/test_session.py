@@ -1,0 +1,1047 @@
+"""What is promised of ending processes: real ones are ended, memory comes back on paper."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpumon.host import ProcessStatus, Refusal, Refused, RelatedProcess
+from gpumon.host.process_tree import read_families
+from gpumon.kill import PATIENCE, TOLERANCE, Outcome, TerminationSession
+from gpumon.kill.audit_log import AuditLog
+from gpumon.kill.memory_reclaimed import WAIT_SECONDS
+from gpumon.kill.signals import take_grip, wait_for_any
+from gpumon.model.snapshot import (
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    Suspect,
+    Unknown,
+)
+from gpumon.system.clock import SystemClock
+from tests import build, lives
+from tests.build import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from gpumon.host import Details, ProcessHandle, Target
+    from gpumon.kill import MemoryReclaimed, TargetOutcome, TerminationReport
+    from gpumon.model.snapshot import GpuProcess, Place, Snapshot
+    from tests.lives import Family
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
+
+
+class Host:
+    """This machine, with a scan of the test's own."""
+
+    uid = os.geteuid()
+    user = "ann"
+
+    def __init__(self, readonly: bool = False) -> None:
+        self.readonly = readonly
+        self.suspects: tuple[Suspect, ...] = ()
+        self.scans = 0
+
+    def places(self, processes: Sequence[GpuProcess]) -> dict[ProcessId, Place]:
+        raise NotImplementedError
+
+    def details(self, process: ProcessId) -> Details | None:
+        raise NotImplementedError
+
+    def scan(self, snapshot: Snapshot) -> HolderScan | None:
+        self.scans += 1
+        return HolderScan(snapshot.time, self.suspects)
+
+    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        return read_families(roots)
+
+    def grip(self, target: Target) -> ProcessHandle:
+        return take_grip(target, readonly=self.readonly)
+
+    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
+        wait_for_any(grips, seconds)
+
+
+class Clock(SystemClock):
+    """The machine's time, which a test can stop and put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self.stopped_at: float | None = None
+
+    def monotonic(self) -> float:
+        now = super().monotonic() if self.stopped_at is None else self.stopped_at
+        return now + self.ahead
+
+
+class Bench:
+    """Opens cases on this machine and closes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.host = Host()
+        self.clock = Clock()
+        self.journal = AuditLog(folder)
+        self.changes = 0
+        self._cases: list[TerminationSession] = []
+
+    def case(self, *targets: Target) -> TerminationSession:
+        case = TerminationSession(
+            self.host,
+            targets,
+            journal=self.journal,
+            clock=self.clock,
+            changed=self._count,
+        )
+        self._cases.append(case)
+        return case
+
+    def _count(self) -> None:
+        self.changes += 1
+
+    def logged(self) -> list[tuple[int, str, str]]:
+        """Whom, what and with what outcome, in the order of sending."""
+        assert self.journal.flush(lives.PATIENCE)
+        lines = self.journal.path.read_bytes().splitlines()
+        entries = [msgspec.json.decode(line) for line in lines]
+        return [(entry["pid"], entry["signal"], entry["outcome"]) for entry in entries]
+
+    def close(self) -> None:
+        for case in self._cases:
+            case.close()
+        assert all(case.join(lives.PATIENCE) for case in self._cases)
+        assert self.journal.flush(lives.PATIENCE)
+
+
+@pytest.fixture
+def family() -> Iterator[Family]:
+    with lives.family() as started:
+        yield started
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path / "state")
+    yield bench
+    bench.close()
+
+
+def wait_for(
+    case: TerminationSession, condition: Callable[[TerminationReport], object], what: str
+) -> TerminationReport:
+    """The report of a case, once it says what is waited for."""
+    lives.until(lambda: condition(case.report), f"{what}: {case.report}")
+    return case.report
+
+
+def done(case: TerminationSession) -> TerminationReport:
+    return wait_for(case, lambda report: report.done, "the end of the case")
+
+
+def fate(report: TerminationReport, pid: int) -> TargetOutcome:
+    (found,) = [fate for fate in report.fates if fate.target.id.pid == pid]
+    return found
+
+
+def outcomes(report: TerminationReport) -> set[Outcome]:
+    return {fate.outcome for fate in report.fates}
+
+
+LOADERS = """
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(3):
+    if not os.fork():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.write(2, b".")
+        while True:
+            signal.pause()
+print("ready", flush=True)
+signal.pause()
+"""
+"""A run whose data loaders ignore TERM."""
+
+
+DEAF = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def start_loaders(family: Family) -> tuple[subprocess.Popen[str], list[int]]:
+    reader, writer = os.pipe()
+    run = family.python(LOADERS, stderr=writer)
+    os.close(writer)
+    for _ in range(3):
+        assert os.read(reader, 1)
+    os.close(reader)
+    return run, lives.children(run.pid)
+
+
+def test_loaders_that_ignore_term_are_offered_kill_and_end_by_it(
+    family: Family, bench: Bench
+) -> None:
+    run, loaders = start_loaders(family)
+    # In the wrong order, as a table may be sorted.
+    case = bench.case(*map(lives.target, [*loaders, run.pid]))
+    case.send(signal.SIGTERM, whole_tree=True)
+    report = wait_for(
+        case, lambda report: report.fates and fate(report, run.pid).seconds, "the end of the run"
+    )
+    assert report.fates[0].target.id.pid == run.pid, "parents come first"
+    assert not report.offers_kill
+    bench.clock.ahead += PATIENCE
+    report = wait_for(case, lambda report: report.offers_kill, "the offer")
+    assert not report.done
+    left = [fate for fate in report.fates if fate.outcome is Outcome.WAITING]
+    assert [fate.target.id.pid for fate in left] == loaders
+    assert left[0].sentence == (
+        f"{loaders[0]} goes on 5s after TERM: it ignores that, or is still tidying up"
+    )
+    case.send(signal.SIGKILL)
+    report = done(case)
+    assert outcomes(report) == {Outcome.ENDED}
+    assert not family.members()
+    assert report.signal == signal.SIGKILL
+    assert [entry for entry in bench.logged() if entry[1:] == ("TERM", "sent")] == [
+        (pid, "TERM", "sent") for pid in [run.pid, *loaders]
+    ]
+    assert (run.pid, "KILL", "sent") not in bench.logged(), "it had ended"
+
+
+def test_only_what_was_named_is_signalled_unless_the_whole_tree_is_meant(
+    family: Family, bench: Bench
+) -> None:
+    run, loaders = start_loaders(family)
+    case = bench.case(lives.target(run.pid))
+    case.send(signal.SIGKILL)
+    report = done(case)
+    assert [fate.target.id.pid for fate in report.fates] == [run.pid]
+    assert family.members() == set(loaders)
+
+
+def test_children_that_were_not_named_belong_to_the_whole_tree(
+    family: Family, bench: Bench
+) -> None:
+    run, loaders = start_loaders(family)
+    case = bench.case(lives.target(run.pid))
+    case.send(signal.SIGKILL, whole_tree=True)
+    report = done(case)
+    assert outcomes(report) == {Outcome.ENDED}
+    assert {fate.target.id.pid: fate.late for fate in report.fates} == {
+        run.pid: False,
+        **dict.fromkeys(loaders, True),
+    }
+    assert fate(report, loaders[0]).target.parent == run.pid
+
+
+ORPHANING = """
+import os, signal
+if os.fork():
+    os._exit(0)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def test_an_orphan_is_ended(family: Family, bench: Bench) -> None:
+    parent = family.python(ORPHANING)
+    parent.wait()
+    (orphan,) = family.members()
+    case = bench.case(lives.target(orphan))
+    case.send(signal.SIGTERM)
+    # Whoever takes over orphans here may be slow to take notice, or never do: it counts as ended.
+    assert outcomes(done(case)) == {Outcome.ENDED}
+    assert not family.members()
+
+
+CARELESS = """
+import os, signal
+child = os.fork()
+if not child:
+    signal.pause()
+print("ready", flush=True)
+signal.pause()
+"""
+"""It never takes notice of the end of its child."""
+
+
+def test_a_zombie_has_ended_and_its_parent_is_told(family: Family, bench: Bench) -> None:
+    parent = family.python(CARELESS)
+    (child,) = lives.children(parent.pid)
+    seen = lives.target(child)
+    case = bench.case(seen)
+    case.send(signal.SIGTERM)
+    ended = fate(done(case), child)
+    assert ended.outcome is Outcome.ENDED
+    name = lives.target(parent.pid).name
+    listed = f"its parent {parent.pid} ({name}) has not taken notice yet"
+    assert ended.sentence == f"{child} has ended; {listed}"
+
+    second = bench.case(seen)
+    second.send(signal.SIGTERM)
+    gone = fate(done(second), child)
+    assert (gone.outcome, gone.refusal) == (Outcome.GONE, Refusal.GONE)
+    assert gone.sentence == f"{child} had ended already; {listed}"
+
+
+def test_a_stopped_process_is_told_as_stopped(family: Family, bench: Bench) -> None:
+    process = family.sleeper()
+    stop = bench.case(lives.target(process.pid))
+    stop.send(signal.SIGSTOP)
+    assert outcomes(done(stop)) == {Outcome.WAITING}, "nobody waits for the end of a stopped one"
+    case = bench.case(lives.target(process.pid))
+    case.send(signal.SIGTERM)
+    report = wait_for(case, lambda report: any(f.sentence for f in report.fates), "a word")
+    assert report.fates[0].sentence == (
+        f"{process.pid} is stopped: TERM acts once it is continued (kill -CONT {process.pid}), "
+        "KILL at once"
+    )
+    case.send(signal.SIGCONT)
+    assert outcomes(done(case)) == {Outcome.ENDED}
+
+
+class Asleep:
+    """A grip on a process that waits inside the kernel."""
+
+    def __init__(self, grip: ProcessHandle, standing: ProcessStatus) -> None:
+        self._grip = grip
+        self._standing = standing
+        self.target = grip.target
+        self.send, self.ended, self.close = grip.send, grip.ended, grip.close
+
+    def standing(self) -> ProcessStatus | None:
+        return self._standing
+
+
+def test_one_that_waits_inside_the_kernel_is_told_with_where(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = family.python(DEAF)
+    asleep = ProcessStatus("D", wait_channel="nvidia_close")
+    take = bench.host.grip
+    monkeypatch.setattr(bench.host, "grip", lambda target: Asleep(take(target), asleep))
+    case = bench.case(lives.target(process.pid))
+    case.send(signal.SIGTERM)
+    report = wait_for(case, lambda report: any(f.sentence for f in report.fates), "a word")
+    assert report.fates[0].sentence == (
+        f"{process.pid} waits inside the kernel (nvidia_close): no signal reaches it until that "
+        "ends"
+    )
+    assert report.fates[0].standing == asleep
+
+
+FORKING = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for n in range(500):
+    if n == 50:
+        print("ready", flush=True)
+    if not os.fork():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if sys.argv[1:] and not os.fork():
+            signal.pause()
+        signal.pause()
+signal.pause()
+"""
+"""It forks as fast as it can, so many times at most; with an argument its children do once, too."""
+
+
+@pytest.mark.parametrize("further", [[], ["further"]])
+def test_one_that_forks_while_it_is_killed_leaves_nobody(
+    family: Family, bench: Bench, further: list[str]
+) -> None:
+    process = family.python(FORKING, *further)
+    seen = lives.target(process.pid)
+    case = bench.case(seen)
+    case.send(signal.SIGKILL, whole_tree=True)
+    report = done(case)
+    assert outcomes(report) == {Outcome.ENDED}
+    assert not family.members()
+    late = [fate for fate in report.fates if fate.late]
+    assert len(late) >= 50
+    assert len(report.fates) == len(late) + 1
+
+
+def test_children_forked_after_term_are_found_and_sent_the_same(
+    family: Family, bench: Bench
+) -> None:
+    process = family.python(
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "if not os.fork():\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
+        "signal.pause()\n"
+    )
+    case = bench.case(lives.target(process.pid))
+    case.send(signal.SIGTERM, whole_tree=True)
+    wait_for(case, lambda report: report.fates and report.fates[0].signal, "the first signal")
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    report = wait_for(
+        case, lambda report: any(f.late and f.seconds is not None for f in report.fates), "a child"
+    )
+    (late,) = [fate for fate in report.fates if fate.late]
+    assert (late.outcome, late.signal) == (Outcome.ENDED, signal.SIGTERM)
+    assert report.fates[0].outcome is Outcome.WAITING
+
+
+SURVIVING = """
+import os, signal, sys
+for name in ("INT", "USR1"):
+    signal.signal(getattr(signal, "SIG" + name), signal.SIG_IGN)
+print("ready", flush=True)
+sys.stdin.readline()
+if not os.fork():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    signal.pause()
+print("forked", flush=True)
+signal.pause()
+"""
+"""It takes INT and USR1 for something else than its end, and works on with another child."""
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(signal.SIGINT, PATIENCE), (signal.SIGUSR1, 0)])
+def test_children_of_one_that_works_on_are_left_alone(
+    family: Family, bench: Bench, number: int, seconds: float
+) -> None:
+    process = family.python(SURVIVING)
+    case = bench.case(lives.target(process.pid))
+    case.send(number, whole_tree=True)
+    wait_for(case, lambda report: report.fates and report.fates[0].signal, "the signal")
+    bench.clock.ahead += seconds
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "forked\n"
+    for _ in range(3):
+        seen = bench.changes
+        bench.clock.ahead += 2
+        lives.until(lambda at=seen: bench.changes > at, "another report")  # type: ignore[misc]  # a default binds the value
+    assert [fate.target.id.pid for fate in case.report.fates] == [process.pid]
+    assert len(family.members()) == 2
+
+
+def test_who_is_no_descendant_of_a_living_target_is_never_touched(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of processes is read while numbers change hands: it may say what never was."""
+    parent, stranger = family.sleeper(), family.sleeper()
+    older = family.sleeper()
+    child = lives.look(stranger.pid)
+    elder = lives.look(older.pid)
+    seen = lives.target(parent.pid)
+    assert child is not None
+    assert elder is not None
+    assert seen.id.start_time is not None
+    before = ProcessId(older.pid, seen.id.start_time - 1)
+
+    def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        found = read_families(roots)
+        parent.kill()  # between the table and the hold
+        parent.wait()
+        return (
+            *found,
+            msgspec.structs.replace(child, parent=parent.pid),
+            msgspec.structs.replace(elder, id=before, parent=parent.pid),
+        )
+
+    monkeypatch.setattr(bench.host, "families", families)
+    case = bench.case(seen)
+    case.send(signal.SIGKILL, whole_tree=True)
+    report = done(case)
+    assert [fate.target.id.pid for fate in report.fates] == [parent.pid]
+    assert stranger.poll() is None
+    assert older.poll() is None
+
+
+def test_a_child_that_is_older_than_its_parent_is_none(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = family.sleeper()
+    elder = lives.look(older.pid)
+    assert elder is not None
+    lives.until(lambda: now_in_ticks() > (elder.id.start_time or 0) + 1, "a later moment")
+    parent = family.sleeper()
+    monkeypatch.setattr(
+        bench.host,
+        "families",
+        lambda roots: (*read_families(roots), msgspec.structs.replace(elder, parent=parent.pid)),
+    )
+    case = bench.case(lives.target(parent.pid))
+    case.send(signal.SIGKILL, whole_tree=True)
+    assert [fate.target.id.pid for fate in done(case).fates] == [parent.pid]
+    assert older.poll() is None
+
+
+def now_in_ticks() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+
+
+def test_a_number_that_was_reused_since_the_dialog_is_refused(family: Family, bench: Bench) -> None:
+    process = family.sleeper()
+    seen = lives.target(process.pid)
+    assert seen.id.start_time is not None
+    earlier = ProcessId(process.pid, seen.id.start_time - 1)
+    case = bench.case(msgspec.structs.replace(seen, id=earlier))
+    case.send(signal.SIGKILL, whole_tree=True)
+    refused = fate(done(case), process.pid)
+    assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, Refusal.REUSED)
+    assert refused.signal is None
+    assert process.poll() is None
+    assert bench.logged() == [(process.pid, "KILL", "reused")]
+
+
+LAUNCHER = """
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(2):
+    if not os.fork():
+        if not os.fork():
+            signal.pause()
+        signal.pause()
+print("ready", flush=True)
+signal.pause()
+"""
+"""Two children with a child each."""
+
+
+def below(pid: int) -> list[int]:
+    children = lives.children(pid)
+    return [*children, *(one for child in children for one in below(child))]
+
+
+@pytest.mark.parametrize("reason", [Refusal.PROTECTED, Refusal.REUSED])
+def test_nobody_below_one_that_is_refused_gets_the_signal_in_its_place(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch, reason: Refusal
+) -> None:
+    launcher, other = family.python(LAUNCHER), family.sleeper()
+    lives.until(lambda: len(below(launcher.pid)) == 4, "all of them")
+
+    def grip(target: Target) -> ProcessHandle:
+        if target.id.pid == launcher.pid:
+            raise Refused(reason, "no")
+        return take_grip(target)
+
+    monkeypatch.setattr(bench.host, "grip", grip)
+    children = below(launcher.pid)
+    case = bench.case(*map(lives.target, [launcher.pid, *children, other.pid]))
+    case.send(signal.SIGTERM, whole_tree=True)
+    report = done(case)
+    assert fate(report, other.pid).outcome is Outcome.ENDED
+    for child in children:
+        refused = fate(report, child)
+        assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, reason)
+        assert f"choose {child} by itself" in refused.sentence
+    assert family.members() == {launcher.pid, *children}
+
+
+def test_readonly_refuses_everything(family: Family, bench: Bench) -> None:
+    process = family.sleeper()
+    bench.host.readonly = True
+    case = bench.case(lives.target(process.pid))
+    case.send(signal.SIGKILL, whole_tree=True)
+    refused = fate(done(case), process.pid)
+    assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, Refusal.READ_ONLY)
+    assert process.poll() is None
+
+
+AS_ANOTHER = """
+import os, pathlib, signal, sys, threading
+import msgspec, psutil, platformdirs
+from gpumon.kill import Case
+from gpumon.host import Target
+from gpumon.kill.audit_log import Journal
+from tests.kill.test_session import Host
+
+targets = msgspec.json.decode(sys.argv[1], type=list[Target])
+os.setuid(1)
+told = threading.Event()
+case = Case(Host(), targets, journal=Journal(pathlib.Path(sys.argv[2])), changed=told.set)
+case.send(signal.SIGTERM, whole_tree=True)
+while not case.report.done:
+    told.wait()
+    told.clear()
+for fate in case.report.fates:
+    print(fate.outcome.name, fate.refusal and fate.refusal.name, fate.sentence)
+case.close()
+assert case.join(60)
+"""
+
+
+@AS_ROOT
+def test_a_process_of_another_user_is_told_with_its_owner(family: Family, tmp_path: Path) -> None:
+    process = family.python("import os; os.setuid(65534); print(1, flush=True); input()")
+    seen = lives.target(process.pid, user="chen")
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            AS_ANOTHER,
+            msgspec.json.encode([seen]).decode(),
+            str(tmp_path / "state"),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    pid = process.pid
+    assert ran.stdout == (
+        f"REFUSED NOT_PERMITTED {pid} is chen's, not yours: ask chen, or sudo kill -TERM {pid}\n"
+    )
+    assert process.poll() is None
+
+
+MANY = """
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(200):
+    if not os.fork():
+        while True:
+            signal.pause()
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def test_two_hundred_end_at_once(family: Family, bench: Bench) -> None:
+    parent = family.python(MANY)
+    targets = [lives.target(pid) for pid in lives.children(parent.pid)]
+    assert len(targets) == 200
+    case = bench.case(*targets)
+    case.send(signal.SIGTERM)
+    report = done(case)
+    assert outcomes(report) == {Outcome.ENDED}
+    assert [line for _, _, line in bench.logged()].count("sent") == 200
+    assert family.members() == {parent.pid}
+
+
+def test_the_screen_is_never_held_up(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process table that does not answer holds up this case only."""
+    answer = threading.Event()
+
+    def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        answer.wait(lives.PATIENCE)
+        return read_families(roots)
+
+    monkeypatch.setattr(bench.host, "families", families)
+    process = family.sleeper()
+    case = bench.case(lives.target(process.pid))
+    case.send(signal.SIGTERM)
+    case.see(build.snapshot())
+    assert not case.report.done
+    assert process.poll() is None, "it is still being looked up"
+    answer.set()
+    done(case)
+
+
+def test_letting_go_of_a_case_that_hangs_takes_no_time(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+
+    def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        answer.wait(lives.PATIENCE)
+        return read_families(roots)
+
+    monkeypatch.setattr(bench.host, "families", families)
+    process = family.sleeper()
+    case = bench.case(lives.target(process.pid))
+    case.send(signal.SIGTERM)
+    begun = time.monotonic()
+    case.close()
+    assert time.monotonic() - begun < lives.PATIENCE / 4
+    assert not case.join(0)
+    answer.set()
+    assert case.join(lives.PATIENCE)
+    assert process.wait(lives.PATIENCE) == -signal.SIGTERM, "what was ordered is sent"
+
+
+def test_a_bug_on_the_thread_reaches_the_owner(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def families(_: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(bench.host, "families", families)
+    case = bench.case(lives.target(family.sleeper().pid))
+    case.send(signal.SIGTERM)
+    assert case.join(lives.PATIENCE)
+    with pytest.raises(ValueError, match="a bug"):
+        case.see(build.snapshot())
+
+
+def test_the_log_says_what_came_of_it(family: Family, bench: Bench) -> None:
+    process, deaf = family.sleeper(), family.python(DEAF)
+    case = bench.case(lives.target(process.pid), lives.target(deaf.pid))
+    case.send(signal.SIGTERM)
+    wait_for(case, lambda report: Outcome.ENDED in outcomes(report), "the end of one")
+    case.close()
+    assert case.join(lives.PATIENCE)
+    first, second, ended, last = bench.logged()
+    assert {first, second} == {(process.pid, "TERM", "sent"), (deaf.pid, "TERM", "sent")}
+    assert ended[:2] == (process.pid, "TERM")
+    assert re.fullmatch(r"ended after \d+\.\d s", ended[2])
+    assert last == (deaf.pid, "TERM", "still there")
+
+
+def test_a_stopped_process_is_not_said_to_be_still_there(family: Family, bench: Bench) -> None:
+    process = family.sleeper()
+    case = bench.case(lives.target(process.pid))
+    case.send(signal.SIGSTOP)
+    done(case)
+    case.close()
+    assert case.join(lives.PATIENCE)
+    assert bench.logged() == [(process.pid, "STOP", "sent")]
+
+
+def test_what_was_ordered_is_sent_even_if_the_case_is_closed_meanwhile(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = family.sleeper()
+    case = bench.case(lives.target(process.pid))
+    closed = threading.Event()
+    closed.set()
+    monkeypatch.setattr(case, "_closing", closed)  # before the thread has begun
+    case.send(signal.SIGKILL)
+    assert process.wait(lives.PATIENCE) == -signal.SIGKILL
+
+
+def test_a_report_comes_every_second_while_something_is_waited_for(
+    family: Family, bench: Bench
+) -> None:
+    bench.clock.stopped_at = time.monotonic()
+    case = bench.case(lives.target(family.python(DEAF).pid))
+    case.send(signal.SIGTERM)
+    wait_for(case, lambda report: report.fates, "the first report")
+    for second in (1, 2, 3, 4):
+        bench.clock.ahead += 1
+        wait_for(case, lambda report, at=second: report.seconds == at, "another report")  # type: ignore[misc]  # a default binds the value
+
+
+def test_a_deaf_process_is_offered_kill_though_it_was_continued_last(
+    family: Family, bench: Bench
+) -> None:
+    case = bench.case(lives.target(family.python(DEAF).pid))
+    case.send(signal.SIGTERM)
+    case.send(signal.SIGCONT)
+    wait_for(case, lambda report: report.signal == signal.SIGCONT, "the second signal")
+    bench.clock.ahead += PATIENCE
+    report = wait_for(case, lambda report: report.offers_kill, "the offer")
+    assert not report.fates[0].sentence
+
+
+def test_one_that_cannot_be_held_keeps_nobody_else_from_ending(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlucky, other = family.sleeper(), family.sleeper()
+
+    def grip(target: Target) -> ProcessHandle:
+        if target.id.pid == unlucky.pid:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return take_grip(target)
+
+    monkeypatch.setattr(bench.host, "grip", grip)
+    case = bench.case(lives.target(unlucky.pid), lives.target(other.pid))
+    case.send(signal.SIGTERM)
+    report = done(case)
+    refused = fate(report, unlucky.pid)
+    assert refused.outcome is Outcome.REFUSED
+    assert refused.sentence == f"{unlucky.pid} cannot be held: Too many open files; try it again"
+    assert fate(report, other.pid).outcome is Outcome.ENDED
+
+
+def test_there_is_no_signal_of_a_wrong_number(bench: Bench) -> None:
+    with pytest.raises(ValueError, match="no signal 4711"):
+        bench.case().send(4711)
+
+
+def test_a_log_that_cannot_be_written_is_told_and_stops_nothing(
+    family: Family, bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "state").touch()
+    case = bench.case(lives.target(family.sleeper().pid))
+    case.send(signal.SIGTERM)
+    report = wait_for(case, lambda report: report.unlogged, "a word on the log")
+    assert report.unlogged.startswith(f"The log {tmp_path}/state/signals.jsonl lacks signals")
+    assert outcomes(done(case)) == {Outcome.ENDED}
+
+
+# The memory that comes back. The card had 40 GiB in use, 30 of them of the process that is ended.
+
+USED, HELD = 40 * GIB, 30 * GIB
+OTHER = build.process(9, memory_used=9 * GIB)
+
+
+def on_card(target: Target, memory: int | None = HELD) -> Target:
+    return msgspec.structs.replace(target, uses=(GpuUse("GPU-0", 0, memory_used=memory),))
+
+
+def moment(
+    ahead: float,
+    memory_used: int | None,
+    *processes: GpuProcess,
+    processes_ahead: float | None = None,
+) -> Snapshot:
+    """A snapshot so many seconds from now."""
+    now = time.time()
+    return build.snapshot(
+        now + ahead,
+        build.gpu(memory_used=memory_used, sampled_at=now + ahead),
+        processes=processes,
+        processes_at=now + (ahead if processes_ahead is None else processes_ahead),
+    )
+
+
+def as_listed(target: Target, memory: int | None = HELD) -> GpuProcess:
+    return build.process(target.id.pid, memory_used=memory, start_time=target.id.start_time)
+
+
+class Ended:
+    """A process with memory on a card that has been ended, and whose memory is waited for."""
+
+    def __init__(self, family: Family, bench: Bench, memory: int | None = HELD) -> None:
+        self.target = on_card(lives.target(family.sleeper().pid), memory)
+        self.listed = as_listed(self.target, memory)
+        self.case = bench.case(self.target)
+        self.case.see(moment(-1, USED, OTHER, self.listed))
+        self.case.send(signal.SIGKILL)
+        wait_for(self.case, lambda report: outcomes(report) == {Outcome.ENDED}, "its end")
+
+    def back(self) -> MemoryReclaimed:
+        (back,) = self.case.report.returns
+        return back
+
+    def see(self, snapshot: Snapshot) -> MemoryReclaimed:
+        """How the card stands once a snapshot was taken in."""
+        self.case.see(snapshot)
+        (gpu,) = snapshot.gpus
+        lives.until(lambda: self.back().now == gpu.memory_used, "that the snapshot is taken in")
+        return self.back()
+
+
+def test_memory_that_came_back_is_counted(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench)
+    assert ended.back() == msgspec.structs.replace(
+        ended.back(), expected=HELD, before=USED, now=None, settled=False
+    )
+    back = ended.see(moment(1, USED - HELD, OTHER))
+    assert (back.returned, back.settled, back.missing) == (HELD, True, 0)
+    assert done(ended.case).returns == (back,)
+    assert bench.host.scans == 0
+
+
+def test_a_sample_from_before_the_signal_is_not_believed(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench)
+    ended.case.see(moment(-0.5, 1 * GIB, OTHER))
+    seen = bench.changes
+    bench.clock.ahead += 2
+    lives.until(lambda: bench.changes > seen, "another report")
+    assert ended.back().now is None
+
+
+def test_memory_that_did_not_come_back_is_explained(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench)
+    held = ("GPU-0",)
+    stranger = Suspect(ProcessId(1, 1), held, HoldReason.ORPHAN, "its parent 7 ended 22m ago")
+    elsewhere = Suspect(ProcessId(2, 1), ("GPU-1",), HoldReason.ORPHAN, "…")
+    monitor = Suspect(ProcessId(3, 1), held, HoldReason.OBSERVER, "…")
+    loader = Suspect(ProcessId(4, 1), held, HoldReason.CHILD, "…", parent=OTHER.id)
+    own = Suspect(ProcessId(5, 1), held, HoldReason.CHILD, "…", parent=ended.target.id)
+    weak = Suspect(ProcessId(6, 1), held, HoldReason.HOLDS, "…")
+    bench.host.suspects = (stranger, elsewhere, monitor, loader, own, weak)
+
+    short = USED - HELD + 12 * GIB
+    assert not ended.see(moment(1, short, OTHER)).settled, "seen once only"
+    ended.case.see(moment(2, short, OTHER))
+    report = done(ended.case)
+    (back,) = report.returns
+    assert (back.settled, back.missing) == (True, 12 * GIB)
+    assert back.remaining == (own, stranger)
+    assert bench.host.scans == 1
+
+
+def test_memory_that_an_unlisted_one_of_the_case_held_is_counted_when_it_ends(
+    family: Family, bench: Bench
+) -> None:
+    run, loader = on_card(lives.target(family.sleeper().pid)), family.python(DEAF)
+    case = bench.case(run, lives.target(loader.pid))
+    case.see(moment(-1, USED, OTHER, as_listed(run)))
+    case.send(signal.SIGTERM)
+    wait_for(case, lambda report: Outcome.ENDED in outcomes(report), "the first end")
+    short = USED - HELD + 12 * GIB
+    case.see(moment(1, short, OTHER))
+    wait_for(case, lambda report: report.returns[0].now == short, "the first sample")
+    case.see(moment(2, short, OTHER))
+    wait_for(case, lambda report: report.returns[0].settled, "that the card is given up")
+    case.send(signal.SIGKILL)
+    wait_for(case, lambda report: outcomes(report) == {Outcome.ENDED}, "the second end")
+    case.see(moment(3, USED - HELD, OTHER))
+    (back,) = done(case).returns
+    assert (back.returned, back.missing, back.remaining) == (HELD, 0, ())
+
+
+def test_the_same_sample_seen_twice_settles_nothing(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench)
+    snapshot = moment(1, USED, OTHER)
+    ended.see(snapshot)
+    ended.case.see(msgspec.structs.replace(snapshot, time=snapshot.time + 1))
+    assert not await_another_report(ended, bench).settled
+
+
+def await_another_report(ended: Ended, bench: Bench) -> MemoryReclaimed:
+    seen = bench.changes
+    bench.clock.ahead += 2
+    lives.until(lambda: bench.changes > seen, "another report")
+    return ended.back()
+
+
+def test_nothing_is_settled_while_the_driver_lists_an_ended_process(
+    family: Family, bench: Bench
+) -> None:
+    ended = Ended(family, bench)
+    ended.see(moment(1, USED, OTHER, ended.listed))
+    ended.case.see(moment(2, USED, OTHER, ended.listed))
+    assert not await_another_report(ended, bench).settled
+    for ahead in (3, 4):
+        ended.case.see(moment(ahead, USED, OTHER, processes_ahead=-1))
+        assert not await_another_report(ended, bench).settled, "an old list says nothing"
+
+
+def test_memory_is_not_waited_for_longer_than_it_can_take(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench)
+    ended.see(moment(1, USED, OTHER, ended.listed))
+    bench.clock.ahead += WAIT_SECONDS
+    (back,) = done(ended.case).returns
+    assert (back.settled, back.returned, back.missing) == (True, 0, HELD)
+
+
+def test_a_card_that_falls_silent_is_not_waited_for_either(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench)
+    bench.clock.ahead += WAIT_SECONDS
+    (back,) = done(ended.case).returns
+    assert (back.settled, back.now, back.returned, back.missing) == (True, None, None, None)
+    assert bench.host.scans == 0
+
+
+def test_what_others_took_meanwhile_is_said_and_no_reason_to_look_for_holders(
+    family: Family, bench: Bench
+) -> None:
+    ended = Ended(family, bench)
+    grown = build.process(9, memory_used=9 * GIB + 31 * GIB)
+    ended.see(moment(1, USED + 1 * GIB, grown))
+    ended.case.see(moment(2, USED + 1 * GIB, grown))
+    (back,) = done(ended.case).returns
+    assert (back.returned, back.others, back.missing) == (30 * GIB, 31 * GIB, 0)
+    assert bench.host.scans == 0
+
+
+def test_what_others_gave_back_is_not_credited_to_the_ended(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench)
+    smaller = build.process(9, memory_used=1 * GIB)
+    ended.see(moment(1, 20 * GIB, smaller))
+    ended.case.see(moment(2, 20 * GIB, smaller))
+    (back,) = done(ended.case).returns
+    assert (back.returned, back.others, back.missing) == (12 * GIB, -8 * GIB, 18 * GIB)
+
+
+def test_memory_that_another_gave_back_settles_nothing(family: Family, bench: Bench) -> None:
+    """Before a list newer than the end says so, nobody knows whose the memory was."""
+    ended = Ended(family, bench)
+    ended.case.see(moment(1, 5 * GIB, OTHER, ended.listed, processes_ahead=-1))
+    assert not await_another_report(ended, bench).settled
+    smaller = build.process(9, memory_used=1 * GIB)
+    ended.case.see(moment(2, 10 * GIB, smaller))
+    assert not await_another_report(ended, bench).settled
+    ended.case.see(moment(3, 2 * GIB, smaller))
+    (back,) = done(ended.case).returns
+    assert (back.settled, back.returned) == (True, 30 * GIB)
+
+
+def test_others_are_unknown_where_the_driver_lists_nobody(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench)
+    snapshot = moment(1, USED - HELD)
+    card = msgspec.structs.replace(snapshot.gpus[0], unknown={"processes": Unknown.NOT_SUPPORTED})
+    assert ended.see(msgspec.structs.replace(snapshot, gpus=(card,))).others is None
+
+
+def test_a_little_that_is_missing_is_no_reason_to_look_for_holders(
+    family: Family, bench: Bench
+) -> None:
+    ended = Ended(family, bench)
+    ended.see(moment(1, USED - HELD + TOLERANCE, OTHER))
+    ended.case.see(moment(2, USED - HELD + TOLERANCE, OTHER))
+    (back,) = done(ended.case).returns
+    assert back.settled
+    assert bench.host.scans == 0
+
+
+def test_unknown_memory_is_waited_for_until_it_is_steady(family: Family, bench: Bench) -> None:
+    ended = Ended(family, bench, memory=None)
+    assert ended.back().expected is None
+    assert not ended.see(moment(1, 10 * GIB, OTHER)).settled
+    assert not ended.see(moment(2, 8 * GIB, OTHER)).settled, "it still moves"
+    ended.case.see(moment(3, 8 * GIB, OTHER))
+    (back,) = done(ended.case).returns
+    assert (back.returned, back.missing) == (USED - 8 * GIB, None)
+
+
+def test_without_a_snapshot_nothing_is_said_of_memory(family: Family, bench: Bench) -> None:
+    case = bench.case(on_card(lives.target(family.sleeper().pid)))
+    case.send(signal.SIGKILL)
+    assert done(case).returns == ()
+
+
+def test_a_card_that_tells_no_memory_is_left_out(family: Family, bench: Bench) -> None:
+    case = bench.case(on_card(lives.target(family.sleeper().pid)))
+    case.see(moment(-1, None, OTHER))
+    case.send(signal.SIGKILL)
+    assert done(case).returns == ()
+
+
+def test_memory_of_refused_processes_is_not_expected(family: Family, bench: Bench) -> None:
+    mine = on_card(lives.target(family.sleeper().pid, parent=None), 10 * GIB)
+    itself = on_card(lives.target(os.getpid()), 20 * GIB)
+    case = bench.case(mine, itself)
+    case.see(moment(-1, USED, OTHER, as_listed(mine, 10 * GIB), as_listed(itself, 20 * GIB)))
+    case.send(signal.SIGTERM)
+    report = wait_for(case, lambda report: report.returns, "a card")
+    assert fate(report, os.getpid()).refusal is Refusal.PROTECTED
+    assert report.returns[0].expected == 10 * GIB
+    case.see(moment(1, USED - 10 * GIB, OTHER, as_listed(itself, 20 * GIB)))
+    assert done(case).returns[0].settled
+
+
+def test_memory_of_late_children_is_expected_too(family: Family, bench: Bench) -> None:
+    run, loaders = start_loaders(family)
+    children = [lives.target(pid) for pid in loaders]
+    case = bench.case(on_card(lives.target(run.pid)))
+    listed = [as_listed(lives.target(run.pid)), *(as_listed(child, GIB) for child in children)]
+    case.see(moment(-1, USED, OTHER, *listed))
+    case.send(signal.SIGKILL, whole_tree=True)
+    report = wait_for(case, lambda report: outcomes(report) == {Outcome.ENDED}, "the end of all")
+    assert report.returns[0].expected == HELD + 3 * GIB

@@ -1,0 +1,1 @@
+"""What was seen: in memory, in files, and played back."""

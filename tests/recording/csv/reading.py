@@ -1,0 +1,149 @@
+"""What the tests of reading logs share: logs written of snapshots, and what should be read back."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
+
+from gpumon.model.snapshot import Gpu, GpuProcess, Host, Place, Snapshot, Unknown
+from gpumon.recording.csv.recording import CsvRecording, open_log
+from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER, GpuRows, ProcessRows
+from gpumon.text.formatting import printable
+from tests.build import NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+MILLISECOND = 0.001
+_NOT_LOGGED = ("serial", "vbios_version", "architecture", "fan_speeds")
+
+
+def lines_of(snapshots: Iterable[Snapshot], began: float | None = None) -> tuple[bytes, bytes]:
+    """The rows of both files, without headings, of a log begun with the first sample, or earlier.
+
+    ``began`` is the time at which ``elapsed [s]`` was 0.
+    """
+    cards, lists = GpuRows(), ProcessRows()
+    gpus = processes = b""
+    for one in snapshots:
+        began = one.time if began is None else began
+        gpus += cards.of(one, one.time - began)
+        processes += lists.of(one, one.time - began)
+    return gpus, processes
+
+
+def write_log(path: Path, snapshots: Iterable[Snapshot], began: float | None = None) -> Path:
+    """A log of some snapshots."""
+    gpus, processes = lines_of(snapshots, began)
+    path.write_bytes(GPU_HEADER + gpus)
+    path.with_suffix(".processes.csv").write_bytes(PROCESS_HEADER + processes)
+    return path
+
+
+def busy(second: float, *, pid: int = 100, at: float = NOON) -> Snapshot:
+    """A sample of two cards whose first tells the second at which it was taken."""
+    cards = tuple(
+        gpu(index=index, utilization_gpu=int(second) % 100, sampled_at=at + second)
+        for index in range(2)
+    )
+    return snapshot(at + second, *cards, processes=(process(pid, gpus=(0, 1)),))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[CsvRecording]:
+    """A log, closed at the end of the block."""
+    tape = open_log(path)
+    try:
+        yield tape
+    finally:
+        tape.close()
+
+
+def times_of(tape: CsvRecording) -> list[float]:
+    """When the samples of a tape were taken, found by stepping through it."""
+    if tape.first is None or tape.last is None:
+        return []
+    times = [tape.first]
+    while times[-1] < tape.last:
+        times.append(tape.step(times[-1], 1))
+    return times
+
+
+def assert_read_back(read: Snapshot, sampled: Snapshot, *, late: float = 0.0) -> None:
+    """Check that a snapshot is what it was before it was logged, as far as that is logged.
+
+    Args:
+        read: What was read.
+        sampled: What was logged.
+        late: How much later the tape has it than the clock had it.
+    """
+    assert read.source == "replay"
+    assert_near(read.time, sampled.time + late)
+    assert_host(read.host, sampled.host)
+    assert len(read.gpus) == len(sampled.gpus)
+    for after, before in zip(read.gpus, sampled.gpus, strict=True):
+        assert_card(after, before, late)
+    if sampled.processes_at is None:
+        assert read.processes_at is None
+    assert len(read.processes) == len(sampled.processes)
+    found = {one.id: one for one in read.processes}
+    for one in sampled.processes:
+        assert_process(found[one.id], one, late)
+
+
+def assert_host(read: Host, host: Host) -> None:
+    logged = replace(host, nvml_version=None, driver_since=None, in_container=None)
+    if host.load is not None:
+        assert read.load is not None
+        for there, sampled in zip(read.load, host.load, strict=True):
+            assert_near(there, sampled)
+        logged = replace(logged, load=read.load)
+    assert_fields(asdict(read), asdict(logged))
+
+
+def assert_card(read: Gpu, card: Gpu, late: float) -> None:
+    expected = asdict(replace(card, **dict.fromkeys(_NOT_LOGGED), unknown={}))
+    for name in ("sampled_at", "status_since", "xid_at"):
+        if expected[name] is not None:
+            expected[name] += late
+    assert_fields(asdict(replace(read, unknown={})), expected)
+    for name, value in expected.items():
+        if value is None and name not in {"xid", "xid_at", "status_since", "sampled_at"}:
+            assert read.unknown[name] is Unknown.NOT_RECORDED
+        else:
+            assert name not in read.unknown
+    assert ("processes" in read.unknown) == ("processes" in card.unknown)
+
+
+def assert_process(read: GpuProcess, one: GpuProcess, late: float) -> None:
+    place = one.place
+    if place is not None:
+        around = place.container and place.container.label
+        assert (read.place and read.place.container and read.place.container.label) == around
+        place = replace(place, container=None if read.place is None else read.place.container)
+    expected = asdict(
+        replace(
+            one,
+            place=None if place == Place() else place,
+            command=tuple(printable(part) for part in one.command),
+            started_at=None if one.started_at is None else one.started_at + late,
+        )
+    )
+    assert_fields(asdict(read), expected)
+
+
+def assert_fields(read: dict[str, object], expected: dict[str, object]) -> None:
+    for name, value in expected.items():
+        if isinstance(value, float):
+            rate = name.endswith(("_rx", "_tx"))
+            assert_near(read[name], value, MILLISECOND * 2**20 if rate else MILLISECOND, name)
+        else:
+            assert read[name] == value, name
+
+
+def assert_near(read: object, value: float, apart: float = MILLISECOND, name: str = "") -> None:
+    assert isinstance(read, float), name
+    assert abs(read - value) <= 1.01 * apart, (name, read, value)

@@ -1,0 +1,316 @@
+"""The columns of a log: they keep their promises to whoever reads them years later."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import unicodedata
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.model.metrics import GPU_METRICS, Unit
+from gpumon.model.snapshot import (
+    CardStatus,
+    Container,
+    Gpu,
+    GpuProcess,
+    GpuUse,
+    Host,
+    MigInstance,
+    Place,
+    ProcessId,
+    Unknown,
+)
+from gpumon.recording.csv.columns import (
+    GPU_COLUMNS,
+    PROCESS_COLUMNS,
+    TEXT_CHARACTERS,
+    VERSION,
+    cell,
+    moment,
+)
+from gpumon.text.formatting import spreadsheet_text
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.recording.csv.log_page import PAGE, cells_of, with_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.csv.columns import GpuColumn, ProcessColumn
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+# Written down a second time: whoever counts columns relies on it. Only ever add at the end.
+CARDS_OF_VERSION_1 = """
+timestamp|index|uuid|name|utilization.gpu [%]|memory.used [MiB]|memory.total [MiB]
+temperature.gpu|power.draw [W]|status|processes|pci.bus_id|minor.number|compute_cap
+memory.free [MiB]|memory.reserved [MiB]|memory.unified|bar1.used [MiB]|bar1.total [MiB]
+utilization.memory [%]|utilization.encoder [%]|utilization.decoder [%]|utilization.jpeg [%]
+utilization.ofa [%]|temperature.memory|temperature.slowdown|temperature.shutdown
+temperature.gpu.tlimit|power.draw.instant [W]|power.draw.average [W]|enforced.power.limit [W]
+power.min_limit [W]|power.max_limit [W]|energy [J]|clocks.current.sm [MHz]
+clocks.current.memory [MHz]|clocks.current.graphics [MHz]|clocks.current.video [MHz]
+clocks.max.sm [MHz]|clocks.max.memory [MHz]|clocks.max.graphics [MHz]|clock.video.max [MHz]|pstate
+clocks_event_reasons.active|fan.speed [%]|pcie.link.gen.gpucurrent|pcie.link.gen.max
+pcie.link.width.current|pcie.link.width.max|pcie.rx [MiB/s]|pcie.tx [MiB/s]|nvlink.active
+nvlink.count|nvlink.rx [MiB/s]|nvlink.tx [MiB/s]|ecc.mode.current
+ecc.errors.corrected.volatile.total|ecc.errors.uncorrected.volatile.total
+ecc.errors.corrected.aggregate.total|ecc.errors.uncorrected.aggregate.total
+remapped_rows.correctable|remapped_rows.uncorrectable|remapped_rows.pending|remapped_rows.failure
+retired_pages.single_bit_ecc.count|retired_pages.double_bit.count|retired_pages.pending
+gpu_recovery_action|xid|xid.at|persistence_mode|compute_mode|display_mode|display_active
+mig.mode.current|age [s]|status.since|mig.devices|host|driver_version|cuda_version|host.cpu [%]
+host.cpu.count|host.load.1|host.load.5|host.load.15|host.memory.used [MiB]
+host.memory.total [MiB]|elapsed [s]|gpumon_log
+"""
+PROCESSES_OF_VERSION_1 = """
+timestamp|index|uuid|pid|start_time|user|type|used_gpu_memory [MiB]|sm [%]|cpu [%]|rss [MiB]
+container|job|command|name|state|memory_activity [%]|encoder [%]|decoder [%]|gpu_instance
+compute_instance|uid|start_ticks|visible|slurm_job|slurm_step|notebook|jupyter_kernel|tmux
+environment|session|launcher|launcher_name|parent|elapsed [s]|gpumon_log
+"""
+
+EMPTY = Gpu(0, "GPU-0")
+HIDDEN = GpuProcess(ProcessId(7, None), "C", (GpuUse("GPU-0", 0),), visible=False)
+HOSTILE = "=1+1\x1b[2J\u202e\r\n\0,\"'\ud800"
+
+
+def gpu_cells(gpu: Gpu, of: Snapshot | None = None, elapsed: float = 0.0) -> dict[str, str]:
+    """The row of a card."""
+    taken = of or snapshot(NOON, gpu)
+    return {column.name: column.write(taken, gpu, elapsed) for column in GPU_COLUMNS}
+
+
+def process_cells(process: GpuProcess, of: Snapshot | None = None) -> dict[str, str]:
+    """The row of a process on its first card."""
+    taken = of or snapshot(NOON, processes=(process,))
+    return {
+        column.name: column.write(taken, process, process.uses[0], 0.0)
+        for column in PROCESS_COLUMNS
+    }
+
+
+# What stays
+
+
+@pytest.mark.parametrize(
+    ("columns", "promised"),
+    [(GPU_COLUMNS, CARDS_OF_VERSION_1), (PROCESS_COLUMNS, PROCESSES_OF_VERSION_1)],
+    ids=["cards", "processes"],
+)
+def test_no_column_ever_changes_its_name_or_its_place(
+    columns: Sequence[GpuColumn | ProcessColumn], promised: str
+) -> None:
+    names = [column.name for column in columns]
+    kept = promised.strip().replace("\n", "|").split("|")
+    assert names[: len(kept)] == kept
+    if VERSION == 1:
+        assert names == kept, "a new column comes with a new version"
+    assert len(set(names)) == len(names)
+
+
+def test_the_page_explains_every_column_and_names_the_version() -> None:
+    assert with_tables(TEXT) == TEXT, "run: python -m tests.recording.csv.log_page"
+    assert f"`gpumon_log` of both files is the version of their columns, now {VERSION}." in TEXT
+
+
+def test_every_metric_has_a_column_but_what_never_changes_and_says_nothing_of_the_work() -> None:
+    shown = {column.metric.field for column in GPU_COLUMNS if column.metric is not None}
+    assert {metric.field for metric in GPU_METRICS} - shown == {
+        "serial",
+        "vbios_version",
+        "architecture",
+    }
+
+
+def test_names_are_those_of_nvidia_smi_where_it_has_one() -> None:
+    for column in GPU_COLUMNS:
+        if column.metric is not None and column.metric.smi is not None:
+            assert column.name.partition(" [")[0] == column.metric.smi
+
+
+# Unknown is never 0
+
+
+def test_what_is_not_known_of_a_card_is_an_empty_cell() -> None:
+    told = gpu_cells(EMPTY, replace(snapshot(NOON, EMPTY), host=Host("ada-07"), processes_at=None))
+    known = {name: value for name, value in told.items() if value}
+    assert known.keys() == {
+        "timestamp",
+        "index",
+        "uuid",
+        "status",
+        "host",
+        "elapsed [s]",
+        "gpumon_log",
+    }
+
+
+def test_what_is_not_known_of_a_process_is_an_empty_cell() -> None:
+    known = {name: value for name, value in process_cells(HIDDEN).items() if value}
+    assert known.keys() == {
+        "timestamp",
+        "index",
+        "uuid",
+        "pid",
+        "type",
+        "visible",
+        "elapsed [s]",
+        "gpumon_log",
+    }
+    assert known["visible"] == "No"
+
+
+def test_zero_is_zero() -> None:
+    card = gpu(utilization_gpu=0, memory_used=0, power_draw=0.0, xid=0, sampled_at=NOON)
+    told = gpu_cells(card)
+    for name in ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]", "xid", "age [s]"):
+        assert float(told[name]) == 0
+    assert float(process_cells(process(sm=0, memory_used=0))["used_gpu_memory [MiB]"]) == 0
+    assert process_cells(process(sm=0))["sm [%]"] == "0"
+
+
+def test_no_process_and_no_list_of_processes_are_told_apart() -> None:
+    assert gpu_cells(gpu())["processes"] == "0"
+    assert gpu_cells(gpu(), snapshot(NOON, gpu(), processes_at=None))["processes"] == ""
+    assert gpu_cells(gpu(unknown={"processes": Unknown.NO_PERMISSION}))["processes"] == ""
+    two = snapshot(NOON, gpu(), gpu(index=1), processes=(process(1), process(2, gpus=(0, 1))))
+    assert [gpu_cells(card, two)["processes"] for card in two.gpus] == ["2", "1"]
+
+
+def test_a_process_has_the_row_of_each_card_and_what_it_has_there() -> None:
+    both = process(1, gpus=(0, 1), memory_used=3 * GIB)
+    taken = snapshot(NOON, gpu(), gpu(index=1), processes=(both,))
+    told = [
+        {column.name: column.write(taken, both, use, 0.0) for column in PROCESS_COLUMNS}
+        for use in both.uses
+    ]
+    assert [row["index"] for row in told] == ["0", "1"]
+    assert [float(row["used_gpu_memory [MiB]"]) for row in told] == [3072, 3072]
+
+
+# Numbers
+
+
+@given(st.integers(0, 2**52))
+def test_bytes_are_exact_though_written_in_mib(size: int) -> None:
+    assert round(float(cell(size, Unit.BYTES)) * 2**20) == size
+
+
+@given(st.integers(0, 10**9))
+def test_the_drivers_thousandths_are_exact(thousandths: int) -> None:
+    for unit in (Unit.WATTS, Unit.JOULES, Unit.SECONDS):
+        assert round(float(cell(thousandths / 1000, unit)) * 1000) == thousandths
+
+
+@given(st.floats() | st.integers(-(2**64), 2**64), st.sampled_from(list(Unit)))
+def test_a_cell_of_numbers_is_a_plain_number_or_empty(value: float, unit: Unit) -> None:
+    if unit in {Unit.TIME, Unit.BITS, Unit.PSTATE, Unit.TEXT}:
+        return
+    text = cell(value, unit)
+    assert set(text) <= set("-0123456789.")
+    assert (text == "") == (not math.isfinite(value))
+
+
+def test_words_are_nvidia_smis() -> None:
+    told = gpu_cells(gpu(pstate=2, ecc_mode=True, persistence_mode=False, clock_event_reasons=0x24))
+    assert told["pstate"] == "P2"
+    assert told["clocks_event_reasons.active"] == "0x0000000000000024"
+    assert (told["ecc.mode.current"], told["persistence_mode"]) == ("Enabled", "Disabled")
+    assert told["memory.unified"] == "No"
+
+
+# Times
+
+
+@given(st.floats(0, 4e9).map(lambda time: round(time, 3)))
+def test_a_time_has_its_zone_and_is_exact_to_the_millisecond(time: float) -> None:
+    read = datetime.fromisoformat(moment(time))
+    assert read.tzinfo is not None
+    assert abs(read.timestamp() - time) <= 0.001
+
+
+def test_a_time_that_is_not_known_is_empty() -> None:
+    assert moment(None) == ""
+
+
+def test_the_age_says_how_old_the_values_of_a_silent_card_are() -> None:
+    silent = gpu(status=CardStatus.NO_ANSWER, status_since=NOON - 8, sampled_at=NOON - 12.5)
+    told = gpu_cells(silent)
+    assert (told["status"], told["age [s]"]) == ("no answer", "12.5")
+    assert datetime.fromisoformat(told["status.since"]).timestamp() == NOON - 8
+
+
+# Text of other people
+
+
+def hostile_place() -> Place:
+    return Place(
+        container=Container("docker", id=HOSTILE, name=HOSTILE, pod=HOSTILE),
+        slurm_job=HOSTILE,
+        slurm_step=HOSTILE,
+        jupyter_kernel=HOSTILE,
+        notebook=HOSTILE,
+        tmux=HOSTILE,
+        environment=HOSTILE,
+        launcher=ProcessId(1, 2),
+        launcher_name=HOSTILE,
+    )
+
+
+def harmless(text: str) -> bool:
+    """Whether nothing in a cell acts on a terminal, a spreadsheet or a reader of lines."""
+    visible = all(unicodedata.category(character)[0] != "C" for character in text)
+    return visible and "\n" not in text and not text.startswith(("=", "+", "-", "@"))
+
+
+def test_nothing_that_others_chose_can_act_in_a_cell() -> None:
+    mig = MigInstance(HOSTILE, 0, profile=HOSTILE)
+    card = gpu(name=HOSTILE, pci_bus_id=HOSTILE, compute_mode=HOSTILE, mig=(mig,))
+    host = Host(HOSTILE, driver_version=HOSTILE, cuda_version=HOSTILE)
+    told = gpu_cells(card, replace(snapshot(NOON, card), host=host))
+    one = replace(
+        process(user=HOSTILE), name=HOSTILE, command=(HOSTILE, "x"), place=hostile_place()
+    )
+    for name, value in (told | process_cells(one)).items():
+        assert harmless(value), name
+    assert told["name"].startswith("'=1+1")
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_any_command_line_is_one_harmless_cell(command: list[str]) -> None:
+    text = process_cells(replace(process(), command=tuple(command)))["command"]
+    assert harmless(text)
+    assert len(text) <= TEXT_CHARACTERS + 1
+
+
+@given(st.lists(st.text("abc \"'$=-+@\\éß漢"), max_size=5))
+def test_a_command_line_that_can_be_seen_can_be_read_back(command: list[str]) -> None:
+    text = process_cells(replace(process(), command=tuple(command)))["command"]
+    assert shlex.split(spreadsheet_text(text)) == command
+
+
+def test_a_long_command_line_is_cut() -> None:
+    told = process_cells(replace(process(), command=("python", "x" * 100_000)))
+    assert len(told["command"]) == TEXT_CHARACTERS
+
+
+def test_mig_devices_stand_in_one_cell() -> None:
+    mig = MigInstance("MIG-1", 0, 9, 0, "1g.10gb", 16, 10 * GIB, GIB, 9 * GIB)
+    bare = MigInstance("MIG-2", 1)
+    assert gpu_cells(gpu(mig=(mig, bare)))["mig.devices"] == (
+        f"0 MIG-1 9 0 1g.10gb 16 {10 * GIB} {GIB} {9 * GIB};1 MIG-2 - - - - - - -"
+    )
+
+
+def test_every_column_says_what_it_is() -> None:
+    columns: list[GpuColumn | ProcessColumn] = [*GPU_COLUMNS, *PROCESS_COLUMNS]
+    for column in columns:
+        assert column.about.endswith(".")
+        assert cells_of(column)

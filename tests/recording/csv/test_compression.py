@@ -1,0 +1,113 @@
+"""What is unpacked of a compressed log, and how far."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.recording import RecordingError
+from gpumon.recording.csv import compression as packed
+from gpumon.recording.csv import event_search as finder
+from gpumon.recording.csv.compression import MOST_UNPACKED, Opener, open_file
+from tests.build import NOON
+from tests.recording.csv.reading import busy, opened, times_of, write_log
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 2**20
+
+
+def bomb(path: Path, size: int) -> Path:
+    """A packed log with so many bytes of zeros behind it."""
+    log = write_log(path.with_suffix(""), [busy(second) for second in range(10)])
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(log.read_bytes())
+        for _ in range(size // MIB):
+            file.write(bytes(MIB))
+    log.unlink()
+    log.with_suffix(".processes.csv").unlink()
+    return path
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 8 * MIB)
+    path = bomb(tmp_path / "run.csv.gz", 16 * MIB)
+
+    with pytest.raises(RecordingError) as refused, opened(path):
+        pass
+
+    assert refused.value.sentence.startswith(f"{path} is too long unpacked")
+
+
+def test_no_more_than_a_quarter_of_the_free_space_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bomb(tmp_path / "run.csv.gz", 16 * MIB)
+    asked = os.fstatvfs
+
+    def nearly_full(descriptor: int) -> os.statvfs_result:
+        space = list(asked(descriptor))
+        space[1], space[4] = 4096, 32 * MIB // 4096
+        return os.statvfs_result(space)
+
+    monkeypatch.setattr(os, "fstatvfs", nearly_full)
+
+    with pytest.raises(RecordingError, match="is too long unpacked for the free space"):
+        open_file(path)
+    assert MOST_UNPACKED == 4 * 2**30
+
+
+def test_unpacking_ends_when_the_log_is_closed(tmp_path: Path) -> None:
+    path = bomb(tmp_path / "run.csv.gz", 16 * MIB)
+    asked: list[bool] = []
+
+    def stop() -> bool:
+        asked.append(len(asked) == 2)
+        return asked[-1]
+
+    with pytest.raises(RecordingError, match="no longer wanted"):
+        open_file(path, stop)
+    assert asked == [False, False, True]
+
+    opener = Opener()
+    opener.stop()
+    with pytest.raises(RecordingError, match="no longer wanted"):
+        opener.open(path)
+
+
+def test_what_is_played_and_looked_through_is_unpacked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finder, "_HEAD_START", 0.0)
+    made, make = [], packed._nameless
+
+    def counting() -> object:
+        made.append(threading.current_thread().name)
+        return make()
+
+    monkeypatch.setattr(packed, "_nameless", counting)
+    path = bomb(tmp_path / "run.csv.gz", 0)
+    with opened(path) as tape:
+        assert tape._finder.wait(PATIENCE)
+        assert len(times_of(tape)) == 10
+        assert tape.first == NOON
+    assert len(made) == 1
+
+
+def test_an_unpacked_file_is_read_on_when_the_other_reader_has_closed_it(tmp_path: Path) -> None:
+    path = bomb(tmp_path / "run.csv.gz", 0)
+    opener = Opener()
+    one, other = opener.open(path), opener.open(path)
+    one.close()
+    third = opener.open(path)
+    assert os.pread(third.fileno(), 9, 0) == os.pread(other.fileno(), 9, 0) == b"timestamp"
+    other.close()
+    third.close()

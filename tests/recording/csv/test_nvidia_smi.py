@@ -1,0 +1,257 @@
+"""Logs that ``nvidia-smi --query-gpu=… --format=csv[,nounits] -l N`` made open like gpumon's own.
+
+The samples follow its documented format: ``nvidia-smi --help-query-gpu`` and ``nvidia-smi(1)``.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.export.as_csv import gpus_csv
+from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.recording import RecordingError
+from gpumon.recording.csv import index
+from gpumon.recording.csv.cells import column_name
+from gpumon.recording.csv.columns import GPU_COLUMNS
+from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
+from gpumon.recording.csv.recording import open_log
+from gpumon.recording.csv.tables import rows
+from tests.build import GIB, NOON, gpu, snapshot
+from tests.recording.csv.reading import opened, times_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# nvidia-smi --query-gpu=timestamp,index,uuid,name,pci.bus_id,driver_version,pstate,…
+#   --format=csv -l 1, with two cards of which the second has no fan and lost its power sensor.
+WITH_UNITS = """\
+timestamp, index, uuid, name, pci.bus_id, driver_version, pstate, temperature.gpu, fan.speed [%], \
+utilization.gpu [%], utilization.memory [%], memory.total [MiB], memory.used [MiB], \
+memory.free [MiB], power.draw [W], clocks.current.sm [MHz], clocks_throttle_reasons.active, \
+ecc.mode.current, persistence_mode, compute_mode, remapped_rows.pending, encoder.stats.sessionCount
+2026/11/21 15:22:34.123, 0, GPU-5c86dad0, NVIDIA RTX A6000, 00000000:41:00.0, 570.124.06, P2, 63, \
+55 %, 97 %, 41 %, 49140 MiB, 1234 MiB, 47475 MiB, 208.36 W, 1545 MHz, 0x0000000000000004, \
+Disabled, Enabled, Default, No, 0
+2026/11/21 15:22:34.127, 1, GPU-6d97ebe1, NVIDIA A100-PCIE-40GB, 00000000:C1:00.0, 570.124.06, P0, \
+31, [N/A], 0 %, 0 %, 40960 MiB, 3 MiB, 40444 MiB, [Unknown Error], 210 MHz, 0x0000000000000001, \
+Enabled, Enabled, Exclusive_Process, Yes, 0
+2026/11/21 15:22:35.124, 0, GPU-5c86dad0, NVIDIA RTX A6000, 00000000:41:00.0, 570.124.06, P2, 64, \
+56 %, 98 %, 42 %, 49140 MiB, 1235 MiB, 47474 MiB, 210.00 W, 1545 MHz, 0x0000000000000000, \
+Disabled, Enabled, Default, No, 0
+2026/11/21 15:22:35.128, 1, GPU-6d97ebe1, NVIDIA A100-PCIE-40GB, 00000000:C1:00.0, 570.124.06, \
+[GPU requires reset], [GPU requires reset], [N/A], [GPU requires reset], [GPU requires reset], \
+40960 MiB, 0 MiB, 40444 MiB, [GPU requires reset], [N/A], [N/A], [N/A], Enabled, \
+Exclusive_Process, [N/A], 0
+"""
+
+# The same with nounits, which leaves the units in the headings; index first, other names.
+WITHOUT_UNITS = """\
+index, timestamp, gpu_uuid, gpu_name, gpu_bus_id, clocks.sm, clocks.mem [MHz], memory.used [MiB], \
+power.draw [W], utilization.gpu [%], pcie.link.gen.current, temperature.memory
+0, 2026/11/21 15:22:34.123, GPU-5c86dad0, Quadro RTX 6000, 00000000:1A:00.0, 1545, 6800, 1234, \
+208.36, 97, 3, N/A
+1, 2026/11/21 15:22:34.126, GPU-6d97ebe1, Quadro RTX 6000, 00000000:1B:00.0, 300, 405, 3, \
+[Not Supported], 0, 1, N/A
+"""
+
+
+@pytest.fixture(autouse=True, params=["UTC", "Europe/Berlin", "America/St_Johns"])
+def _zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def local(text: str) -> float:
+    return time.mktime(time.strptime(text, "%Y-%m-%d %H:%M:%S"))
+
+
+def test_a_log_with_units_opens(tmp_path: Path) -> None:
+    # Whoever sent it to a file may have called it anything.
+    path = tmp_path / "gpu.log"
+    path.write_text(WITH_UNITS)
+    with opened(path) as tape:
+        assert tape.name == str(path)
+        assert tape.first == pytest.approx(local("2026-11-21 15:22:34") + 0.123)
+        assert len(times_of(tape)) == 2
+        read = tape.at(tape.first or 0)
+        later = tape.at((tape.first or 0) + 1.5)
+    assert read is not None
+    assert later is not None
+    first, second = read.gpus
+    assert read.host.driver_version == "570.124.06"
+    assert read.processes == ()
+    assert read.processes_at is None
+    assert (first.index, first.uuid, first.name) == (0, "GPU-5c86dad0", "NVIDIA RTX A6000")
+    assert first.pci_bus_id == "00000000:41:00.0"
+    assert (first.pstate, first.temperature_gpu, first.fan_speed) == (2, 63, 55)
+    assert (first.utilization_gpu, first.utilization_memory) == (97, 41)
+    assert (first.memory_used, first.memory_total) == (1234 * 2**20, 49140 * 2**20)
+    assert (first.power_draw, first.clock_sm, first.clock_event_reasons) == (208.36, 1545, 4)
+    assert (first.ecc_mode, first.persistence_mode, first.compute_mode) == (False, True, "Default")
+    assert first.remapped_rows_pending is False
+    assert first.sampled_at == read.time
+    assert first.unknown["processes"] is Unknown.NOT_RECORDED
+    assert first.unknown["energy"] is Unknown.NOT_RECORDED
+    assert first.unknown["xid"] is Unknown.NOT_RECORDED
+    assert second.unknown["fan_speed"] is Unknown.NOT_SUPPORTED
+    assert second.unknown["power_draw"] is Unknown.NO_ANSWER
+    assert second.power_draw is None
+    assert (second.status, second.remapped_rows_pending) == (CardStatus.OK, True)
+    assert later.gpus[0].utilization_gpu == 98
+    assert later.gpus[1].status is CardStatus.RESET_REQUIRED
+    assert later.gpus[1].unknown["utilization_gpu"] is Unknown.CARD_LOST
+
+
+def test_a_log_without_units_and_with_other_names_opens(tmp_path: Path) -> None:
+    path = tmp_path / "smi.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + WITHOUT_UNITS.replace("\n", "\r\n").encode())
+    with opened(path) as tape:
+        assert len(times_of(tape)) == 1
+        read = tape.at(0)
+    assert read is not None
+    first, second = read.gpus
+    assert (first.uuid, first.name, first.pci_bus_id) == (
+        "GPU-5c86dad0",
+        "Quadro RTX 6000",
+        "00000000:1A:00.0",
+    )
+    assert (first.clock_sm, first.clock_memory, first.pcie_generation) == (1545, 6800, 3)
+    assert (first.memory_used, first.power_draw) == (1234 * 2**20, 208.36)
+    assert second.unknown["power_draw"] is Unknown.NOT_SUPPORTED
+    assert second.unknown["temperature_memory"] is Unknown.NOT_SUPPORTED
+
+
+def test_a_log_that_was_gone_on_with_repeats_its_headings(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.csv"
+    later = WITH_UNITS.replace("15:22:3", "15:22:4")
+    other = WITHOUT_UNITS.replace("15:22:3", "15:22:5")
+    path.write_text(WITH_UNITS + later + other)
+    with opened(path) as tape:
+        shown = [tape.at(time_) for time_ in times_of(tape)]
+    cards = [[card.index for card in each.gpus] for each in shown if each is not None]
+    assert cards == [[0, 1]] * 5
+    last = shown[-1]
+    assert last is not None
+    assert last.gpus[0].clock_memory == 6800
+    assert len(list(rows(path, ("index",), processes=False))) == 10
+
+
+@pytest.mark.parametrize("chunk", [600, 637, 674])
+@pytest.mark.parametrize("key", ["index", "uuid", "pci.bus_id"])
+def test_cards_are_told_apart_by_what_there_is(
+    tmp_path: Path, key: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "CHUNK", chunk)
+    names = {"index": "{}", "uuid": "GPU-{}", "pci.bus_id": "00000000:{}1:00.0"}
+    lines = [f"timestamp, {key}, utilization.gpu [%]"]
+    for second in range(60):
+        for card in range(3):
+            name = names[key].format(card)
+            at, share = f"15:22:{second:02}.{100 + 4 * card}", 10 * card + second % 10
+            lines.append(f"2026/11/21 {at}, {name}, {share} %")
+    (tmp_path / "gpu.csv").write_text("\n".join([*lines, ""]))
+    with opened(tmp_path / "gpu.csv") as tape:
+        times = times_of(tape)
+        assert len(times) == 60
+        for second, moment in enumerate(times):
+            read = tape.at(moment)
+            assert read is not None
+            assert [card.index for card in read.gpus] == [0, 1, 2]
+            assert len({card.uuid for card in read.gpus}) == 3
+            assert [card.utilization_gpu for card in read.gpus] == [
+                10 * card + second % 10 for card in range(3)
+            ]
+
+
+def test_a_log_of_one_card_needs_no_name_for_it(tmp_path: Path) -> None:
+    (tmp_path / "gpu.csv").write_text(
+        "timestamp, utilization.gpu [%], memory.used [MiB]\n"
+        "2026/11/21 15:22:34.123, 5 %, 10 MiB\n"
+        "2026/11/21 15:22:35.123, 6 %, 11 MiB\n"
+    )
+    with opened(tmp_path / "gpu.csv") as tape:
+        assert len(times_of(tape)) == 2
+        read = tape.at(0)
+    assert read is not None
+    assert [(card.index, card.uuid, card.utilization_gpu) for card in read.gpus] == [
+        (0, "GPU 0", 5)
+    ]
+
+
+def test_each_row_keeps_its_own_time_in_the_tables(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.csv"
+    path.write_text(WITH_UNITS)
+    wanted = ("index", "power.draw [W]", "enforced.power.limit [W]")
+    read = list(rows(path, wanted, processes=False))
+    began = local("2026-11-21 15:22:34")
+    assert [row[1:] for row in read] == [
+        (0, 208.36, None),
+        (1, None, None),
+        (0, 210.0, None),
+        (1, None, None),
+    ]
+    times = [float(str(row[0])) - began for row in read]
+    assert times == pytest.approx([0.123, 0.127, 1.124, 1.128])
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            "index, utilization.gpu [%], memory.used [MiB]\n0, 5 %, 10 MiB\n",
+            "has no column timestamp in line 1, so nobody can tell when its rows were taken: add",
+        ),
+        ("2026/11/21 15:22:34.123, 0, 5 %, 10 MiB\n", "expected headings such as"),
+        ("Sat Nov 21 15:22:34 2026\n+----------+\n", "found 'Sat Nov 21 15:22:34 2026'"),
+    ],
+)
+def test_what_cannot_be_read_gets_a_sentence(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "gpu.csv"
+    path.write_text(content)
+    with pytest.raises(RecordingError) as caught:
+        open_log(path)
+    assert says in caught.value.sentence
+
+
+@pytest.mark.parametrize("content", [WITH_UNITS, WITHOUT_UNITS], ids=["units", "nounits"])
+def test_a_last_line_that_breaks_off_is_no_row(tmp_path: Path, content: str) -> None:
+    # A torn `30` could be the beginning of `300.00 W`.
+    path = tmp_path / "gpu.csv"
+    wanted = ("index", "power.draw [W]", "temperature.gpu", "memory.used [MiB]")
+    path.write_text(content)
+    whole = list(rows(path, wanted, processes=False))
+    for size in range(content.index("\n") + 1, len(content)):
+        path.write_text(content[:size])
+        ended = content[:size].count("\n") - 1
+        assert list(rows(path, wanted, processes=False)) == whole[:ended]
+        with opened(path) as tape:
+            read = tape.at(NOON * 2)
+        powers = [] if read is None else [card.power_draw for card in read.gpus]
+        assert set(powers) <= {row[2] for row in whole}
+
+
+def test_a_snapshot_that_gpumon_printed_as_csv_opens(tmp_path: Path) -> None:
+    path = tmp_path / "now.csv"
+    path.write_text(gpus_csv(snapshot(NOON, gpu(index=0, serial="4711"), gpu(index=1))))
+    with opened(path) as tape:
+        assert times_of(tape) == [NOON]
+        read = tape.at(NOON)
+    assert read is not None
+    assert [card.memory_used for card in read.gpus] == [GIB // 2] * 2
+    assert read.gpus[0].serial == "4711"
+
+
+def test_every_other_name_means_a_column_of_the_log() -> None:
+    logged = {column.name for column in GPU_COLUMNS}
+    for other, name in OTHER_NAMES.items():
+        found = column_name(f" {other} [x]", processes=False)
+        assert found is not None
+        assert found == column_name(name, processes=False)
+        assert found in logged or name == "serial"

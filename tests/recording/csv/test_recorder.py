@@ -1,0 +1,541 @@
+"""Recording: what reaches the files, whatever the disk does and whatever ends the recorder."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import os
+import random
+import resource
+import shutil
+import subprocess
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.model.snapshot import Host, Place, Snapshot, Trouble
+from gpumon.recording.csv import recorder as recorder_module
+from gpumon.recording.csv.recorder import QUEUED, LogError, Recorder
+from gpumon.recording.csv.rows import GpuRows
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.recording.csv.recording import CARDS, numbers, nursery, record, rows, sample, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.recording.csv.recorder import LogStatus
+
+MIB = 2**20
+LIVES = 100
+
+
+class Clock:
+    """One that moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return NOON + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, event: threading.Event, timeout: float) -> bool:
+        raise NotImplementedError
+
+
+class Bench:
+    """A recorder on a clock of its own."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.clock = Clock()
+        self.path = folder / "run.csv"
+        self.processes_path = folder / "run.processes.csv"
+        self.recorder = Recorder(self.path, clock=self.clock, **settings)  # type: ignore[arg-type]  # keywords pass through
+
+    def at(self, seconds: float, one: Snapshot) -> LogStatus:
+        """Record a snapshot so many seconds after the start."""
+        self.clock.now = seconds
+        record(self.recorder, replace(one, time=NOON + seconds, processes_at=NOON + seconds))
+        return self.recorder.status
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    bench.recorder.start()
+    yield bench
+    bench.recorder.stop()
+
+
+def test_every_sample_has_a_row_for_every_card(bench: Bench) -> None:
+    for second in range(3):
+        bench.at(second, snapshot(0, gpu(index=0), gpu(index=1)))
+    status = bench.recorder.stop()
+
+    found = rows(bench.path)
+    assert [row["uuid"] for row in found] == ["GPU-0", "GPU-1"] * 3
+    assert [row["elapsed [s]"] for row in found] == ["0.0", "0.0", "1.0", "1.0", "2.0", "2.0"]
+    assert (status.samples, status.lost, status.trouble) == (3, 0, None)
+    assert status.bytes == bench.path.stat().st_size + bench.processes_path.stat().st_size
+    assert (status.path, status.since, status.seconds) == (bench.path, NOON, 2)
+
+
+def test_a_value_that_changes_changes_in_its_row_and_no_other(bench: Bench) -> None:
+    first = gpu(index=0, temperature_gpu=40, pstate=None)
+    second = gpu(index=1, temperature_gpu=50, pstate=0)
+    bench.at(0, snapshot(0, first, second))
+    bench.at(1, snapshot(0, replace(first, pstate=8), replace(second, temperature_gpu=None)))
+
+    values = [(row["temperature.gpu"], row["pstate"]) for row in rows(bench.path)]
+    assert values == [("40", ""), ("50", "P0"), ("40", "P8"), ("", "P0")]
+
+
+def test_the_same_moment_told_twice_is_two_samples(bench: Bench) -> None:
+    one = snapshot(NOON)
+    record(bench.recorder, one, one)
+
+    assert bench.recorder.status.samples == 2
+    assert len(rows(bench.path)) == 2
+
+
+def test_a_snapshot_without_cards_is_no_row_and_no_loss(bench: Bench) -> None:
+    bench.recorder.take(Snapshot(NOON, Host("ada-07"), trouble=Trouble("No driver.", "Load it.")))
+    bench.at(1, snapshot())
+
+    status = bench.recorder.stop()
+    assert (status.samples, status.lost) == (1, 0)
+    assert len(rows(bench.path)) == 1
+
+
+def test_a_list_is_written_when_a_process_comes_or_goes_and_every_four_seconds(
+    bench: Bench,
+) -> None:
+    ann, bo = process(1), process(2, user="bo")
+    lists = {0: (ann,), 1: (ann,), 2: (ann, bo), 3: (ann, bo), 4: (ann,), 5: (), 6: (ann,)}
+    for second in range(20):
+        bench.at(second, snapshot(processes=lists.get(second, (ann,))))
+
+    cards = {row["elapsed [s]"]: row["timestamp"] for row in rows(bench.path)}
+    written = rows(bench.processes_path)
+    assert [(row["elapsed [s]"], row["pid"]) for row in written] == [
+        ("0.0", "1"),
+        ("2.0", "1"),
+        ("2.0", "2"),
+        ("4.0", "1"),
+        ("6.0", "1"),
+        ("10.0", "1"),
+        ("14.0", "1"),
+        ("18.0", "1"),
+    ]
+    assert all(cards[row["elapsed [s]"]] == row["timestamp"] for row in written)
+
+
+def test_a_list_is_written_when_it_is_found_out_where_a_process_runs(bench: Bench) -> None:
+    unplaced = replace(process(1), place=None)
+    placed = replace(unplaced, place=Place(tmux="train"))
+    for second, one in enumerate((unplaced, unplaced, placed, placed)):
+        bench.at(second, snapshot(processes=(one,)))
+
+    written = [(row["elapsed [s]"], row["tmux"]) for row in rows(bench.processes_path)]
+    assert written == [("0.0", ""), ("2.0", "train")]
+
+
+def test_a_list_is_written_when_memory_moves_far(bench: Bench) -> None:
+    sizes = [GIB, GIB + 63 * MIB, GIB + 64 * MIB, GIB + MIB, GIB, None, GIB]
+    for tenth, size in enumerate(sizes):
+        bench.at(tenth / 10, snapshot(processes=(process(memory_used=size),)))
+
+    written = [row["used_gpu_memory [MiB]"] for row in rows(bench.processes_path)]
+    assert written == ["1024.0", "1088.0", "1024.0", "", "1024.0"]
+
+
+def test_processes_can_be_those_of_one_user_and_the_cards_are_all_there(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, user="bo")
+    bench.recorder.start()
+    bench.at(0, snapshot(0, gpu(index=0), gpu(index=1), processes=(process(1), process(2))))
+    bench.at(1, snapshot(0, gpu(index=0), processes=(process(1), process(2, user="bo"))))
+    bench.recorder.stop()
+
+    assert [row["pid"] for row in rows(bench.processes_path)] == ["2"]
+    assert len(rows(bench.path)) == 3
+
+
+def test_command_lines_can_be_left_out(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, commands=False)
+    bench.recorder.start()
+    secret = replace(process(), command=("serve", "--token", "hunter2"), name="serve")
+    bench.at(0, snapshot(processes=(secret,)))
+    bench.recorder.stop()
+
+    (row,) = rows(bench.processes_path)
+    assert (row["command"], row["name"]) == ("", "serve")
+    assert "hunter2" not in bench.processes_path.read_text()
+
+
+def test_hostile_text_becomes_one_harmless_cell(bench: Bench) -> None:
+    evil = replace(
+        process(user="=cmd|' /C calc'!A0"),
+        command=("@SUM(1)", 'a "b", c\r\nx\x1b]0;owned\x07', "\udcff\x00\u202e"),
+        name="-2+3\n",
+    )
+    bench.at(0, snapshot(0, gpu(name="+1\tX,\x85Y"), processes=(evil,)))
+    bench.recorder.stop()
+
+    (row,), (card,) = rows(bench.processes_path), rows(bench.path)
+    assert row["user"].startswith("'=cmd")
+    assert row["command"].startswith("'")
+    assert row["name"] == "'-2+3 "
+    assert card["name"] == "'+1 X, Y"
+    for path in (bench.path, bench.processes_path):
+        text = path.read_bytes().decode()
+        assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_a_log_is_continued_and_seconds_begin_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        bench = Bench(tmp_path)
+        bench.recorder.start()
+        bench.at(0, sample(0))
+        bench.at(1, sample(0))
+        bench.recorder.stop()
+
+    assert [row["elapsed [s]"] for row in rows(bench.path)][::CARDS] == ["0.0", "1.0", "0.0", "1.0"]
+    lists = {row["elapsed [s]"] for row in rows(bench.processes_path)}
+    assert lists == {"0.0"}
+    assert len(rows(bench.processes_path)) == 2 * 3
+
+
+def test_every_part_begins_with_a_list(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, rotate=3000, keep=3)
+    bench.recorder.start()
+    for tenth in range(40):
+        bench.at(tenth / 10, snapshot(processes=(process(),)))
+    status = bench.recorder.stop()
+
+    parts = sorted(tmp_path.glob("run.part*.processes.csv"))
+    assert len(parts) == 3
+    for part in parts:
+        cards = rows(part.with_name(part.name.replace(".processes", "")))
+        assert rows(part)[0]["timestamp"] == cards[0]["timestamp"]
+    assert (status.samples, status.lost) == (40, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no/run", "there is no such directory; make it first"),
+        ("file/run", "there is no such directory; make it first"),
+        ("r" * 300, "the name is too long"),
+        ("run.csv.gz", "is compressed"),
+    ],
+)
+def test_a_log_that_cannot_be_is_refused_in_a_sentence(
+    tmp_path: Path, name: str, sentence: str
+) -> None:
+    (tmp_path / "file").touch()
+    recorder = Recorder(tmp_path / name)
+
+    with pytest.raises(LogError) as refused:
+        recorder.start()
+
+    assert sentence in refused.value.sentence
+    recorder.take(sample(1))
+    assert recorder.stop().samples == 0
+
+
+def test_what_is_no_file_is_refused_under_the_very_name_that_was_given(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((Path("/dev/full"), "a device"), (tmp_path / "pipe", "a pipe")):
+        with pytest.raises(LogError) as caught:
+            Recorder(path).start()
+        assert (
+            caught.value.sentence == f"{path} is {kind} and no file to log to; choose another name."
+        )
+    assert [made.name for made in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_directory_that_takes_no_files_is_not_said_to_be_missing() -> None:
+    with pytest.raises(LogError) as caught:
+        Recorder("/proc/run.csv").start()
+    assert caught.value.sentence == (
+        "/proc/run.csv cannot be written: you may not write there; choose another place."
+    )
+
+
+def test_a_second_gpumon_is_refused_by_name_until_the_first_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    with nursery(tmp_path) as nursed:
+        pid = nursed.begin(path, 0)
+        wait_until(lambda: nursed.written, "the first to write")
+
+        with pytest.raises(LogError) as refused:
+            Recorder(path).start()
+        locks = Path("/proc/locks").read_text()
+        nursed.kill()
+
+    sentence = refused.value.sentence
+    assert f"{path} is already being written by" in sentence
+    # Some sandboxes show no locks.
+    if f":{path.stat().st_ino} " in locks:
+        assert f"(PID {pid})" in sentence
+    after = Recorder(path)
+    after.start()
+    after.stop()
+
+
+def test_kill_at_any_moment_loses_at_most_the_sample_being_written(tmp_path: Path) -> None:
+    path, lists = tmp_path / "run.csv", tmp_path / "run.processes.csv"
+    moments = random.Random(4)
+    following = 0
+    seen = {path: 0, lists: 0}
+    with nursery(tmp_path) as nursed:
+        for life in range(LIVES):
+            nursed.begin(path, following)
+            # A third of them while it still begins, the others while it writes.
+            if life % 3:
+                wait_until(lambda: nursed.written, "a sample")
+            time.sleep(moments.uniform(0, 0.015))
+            nursed.kill()
+            known = following + nursed.written
+
+            after = Recorder(path)
+            after.start()
+            fresh = {file: rows(file, begin) for file, begin in seen.items()}
+            found = numbers(fresh[path])
+            last = found[-1] if found else following - 1
+            assert last + 1 >= known
+            assert found == [n for n in range(following, last + 1) for _ in range(CARDS)]
+            assert numbers(fresh[lists]) == [n for n in range(following, last + 1) for _ in "123"]
+
+            seen = {file: file.stat().st_size for file in seen}
+            after.stop()
+            following = last + 1
+
+    assert following > LIVES
+    assert set(numbers(rows(path))) == set(range(following))
+
+
+def test_a_directory_that_is_removed_is_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    bench = Bench(folder)
+    bench.recorder.start()
+    bench.at(0, sample(0))
+
+    shutil.rmtree(folder)
+    status = bench.at(1, sample(0))
+    assert status.trouble is not None
+    assert "run.csv is not written: the directory is gone" in status.trouble
+    assert status.lost == 1
+
+    folder.mkdir()
+    assert bench.at(1.5, sample(0)).lost == 2, "tried again within a second"
+    status = bench.at(2, sample(0))
+    assert (status.samples, status.lost, status.trouble) == (2, 2, None)
+    assert (bench.recorder.stop().lost, len(rows(bench.path))) == (2, CARDS)
+    assert len(rows(bench.processes_path)) == 3
+
+
+def test_a_list_that_could_not_be_written_is_written_with_the_next_sample(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    bench.at(0, snapshot(processes=(process(1),)))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        status = bench.at(1, snapshot(processes=(process(1), process(2))))
+    assert "the disk reports errors" in (status.trouble or "")
+    bench.at(2, snapshot(processes=(process(1), process(2))))
+
+    written = [(row["elapsed [s]"], row["pid"]) for row in rows(bench.processes_path)]
+    assert written == [("0.0", "1"), ("2.0", "1"), ("2.0", "2")]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with room for 64 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=64k", "gpumon-test", str(disk)]
+    try:
+        mounted = subprocess.run(mounting, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount")
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_full_disk_loses_samples_in_one_piece_and_goes_on_when_there_is_space(
+    tiny_disk: Path,
+) -> None:
+    ballast = tiny_disk / "ballast"
+    ballast.write_bytes(bytes(32 * 1024))
+    bench = Bench(tiny_disk)
+    bench.recorder.start()
+    fill_up(bench)
+    kept = bench.recorder.status.samples
+
+    ballast.unlink()
+
+    goes_on(bench, kept)
+
+
+def test_a_file_that_may_not_grow_is_the_same(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.recorder.start()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+        fill_up(bench)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    goes_on(bench, bench.recorder.status.samples)
+
+
+def fill_up(bench: Bench) -> None:
+    """Record until samples are lost, and a bit more."""
+    second = 0
+    while not bench.recorder.status.lost:
+        bench.at(second, sample(second))
+        second += 1
+        assert second < 1000
+    status = bench.at(second, sample(second))
+    assert status.lost == 2
+    assert status.trouble is not None
+    assert "run.csv is not written: the " in status.trouble
+    for path in (bench.path, bench.processes_path):
+        assert path.read_bytes().endswith(b"\n")
+
+
+def goes_on(bench: Bench, kept: int) -> None:
+    """Space was made after so many samples: the next is written, and the loss stays told."""
+    later = kept + 10
+    status = bench.at(later, sample(later))
+    assert (status.samples, status.trouble) == (kept + 1, None)
+    assert status.lost == 2
+
+    bench.recorder.stop()
+    whole = [*range(kept), later]
+    assert numbers(rows(bench.path)) == [n for n in whole for _ in range(CARDS)]
+    assert numbers(rows(bench.processes_path)) == [n for n in whole for _ in "123"]
+
+
+def test_a_full_disk_at_the_start_is_refused_and_nothing_stays(tiny_disk: Path) -> None:
+    (tiny_disk / "ballast").write_bytes(bytes(64 * 1024))
+
+    with pytest.raises(LogError) as refused:
+        Recorder(tiny_disk / "run").start()
+
+    assert "the disk is full" in refused.value.sentence
+    assert [path.name for path in tiny_disk.iterdir()] == ["ballast"]
+
+
+def test_a_disk_that_hangs_holds_nobody_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    asked = threading.Event()
+    real = os.fsync
+
+    def hang(descriptor: int) -> None:
+        asked.set()
+        assert answer.wait(30)
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", hang)
+        patch.setattr(recorder_module, "_STOP_SECONDS", 0.05)
+        bench.clock.now = 1.0
+        bench.recorder.take(sample(0))
+        assert asked.wait(30)
+        for number in range(QUEUED + 7):
+            bench.recorder.take(sample(number))
+        bench.clock.now = 6.0
+
+        status = bench.recorder.status
+        assert status.trouble is not None
+        assert "the disk has not answered for 5s" in status.trouble
+        assert (status.samples, status.lost) == (1, 7)
+
+        status = bench.recorder.stop()
+        assert (status.samples, status.lost) == (1, QUEUED + 7)
+        answer.set()
+
+    bench.recorder.stop()
+    assert len(rows(bench.path)) == CARDS, "nothing is written after the end"
+
+
+def test_the_disk_is_waited_for_at_most_each_second_and_at_the_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[float] = []
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(bench.clock.now))
+    for tenth in range(35):
+        bench.at(tenth / 10, snapshot())
+    bench.recorder.stop()
+
+    assert synced == [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.4, 3.4]
+
+
+def test_what_was_written_last_reaches_the_disk_though_nothing_follows(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _: synced.set())
+
+    bench.at(0.1, snapshot())
+
+    assert synced.wait(30)
+
+
+def test_a_fault_in_the_recorder_reaches_whoever_hands_snapshots_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(GpuRows, "of", fail)
+    bench.recorder.take(sample(0))
+    wait_until(lambda: bench.recorder.status.trouble, "the fault")
+
+    with pytest.raises(ZeroDivisionError):
+        bench.recorder.take(sample(1))
+    assert "fault of gpumon's own" in (bench.recorder.stop().trouble or "")
+
+
+def test_ten_minutes_at_ten_hertz_keep_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.recorder.start()
+
+    def minutes(first: int, last: int) -> int:
+        """Record them, and say how much memory is in use then."""
+        for tenth in range(first * 600, last * 600):
+            bench.clock.now = tenth / 10
+            wait_until(lambda: len(bench.recorder._queue) < QUEUED, "the thread")
+            bench.recorder.take(sample(tenth, cards=1, processes=1))
+        wait_until(lambda: bench.recorder.status.samples == last * 600, "the last")
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = minutes(0, 1)
+        after = minutes(1, 10)
+    finally:
+        tracemalloc.stop()
+    status = bench.recorder.stop()
+
+    assert (status.samples, status.lost) == (6000, 0)
+    assert after < before + 50_000
+    text = io.StringIO(bench.path.read_text())
+    assert sum(1 for _ in csv.reader(text)) == 6001

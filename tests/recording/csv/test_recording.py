@@ -1,0 +1,767 @@
+"""A log opened as a tape: it shows what was sampled, whatever became of its files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import threading
+import time
+import tracemalloc
+from contextlib import closing
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.model.snapshot import CardStatus, Container, Place, ProcessId, Unknown
+from gpumon.recording import EventKind, RecordingError
+from gpumon.recording.csv import event_search as finder
+from gpumon.recording.csv import index
+from gpumon.recording.csv.files import log_files
+from gpumon.recording.csv.index import CsvFile
+from gpumon.recording.csv.recording import open_log
+from gpumon.recording.csv.rotated_log import RotatedLog
+from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER
+from gpumon.sources.demo.source import DemoSource
+from gpumon.sources.nvml.source import NvmlSource
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090
+from tests.recording.csv.reading import (
+    assert_read_back,
+    busy,
+    lines_of,
+    opened,
+    times_of,
+    write_log,
+)
+from tests.screen import PATIENCE
+from tests.sources.nvml_room import HandClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The marks are looked for from the beginning."""
+    monkeypatch.setattr(finder, "_HEAD_START", 0.0)
+
+
+@pytest.fixture(params=["short", "long"])
+def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short log lies in many chunks, and may be taken for a long one."""
+    monkeypatch.setattr(index, "CHUNK", 3000)
+    monkeypatch.setattr(index, "STRIDE", 15_000)
+    monkeypatch.setattr(index, "_PROBE", 500)
+    if request.param == "long":
+        monkeypatch.setattr(index, "HEADINGS_SOUGHT", 20_000)
+
+
+def ms(time_: float) -> float:
+    return round(time_, 3)
+
+
+# What is read is what was sampled
+
+
+def test_a_simulated_machine_reads_back_as_it_was_sampled(tmp_path: Path) -> None:
+    clock = HandClock()
+    cards = [h100(), h100_mig(), rtx4090(memory_used=3 * GIB)]
+    with Driver(cards) as driver, owners(3, ["python", "train me.py", "=1+1"]) as started:
+        driver.attach()
+        for card, owner in zip(driver.cards, started, strict=True):
+            card.processes = [Owner(owner.pid, memory=2 * GIB, type="C", sm=40), Owner(4_000_000)]
+        source = NvmlSource(clock=clock)
+        source.open()
+        sampled = []
+        for second in range(12):
+            clock.now = 1000.0 + second
+            if second == 6:
+                driver.cards[2].lost = True
+            sampled.append(source.sample())
+        source.close()
+    write_log(tmp_path / "run.csv", sampled)
+
+    with opened(tmp_path / "run.csv") as tape:
+        for one in sampled[:6]:
+            read = tape.at(one.time + 0.0005)
+            assert read is not None
+            # Between two written lists the older one holds, but for those who came and went.
+            assert {each.id for each in read.processes} == {each.id for each in one.processes}
+            listed = next(
+                each for each in sampled if abs(each.time - (read.processes_at or 0)) < 0.002
+            )
+            expected = replace(one, processes=listed.processes, processes_at=listed.processes_at)
+            assert_read_back(read, expected)
+        last = tape.at(sampled[-1].time + 1)
+    assert last is not None
+    assert last.gpus[2].status is CardStatus.LOST
+
+
+def test_the_demo_reads_back_as_it_was_sampled(tmp_path: Path) -> None:
+    clock = HandClock()
+    source = DemoSource(clock=clock)
+    source.open()
+    sampled = []
+    for number in range(40):
+        # A list is written where the one before is 4 s old, and so at each of these.
+        clock.now = 1000.0 + 5.25 * number
+        sampled.append(source.sample())
+    source.close()
+    write_log(tmp_path / "run.csv", sampled)
+
+    with opened(tmp_path / "run.csv") as tape:
+        assert len(times_of(tape)) == len(sampled)
+        for one in sampled:
+            read = tape.at(one.time + 0.0005)
+            assert read is not None
+            assert_read_back(read, one)
+
+
+def test_everything_that_is_known_of_a_process_comes_back(tmp_path: Path) -> None:
+    whole = replace(
+        process(41233, gpus=(0, 1), memory_used=3 * GIB + 1, sm=97, type_="M+C"),
+        uid=1007,
+        name="-sh",
+        command=("python", "a b.py", "=cmd|' /C calc'!A0", "--name=ß", ""),
+        state="R",
+        cpu_percent=231.25,
+        rss=9 * GIB + 4096,
+        place=Place(
+            container=Container("docker", name="llama-ft"),
+            slurm_job="88123_4",
+            slurm_step="batch",
+            jupyter_kernel="8a",
+            notebook="/home/ann/@work/x.ipynb",
+            tmux="$3",
+            environment="llama",
+            session=41000,
+            launcher=ProcessId(41001, 77),
+            launcher_name="torchrun",
+            parent=ProcessId(41002, None),
+        ),
+    )
+    unseen = process(7, start_time=None, visible=False, user=None, started_at=None, gpus=(1,))
+    one = snapshot(NOON, gpu(index=0), gpu(index=1), processes=(whole, unseen))
+    write_log(tmp_path / "run.csv", [one])
+    with opened(tmp_path / "run.csv") as tape:
+        read = tape.at(NOON)
+    assert read is not None
+    assert_read_back(read, one)
+
+
+def test_the_same_list_is_the_same_object(tmp_path: Path) -> None:
+    write_log(tmp_path / "run.csv", [busy(second) for second in range(9)])
+    with opened(tmp_path / "run.csv") as tape:
+        shown = [tape.at(NOON + second) for second in range(9)]
+    lists = [one.processes for one in shown if one is not None]
+    assert all(one is lists[0] for one in lists[:4])
+    assert all(one is lists[4] for one in lists[4:8])
+    assert lists[4] is not lists[0]
+    assert [one.processes_at for one in shown if one is not None][:5] == [*[NOON] * 4, NOON + 4]
+
+
+def test_a_card_without_processes_shows_none_and_one_without_a_list_says_so(
+    tmp_path: Path,
+) -> None:
+    cards = (gpu(index=0), gpu(index=1, unknown={"processes": Unknown.NO_PERMISSION}))
+    sampled = [
+        snapshot(NOON, gpu(index=0), gpu(index=1), processes=(process(1, gpus=(0, 1)),)),
+        # The process left the first card at the moment at which nobody knew of the second.
+        snapshot(NOON + 1, *cards, processes=()),
+        snapshot(NOON + 2, *cards, processes_at=None),
+    ]
+    write_log(tmp_path / "run.csv", sampled)
+    with opened(tmp_path / "run.csv") as tape:
+        first, second, third = (tape.at(NOON + number) for number in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert [one.id.pid for one in first.processes] == [1]
+    assert second.processes == ()
+    assert "processes" not in second.gpus[0].unknown
+    assert second.gpus[1].unknown["processes"] is Unknown.NOT_RECORDED
+    assert third.processes_at is None
+    assert "processes" in third.gpus[0].unknown
+
+
+def test_cards_whose_other_processes_were_left_out_do_not_pretend_to_know(tmp_path: Path) -> None:
+    gpus, _ = lines_of([busy(0)])
+    (tmp_path / "run.csv").write_bytes(GPU_HEADER + gpus)
+    (tmp_path / "run.processes.csv").write_bytes(PROCESS_HEADER)
+    with opened(tmp_path / "run.csv") as tape:
+        read = tape.at(NOON)
+    assert read is not None
+    assert read.gpus[0].unknown["processes"] is Unknown.NOT_RECORDED
+
+
+def test_a_list_counts_only_as_long_as_it_is_fresh_and_the_cards_agree(tmp_path: Path) -> None:
+    both = (process(1, gpus=(0, 1)), process(2, gpus=(1,)))
+    cards = (gpu(index=0), gpu(index=1))
+    _, lists = lines_of([snapshot(NOON, *cards, processes=both)])
+    gpus, _ = lines_of(
+        [
+            snapshot(NOON, *cards, processes=both),
+            # Its list is missing, as when the disk was full.
+            snapshot(NOON + 1, *cards, processes=(process(1),)),
+            snapshot(NOON + 20, *cards, processes=both),
+        ]
+    )
+    path = tmp_path / "run.csv"
+    path.write_bytes(GPU_HEADER + gpus)
+    path.with_suffix(".processes.csv").write_bytes(PROCESS_HEADER + lists)
+    with opened(path) as tape:
+        shown = [tape.at(NOON + second) for second in (0, 1, 20)]
+    listed = [[(one.id.pid, one.gpu_indices) for one in each.processes] for each in shown if each]
+    assert listed == [[(1, (0, 1)), (2, (1,))], [(1, (0,))], []]
+    known = [["processes" not in card.unknown for card in each.gpus] for each in shown if each]
+    assert known == [[True, True], [True, True], [False, False]]
+
+
+def test_cards_without_the_processes_file_are_still_a_log(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(0), busy(1)])
+    (tmp_path / "run.processes.csv").unlink()
+    with opened(path) as tape:
+        read = tape.at(NOON + 1)
+    assert read is not None
+    assert read.gpus[0].utilization_gpu == 1
+    assert read.gpus[0].unknown["processes"] is Unknown.NOT_RECORDED
+
+
+# Ways through it
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_every_sample_is_found_by_its_time_and_by_steps(tmp_path: Path) -> None:
+    seconds = [0, 1, 2, 3.5, 3.6, 10, 400, *range(401, 480)]
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in seconds])
+    with opened(path) as tape:
+        assert (tape.first, tape.last) == (NOON, NOON + 479)
+        for place, second in enumerate(seconds):
+            time_ = NOON + second
+            read = tape.at(time_)
+            assert read is not None
+            assert ms(read.time) == ms(time_)
+            assert read.gpus[0].utilization_gpu == int(second) % 100
+            for steps in (-1000, -3, -1, 1, 2, 1000):
+                wanted = seconds[min(len(seconds) - 1, max(0, place + steps))]
+                assert ms(tape.step(time_, steps)) == ms(NOON + wanted)
+        early, between, late = tape.at(0), tape.at(NOON + 200), tape.at(NOON * 2)
+    assert early is not None
+    assert between is not None
+    assert late is not None
+    assert [ms(one.time) for one in (early, between, late)] == [NOON, NOON + 10, NOON + 479]
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_what_lies_between_is_thinned_evenly(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(600)])
+    with opened(path) as tape:
+        some = [one.time - NOON for one in tape.between(NOON + 10, NOON + 590, 30)]
+        few = [one.time - NOON for one in tape.between(NOON + 9.5, NOON + 13, 30)]
+        none = list(tape.between(NOON + 9.2, NOON + 9.8, 30))
+        past = list(tape.between(NOON + 700, NOON + 800, 30))
+    assert 25 <= len(some) <= 31
+    assert some[0] == 10
+    assert some[-1] == 590
+    assert max(b - a for a, b in pairwise(some)) <= 25
+    assert few == [10, 11, 12, 13]
+    assert none == past == []
+
+
+def test_a_log_with_headings_and_nothing_else_is_an_empty_tape(tmp_path: Path) -> None:
+    with opened(write_log(tmp_path / "run.csv", [])) as tape:
+        assert tape.first is None
+        assert tape.last is None
+        assert tape.at(NOON) is None
+        assert list(tape.between(0, NOON, 10)) == []
+        assert tape.step(NOON, 1) == NOON
+        assert tape.next_mark(NOON, forward=True) is None
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_log_that_is_being_written_grows_and_a_torn_end_waits(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(0)])
+    gpus, processes = lines_of((busy(second) for second in range(1, 60)), began=NOON)
+    with opened(path) as tape, path.open("ab") as file:
+        assert tape.last == NOON
+        with path.with_suffix(".processes.csv").open("ab") as lists:
+            lists.write(processes)
+        for line in gpus.splitlines(keepends=True):
+            before = tape.last
+            file.write(line[:100])
+            file.flush()
+            assert tape.last == before
+            file.write(line[100:])
+            file.flush()
+        assert tape.last == NOON + 59
+        newest = tape.at(NOON + 60)
+        assert len(times_of(tape)) == 60
+    assert newest is not None
+    assert len(newest.gpus) == 2
+
+
+def test_a_log_that_is_rotated_while_it_is_open_goes_on(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(5)])
+    with opened(path) as tape:
+        assert tape.last == NOON + 4
+        for number in range(1, 3):
+            path.rename(tmp_path / f"run.part{number:04}.csv")
+            lists = tmp_path / "run.processes.csv"
+            lists.rename(tmp_path / f"run.part{number:04}.processes.csv")
+            assert tape.last == NOON + 10 * number - 6
+            write_log(path, [busy(10 * number + second) for second in range(5)])
+            assert tape.last == NOON + 10 * number + 4
+        assert len(times_of(tape)) == 15
+
+
+# What became of the files
+
+
+def packed(path: Path, ending: str) -> None:
+    """Compress a file as logrotate would."""
+    data = path.read_bytes()
+    if ending == ".gz":
+        made = gzip.compress(data)
+    else:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+        made = zstd.compress(data)
+    path.with_name(path.name + ending).write_bytes(made)
+    path.unlink()
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("ending", [".gz", ".zst", ""])
+def test_rotated_and_packed_parts_are_one_tape(tmp_path: Path, ending: str) -> None:
+    for part, name in enumerate(("run.part0002", "run.part10000", "run")):
+        write_log(
+            tmp_path / f"{name}.csv",
+            [busy(100 * part + second, pid=part + 1) for second in range(50)],
+            began=NOON,
+        )
+        if ending and name != "run":
+            packed(tmp_path / f"{name}.csv", ending)
+            packed(tmp_path / f"{name}.processes.csv", ending)
+    with opened(tmp_path / "run.csv") as tape:
+        assert tape.first == NOON
+        for second in (130, 30, 149, 220, 0):
+            read = tape.at(NOON + second)
+            assert read is not None
+            assert read.time == NOON + second
+            assert [one.id.pid for one in read.processes] == [second // 100 + 1]
+        assert len(times_of(tape)) == 150
+        assert tape.step(NOON + 49, 1) == NOON + 100
+        assert tape.step(NOON + 200, -51) == NOON + 49
+
+
+def test_a_packed_file_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(300)])
+    whole = gzip.compress(path.read_bytes())
+    (tmp_path / "cut.csv.gz").write_bytes(whole[: len(whole) // 2])
+    with opened(tmp_path / "cut.csv.gz") as tape:
+        assert tape.first == NOON
+        assert tape.last is not None
+        assert NOON + 10 < tape.last < NOON + 299
+
+
+def test_more_parts_than_may_be_open_are_one_tape(tmp_path: Path) -> None:
+    for part in range(40):
+        write_log(tmp_path / f"run.part{part + 1:04}.csv", [busy(10 * part), busy(10 * part + 1)])
+    write_log(tmp_path / "run.csv", [busy(400)])
+    with opened(tmp_path / "run.csv") as tape:
+        assert len(times_of(tape)) == 81
+        assert ms(tape.step(NOON + 400, -80)) == NOON
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_torn_row_in_the_middle_costs_that_row_only(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(20)])
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[11] = lines[11][:60]  # and the next one runs into it
+    lines[21:21] = [b"\n", b"\0\0\0\xff\xfe\n", b'"no end,\n', b"x" * 300_000 + b"\n"]
+    path.write_bytes(b"".join(lines))
+    with opened(path) as tape:
+        assert len(times_of(tape)) == 20
+        for second in (0, 4, 8, 10, 19):
+            read = tape.at(NOON + second)
+            assert read is not None
+            assert [card.utilization_gpu for card in read.gpus] == [second] * 2
+
+
+def test_zeros_that_a_crash_left_are_searched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
+    size = path.stat().st_size
+    read, asked = CsvFile._read, []
+
+    def counting(sheet: CsvFile, start: int, stop: int) -> bytes:
+        asked.append(stop - start)
+        return read(sheet, start, stop)
+
+    shelf = RotatedLog(log_files(path))
+    with closing(shelf):
+        os.truncate(path, 2**28)
+        monkeypatch.setattr(CsvFile, "_read", counting)
+        shelf.refresh()
+        assert 2**28 - size <= sum(asked) < 2**28
+        assert len(asked) <= 2**28 // 2**18
+        asked.clear()
+
+        shelf.refresh()
+        assert shelf.last == NOON + 9
+        with path.open("ab") as file:
+            file.write(bytes(1000))
+        shelf.refresh()
+        assert sum(asked) == 1000
+
+        # Whoever continues the log cuts them off.
+        os.truncate(path, size)
+        with path.open("ab") as file:
+            file.write(lines_of([busy(10)], began=NOON)[0])
+        shelf.refresh()
+        assert shelf.last == NOON + 10
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_huge_line_is_passed_over_without_being_held(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(20)])
+    lines = path.read_bytes().splitlines(keepends=True)
+    huge = 10_000_000
+    tracemalloc.start()
+    try:
+        for zeros in (b"\n", lines[21]):  # on a line of its own, and run into by a row
+            with path.open("wb") as file:
+                file.write(b"".join(lines[:21]))
+                file.truncate(file.tell() + huge)
+                file.seek(0, os.SEEK_END)
+                file.write(zeros + b"".join(lines[21 if zeros == b"\n" else 22 :]))
+            with opened(path) as tape:
+                assert len(times_of(tape)) == 20
+                for second in (0, 9, 11, 19):
+                    shown = tape.at(NOON + second)
+                    assert shown is not None
+                    assert {card.utilization_gpu for card in shown.gpus} == {second}
+        assert tracemalloc.get_traced_memory()[1] < huge / 5
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_headings_in_the_middle_count_from_there(tmp_path: Path) -> None:
+    gpus, _ = lines_of(busy(second) for second in range(20))
+    lines = gpus.splitlines(keepends=True)
+    moved = b"gpumon_log,news [%],utilization.gpu [%],index,uuid,timestamp\r\n"
+    rows = b"".join(
+        b'1,"a,b",%d,0,GPU-0,2023-11-14T13:%02d:00.000+00:00\r\n' % (minute, minute)
+        for minute in range(60)
+    )
+    path = tmp_path / "run.csv"
+    path.write_bytes(
+        GPU_HEADER + b"".join(lines[:20]) + GPU_HEADER + b"".join(lines[20:]) + moved + rows
+    )
+    with opened(path) as tape:
+        assert len(times_of(tape)) == 80
+        before, after = tape.at(NOON + 19), tape.at(NOON + 3600 + 59 * 60)
+    assert before is not None
+    assert after is not None
+    assert before.gpus[1].memory_used == GIB // 2
+    assert (after.gpus[0].uuid, after.gpus[0].utilization_gpu) == ("GPU-0", 59)
+    assert after.gpus[0].unknown["memory_used"] is Unknown.NOT_RECORDED
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("back", [0.3, 5.0, 3600.0])
+def test_a_clock_that_was_set_back_moves_what_was_before(tmp_path: Path, back: float) -> None:
+    before = [busy(second) for second in range(40)]
+    after = [busy(second, at=NOON - back) for second in range(40, 80)]
+    cards, lists = lines_of(before)
+    path = tmp_path / "run.csv"
+    more, more_lists = lines_of(after, began=NOON - back)
+    path.write_bytes(GPU_HEADER + cards + more)
+    path.with_suffix(".processes.csv").write_bytes(PROCESS_HEADER + lists + more_lists)
+    with opened(path) as tape:
+        times = times_of(tape)
+        assert len(times) == 80
+        assert ms(times[-1]) == ms(NOON - back + 79)
+        assert all(0.69 < b - a < 1.01 for a, b in pairwise(times))
+        for second, time_ in enumerate(times):
+            read = tape.at(time_)
+            assert read is not None
+            assert read.gpus[0].utilization_gpu == second
+            assert len(read.processes) == 1
+            if back > 0.5:
+                assert ms(time_) == ms(NOON - back + second)
+                started = NOON - 86400 - (back if second < 40 else 0)
+                assert read.processes[0].started_at == pytest.approx(started, abs=0.01)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_clock_set_forward_and_back_again_leaves_the_order(tmp_path: Path) -> None:
+    shots = [busy(second) for second in range(90)]
+    ahead = [replace(one, time=one.time + 500) for one in shots[20:30]]
+    rows = b"".join(
+        lines_of(part, began=part[0].time - second)[0]
+        for part, second in ((shots[:20], 0), (ahead, 20), (shots[30:], 30))
+    )
+    path = tmp_path / "run.csv"
+    path.write_bytes(GPU_HEADER + rows)
+    with opened(path) as tape:
+        times = times_of(tape)
+        assert len(times) == 90
+        assert times == sorted(set(times))
+        assert ms(times[-1]) == NOON + 89
+        for second, time_ in enumerate(times):
+            read = tape.at(time_)
+            assert read is not None
+            assert read.gpus[0].utilization_gpu == second
+
+
+def test_a_clock_set_back_between_two_parts_moves_what_was_before(tmp_path: Path) -> None:
+    write_log(tmp_path / "run.part0001.csv", [busy(second) for second in range(40)])
+    write_log(tmp_path / "run.csv", [busy(second, at=NOON - 1000) for second in range(50, 60)])
+    with opened(tmp_path / "run.csv") as tape:
+        times_of(tape)  # opens both
+        times = times_of(tape)
+        assert len(times) == 50
+        assert times == sorted(set(times))
+        assert tape.last == NOON - 941
+
+
+# What happened
+
+
+def wait_for_marks(tape: object) -> None:
+    assert tape._finder.wait(PATIENCE)  # type: ignore[attr-defined]  # of this tape
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_what_happened_is_found_in_the_background(tmp_path: Path) -> None:
+    def at(second: int) -> Snapshot:
+        card = gpu(
+            index=0,
+            xid=79 if second >= 50 else None,
+            xid_at=NOON + 50 if second >= 50 else None,
+            memory_free=GIB if second >= 70 else 79 * GIB,
+            clock_event_reasons=0x40 if 90 <= second < 95 else 0x4,
+        )
+        runs = (process(1),) if second < 30 else (process(1), process(2, user="bo"))
+        return snapshot(NOON + second, card, processes=runs if second < 110 else runs[1:])
+
+    path = write_log(tmp_path / "run.csv", [at(second) for second in range(120)])
+    with opened(path) as tape:
+        wait_for_marks(tape)
+        marks = tape.marks(NOON, NOON + 200)
+        assert [(mark.kind, ms(mark.time) - NOON) for mark in marks] == [
+            (EventKind.CAME, 30),
+            (EventKind.ERROR, 50),
+            (EventKind.FULL, 70),
+            (EventKind.THROTTLED, 90),
+            (EventKind.WENT, 110),
+        ]
+        assert [mark.kind for mark in tape.marks(NOON + 50, NOON + 70)] == [
+            EventKind.ERROR,
+            EventKind.FULL,
+        ]
+        following = tape.next_mark(NOON + 50, forward=True)
+        earlier = tape.next_mark(NOON + 50, forward=False)
+        assert following is not None
+        assert earlier is not None
+        assert following.kind is EventKind.FULL
+        assert earlier.sentence == "2 of bo came to GPU 0"
+
+
+def test_what_happens_in_a_growing_log_is_found_too(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(0)])
+    gpus, processes = lines_of([busy(1, pid=200)], began=NOON)
+    with opened(path) as tape:
+        wait_for_marks(tape)
+        for file, rows in ((path.with_suffix(".processes.csv"), processes), (path, gpus)):
+            with file.open("ab") as end:
+                end.write(rows)
+        wait_until(lambda: len(tape.marks(NOON, NOON + 1)) == 2)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(100)])
+    before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers
+    tape = open_log(path)
+    generator = tape.between(NOON, NOON + 100, 10)
+    next(generator)
+    tape.close()
+    tape.close()
+    assert list(generator) == []
+    assert tape.at(NOON) is None
+    assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - numbers
+    assert "gpumon-log-marks" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_several_threads_may_ask_at_once(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(100)])
+    wrong: list[object] = []
+
+    def ask(start: int) -> None:
+        for number in range(100):
+            second = (start + 37 * number) % 100
+            read = tape.at(NOON + second)
+            if read is None or read.gpus[0].utilization_gpu != second:
+                wrong.append((second, read))
+
+    with opened(path) as tape:
+        threads = [threading.Thread(target=ask, args=(start,)) for start in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+# What is no log
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty: expected headings such as timestamp,index"),
+        (b"\n\n\n", "is empty"),
+        (b"hello world\nthis is no log\n", "in line 1, found 'hello world'"),
+        (b'\n\n{"schema": 1}\n', "in line 3, found"),
+        (b"\x7fELF\x02\x01\x01\0\0\0", "in line 1, found '\ufffdELF"),
+        (b"2026/11/21 15:22:34.123, 0, 55 %\n", "expected headings"),
+        (b"a" * 500_000, "aaa…'"),
+        (b"index, utilization.gpu [%]\n0, 5 %\n", "has no column timestamp in line 1"),
+    ],
+)
+def test_a_file_that_is_no_log_gets_a_sentence(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "run.csv"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError) as caught:
+        open_log(path)
+    assert str(path) in caught.value.sentence
+    assert says in caught.value.sentence
+    assert caught.value.sentence.isprintable()
+
+
+def test_a_log_that_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name, says in (
+        ("missing.csv", "There is no log at"),
+        ("folder.csv", "is a directory"),
+        ("pipe.csv", "no ordinary file"),
+        ("not\0this.csv", "cannot be read"),
+    ):
+        with pytest.raises(RecordingError, match=says):
+            open_log(tmp_path / name)
+
+
+GOOD = b"".join(
+    (
+        GPU_HEADER,
+        *(lines_of([busy(second) for second in range(30)])[:1]),
+    )
+)
+LISTS = PROCESS_HEADER + lines_of([busy(second) for second in range(30)])[1]
+
+
+def look_through(path: Path) -> None:
+    """Use everything a tape offers; nothing but ``RecordingError`` may come of it."""
+    try:
+        tape = open_log(path)
+    except RecordingError:
+        return
+    try:
+        first, last = tape.first, tape.last
+        if first is None or last is None:
+            assert tape.at(0) is None
+            return
+        assert first <= last
+        assert tape.at(first) is not None
+        for time_ in (0, NOON, NOON + 15, first, last):
+            read = tape.at(time_)
+            assert read is not None
+            assert first - 0.001 <= read.time <= last + 0.001
+        times = [one.time for one in tape.between(first, last, 20)]
+        assert times == sorted(set(times))
+        assert first <= tape.step(NOON + 7, -3) <= last
+        assert tape._finder.wait(PATIENCE)
+    finally:
+        tape.close()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cards=st.binary(max_size=2000), lists=st.binary(max_size=500))
+@example(cards=b"timestamp,index\n", lists=b"")
+@example(cards=b"timestamp,index\n2023-01-01T00:00:00Z,1\n", lists=b"timestamp,pid\n,\n")
+@example(cards=b"index,timestamp\n9e999,0001-01-01\n1,9999-12-31T23:59:59\n", lists=b"")
+def test_arbitrary_bytes_never_raise_anything_else(
+    tmp_path: Path, cards: bytes, lists: bytes
+) -> None:
+    (tmp_path / "run.csv").write_bytes(cards)
+    (tmp_path / "run.processes.csv").write_bytes(lists)
+    look_through(tmp_path / "run.csv")
+    for ending in (".gz", ".zst"):
+        other = tmp_path / f"packed.csv{ending}"
+        other.write_bytes(cards)
+        look_through(other)
+
+
+edits = st.lists(
+    st.tuples(
+        st.integers(0, 1),
+        st.floats(0, 1),
+        st.integers(0, 400),
+        st.one_of(
+            st.binary(max_size=40),
+            st.sampled_from(
+                [b'"', b"\n", b",", b"\0", b"\r\n", b"timestamp,index\n", b"9" * 400, b"-1", b"nan"]
+            ),
+        ),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=edits)
+def test_mangled_logs_never_raise_anything_else(
+    tmp_path: Path, edits: list[tuple[int, float, int, bytes]]
+) -> None:
+    files = [GOOD, LISTS]
+    for which, share, length, put in edits:
+        place = int(share * len(files[which]))
+        files[which] = files[which][:place] + put + files[which][place + length :]
+    (tmp_path / "run.csv").write_bytes(files[0])
+    (tmp_path / "run.processes.csv").write_bytes(files[1])
+    look_through(tmp_path / "run.csv")
+
+
+def test_it_is_known_whether_all_of_a_log_was_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
+    with opened(path) as tape:
+        assert tape._finder.wait(PATIENCE)
+        assert tape.marks_complete
+    monkeypatch.setattr(finder, "_HEAD_START", PATIENCE)
+    with opened(path) as tape:
+        assert not tape.marks_complete

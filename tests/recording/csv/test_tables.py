@@ -1,0 +1,239 @@
+"""The rows of a log's files, as a report reads them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.model.metrics import Unit
+from gpumon.model.snapshot import Container, MigInstance
+from gpumon.recording import RecordingError
+from gpumon.recording.csv import index
+from gpumon.recording.csv.cells import arguments, column_cells, column_name, container, mig_devices
+from gpumon.recording.csv.columns import (
+    GPU_COLUMNS,
+    PROCESS_COLUMNS,
+    TEXT_CHARACTERS,
+    cell,
+    command_cell,
+    mig_cell,
+)
+from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER
+from gpumon.recording.csv.tables import rows
+from gpumon.text.formatting import printable
+from tests.build import GIB, NOON, process
+from tests.recording.csv.reading import busy, lines_of, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WANTED = ("index", "uuid", "utilization.gpu [%]", "memory.used [MiB]", "elapsed [s]")
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "CHUNK", 3000)
+    monkeypatch.setattr(index, "_PROBE", 500)
+
+
+def expected(seconds: range) -> list[tuple[object, ...]]:
+    return [
+        (NOON + second, card, f"GPU-{card}", second, GIB // 2, float(second))
+        for second in seconds
+        for card in range(2)
+    ]
+
+
+def test_every_row_comes_in_the_order_of_time(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(50)])
+    assert list(rows(path, WANTED, processes=False)) == expected(range(50))
+
+
+def test_only_the_span_that_was_asked_for(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(50)])
+    part = list(rows(path, WANTED, processes=False, first=NOON + 20, last=NOON + 30.5))
+    assert part == expected(range(20, 31))
+    assert list(rows(path, WANTED, processes=False, first=NOON + 100)) == []
+    assert list(rows(path, WANTED, processes=False, last=NOON - 1)) == []
+
+
+def test_processes_in_the_models_units(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(9)])
+    wanted = ("uuid", "pid", "used_gpu_memory [MiB]", "start_time", "visible", "container")
+    read = list(rows(path.with_suffix(".processes.csv"), wanted, processes=True))
+    assert read == [
+        (NOON + second, f"GPU-{card}", 100, GIB, NOON - 86400, True, None)
+        for second in (0, 4, 8)
+        for card in range(2)
+    ]
+
+
+def test_a_column_that_is_not_there_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("timestamp,index,later [furlong]\n2023-11-14T12:00:00.000+00:00,3,9\n")
+    assert list(rows(path, ("power.draw [W]", "index"), processes=False)) == [(NOON, None, 3)]
+
+
+def test_packed_files_read_like_the_rest(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(50)])
+    (tmp_path / "run.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+    assert list(rows(tmp_path / "run.csv.gz", WANTED, processes=False)) == expected(range(50))
+
+
+def test_a_header_written_again_is_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus, _ = lines_of(busy(second) for second in range(30))
+    lines = gpus.splitlines(keepends=True)
+    content = GPU_HEADER + b"".join(lines[:31]) + GPU_HEADER + b"".join(lines[31:])
+    for sought in (index.HEADINGS_SOUGHT, 0):
+        monkeypatch.setattr(index, "HEADINGS_SOUGHT", sought)
+        (tmp_path / "run.csv").write_bytes(content)
+        assert list(rows(tmp_path / "run.csv", WANTED, processes=False)) == expected(range(30))
+
+
+def test_columns_that_change_in_a_large_file_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "HEADINGS_SOUGHT", 0)
+    gpus, _ = lines_of(busy(second) for second in range(30))
+    newer = GPU_HEADER.replace(b"uuid", b"news,uuid", 1).replace(b",index", b",elder,index", 1)
+    more = [
+        line.replace(b",GPU-", b",,GPU-", 1).replace(b"+00:00,", b"+00:00,x,", 1)
+        for line in lines_of([busy(second) for second in range(30, 60)], began=NOON)[0].splitlines(
+            keepends=True
+        )
+    ]
+    (tmp_path / "run.csv").write_bytes(GPU_HEADER + gpus + newer + b"".join(more))
+    assert list(rows(tmp_path / "run.csv", WANTED, processes=False)) == expected(range(60))
+
+
+def test_a_line_break_in_a_quoted_cell_is_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.processes.csv"
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["timestamp", "pid", "command", "name"])
+    stamp = "2023-11-14T12:00:00.000+00:00"
+    writer.writerow([stamp, 1, 'python -c "a\nb, c"', "one"])
+    writer.writerow([stamp, 2, "x", "two"])
+    path.write_text(text.getvalue() + f'{stamp},3,"torn\n{stamp},4,x,four\n', newline="")
+    assert list(rows(path, ("pid", "command", "name"), processes=True)) == [
+        (NOON, 1, 'python -c "a\nb, c"', "one"),
+        (NOON, 2, "x", "two"),
+        (NOON, 3, None, None),
+        (NOON, 4, "x", "four"),
+    ]
+
+
+def test_cells_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    header = b"timestamp,index,utilization.gpu [%],power.draw [W],clocks_event_reasons.active\n"
+    stamp = b"2023-11-14T12:00:0%d.000+00:00"
+    bad = [
+        b"zero,1e999,nan,0xfffffffffffffffffffff",
+        b"\xff\xfe,5 MiB,-,-0x4",
+        b"1,\0" + b"7" * 5 + b",inf,0x4",
+        b"1,2,3,4,5,6",
+        b"9" * 5000 + b",1_0,0b1,4",
+        b"1,2",
+    ]
+    path.write_bytes(
+        header + b"".join(b"%s,%s\n" % (stamp % number, cells) for number, cells in enumerate(bad))
+    )
+    wanted = (
+        "index",
+        "utilization.gpu [%]",
+        "power.draw [W]",
+        "clocks_event_reasons.active",
+    )
+    assert [row[1:] for row in rows(path, wanted, processes=False)] == [
+        (None, None, None, None),
+        (None, None, None, None),
+        (1, 77777, None, 4),
+        (None, 10, None, 4),
+        (1, None, None, None),
+    ]
+
+
+def test_a_last_line_without_an_end_is_no_row(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
+    whole = path.read_bytes()
+    for cut in (1, 30, 200):
+        path.write_bytes(whole[:-cut])
+        assert list(rows(path, WANTED, processes=False)) == expected(range(10))[:-1]
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_what_is_no_such_file_gets_a_sentence(tmp_path: Path, processes: bool) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("name,age\nann,7\n")
+    with pytest.raises(RecordingError, match="expected headings such as timestamp"):
+        list(rows(path, (), processes=processes))
+    with pytest.raises(RecordingError, match="There is no log at"):
+        list(rows(tmp_path / "none.csv", (), processes=processes))
+
+
+def test_every_column_of_the_log_is_known_and_reads_what_was_written() -> None:
+    for columns, processes in ((GPU_COLUMNS, False), (PROCESS_COLUMNS, True)):
+        for column in columns:
+            assert column_name(column.name, processes=processes) == column.name
+    for column in GPU_COLUMNS:
+        if column.metric is not None and column.metric.unit is not Unit.TEXT:
+            read = column_cells(column.name, processes=False, reasons=False)
+            unit = column.metric.unit
+            value = True if unit in {Unit.ENABLED, Unit.YES_NO} else 7 * unit.per_csv
+            assert read[cell(value, unit)] == value
+
+
+@given(command=st.lists(st.text(st.characters(exclude_categories=["C", "M", "Z"])), max_size=6))
+def test_a_command_comes_back_as_its_arguments(command: list[str]) -> None:
+    written = command_cell(replace(process(1), command=tuple(command)))
+    read = column_cells("command", processes=True, reasons=False)[written]
+    assert arguments(str(read or "")) == tuple(map(printable, command))
+
+
+def test_a_command_that_was_cut_ends_where_it_was_cut() -> None:
+    written = command_cell(replace(process(1), command=("sh", "-c", "a b " * 2000)))
+    assert len(written) == TEXT_CHARACTERS
+    name, option, script = arguments(written)
+    assert (name, option) == ("sh", "-c")
+    assert script == ("a b " * 2000)[: len(script)]
+    assert arguments("it's") == ("its",)
+    assert arguments("a\\") == ("a\\",)
+
+
+def test_containers_and_mig_devices_come_back_from_their_cells() -> None:
+    for around in (
+        Container("docker", name="llama-ft"),
+        Container("docker", id="0123456789ab"),
+        Container("lxc", name="web 1"),
+        Container("kubernetes", pod="train-0"),
+        Container("podman"),
+    ):
+        assert container(around.label) == around
+    devices = (
+        MigInstance("MIG-1", 0, 9, 0, "1g.10gb", 14, 10 * GIB, GIB, 9 * GIB),
+        MigInstance("MIG-2", 1),
+    )
+    assert mig_devices(mig_cell(devices)) == devices
+    assert mig_devices("nonsense;0 MIG-3;0 MIG-4 x - - - - - -") == ()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=3000), headed=st.booleans(), processes=st.booleans())
+def test_arbitrary_bytes_raise_nothing_else(
+    tmp_path: Path, content: bytes, headed: bool, processes: bool
+) -> None:
+    path = tmp_path / "any.csv"
+    header = PROCESS_HEADER if processes else GPU_HEADER
+    path.write_bytes(header + content if headed else content)
+    try:
+        times = [float(str(row[0])) for row in rows(path, WANTED, processes=processes)]
+    except RecordingError:
+        return
+    assert times == sorted(times)

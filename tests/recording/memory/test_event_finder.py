@@ -1,0 +1,213 @@
+"""What counts as having happened between two snapshots, and that what is unknown never does."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
+from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, ProcessId, Snapshot, Trouble, Unknown
+from gpumon.recording import Event, EventKind
+from gpumon.recording.memory.event_finder import LINGER, EventFinder, marks_between
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+SHARE = 0.05
+
+
+def python(
+    pid: int = 41233, *, user: str | None = "chen", gpus: tuple[int, ...] = (0,)
+) -> GpuProcess:
+    return replace(process(pid, user=user, gpus=gpus), name="python")
+
+
+def moments(before: Snapshot, after: Snapshot) -> list[Event]:
+    return marks_between(before, after, SHARE)
+
+
+def of_card(before: Gpu, after: Gpu) -> list[tuple[EventKind, str]]:
+    marks = moments(snapshot(NOON, before), snapshot(NOON + 1, after))
+    assert all(mark.subject == after.uuid and mark.time == NOON + 1 for mark in marks)
+    return [(mark.kind, mark.sentence) for mark in marks]
+
+
+def test_who_is_listed_first_came_and_who_is_listed_no_more_went() -> None:
+    cards = [gpu(index=index) for index in (0, 5, 6)]
+    before = snapshot(NOON, *cards, processes=(python(100), python(101, user=None)))
+    after = snapshot(NOON + 1, *cards, processes=(python(100), python(gpus=(5, 6))))
+
+    assert moments(before, after) == [
+        Event(NOON + 1, EventKind.WENT, ProcessId(101, 1), "101 python left GPU 0", ("GPU-0",)),
+        Event(
+            NOON + 1,
+            EventKind.CAME,
+            ProcessId(41233, 1),
+            "41233 python of chen came to GPU 5, 6",
+            ("GPU-5", "GPU-6"),
+        ),
+    ]
+
+
+def test_a_number_that_was_reused_is_another_process() -> None:
+    before = snapshot(NOON, processes=(process(100, start_time=1),))
+    after = snapshot(NOON + 1, processes=(process(100, start_time=2),))
+
+    assert [mark.kind for mark in moments(before, after)] == [EventKind.WENT, EventKind.CAME]
+
+
+@pytest.mark.parametrize(("first", "then"), [(None, 7), (7, None)])
+def test_a_process_that_comes_into_sight_was_there_before(
+    first: int | None, then: int | None
+) -> None:
+    before = snapshot(NOON, processes=(process(100, start_time=first),))
+    after = snapshot(NOON + 1, processes=(process(100, start_time=then),))
+
+    assert moments(before, after) == []
+
+
+def test_without_a_new_list_nobody_came_or_went() -> None:
+    before = snapshot(NOON, processes=(python(),))
+    after = snapshot(NOON + 1, processes_at=NOON)
+
+    assert moments(before, after) == []
+
+
+@pytest.mark.parametrize("never", [0, 1])
+def test_a_list_that_was_never_read_tells_nothing(never: int) -> None:
+    both = [snapshot(NOON, processes=(python(),)), snapshot(NOON + 1)]
+    both[never] = replace(both[never], processes=(), processes_at=None)
+
+    assert moments(*both) == []
+    assert moments(*reversed(both)) == []
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        gpu(unknown={"processes": Unknown.NOT_READ}),
+        gpu(status=CardStatus.LOST),
+        gpu(status=CardStatus.NO_ANSWER),
+        gpu(status=CardStatus.ASLEEP),
+        gpu(index=1),
+    ],
+)
+def test_nobody_came_to_or_went_from_a_card_whose_list_is_unknown(card: Gpu) -> None:
+    known = snapshot(NOON, gpu(), gpu(index=2), processes=(python(gpus=(0, 2)),))
+    unknown = snapshot(NOON + 1, card, gpu(index=2))
+
+    for one, other in ((known, unknown), (unknown, known)):
+        assert not [mark for mark in moments(one, other) if isinstance(mark.subject, ProcessId)]
+
+
+def test_when_the_driver_cannot_be_reached_nobody_went() -> None:
+    before = snapshot(NOON, processes=(python(),))
+    after = Snapshot(NOON + 1, before.host, processes_at=NOON + 1, trouble=Trouble("No.", "Wait."))
+
+    assert moments(before, after) == moments(after, before) == []
+
+
+def test_an_xid_is_an_error_each_time_it_comes() -> None:
+    told = [(EventKind.ERROR, "GPU 0 reported XID 79")]
+
+    assert of_card(gpu(), gpu(xid=79, xid_at=NOON)) == told
+    assert of_card(gpu(xid=31, xid_at=NOON), gpu(xid=79, xid_at=NOON)) == told
+    assert of_card(gpu(xid=79, xid_at=NOON), gpu(xid=79, xid_at=NOON + 1)) == told
+    assert of_card(gpu(xid=79, xid_at=NOON), gpu(xid=79, xid_at=NOON)) == []
+    assert of_card(gpu(xid=79, xid_at=NOON), gpu()) == []
+
+
+def test_a_card_that_breaks_is_an_error_and_its_return_is_none() -> None:
+    lost, waiting = gpu(status=CardStatus.LOST), gpu(status=CardStatus.RESET_REQUIRED)
+
+    assert of_card(gpu(), lost) == [(EventKind.ERROR, "GPU 0 is lost")]
+    assert of_card(lost, waiting) == [(EventKind.ERROR, "GPU 0 requires reset")]
+    assert of_card(gpu(), gpu(status=CardStatus.NO_ANSWER)) == []
+    assert of_card(lost, lost) == of_card(lost, gpu()) == of_card(waiting, gpu()) == []
+
+
+def test_a_recovery_that_the_driver_asks_for_is_an_error_once() -> None:
+    asked, told = (
+        gpu(recovery_action="Reset"),
+        (EventKind.ERROR, "GPU 0 asks for recovery action: Reset"),
+    )
+
+    assert of_card(gpu(recovery_action="None"), asked) == [told]
+    assert of_card(gpu(), asked) == [told]
+    assert of_card(asked, asked) == of_card(asked, gpu(recovery_action="None")) == []
+
+
+def test_throttling_begins_with_a_harmful_reason_alone() -> None:
+    for bit, name in CLOCK_EVENT_REASONS.items():
+        harmful = bool(bit & HARMFUL_CLOCK_EVENTS)
+        told = [(EventKind.THROTTLED, f"GPU 0 throttled: {name}")] if harmful else []
+        assert of_card(gpu(), gpu(clock_event_reasons=bit)) == told
+        assert of_card(gpu(clock_event_reasons=bit), gpu()) == []
+    assert {name for bit, name in CLOCK_EVENT_REASONS.items() if bit & HARMFUL_CLOCK_EVENTS} == {
+        "HW slowdown",
+        "SW thermal",
+        "HW thermal",
+        "HW power brake",
+    }
+
+
+def test_a_second_reason_to_be_throttled_is_not_a_second_beginning() -> None:
+    assert of_card(gpu(clock_event_reasons=0x40), gpu(clock_event_reasons=0x48)) == []
+
+
+def test_memory_becomes_full_below_its_share_of_free_memory() -> None:
+    roomy, full = gpu(memory_free=4 * GIB), gpu(memory_free=4 * GIB - 1)
+
+    assert of_card(roomy, full) == [
+        (EventKind.FULL, "GPU 0 memory full: 4.0 of 80.0 GiB free"),
+    ]
+    assert of_card(full, full) == of_card(full, roomy) == []
+    unified = {"memory_unified": True}
+    assert of_card(replace(roomy, **unified), replace(full, **unified)) == []
+
+
+@pytest.mark.parametrize("name", ["clock_event_reasons", "memory_free", "memory_total"])
+def test_what_was_unknown_did_not_begin(name: str) -> None:
+    bad = gpu(clock_event_reasons=0x40, memory_free=0)
+    told = {kind for kind, _ in of_card(replace(gpu(), **{name: None}), bad)}
+
+    assert (EventKind.THROTTLED in told) == (name != "clock_event_reasons")
+    assert (EventKind.FULL in told) == (name == "clock_event_reasons")
+    told = {kind for kind, _ in of_card(gpu(), replace(bad, **{name: None}))}
+    assert (EventKind.THROTTLED in told) == (name != "clock_event_reasons")
+    assert (EventKind.FULL in told) == (name == "clock_event_reasons")
+
+
+def test_a_card_that_was_not_there_before_began_nothing() -> None:
+    worst = gpu(index=1, xid=79, status=CardStatus.LOST, clock_event_reasons=0x40, memory_free=0)
+
+    assert moments(snapshot(NOON, gpu()), snapshot(NOON + 1, gpu(), worst)) == []
+
+
+def test_what_comes_and_goes_within_seconds_is_told_once() -> None:
+    finder = EventFinder(SHARE)
+    bad = gpu(clock_event_reasons=0x40, memory_free=0)
+    told = []
+    for number in range(40):
+        told += finder.see(snapshot(NOON + number / 10, bad if number % 2 else gpu()))
+    assert [mark.time for mark in told] == [NOON + 0.1, NOON + 0.1]
+
+    held = NOON + 3.9
+    finder.see(snapshot(held + 1, gpu()))
+    assert finder.see(snapshot(held + LINGER - 0.1, bad)) == []
+    held += LINGER - 0.1
+    finder.see(snapshot(held + 1, gpu()))
+    assert {mark.kind for mark in finder.see(snapshot(held + LINGER, bad))} == {
+        EventKind.THROTTLED,
+        EventKind.FULL,
+    }
+
+
+def test_errors_are_told_however_often_they_come() -> None:
+    finder = EventFinder(SHARE)
+    told = []
+    for number in range(5):
+        told += finder.see(snapshot(NOON + number, gpu(xid=31, xid_at=NOON + number)))
+    assert len(told) == 4
+
+
+def test_the_first_snapshot_tells_nothing() -> None:
+    assert EventFinder(SHARE).see(snapshot(NOON, gpu(xid=79), processes=(python(),))) == []

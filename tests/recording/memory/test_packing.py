@@ -1,0 +1,165 @@
+"""A block gives back what was put into it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.model.snapshot import (
+    CardStatus,
+    Container,
+    Gpu,
+    GpuProcess,
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    Host,
+    MigInstance,
+    OwnCost,
+    Place,
+    ProcessId,
+    Snapshot,
+    Suspect,
+    Trouble,
+    Unknown,
+)
+from gpumon.recording.memory.packing import packing, unpacked
+from tests.build import NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+def packed(snapshots: list[Snapshot]) -> bytes:
+    blocks: list[bytes] = []
+
+    def pack() -> Generator[None, None, None]:
+        blocks.append((yield from packing(snapshots)))
+
+    for _ in pack():
+        pass
+    return blocks[0]
+
+
+def opened(snapshots: list[Snapshot], shift: float = 0.0) -> list[Snapshot]:
+    return unpacked(packed(snapshots), shift)
+
+
+# Command lines hold bytes that are no UTF-8 as halves of surrogate pairs.
+TEXTS = st.text(st.characters(), max_size=5)
+WHOLE = st.one_of(st.none(), st.integers(0, 200), st.integers())
+FRACTIONS = st.one_of(
+    st.none(),
+    st.floats(allow_nan=False),
+    st.integers(0, 10**9).map(lambda number: number / 1000),
+    st.floats(NOON, NOON + 100),
+)
+IDS = st.builds(ProcessId, st.integers(1, 5), WHOLE)
+GPUS = st.builds(
+    Gpu,
+    index=st.integers(0, 3),
+    uuid=st.sampled_from(["GPU-a", "GPU-b"]),
+    status=st.sampled_from(CardStatus),
+    sampled_at=FRACTIONS,
+    unknown=st.dictionaries(st.sampled_from(["xid", "energy"]), st.sampled_from(Unknown)),
+    mig=st.lists(st.builds(MigInstance, TEXTS, st.integers(), memory_used=WHOLE), max_size=2).map(
+        tuple
+    ),
+    name=st.one_of(st.none(), TEXTS),
+    memory_used=WHOLE,
+    power_draw=FRACTIONS,
+    fan_speeds=st.one_of(st.none(), st.lists(st.integers(0, 100), max_size=3).map(tuple)),
+    ecc_mode=st.one_of(st.none(), st.booleans()),
+)
+PROCESSES = st.builds(
+    GpuProcess,
+    id=IDS,
+    type=st.sampled_from(["C", "G"]),
+    uses=st.lists(
+        st.builds(GpuUse, TEXTS, st.integers(0, 3), st.sampled_from([None, (1, 0)]), WHOLE),
+        max_size=3,
+    ).map(tuple),
+    command=st.lists(TEXTS, max_size=3).map(tuple),
+    cpu_percent=FRACTIONS,
+    place=st.one_of(st.none(), st.builds(Place, st.builds(Container, TEXTS), launcher=IDS)),
+)
+SCANS = st.builds(
+    HolderScan,
+    st.floats(NOON, NOON + 100),
+    st.lists(
+        st.builds(Suspect, IDS, st.just(("GPU-a",)), st.sampled_from(HoldReason), TEXTS), max_size=2
+    ).map(tuple),
+)
+SNAPSHOTS = st.builds(
+    Snapshot,
+    time=st.floats(NOON, NOON + 100),
+    host=st.builds(Host, TEXTS, cpu_percent=FRACTIONS),
+    gpus=st.lists(GPUS, max_size=3).map(tuple),
+    processes=st.lists(PROCESSES, max_size=3).map(tuple),
+    processes_at=FRACTIONS,
+    source=TEXTS,
+    trouble=st.one_of(st.none(), st.builds(Trouble, TEXTS, TEXTS)),
+    cost=st.one_of(st.none(), st.builds(OwnCost, FRACTIONS)),
+    holders=st.one_of(st.none(), SCANS),
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(SNAPSHOTS, min_size=1, max_size=6))
+def test_what_goes_into_a_block_comes_out_of_it(snapshots: list[Snapshot]) -> None:
+    assert opened(snapshots) == snapshots
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_no_number_comes_back(odd: float) -> None:
+    given = [snapshot(NOON + n, gpu(power_draw=odd if n % 2 else 1.5)) for n in range(6)]
+
+    assert [str(one.gpus[0].power_draw) for one in opened(given)] == ["1.5", str(odd)] * 3
+
+
+def test_a_list_that_was_read_once_is_one_list_afterwards() -> None:
+    listed = (process(1), process(2))
+    again = [snapshot(NOON + n, processes=listed, processes_at=NOON) for n in range(3)]
+
+    first, *others = opened(again)
+    assert all(other.processes is first.processes for other in others)
+
+
+def test_every_time_in_a_snapshot_moves_with_its_block() -> None:
+    card = gpu(sampled_at=NOON, status_since=NOON - 1, xid=79, xid_at=NOON - 2)
+    whole = replace(
+        snapshot(NOON, card, processes=(process(1, started_at=NOON - 3),), processes_at=NOON - 4),
+        host=Host("ada", driver_since=NOON - 5),
+        holders=HolderScan(NOON - 6),
+    )
+    bare = snapshot(NOON + 1, gpu(), processes_at=None)
+
+    moved = opened([whole, bare], shift=-100.0)
+    assert moved[0] == replace(
+        whole,
+        time=NOON - 100,
+        gpus=(replace(card, sampled_at=NOON - 100, status_since=NOON - 101, xid_at=NOON - 102),),
+        processes=(process(1, started_at=NOON - 103),),
+        processes_at=NOON - 104,
+        host=Host("ada", driver_since=NOON - 105),
+        holders=HolderScan(NOON - 106),
+    )
+    assert moved[1] == replace(bare, time=NOON - 99)
+
+
+def test_no_field_that_holds_a_time_is_forgotten_when_a_block_moves() -> None:
+    named = {
+        field
+        for kind in (Snapshot, Host, Gpu, GpuProcess, GpuUse, HolderScan)
+        for field in kind.__struct_fields__
+        if field in {"time", "at"} or field.endswith(("_at", "_since"))
+    }
+    assert named == {
+        "time", "at", "processes_at", "sampled_at", "status_since", "xid_at", "started_at",
+        "driver_since",
+    }  # fmt: skip

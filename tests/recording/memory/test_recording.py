@@ -1,0 +1,391 @@
+"""What a gpumon remembers of what it has seen: as it was, in order, and in bounded memory."""
+
+from __future__ import annotations
+
+import math
+import threading
+import tracemalloc
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.model.snapshot import ProcessId, Snapshot, Trouble
+from gpumon.recording import EventKind, history
+from gpumon.recording.memory.recording import MARKS_KEPT, MOST_BYTES, STEP, MemoryRecording
+from gpumon.sources.demo import DemoSource
+from tests.build import NOON, gpu, process, snapshot
+from tests.recordings import ListTape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.recording import Recording
+
+SHARE = 0.05
+
+
+def filled(snapshots: Iterable[Snapshot], most_bytes: int = MOST_BYTES) -> MemoryRecording:
+    tape = MemoryRecording(SHARE, most_bytes)
+    for one in snapshots:
+        tape.add(one)
+    return tape
+
+
+def everything(tape: Recording) -> list[Snapshot]:
+    return list(tape.between(-math.inf, math.inf, 10**9))
+
+
+def changing(number: int, spacing: float = 1.0) -> Snapshot:
+    """A card and three processes of which every value is another each time."""
+    listed = tuple(
+        replace(process(pid, memory_used=number * pid, sm=number % 101), cpu_percent=number / pid)
+        for pid in (7, 8, 9)
+    )
+    card = gpu(utilization_gpu=number % 101, power_draw=math.sqrt(number), memory_used=number**2)
+    return snapshot(NOON + number * spacing, card, processes=listed)
+
+
+def crowd(number: int, count: int = 2000, cards: int = 64) -> Snapshot:
+    """A large machine of which all changes, with nobody there who was there before."""
+    listed = tuple(
+        replace(
+            process(pid + number * count, gpus=(pid % cards,), memory_used=pid * 4096),
+            command=(f"python-{pid * 31337 % 10007}", f"--seed={pid * number}"),
+        )
+        for pid in range(count)
+    )
+    return snapshot(NOON + number, *[gpu(index=at) for at in range(cards)], processes=listed)
+
+
+def test_an_empty_tape_knows_nothing() -> None:
+    tape = MemoryRecording(SHARE)
+
+    assert tape.first is None
+    assert tape.last is None
+    assert tape.at(NOON) is None
+    assert tape.next_mark(NOON, forward=True) is tape.next_mark(NOON, forward=False) is None
+    assert not everything(tape)
+    assert not tape.marks(0, math.inf)
+    assert tape.step(NOON, -3) == NOON
+
+
+def test_a_tape_of_hours_gives_back_what_it_was_given() -> None:
+    given = {one.time: one for one in map(changing, range(6 * 3600))}
+    tape = filled(given.values())
+
+    kept = everything(tape)
+    assert len(kept) > 7000
+    assert all(one == given[one.time] for one in kept)
+    assert (tape.first, tape.last) == (NOON, NOON + 6 * 3600 - 1)
+
+
+def test_further_back_it_is_coarser_and_nowhere_has_holes() -> None:
+    tape = filled(snapshot(NOON + number) for number in range(6 * 3600))
+
+    times = [one.time for one in everything(tape)]
+    assert times[0] == NOON
+    for earlier, later in pairwise(times):
+        age = times[-1] - later
+        # A level keeps at least as many as it says, and its seconds are the clock's.
+        finest = 1 if age < 6000 else 4 if age < 7200 else 16
+        assert later - earlier <= finest
+    assert len(times) < 6 * 3600
+
+
+def test_the_demo_comes_back_with_its_places_and_holders() -> None:
+    source = DemoSource()
+    given = [*source.past(), source.sample()]
+    tape = filled(given)
+
+    for one in given[:: len(given) // 50]:
+        assert tape.at(one.time) == one
+    assert tape.at(given[-1].time) == given[-1]
+
+
+def test_at_gives_the_newest_that_is_no_newer() -> None:
+    given = [changing(number) for number in range(4000)]
+    tape = filled(given)
+
+    assert tape.at(NOON - 1) == given[0]
+    assert tape.at(NOON) == given[0]
+    assert tape.at(NOON + 9.99) == given[9]
+    assert tape.at(NOON + 10) == given[10]
+    assert tape.at(NOON + 1e6) == given[-1]
+
+
+def test_the_same_moment_gives_the_same_object() -> None:
+    tape = filled(map(changing, range(4000)))
+    assert tape.at(NOON + 5) is tape.at(NOON + 5.5)
+    assert tape.at(NOON + 3999) is tape.at(NOON + 3999)
+
+
+def test_snapshots_of_one_list_share_it_when_they_come_back() -> None:
+    listed = tuple(map(process, range(1, 100)))
+    tape = filled(
+        snapshot(NOON + number / 10, processes=listed, processes_at=NOON) for number in range(5000)
+    )
+
+    one, other = tape.at(NOON + 1), tape.at(NOON + 2)
+    assert one is not None
+    assert other is not None
+    assert one is not other
+    assert one.processes is other.processes
+
+
+def test_a_machine_without_cards_is_remembered_as_it_was() -> None:
+    trouble = Trouble("The driver is gone.", "Load it.")
+    given = [
+        Snapshot(NOON + number, changing(0).host, trouble=trouble)
+        if 900 < number < 1100
+        else changing(number)
+        for number in range(3000)
+    ]
+    tape = filled(given)
+
+    assert everything(tape) == given
+    assert list(tape.marks(0, math.inf)) == []
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    spacings=st.lists(st.floats(0.1, 300), min_size=1, max_size=60),
+    visitors=st.lists(st.integers(1, 3), min_size=60, max_size=60),
+    asked=st.lists(st.tuples(st.floats(-10, 20000), st.integers(-70, 70)), min_size=5, max_size=5),
+    most=st.integers(1, 80),
+)
+def test_it_answers_as_a_tape_that_keeps_everything(
+    spacings: list[float],
+    visitors: list[int],
+    asked: list[tuple[float, int]],
+    most: int,
+) -> None:
+    time = NOON
+    given = []
+    for spacing, visitor in zip(spacings, visitors, strict=False):
+        time += spacing
+        given.append(snapshot(time, processes=(process(visitor),)))
+    tape, whole = filled(given), ListTape(given, SHARE)
+
+    assert (tape.first, tape.last) == (whole.first, whole.last)
+    for seconds, samples in asked:
+        moment = NOON + seconds
+        assert tape.at(moment) == whole.at(moment)
+        assert tape.step(moment, samples) == whole.step(moment, samples)
+        assert tape.marks(moment, moment + 500) == whole.marks(moment, moment + 500)
+        for forward in (True, False):
+            found = tape.next_mark(moment, forward=forward)
+            assert found == whole.next_mark(moment, forward=forward)
+        few = list(tape.between(moment, moment + 3000, most))
+        all_ = list(whole.between(moment, moment + 3000, 10**9))
+        assert few == all_ if len(all_) <= most else len(few) <= most + 1
+        assert few[-1:] == all_[-1:]
+        assert all(one in all_ for one in few)
+
+
+def test_many_hours_are_thinned_evenly_to_about_as_many_as_asked_for() -> None:
+    tape = filled(snapshot(NOON + number) for number in range(8 * 3600))
+
+    for hours in (0.5, 1, 3, 8):
+        end = NOON + 8 * 3600 - 1
+        times = [one.time for one in tape.between(end - hours * 3600, end, 400)]
+        assert 200 <= len(times) <= 401
+        assert times[-1] == end
+        even = hours * 3600 / len(times)
+        assert max(later - earlier for earlier, later in pairwise(times)) <= 2.5 * even + 16
+
+
+def test_what_happened_is_seen_at_its_moment_where_all_else_is_coarse() -> None:
+    def visited(number: int) -> Snapshot:
+        """Somebody comes now and then, for 3 seconds."""
+        here = (process(number // 1000 + 1),) if 500 <= number % 1000 < 503 else ()
+        return snapshot(NOON + number, processes=here)
+
+    tape = filled(map(visited, range(6 * 3600)))
+
+    marks = tape.marks(NOON, math.inf)
+    assert [mark.time - NOON for mark in marks[:4]] == [500, 503, 1500, 1503]
+    assert len(marks) == 2 * 21 + 2
+    for mark in marks:
+        assert isinstance(mark.subject, ProcessId)
+        then = tape.at(mark.time)
+        assert then is not None
+        assert then.time == mark.time
+        assert [one.id for one in then.processes] == (
+            [mark.subject] if mark.kind is EventKind.CAME else []
+        )
+
+
+def test_the_newest_marks_are_kept_and_found() -> None:
+    tape = filled(
+        snapshot(NOON + number, gpu(xid=31, xid_at=NOON + number)) for number in range(7000)
+    )
+
+    marks = tape.marks(-math.inf, math.inf)
+    assert len(marks) == MARKS_KEPT
+    assert marks[-1].time == NOON + 6999
+    assert tape.next_mark(NOON, forward=True) == marks[0]
+    assert tape.next_mark(marks[7].time, forward=True) == marks[8]
+    assert tape.next_mark(marks[7].time, forward=False) == marks[6]
+    assert tape.next_mark(marks[7].time + 0.5, forward=False) == marks[7]
+    assert tape.next_mark(marks[-1].time, forward=True) is None
+    assert tape.marks(marks[3].time, marks[5].time) == marks[3:6]
+
+
+def walked(tape: Recording) -> list[float]:
+    """All times on a tape, step by step from its end."""
+    assert tape.last is not None
+    times = [tape.last]
+    while (time := tape.step(times[-1], -1)) != times[-1]:
+        times.append(time)
+    return times[::-1]
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.one_of(st.floats(0.1, 5), st.floats(-1, 0.1), st.floats(-1e6, 1e6)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_the_order_outlasts_a_clock_that_jumps(jumps: list[float]) -> None:
+    time, given = NOON, []
+    for number, jump in enumerate(jumps):
+        time += jump
+        card = gpu(sampled_at=time - 0.25)
+        there = (process(number + 1),)
+        given.append(snapshot(time, card, processes=there, processes_at=NOON + number))
+    tape = filled(given)
+
+    kept = everything(tape)
+    assert len(kept) == len(given)
+    times = [one.time for one in kept]
+    assert all(earlier < later for earlier, later in pairwise(times))
+    assert walked(tape) == times
+    assert [one.processes[0].id for one in kept] == [one.processes[0].id for one in given]
+    for one in kept:
+        age = one.time - (one.gpus[0].sampled_at or 0)
+        assert age == pytest.approx(0.25, abs=1.1)  # up to STEP behind
+        assert tape.at(one.time) == one
+    assert [mark.time for mark in tape.marks(-math.inf, math.inf)] == [
+        time for time in times[1:] for _ in range(2)
+    ]
+
+
+def test_what_was_before_a_clock_was_set_back_moves_with_it() -> None:
+    before = [changing(number) for number in range(3000)]
+    hour = 3600.0
+    after = [replace(one, time=one.time + 3000 - hour) for one in before[:100]]
+    tape = filled([*before, *after])
+
+    assert (tape.first, tape.last) == (NOON - hour, after[-1].time)
+    moved = tape.at(after[0].time - 1)
+    assert moved == replace(
+        before[-1], time=before[-1].time - hour, processes_at=before[-1].time - hour,
+        processes=tuple(
+            replace(one, started_at=NOON - 86400 - hour) for one in before[-1].processes
+        ),
+    )  # fmt: skip
+    assert tape.at(after[0].time) == after[0]
+
+
+def test_what_was_before_is_there_as_soon_as_somebody_looks_back() -> None:
+    tape = MemoryRecording(0.05)
+    tape.begin_with(changing(number) for number in range(3))
+    tape.add(changing(3))
+    assert (tape.first, tape.last) == (NOON, NOON + 3)
+    tape.add(changing(4))
+    assert everything(tape) == [changing(number) for number in range(5)]
+
+
+def test_a_suspended_machine_leaves_a_gap() -> None:
+    given = [changing(number if number < 100 else number + 36000) for number in range(200)]
+    tape = filled(given)
+
+    assert everything(tape) == given
+    assert tape.at(NOON + 20000) == given[99]
+    assert tape.step(NOON + 20000, 1) == given[100].time
+
+
+def test_a_step_back_is_what_the_history_takes_for_one() -> None:
+    assert STEP == history.STEP
+
+
+@pytest.mark.parametrize(("count", "samples"), [(1000, 10), (10000, 2)])
+def test_a_hostile_machine_stays_within_the_bound(count: int, samples: int) -> None:
+    most = 3 * 2**20
+    tape = MemoryRecording(SHARE, most)
+    last = crowd(0, count)
+    tracemalloc.start()
+    try:
+        for number in range(1, samples + 1):
+            last = crowd(number, count)
+            tape.add(last)
+        everything_now = tracemalloc.get_traced_memory()[0]
+        assert tape.bytes <= most
+        del tape
+        held = everything_now - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held <= 1.25 * most
+
+
+def test_where_much_changes_older_times_are_given_up_first() -> None:
+    tape = filled((crowd(number, 500) for number in range(60)), 2**19)
+
+    assert tape.last == NOON + 59
+    assert tape.at(NOON + 59) == crowd(59, 500)
+    times = [one.time for one in everything(tape)]
+    assert times[0] > NOON
+    assert NOON + 58 in times
+
+
+def test_one_may_fill_it_while_others_ask() -> None:
+    given = [changing(number) for number in range(8000)]
+    tape = filled(given[:100], most_bytes=2**19)
+    failures: list[str] = []
+    full = threading.Event()
+
+    def ask() -> None:
+        while not full.is_set():
+            first, last = tape.first, tape.last
+            assert first is not None
+            assert last is not None
+            shown = tape.at((first + last) / 2)
+            assert shown is not None
+            if shown != given[round(shown.time - NOON)]:
+                failures.append(f"at {shown.time}")
+            times = [one.time for one in tape.between(first, last, 20)]
+            if times != sorted(set(times)):
+                failures.append(f"between {times}")
+            if not first <= tape.step(last, -5) <= last:
+                failures.append("step")
+            if tape.next_mark(last, forward=False) is not None:
+                failures.append("mark")
+
+    def guarded() -> None:
+        try:
+            ask()
+        except Exception as bug:  # noqa: BLE001 - told by the thread that waits
+            failures.append(repr(bug))
+
+    asking = [threading.Thread(target=guarded) for _ in range(2)]
+    for thread in asking:
+        thread.start()
+    try:
+        for one in given[100:]:
+            tape.add(one)
+    finally:
+        full.set()
+        for thread in asking:
+            thread.join()
+    assert failures == []
+
+
+def test_it_is_a_tape_and_so_is_the_one_for_tests() -> None:
+    tapes: Sequence[Recording] = (MemoryRecording(SHARE), ListTape())
+    assert [tape.first for tape in tapes] == [None, None]

@@ -1,0 +1,487 @@
+"""What the player promises: that a moment of a tape is shown as it was shown when it was now."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.findings import card_state, conditions
+from gpumon.findings.groups import users
+from gpumon.model.snapshot import CardStatus
+from gpumon.recording import RecordingError
+from gpumon.recording.history import History
+from gpumon.recording.playback import SPEEDS, Player
+from gpumon.sources import SourceError
+from gpumon.sources.demo import DemoSource
+from tests.build import NOON, gpu, process, snapshot
+from tests.recordings import ListTape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gpumon.model.snapshot import Snapshot
+
+HOUR = 3600.0
+PATIENCE = 60.0
+
+
+class FakeClock:
+    """A clock that moves when somebody waits, or by hand."""
+
+    def __init__(self, creep: float = 0.0) -> None:
+        self.now = 0.0
+        self.creep = creep
+        """Seconds that pass while somebody looks at it."""
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        self.now += self.creep
+        return self.now
+
+    def wait(self, event: threading.Event, timeout: float) -> bool:
+        if event.is_set():
+            return True
+        self.now += timeout
+        return False
+
+
+class Deck:
+    """A player whose samples are taken on the test's own thread, and its clock."""
+
+    def __init__(
+        self, tape: ListTape, position: float | None = None, *, playing: bool = False
+    ) -> None:
+        self.clock = FakeClock()
+        self.player = Player(
+            tape, conditions(), position=position, playing=playing, clock=self.clock
+        )
+        self.seen: list[Snapshot] = []
+        self.player.subscribe(self.seen.append)
+
+    def sample(self, seconds: float = 0.1) -> Snapshot:
+        """Let so much time pass, and take a sample."""
+        self.clock.now += seconds
+        self.player.collector._tick()
+        return self.seen[-1]
+
+    def go(self, time: float) -> tuple[Snapshot, History]:
+        """Go to a moment and stay until nothing about it becomes better."""
+        self.player.seek(time)
+        return self.settle()
+
+    def settle(self) -> tuple[Snapshot, History]:
+        self.sample()
+        while self.player._work is not None:
+            self.sample()
+        moment = self.player.moment
+        assert moment is not None
+        return moment
+
+
+def told(shown: Snapshot, history: History) -> dict[str, object]:
+    """What is said at a moment of all that is said to hold for a time."""
+    idle = {one.id: history.process_idle(one.id) for one in shown.processes}
+    states = [card_state(history, card) for card in shown.gpus]
+    return {
+        "states": [(state.kind, state.sentence, state.short) for state in states],
+        "idle": {one: spell and (spell.since, spell.begin_seen) for one, spell in idle.items()},
+        "users": [(use.user, use.idle_memory, use.gpus) for use in users(shown, history)],
+        "graphs": [
+            history.gpu_buckets(card.uuid, field, 60, 20, history.now)
+            for card in shown.gpus
+            for field in ("utilization_gpu", "memory_used")
+        ],
+    }
+
+
+def gpu_hours(shown: Snapshot, history: History) -> dict[str | None, float]:
+    return {use.user: (use.gpu_seconds or 0.0) / 3600 for use in users(shown, history)}
+
+
+@functools.cache
+def demo() -> list[Snapshot]:
+    """The four hours before the demo, and two of the demo at a sample a second."""
+    clock = FakeClock()
+    clock.now = NOON
+    source = DemoSource(clock=clock)
+    seen = list(source.past())
+    for second in range(int(2 * HOUR)):
+        clock.now = NOON + second
+        seen.append(source.sample())
+    return seen
+
+
+@functools.cache
+def live(
+    times: tuple[float, ...],
+) -> dict[float, tuple[dict[str, object], dict[str | None, float]]]:
+    """What was said at some of the demo's moments when they were now."""
+    history = History(conditions())
+    found = {}
+    for shown in demo():
+        history.add(shown)
+        if shown.time in times:
+            found[shown.time] = told(shown, history), gpu_hours(shown, history)
+    return found
+
+
+MOMENTS = tuple(NOON + second for second in (-1800.0, 0.0, 47.0, 600.0, 3599.0, 5000.0, 7199.0))
+
+
+def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from() -> None:
+    was = live(MOMENTS)
+    deck = Deck(ListTape(demo()))
+    for place in (6, 0, 3, 2, 5):
+        shown, history = deck.go(MOMENTS[place])
+        assert shown.time == MOMENTS[place]
+        assert told(shown, history) == was[shown.time][0]
+
+
+def test_the_hours_of_users_are_known_closely() -> None:
+    was = live(MOMENTS)
+    deck = Deck(ListTape(demo()))
+    for moment in MOMENTS[4:]:
+        hours = gpu_hours(*deck.go(moment))
+        assert hours == pytest.approx(was[moment][1], rel=0.01, abs=0.01)
+
+
+@pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
+def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
+    moment = MOMENTS[5]
+    deck = Deck(ListTape(demo()), moment + 0.5 - 15 * speed)
+    deck.settle()
+    deck.player.speed = speed
+    deck.player.play()
+    for _ in range(150):
+        deck.sample()
+    deck.player.pause()
+    shown, history = deck.settle()
+    assert shown.time == moment
+    assert told(shown, history) == live(MOMENTS)[moment][0]
+
+
+@pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
+def test_nothing_that_lasts_breaks_off_while_it_is_played(speed: float) -> None:
+    """Cards 2, 3 and 5 are hot, idle and stuck for hours."""
+    deck = Deck(ListTape(demo()), NOON + 600)
+    deck.settle()
+    deck.player.speed = speed
+    deck.player.play()
+    for _ in range(60):
+        shown = deck.sample()
+        states = [card_state(deck.player.history, card).kind.value for card in shown.gpus]
+        assert [states[card] for card in (2, 3, 5)] == ["hot", "idle", "stuck"]
+        graph = deck.player.history.gpu_buckets(
+            shown.gpus[2].uuid, "power_draw", 60, 30, shown.time
+        )
+        assert None not in graph
+
+
+def test_a_step_shows_at_once_and_right_once_the_place_is_known() -> None:
+    """What a sketch says first is thin, but not where one has been already."""
+    moment = MOMENTS[4]
+    deck = Deck(ListTape(demo()))
+    deck.go(moment + 30)
+    deck.player.seek(moment)
+    assert deck.sample().time == moment
+    assert deck.player._work is not None
+    shown, history = deck.player.moment or (None, None)
+    assert shown is not None
+    assert history is not None
+    assert told(shown, history)["states"] == live(MOMENTS)[moment][0]["states"]
+
+
+def test_a_sketch_says_nothing_of_what_only_began_later() -> None:
+    """Known of a later moment: a card that has rested since then."""
+    seen = [
+        snapshot(
+            NOON + second, gpu(utilization_gpu=9 * (200 < second < 300)), processes=(process(),)
+        )
+        for second in range(600)
+    ]
+    deck = Deck(ListTape(seen))
+    deck.go(NOON + 500)
+    deck.player.seek(NOON + 150)
+    shown = deck.sample()
+    assert shown.time == NOON + 150
+    spell = deck.player.history.spell("GPU-0", "idle")
+    assert spell is not None
+    assert NOON <= spell.since < NOON + 150
+
+
+def test_a_jump_back_makes_another_history_and_a_step_on_does_not() -> None:
+    deck = Deck(ListTape(demo()))
+    _, before = deck.go(NOON + 600)
+    _, after = deck.go(NOON + 602)
+    assert after is before
+    _, back = deck.go(NOON + 601)
+    assert back is not before
+    assert before.now == NOON + 602
+
+
+def test_time_passes_on_while_the_place_is_looked_at_closely() -> None:
+    deck = Deck(ListTape(demo()), NOON + 900)
+    deck.clock.creep = 0.002
+    deck.player.speed = 10.0
+    deck.player.play()
+    deck.sample()
+    goes = 0
+    while deck.player._work is not None:
+        deck.sample(0.0)
+        goes += 1
+    shown, history = deck.player.moment or (None, None)
+    assert shown is not None
+    assert history is not None
+    assert goes > 5
+    assert shown.time > NOON + 905
+    other = Deck(ListTape(demo()))
+    assert told(shown, history) == told(*other.go(shown.time))
+
+
+def test_snapshot_and_history_belong_together() -> None:
+    deck = Deck(ListTape(demo()))
+    for moment in (NOON + 3000, NOON + 100, NOON + 110, NOON - 7200):
+        shown, history = deck.go(moment)
+        assert history is deck.player.history
+        assert history.latest is not None
+        assert history.now == shown.time == history.latest.time
+        assert history.latest.source == shown.source == "replay"
+
+
+def bursts(spacing: float) -> Iterable[Snapshot]:
+    """Three hours of a held card that works for a few seconds every ten minutes."""
+    holder = process(gpus=(0,))
+    for number in range(int(3 * HOUR / spacing)):
+        busy = number * spacing % 600 < 4
+        card = gpu(utilization_gpu=90 if busy else 0)
+        yield snapshot(NOON + number * spacing, card, processes=(holder,))
+
+
+def test_short_work_of_an_hour_ago_is_found() -> None:
+    history = History(conditions())
+    tape = ListTape(bursts(1.0))
+    for shown in bursts(1.0):
+        if shown.time <= NOON + HOUR + 590:
+            history.add(shown)
+    was = history.spell("GPU-0", "idle")
+    assert was is not None
+    deck = Deck(tape)
+    _, now = deck.go(NOON + HOUR + 590)
+    spell = now.spell("GPU-0", "idle")
+    assert spell is not None
+    assert (spell.since, spell.begin_seen) == (was.since, was.begin_seen)
+
+
+def resting(spans: Sequence[tuple[float, float]]) -> ListTape:
+    """A held card that rests, read once a second from a moment to another, again and again."""
+    times = [second for begin, end in spans for second in range(int(begin), int(end))]
+    return ListTape(snapshot(NOON + at, processes=(process(),)) for at in times)
+
+
+def test_where_the_tape_has_no_gap_there_is_none() -> None:
+    deck = Deck(resting([(0, 3 * HOUR)]))
+    _, history = deck.go(NOON + 3 * HOUR)
+    spell = history.spell("GPU-0", "idle")
+    assert spell is not None
+    assert (spell.since, spell.begin_seen) == (NOON, False)
+    assert history.gpu_seconds("ann") == pytest.approx(3 * HOUR - 1)
+    assert None not in history.gpu_buckets("GPU-0", "memory_used", 10_790, 1079, history.now)
+
+
+def test_a_gap_stays_a_gap() -> None:
+    """The machine slept for nearly two hours: nobody saw the card rest meanwhile."""
+    deck = Deck(resting([(0, HOUR), (10_000, 6 * HOUR)]))
+    _, history = deck.go(NOON + 6 * HOUR)
+    spell = history.spell("GPU-0", "idle")
+    assert spell is not None
+    assert (spell.since, spell.begin_seen) == (NOON + 10_000, False)
+    assert history.gpu_seconds("ann") == pytest.approx(HOUR - 1 + 11_599, rel=0.01)
+    graph = history.gpu_buckets("GPU-0", "memory_used", 6 * HOUR, 12, history.now)
+    # What was read last before it stands for a little while.
+    assert [value is None for value in graph] == [*[False] * 3, *[True] * 2, *[False] * 7]
+
+
+def test_the_history_begins_where_the_tape_does() -> None:
+    deck = Deck(ListTape(demo()))
+    for moment in (NOON + 7000, NOON - 7000):
+        _, history = deck.go(moment)
+        assert history.started == demo()[0].time
+
+
+def test_a_job_that_came_later_is_not_blamed_for_what_was_before() -> None:
+    """Ann's card rests; bo, who has more of it, comes two hours later."""
+    ann, bo = process(1, memory_used=10), process(2, memory_used=20, user="bo")
+    seen = [
+        snapshot(NOON + second, processes=(ann, bo) if second >= 7211 else (ann,))
+        for second in range(int(3 * HOUR))
+    ]
+    deck = Deck(ListTape(seen))
+    _, history = deck.go(NOON + 3 * HOUR - 1)
+    holding = history.holding(seen[-1].gpus[0])
+    assert holding is not None
+    assert holding.owner_since == NOON + 7211
+
+
+def test_while_nothing_moves_the_tape_is_left_alone() -> None:
+    asked: list[float] = []
+
+    class Counted(ListTape):
+        def at(self, time: float) -> Snapshot | None:
+            asked.append(time)
+            return super().at(time)
+
+    deck = Deck(Counted(demo()[-600:]))
+    deck.settle()
+    asked.clear()
+    for _ in range(50):
+        deck.sample()
+    assert asked == []
+
+
+def test_a_jump_gives_up_the_work_on_the_place_before() -> None:
+    deck = Deck(ListTape(demo()))
+    deck.player.seek(NOON + 3000)
+    deck.sample()
+    work = deck.player._work
+    deck.player.seek(NOON + 1000)
+    deck.sample()
+    assert deck.player._work is not None
+    assert deck.player._work is not work
+    assert deck.settle()[1].now == NOON + 1000
+
+
+def test_the_speeds_to_choose_from_can_be_chosen() -> None:
+    player = Player(ListTape(demo()), conditions())
+    assert list(SPEEDS) == sorted(SPEEDS)
+    for speed in SPEEDS:
+        player.speed = speed
+        assert player.playing.speed == speed
+
+
+def test_what_it_costs_goes_with_every_snapshot() -> None:
+    deck = Deck(ListTape(demo()[-600:]))
+    for _ in range(30):
+        shown = deck.sample()
+    assert shown.cost is not None
+    assert shown.cost.driver_share == 0.0
+    assert shown.cost.tick_seconds is not None
+
+
+class StuckTape(ListTape):
+    """A tape of which a sample takes as long as somebody wants."""
+
+    def __init__(self, snapshots: Iterable[Snapshot]) -> None:
+        super().__init__(snapshots)
+        self.on_read: Callable[[], None] = lambda: None
+
+    def at(self, time: float) -> Snapshot | None:
+        self.on_read()
+        return super().at(time)
+
+
+def test_a_disk_that_hangs_is_no_fault_of_the_cards() -> None:
+    tape = StuckTape(demo()[-600:])
+    deck = Deck(tape)
+    deck.settle()
+    collector = deck.player.collector
+    waited: list[float | None] = []
+
+    def hang() -> None:
+        tape.on_read = lambda: None
+        before = len(deck.seen)
+        while len(deck.seen) == before:
+            deck.clock.now += collector._look()
+        deck.clock.now += 4.0
+        waited.append(deck.player.playing.waiting)
+
+    tape.on_read = hang
+    deck.player.jump(-300)
+    deck.sample()
+    assert waited[0] is not None
+    assert waited[0] >= 4.0
+    silent, shown = deck.seen[-2:]
+    assert silent.time == deck.player.playing.position + 300
+    assert {card.status for card in silent.gpus} <= {CardStatus.OK, CardStatus.LOST}
+    assert shown.time == silent.time - 300
+    assert deck.player.playing.waiting is None
+
+
+def test_a_log_that_gives_not_even_a_first_sample_is_told_as_that() -> None:
+    tape = StuckTape(demo()[-600:])
+    deck = Deck(tape)
+    collector = deck.player.collector
+
+    def hang() -> None:
+        tape.on_read = lambda: None
+        while not deck.seen:
+            deck.clock.now += collector._look()
+
+    tape.on_read = hang
+    deck.sample()
+    trouble = deck.seen[0].trouble
+    assert trouble is not None
+    assert trouble.sentence == "The log is not read: no answer for 2s."
+
+
+def test_an_empty_tape_fails_with_what_to_do() -> None:
+    player = Player(ListTape(), conditions())
+    failed = threading.Event()
+    player.subscribe(lambda _: None, lambda _: failed.set())
+    player.start()
+    assert failed.wait(PATIENCE)
+    assert isinstance(player.collector.failure, SourceError)
+    assert player.moment is None
+    player.stop()
+
+
+def test_a_log_that_breaks_off_being_readable_ends_the_sampling_with_why() -> None:
+    tape = StuckTape(demo()[-600:])
+    failed = threading.Event()
+    player = Player(tape, conditions())
+    player.subscribe(lambda _: None, lambda _: failed.set())
+
+    def refuse() -> None:
+        raise RecordingError("The log cannot be read: its disk is gone.")
+
+    player.start()
+    assert player.collector.wait_open(PATIENCE)
+    tape.on_read = refuse
+    player.jump(-200)
+    assert failed.wait(PATIENCE)
+    assert "its disk is gone" in str(player.collector.failure)
+    player.stop()
+
+
+def test_a_control_is_sampled_at_once() -> None:
+    """With an hour from one sample to the next, on real threads."""
+    tape = ListTape(replace(one, source="demo") for one in demo()[-600:])
+    player = Player(tape, conditions(), interval=3600.0)
+    shown = threading.Condition()
+    times: list[float] = []
+
+    def take(snapshot: Snapshot) -> None:
+        with shown:
+            times.append(snapshot.time)
+            shown.notify_all()
+
+    def comes(time: float) -> bool:
+        with shown:
+            return shown.wait_for(lambda: time in times and player._work is None, PATIENCE)
+
+    player.subscribe(take)
+    player.start()
+    last = NOON + 7199
+    assert comes(last)
+    player.step(-1)
+    assert comes(last - 1)
+    player.jump(-100)
+    assert comes(last - 101)
+    player.seek(last - 300)
+    assert comes(last - 300)
+    player.stop()

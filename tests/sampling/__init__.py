@@ -1,0 +1,1 @@
+"""The sampling thread and the look-ups beside it."""

@@ -1,0 +1,673 @@
+"""What the collector promises, on a clock that moves when told to, and on real threads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.model.snapshot import CardStatus, Gpu, HolderScan, Host, OwnCost, Snapshot
+from gpumon.sampling.collector import Collector, CostMeter
+from gpumon.sources import Call, SourceError
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.sources import Source
+
+EPOCH = 1_000_000.0
+"""How far the fake clock's two times are apart."""
+
+
+class FakeClock:
+    """A clock that moves when somebody waits, or by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.on_wait: Callable[[float], None] = lambda _: None
+
+    def time(self) -> float:
+        return EPOCH + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, event: threading.Event, timeout: float) -> bool:
+        begun = self.now
+        self.on_wait(timeout)
+        if event.is_set():
+            return True
+        self.now = begun + timeout
+        return False
+
+
+class FakeSource:
+    """A source whose every sample does what the test wants of it."""
+
+    def __init__(self, clock: FakeClock, cards: int = 3) -> None:
+        self.clock = clock
+        self.gpus = tuple(Gpu(index, f"GPU-{index}", memory_used=index) for index in range(cards))
+        self.current_call: Call | None = None
+        self.driver_seconds = 0.0
+        self.closely = False
+        self.sampled_at: list[float] = []
+        self.closed_by: list[threading.Thread] = []
+        self.on_open: Callable[[], None] = lambda: None
+        self.on_sample: Callable[[int], None] = lambda _: None
+
+    def open(self) -> None:
+        self.on_open()
+
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        self.closely = closely
+        self.sampled_at.append(self.clock.now)
+        self.on_sample(len(self.sampled_at))
+        return Snapshot(self.clock.time(), Host("ada"), self.gpus)
+
+    def past(self) -> list[Snapshot]:
+        return []
+
+    def close(self) -> None:
+        self.closed_by.append(threading.current_thread())
+
+
+class Bench:
+    """A collector run on the test's own thread until it has handed out enough."""
+
+    def __init__(self, interval: float = 0.5) -> None:
+        self.clock = FakeClock()
+        self.source = FakeSource(self.clock)
+        self.collector = Collector(self.source, interval, self.clock)
+        self.seen: list[Snapshot] = []
+        self.collector.subscribe(self.seen.append)
+
+    def run(self, snapshots: int) -> list[Snapshot]:
+        def stop_when_enough(_: Snapshot) -> None:
+            if len(self.seen) >= snapshots:
+                self.collector._stopping = True
+
+        self.collector.subscribe(stop_when_enough)
+        self.collector._sampler.run()
+        return self.seen
+
+    def hang(self, seconds: float) -> None:
+        """Let time pass inside a sample, with the watching thread at its work."""
+        end = self.clock.now + seconds
+        while True:
+            pause = self.collector._look()
+            if self.clock.now + pause > end:
+                break
+            self.clock.now += pause
+        self.clock.now = end
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def accepts(source: Source) -> Source:
+    """Let mypy hold the fake to the door that real sources have."""
+    return source
+
+
+def test_the_fake_is_a_source() -> None:
+    assert accepts(FakeSource(FakeClock()))
+
+
+# The pace
+
+
+def test_samples_come_at_absolute_deadlines_however_long_each_takes() -> None:
+    bench = Bench(interval=0.5)
+
+    def take_a_while(count: int) -> None:
+        bench.clock.now += 0.1 if count % 2 else 0.37
+
+    bench.source.on_sample = take_a_while
+    bench.run(5)
+    assert bench.source.sampled_at == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0])
+
+
+def test_missed_deadlines_are_counted_and_never_made_up() -> None:
+    bench = Bench(interval=0.5)
+
+    def take_long_once(count: int) -> None:
+        if count == 2:
+            bench.clock.now += 1.6
+
+    bench.source.on_sample = take_long_once
+    seen = bench.run(5)
+    assert bench.source.sampled_at == pytest.approx([0.0, 0.5, 2.5, 3.0, 3.5])
+    assert [snapshot.cost and snapshot.cost.missed_ticks for snapshot in seen] == [0, 0, 3, 3, 3]
+
+
+def test_a_shorter_interval_does_not_wait_for_the_longer_one(bench: Bench) -> None:
+    bench.collector.interval = 3600.0
+    bench.collector._wake_sampler.clear()
+    waits: list[float] = []
+
+    def shorten(timeout: float) -> None:
+        waits.append(timeout)
+        if len(waits) == 1:
+            bench.clock.now += 10.0
+            bench.collector.interval = 0.1
+
+    bench.clock.on_wait = shorten
+    bench.run(3)
+    assert waits[0] == 3600.0
+    assert bench.source.sampled_at == pytest.approx([0.0, 10.0, 10.1])
+
+
+def test_a_longer_interval_counts_from_the_sample_before(bench: Bench) -> None:
+    def lengthen(timeout: float) -> None:
+        if timeout == 0.5:
+            bench.clock.now += 0.2
+            bench.collector.interval = 5.0
+
+    bench.clock.on_wait = lengthen
+    bench.run(2)
+    assert bench.source.sampled_at == pytest.approx([0.0, 5.0])
+
+
+@pytest.mark.parametrize("interval", [0.0, 0.09, -1.0, 3601.0, float("nan"), float("inf")])
+def test_an_interval_out_of_bounds_is_refused(bench: Bench, interval: float) -> None:
+    with pytest.raises(ValueError, match=r"0\.1 to 3600"):
+        Collector(bench.source, interval)
+    with pytest.raises(ValueError, match=r"0\.1 to 3600"):
+        bench.collector.interval = interval
+    assert bench.collector.interval == 0.5
+
+
+# Opening
+
+
+def test_a_source_that_does_not_open_tells_whoever_waits(bench: Bench) -> None:
+    error = SourceError("No driver.", "Install one.")
+
+    def refuse() -> None:
+        raise error
+
+    told: list[BaseException] = []
+    bench.collector.subscribe(bench.seen.append, told.append)
+    bench.source.on_open = refuse
+    bench.collector._sampler.run()
+    with pytest.raises(SourceError) as raised:
+        bench.collector.wait_open(1.0)
+    assert raised.value is error
+    assert told == [error]
+    assert bench.collector.failure is error
+    assert (bench.seen, bench.source.sampled_at) == ([], [])
+    bench.collector.stop()
+
+
+def test_a_source_that_is_still_opening_is_not_open(bench: Bench) -> None:
+    answers: list[bool] = []
+    bench.source.on_open = lambda: answers.append(bench.collector.wait_open(3.0))
+    bench.run(1)
+    answers.append(bench.collector.wait_open(3.0))
+    assert answers == [False, True]
+
+
+# Listeners
+
+
+def test_every_listener_gets_every_snapshot_until_it_unsubscribes(bench: Bench) -> None:
+    first: list[Snapshot] = []
+
+    def listen(snapshot: Snapshot) -> None:
+        first.append(snapshot)
+        if len(first) == 2:
+            unsubscribe()
+
+    unsubscribe = bench.collector.subscribe(listen)
+    seen = bench.run(4)
+    assert first == seen[:2]
+    assert bench.collector.latest is seen[-1]
+
+
+def test_the_source_looks_closely_while_somebody_keeps_all_values(bench: Bench) -> None:
+    looked: list[bool] = []
+    source = FakeSource(bench.clock)
+    collector = Collector(source, 0.5, bench.clock)
+
+    def look(_: Snapshot) -> None:
+        looked.append(source.closely)
+        if len(looked) == 2:
+            ends.append(collector.subscribe(lambda _: None))
+        elif len(looked) == 4:
+            ends[0]()
+        elif len(looked) == 5:
+            collector._stopping = True
+
+    ends: list[Callable[[], None]] = []
+    collector.subscribe(look, closely=False)
+    collector._sampler.run()
+    assert looked == [False, False, True, True, False]
+
+
+def test_a_listener_that_comes_late_gets_the_newest_one_and_all_that_follow(bench: Bench) -> None:
+    late: list[Snapshot] = []
+
+    def come(count: int) -> None:
+        if count == 3:
+            bench.collector.subscribe(late.append, newest=True)
+
+    bench.source.on_sample = come
+    seen = bench.run(4)
+    assert late == seen[1:]
+
+
+def test_a_listener_that_comes_before_the_first_one_gets_it_once(bench: Bench) -> None:
+    early: list[Snapshot] = []
+    bench.collector.subscribe(early.append, newest=True)
+    assert early == []
+    assert bench.run(2) == early
+
+
+def test_a_listener_that_raises_is_left_out_and_its_bug_comes_out(bench: Bench) -> None:
+    bug = ZeroDivisionError("a bug in a screen")
+    told: list[BaseException] = []
+    calls: list[Snapshot] = []
+
+    def broken(snapshot: Snapshot) -> None:
+        calls.append(snapshot)
+        raise bug
+
+    bench.collector.subscribe(broken, told.append)
+    assert len(bench.run(3)) == 3
+    assert len(calls) == 1
+    assert told == [bug]
+    assert bench.collector.failure is bug
+    with pytest.raises(ZeroDivisionError):
+        bench.collector.stop()
+
+
+def test_a_bug_in_the_source_reaches_the_owner(bench: Bench) -> None:
+    bug = KeyError("a bug in a source")
+    told: list[BaseException] = []
+
+    def break_down(count: int) -> None:
+        if count == 2:
+            raise bug
+
+    bench.source.on_sample = break_down
+    bench.collector.subscribe(bench.seen.append, told.append)
+    bench.run(9)
+    assert told == [bug]
+    assert bench.source.closed_by == [threading.current_thread()]
+    with pytest.raises(KeyError):
+        bench.collector.stop()
+    bench.collector.subscribe(bench.seen.append, told.append)
+    assert told == [bug, bug], "who comes late is told at once"
+
+
+# What others add
+
+
+class Annotated(Bench):
+    """A bench whose samples are marked before anybody gets them."""
+
+    def __init__(self, annotate: Callable[[Snapshot], Snapshot]) -> None:
+        super().__init__()
+        self.collector = Collector(self.source, clock=self.clock, annotate=annotate)
+        self.collector.subscribe(self.seen.append)
+
+
+def test_what_others_know_is_in_every_snapshot_also_while_a_call_hangs() -> None:
+    bench = Annotated(lambda snapshot: replace(snapshot, holders=HolderScan(snapshot.time)))
+
+    def hang(count: int) -> None:
+        if count == 2:
+            bench.source.current_call = named("GPU-1", bench.clock.now)
+            bench.hang(1.1)
+            bench.source.current_call = None
+
+    bench.source.on_sample = hang
+    first, reminder, last = bench.run(3)
+    assert reminder.gpus[1].status is CardStatus.NO_ANSWER
+    told = [snapshot.holders and snapshot.holders.at for snapshot in (first, reminder, last)]
+    assert told == [first.time, first.time, last.time]
+    assert first.cost is not None
+
+
+def test_a_bug_in_what_others_add_counts_as_one_in_the_source() -> None:
+    bug = KeyError("a bug in a look")
+
+    def annotate(_: Snapshot) -> Snapshot:
+        raise bug
+
+    bench = Annotated(annotate)
+    told: list[BaseException] = []
+    bench.collector.subscribe(bench.seen.append, told.append)
+    assert bench.run(1) == []
+    assert told == [bug]
+    assert bench.source.closed_by == [threading.current_thread()]
+    with pytest.raises(KeyError):
+        bench.collector.stop()
+
+
+# A call that hangs
+
+
+def named(uuid: str | None, since: float) -> Call:
+    return Call(uuid, "nvmlDeviceGetUtilizationRates", since)
+
+
+def test_the_card_of_a_hung_call_does_not_answer_and_the_others_stay(bench: Bench) -> None:
+    def hang(count: int) -> None:
+        if count == 2:
+            bench.source.current_call = named("GPU-1", bench.clock.now)
+            bench.hang(4.2)
+            bench.source.current_call = None
+
+    bench.source.on_sample = hang
+    first, *reminders, last = bench.run(6)
+    assert [snapshot.time - EPOCH for snapshot in reminders] == pytest.approx([1.5, 2.5, 3.5, 4.5])
+    for snapshot in reminders:
+        assert [gpu.status for gpu in snapshot.gpus] == [
+            CardStatus.OK,
+            CardStatus.NO_ANSWER,
+            CardStatus.OK,
+        ]
+        assert snapshot.gpus[1].status_since == pytest.approx(EPOCH + 0.5)
+        assert snapshot.gpus[1].memory_used == 1, "its last values stay"
+        assert snapshot.gpus[0] is first.gpus[0]
+        assert snapshot.host == first.host
+    assert [gpu.status for gpu in last.gpus] == [CardStatus.OK] * 3
+
+
+@pytest.mark.parametrize("uuid", [None, "GPU-not-seen-before"])
+def test_a_hung_call_that_names_no_known_card_silences_all(bench: Bench, uuid: str | None) -> None:
+    lost = Gpu(3, "GPU-3", status=CardStatus.LOST, status_since=7.0)
+    bench.source.gpus = (*bench.source.gpus, lost)
+
+    def hang(count: int) -> None:
+        if count == 2:
+            bench.source.current_call = named(uuid, bench.clock.now)
+            bench.hang(1.1)
+
+    bench.source.on_sample = hang
+    reminder = bench.run(3)[1]
+    assert [gpu.status for gpu in reminder.gpus[:3]] == [CardStatus.NO_ANSWER] * 3
+    assert reminder.gpus[3] is lost, "what is lost was not going to answer"
+
+
+def test_a_card_that_did_not_answer_before_keeps_since_when(bench: Bench) -> None:
+    bench.source.gpus = (Gpu(0, "GPU-0", status=CardStatus.NO_ANSWER, status_since=7.0),)
+
+    def hang(count: int) -> None:
+        if count == 2:
+            bench.source.current_call = named("GPU-0", bench.clock.now)
+            bench.hang(1.1)
+
+    bench.source.on_sample = hang
+    assert bench.run(3)[1].gpus == bench.source.gpus
+
+
+def test_a_tick_shorter_than_two_intervals_is_no_hang() -> None:
+    bench = Bench(interval=3.0)
+
+    def hang(count: int) -> None:
+        if count == 2:
+            bench.source.current_call = named("GPU-1", bench.clock.now)
+            bench.hang(5.9)
+
+    bench.source.on_sample = hang
+    assert [snapshot.time - EPOCH for snapshot in bench.run(3)] == pytest.approx([0.0, 8.9, 9.0])
+
+
+def test_a_hang_is_told_after_ten_seconds_however_rare_the_samples_are() -> None:
+    bench = Bench(interval=3600.0)
+
+    def hang(count: int) -> None:
+        if count == 2:
+            bench.source.current_call = named("GPU-1", bench.clock.now)
+            bench.hang(25.0)
+            bench.source.current_call = None
+
+    bench.source.on_sample = hang
+    first, *reminders, _ = bench.run(4)
+    began = first.time + 3600.0
+    assert [snapshot.time - began for snapshot in reminders] == pytest.approx([10.0, 20.0])
+
+
+def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
+    def many_slow_calls(count: int) -> None:
+        if count == 2:
+            for _ in range(20):
+                bench.source.current_call = named("GPU-1", bench.clock.now)
+                bench.hang(0.4)
+                bench.source.current_call = None
+                bench.source.driver_seconds += 0.4
+                bench.collector._look()
+
+    bench.source.on_sample = many_slow_calls
+    statuses = {gpu.status for snapshot in bench.run(4) for gpu in snapshot.gpus}
+    assert statuses == {CardStatus.OK}
+
+
+def test_a_tick_that_stands_still_outside_the_driver_ages_and_accuses_no_card(
+    bench: Bench,
+) -> None:
+    def stand_still(count: int) -> None:
+        if count == 2:
+            bench.hang(3.0)
+
+    bench.source.on_sample = stand_still
+    first, *reminders, _ = bench.run(4)
+    assert [snapshot.time - EPOCH for snapshot in reminders] == pytest.approx([2.5, 3.5])
+    for reminder in reminders:
+        assert reminder.gpus == first.gpus
+
+
+@pytest.mark.parametrize("in_open", [True, False])
+def test_a_hang_before_the_first_sample_is_told_in_words(bench: Bench, in_open: bool) -> None:
+    def hang(_: int) -> None:
+        if not bench.seen:
+            bench.source.current_call = named("GPU-1", bench.clock.now)
+            bench.hang(2.5)
+            bench.source.current_call = None
+
+    if in_open:
+        bench.source.on_open = lambda: hang(0)
+    else:
+        bench.source.on_sample = hang
+    first, second, real = bench.run(3)
+    assert first.trouble is not None
+    assert second.trouble is not None
+    assert "nvmlDeviceGetUtilizationRates about GPU-1 for 2s" in second.trouble.sentence
+    assert (first.gpus, first.time) == ((), EPOCH + 1.0)
+    assert real.trouble is None
+
+
+def test_a_healthy_collector_is_looked_at_once_a_second_at_most() -> None:
+    bench = Bench(interval=0.1)
+    pauses: list[float] = []
+    bench.source.on_sample = lambda _: pauses.append(bench.collector._look())
+    bench.run(30)
+    pauses.append(bench.collector._look())
+    assert pauses == pytest.approx([1.0] * 31)
+
+
+def test_a_late_word_about_a_hang_cannot_overtake_the_sample_that_ends_it(bench: Bench) -> None:
+    def hang(count: int) -> None:
+        if count == 2:
+            bench.source.current_call = named("GPU-1", bench.clock.now)
+            bench.clock.now += 2.0
+            late = threading.Thread(target=bench.collector._look)
+            bench.collector._publishing.acquire()
+            late.start()
+            # The call comes back while that thread is about to speak.
+            bench.collector._tick_began = None
+            bench.collector._publishing.release()
+            late.join()
+
+    bench.source.on_sample = hang
+    statuses = {gpu.status for snapshot in bench.run(3) for gpu in snapshot.gpus}
+    assert statuses == {CardStatus.OK}
+
+
+# The cost
+
+
+def test_the_cost_is_measured_over_the_last_five_seconds() -> None:
+    used = 0.0
+    meter = CostMeter(lambda: used)
+    assert meter.measure(0.0, 0.0) == OwnCost()
+    costs = []
+    for second in range(1, 13):
+        used += 0.5 if second <= 6 else 0.02
+        costs.append(meter.measure(float(second), second * 0.25))
+    assert costs[0].cpu_percent == pytest.approx(50.0)
+    assert costs[5].cpu_percent == pytest.approx(50.0)
+    assert costs[11].cpu_percent == pytest.approx(2.0)
+    assert costs[11].driver_share == pytest.approx(0.25)
+
+
+def test_the_tick_is_the_median_and_one_slow_tick_does_not_move_it() -> None:
+    meter = CostMeter()
+    for seconds in (0.002, 0.003, 9.0, 0.001, 0.003):
+        meter.add_tick(seconds)
+    assert meter.measure(0.0, 0.0).tick_seconds == 0.003
+
+
+def test_a_source_opened_anew_has_no_negative_share() -> None:
+    meter = CostMeter()
+    meter.measure(0.0, 50.0)
+    assert meter.measure(1.0, 0.1).driver_share is None
+    for second in range(2, 9):
+        share = meter.measure(float(second), 0.1 * second).driver_share
+    assert share == pytest.approx(0.1)
+
+
+def test_the_cost_of_long_intervals_is_measured_from_tick_to_tick() -> None:
+    used = 0.0
+    meter = CostMeter(lambda: used)
+    meter.measure(0.0, 0.0)
+    used = 6.0
+    assert meter.measure(60.0, 0.0).cpu_percent == pytest.approx(10.0)
+
+
+def test_snapshots_bear_their_cost(bench: Bench) -> None:
+    def spend(_: int) -> None:
+        bench.source.driver_seconds += 0.05
+        bench.clock.now += 0.1
+
+    bench.source.on_sample = spend
+    cost = bench.run(6)[-1].cost
+    assert cost is not None
+    assert cost.driver_share == pytest.approx(0.1)
+    assert cost.tick_seconds == pytest.approx(0.1)
+    assert cost.cpu_percent is not None
+
+
+# Real threads
+
+
+class RealSource(FakeSource):
+    """A source on real time whose calls can be made to hang."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock())
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.on_sample = self.call
+
+    def call(self, _: int) -> None:
+        self.current_call = named("GPU-1", time.monotonic())
+        self.may_answer.wait()
+        self.current_call = None
+
+
+def test_a_hung_driver_neither_silences_the_stream_nor_keeps_stop_waiting() -> None:
+    source = RealSource()
+    collector = Collector(source, interval=0.1)
+    snapshots: queue.Queue[Snapshot] = queue.Queue()
+    collector.subscribe(snapshots.put)
+    collector.start()
+    assert collector.wait_open(PATIENCE)
+    assert snapshots.get(timeout=PATIENCE).gpus[1].status is CardStatus.OK
+    source.may_answer.clear()
+    while snapshots.get(timeout=PATIENCE).gpus[1].status is CardStatus.OK:
+        pass
+    assert {thread.name for thread in threading.enumerate()} >= {"gpumon-sampler", "gpumon-watch"}
+
+    begun = time.monotonic()
+    collector.stop(timeout=0.2)
+    assert time.monotonic() - begun < 10
+    assert collector._sampler.is_alive()
+    assert not collector._watcher.is_alive()
+    assert source.closed_by == [], "nobody but the sampling thread may close it"
+
+    silent_since = snapshots.qsize()
+    source.may_answer.set()
+    collector._sampler.join(PATIENCE)
+    assert source.closed_by == [collector._sampler]
+    assert snapshots.qsize() == silent_since, "nothing is handed out once it was stopped"
+
+
+def test_a_call_that_comes_back_brings_the_card_back() -> None:
+    source = RealSource()
+    collector = Collector(source, interval=0.1)
+    snapshots: queue.Queue[Snapshot] = queue.Queue()
+    collector.subscribe(snapshots.put)
+    source.may_answer.clear()
+    collector.start()
+    try:
+        assert snapshots.get(timeout=PATIENCE).trouble is not None
+        source.may_answer.set()
+        while (snapshot := snapshots.get(timeout=PATIENCE)).trouble is not None:
+            pass
+        assert snapshot.gpus[1].status is CardStatus.OK
+    finally:
+        collector.stop()
+    assert source.closed_by == [collector._sampler]
+
+
+def test_a_healthy_collector_stops_at_once_even_in_a_long_interval() -> None:
+    source = RealSource()
+    collector = Collector(source, interval=3600)
+    sampled = threading.Event()
+    collector.subscribe(lambda _: sampled.set())
+    collector.start()
+    assert sampled.wait(PATIENCE)
+    collector.stop(timeout=PATIENCE)
+    assert not collector._sampler.is_alive()
+    assert not collector._watcher.is_alive()
+    collector.stop()
+
+
+def test_a_collector_that_never_started_can_be_stopped(bench: Bench) -> None:
+    bench.collector.stop()
+
+
+def test_a_listener_may_stop_the_collector() -> None:
+    source = RealSource()
+    collector = Collector(source, interval=0.1)
+    collector.subscribe(lambda _: collector.stop())
+    collector.start()
+    collector._sampler.join(PATIENCE)
+    assert len(source.sampled_at) == 1
+    assert source.closed_by == [collector._sampler]
+    assert collector.failure is None
+
+
+def test_no_thread_outlives_a_source_that_did_not_open() -> None:
+    def refuse() -> None:
+        raise SourceError("No driver.", "Install one.")
+
+    source = RealSource()
+    source.on_open = refuse
+    collector = Collector(source, interval=3600)
+    collector.start()
+    with pytest.raises(SourceError):
+        collector.wait_open(PATIENCE)
+    collector._sampler.join(PATIENCE)
+    collector._watcher.join(PATIENCE)
+    assert not collector._watcher.is_alive()

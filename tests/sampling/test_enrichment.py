@@ -1,0 +1,642 @@
+"""What the lookup promises: nobody waits for it, and nothing it finds out is lost or stale."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.host import ProcessHost, RelatedProcess
+from gpumon.model.snapshot import (
+    GpuProcess,
+    HolderScan,
+    HoldReason,
+    MigInstance,
+    Place,
+    ProcessId,
+    Reserved,
+    Snapshot,
+    Suspect,
+)
+from gpumon.sampling.enrichment import Lookup
+from gpumon.scheduling.reservation import Holder
+from tests.build import GIB, gpu, process, snapshot
+from tests.sampling.test_collector import FakeClock
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from gpumon.host import Details, ProcessHandle, Target
+
+SUSPECT = Suspect(ProcessId(9, 1), ("GPU-0",), HoldReason.ORPHAN, "its parent ended")
+
+
+class FakeHost:
+    """A host that says of every process that it is in the tmux session of its own number."""
+
+    uid: int | None = 1000
+    user: str | None = "ann"
+    readonly = False
+
+    def __init__(self) -> None:
+        self.places_asked: list[list[int]] = []
+        self.scans = 0
+        self.roots: list[list[int]] = []
+        self.before_places: Callable[[], object] = lambda: None
+        self.before_scan: Callable[[], object] = lambda: None
+        self.before_families: Callable[[], object] = lambda: None
+        self.suffix = ""
+        self.silent_about: set[int] = set()
+
+    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
+        self.places_asked.append([one.id.pid for one in processes])
+        self.before_places()
+        return {
+            one.id: Place(tmux=f"{one.id.pid}{self.suffix}")
+            for one in processes
+            if one.id.pid not in self.silent_about
+        }
+
+    def scan(self, snapshot: Snapshot) -> HolderScan | None:
+        self.scans += 1
+        self.before_scan()
+        return HolderScan(snapshot.time, (SUSPECT,))
+
+    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        known = list(roots)
+        self.roots.append([root.pid for root in known])
+        self.before_families()
+        return tuple(RelatedProcess(root, 1, 1, 1, "python") for root in known)
+
+    def details(self, process: ProcessId) -> Details | None:
+        raise NotImplementedError
+
+    def grip(self, target: Target) -> ProcessHandle:
+        raise NotImplementedError
+
+    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
+        raise NotImplementedError
+
+
+def accepts(host: ProcessHost) -> ProcessHost:
+    """Let mypy hold the fake to the door that real hosts have."""
+    return host
+
+
+def test_the_fake_is_a_host() -> None:
+    assert accepts(FakeHost())
+
+
+class Bench:
+    """A lookup whose threads take turns on the test's own thread."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.host = FakeHost()
+        self.lookup = Lookup(self.host, self.clock)
+        self.lookup._threads = ()
+        self.lookup.start()
+        self._looks = (
+            (self.lookup._look_for_places, self.lookup._for_places),
+            (self.lookup._look_for_holders, self.lookup._for_scan),
+            (self.lookup._look_for_kin, self.lookup._for_kin),
+        )
+        self._due = [0.0] * len(self._looks)
+
+    def annotate(self, given: Snapshot) -> Snapshot:
+        return self.lookup.annotate(given)
+
+    def pass_time(self, seconds: float = 0.0) -> None:
+        """Let every look come that is due within some seconds, or that was woken."""
+        end = self.clock.now + seconds
+        while True:
+            for turn, (look, wake) in enumerate(self._looks):
+                if wake.is_set() or self._due[turn] <= self.clock.now:
+                    wake.clear()
+                    self._due[turn] = look() + self.clock.now
+            if min(self._due) > end:
+                break
+            self.clock.now = max(self.clock.now, min(self._due))
+        self.clock.now = max(self.clock.now, end)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def tmux(given: Snapshot) -> list[str | None]:
+    """The tmux session of each process, as far as known."""
+    return [one.place.tmux if one.place else None for one in given.processes]
+
+
+ANN, BO = process(100), process(200, user="bo")
+
+
+# What is added
+
+
+def test_what_is_known_by_now_is_added_and_nothing_is_waited_for(bench: Bench) -> None:
+    given = snapshot(processes=(ANN,))
+    assert bench.annotate(given) is given, "nothing is known yet"
+    bench.pass_time(2.0)
+    known = bench.annotate(given)
+    assert tmux(known) == ["100"]
+    assert known.holders == HolderScan(given.time, (SUSPECT,))
+    assert replace(known, processes=given.processes, holders=None) == given
+
+
+def test_what_the_source_tells_stays_and_is_not_looked_up(bench: Bench) -> None:
+    told = process(300)
+    told = replace(told, place=Place(tmux="told"))
+    given = replace(snapshot(processes=(told,)), holders=HolderScan(5.0))
+    bench.annotate(given)
+    bench.pass_time(30.0)
+    assert bench.annotate(given) is given
+    assert (bench.host.places_asked, bench.host.scans) == ([], 0)
+
+
+def test_what_the_source_tells_stands_above_what_was_looked_up(bench: Bench) -> None:
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.pass_time()
+    told = snapshot(processes=(replace(ANN, place=Place(tmux="told")),))
+    assert bench.annotate(told).processes is told.processes
+
+
+def test_a_process_that_is_not_visible_is_not_asked_about(bench: Bench) -> None:
+    """Its number may be a stranger's here."""
+    hidden = process(300, start_time=None, visible=False)
+    bench.lookup.want_kin(True)
+    bench.annotate(snapshot(processes=(ANN, hidden)))
+    bench.pass_time(20.0)
+    assert {pid for asked in bench.host.places_asked for pid in asked} == {100}
+    assert bench.host.roots[-1] == [100]
+
+
+def test_without_cards_nobody_scans_for_who_holds_them(bench: Bench) -> None:
+    bench.annotate(replace(snapshot(), gpus=()))
+    bench.pass_time(30.0)
+    assert bench.host.scans == 0
+
+
+# Identity
+
+
+def test_the_same_processes_stay_the_same_tuple_as_long_as_nothing_new_is_known(
+    bench: Bench,
+) -> None:
+    given = snapshot(processes=(ANN, BO))
+    bench.annotate(given)
+    bench.pass_time(20.0)
+    first = bench.annotate(given)
+    bench.pass_time(20.0)
+    later = bench.annotate(replace(given, time=given.time + 20))
+    assert len(bench.host.places_asked) > 4, "it was looked up again meanwhile"
+    assert later.processes is first.processes
+
+
+def test_a_process_of_whom_nothing_new_is_known_stays_the_same_object(bench: Bench) -> None:
+    bench.host.silent_about = {200}
+    given = snapshot(processes=(ANN, BO))
+    bench.annotate(given)
+    bench.pass_time()
+    before = bench.annotate(given)
+    assert tmux(before) == ["100", None]
+    bench.host.silent_about = set()
+    bench.pass_time(10.0)
+    after = bench.annotate(given)
+    assert tmux(after) == ["100", "200"]
+    assert after.processes[0] is before.processes[0]
+    assert before.processes[1] is BO
+
+
+def test_a_place_that_changes_is_told(bench: Bench) -> None:
+    given = snapshot(processes=(ANN,))
+    bench.annotate(given)
+    bench.pass_time()
+    assert tmux(bench.annotate(given)) == ["100"]
+    bench.host.suffix = " renamed"
+    bench.pass_time(10.0)
+    assert tmux(bench.annotate(given)) == ["100 renamed"]
+
+
+def test_who_has_ended_keeps_the_place_as_long_as_it_is_listed(bench: Bench) -> None:
+    given = snapshot(processes=(ANN, BO))
+    bench.annotate(given)
+    bench.pass_time()
+    bench.host.silent_about = {100}
+    bench.pass_time(12.0)
+    assert tmux(bench.annotate(given)) == ["100", "200"]
+    bench.annotate(snapshot(processes=(BO,)))
+    bench.pass_time(10.0)
+    assert tmux(bench.annotate(given)) == [None, "200"], "and is forgotten then"
+
+
+# The pace
+
+
+def test_new_processes_are_looked_up_at_once_and_all_every_ten_seconds(bench: Bench) -> None:
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.pass_time()
+    assert bench.host.places_asked == [[100]]
+    bench.pass_time(3.0)
+    bench.annotate(snapshot(processes=(ANN, BO)))
+    bench.pass_time()
+    assert bench.host.places_asked == [[100], [200]]
+    bench.pass_time(6.9)
+    assert len(bench.host.places_asked) == 2
+    bench.pass_time(0.1)
+    assert bench.host.places_asked[2:] == [[100, 200]]
+
+
+def test_a_scan_comes_every_ten_seconds_and_the_first_lets_the_screen_come_up(
+    bench: Bench,
+) -> None:
+    given = snapshot(processes=(ANN,))
+    bench.annotate(given)
+    bench.pass_time(1.9)
+    assert bench.host.scans == 0
+    bench.pass_time(0.1)
+    assert bench.host.scans == 1
+    bench.pass_time(9.9)
+    assert bench.host.scans == 1
+    bench.pass_time(0.1)
+    assert bench.host.scans == 2
+
+
+def test_who_leaves_the_list_brings_a_scan_but_never_two_in_two_seconds(bench: Bench) -> None:
+    bench.annotate(snapshot(processes=(ANN, BO)))
+    bench.pass_time(5.0)
+    assert bench.host.scans == 1
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.pass_time()
+    assert bench.host.scans == 2
+    bench.annotate(snapshot())
+    bench.pass_time(1.9)
+    assert bench.host.scans == 2
+    bench.pass_time(0.1)
+    assert bench.host.scans == 3
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.pass_time(9.9)
+    assert bench.host.scans == 3, "who comes brings none"
+
+
+@pytest.mark.parametrize(
+    ("card", "scans"),
+    [
+        (gpu(memory_used=12 * GIB), 2),
+        (gpu(memory_used=GIB), 1),
+        (gpu(memory_used=None), 1),
+        (gpu(memory_used=12 * GIB, memory_unified=True), 1),
+    ],
+    ids=["much", "as held", "unknown", "the host's"],
+)
+def test_memory_that_begins_to_have_no_owner_brings_a_scan(
+    bench: Bench, card: object, scans: int
+) -> None:
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.pass_time(5.0)
+    for _ in range(4):
+        bench.annotate(replace(snapshot(processes=(replace(ANN, rss=1),)), gpus=(card,)))
+        bench.pass_time(1.0)
+    assert bench.host.scans == scans, "one for the news, none for as long as it stays"
+
+
+def test_memory_is_not_without_an_owner_while_that_of_one_is_unknown(bench: Bench) -> None:
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.pass_time(5.0)
+    unknown = process(100, memory_used=None)
+    bench.annotate(replace(snapshot(processes=(unknown,)), gpus=(gpu(memory_used=60 * GIB),)))
+    bench.pass_time(4.0)
+    assert bench.host.scans == 1
+
+
+def test_a_look_that_takes_long_rests_twenty_times_as_long(bench: Bench) -> None:
+    def take_a_second() -> None:
+        bench.clock.now += 1.0
+
+    bench.host.before_scan = take_a_second
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.pass_time(3.0)
+    assert bench.host.scans == 1
+    bench.annotate(snapshot())
+    bench.pass_time(19.9)
+    assert bench.host.scans == 1, "not even for who left"
+    bench.pass_time(0.1)
+    assert bench.host.scans == 2
+
+
+def test_a_scan_is_as_old_as_it_says(bench: Bench) -> None:
+    given = snapshot(processes=(ANN,))
+    bench.annotate(given)
+    bench.pass_time(2.0)
+    later = bench.annotate(replace(given, time=given.time + 5))
+    assert later.holders is not None
+    assert later.holders.at == given.time
+
+
+def test_families_are_read_once_a_second_while_wanted_and_else_not_at_all(bench: Bench) -> None:
+    bench.annotate(snapshot(processes=(ANN, BO)))
+    bench.pass_time(10.0)
+    assert (bench.host.roots, bench.lookup.kin) == ([], ())
+    bench.lookup.want_kin(True)
+    bench.pass_time()
+    assert [kin.id for kin in bench.lookup.kin] == [ANN.id, BO.id]
+    for _ in range(4):
+        bench.lookup.want_kin(True)
+        bench.pass_time(0.5)
+    assert bench.host.roots == [[100, 200]] * 3
+    bench.lookup.want_kin(False)
+    assert bench.lookup.kin == ()
+    bench.pass_time(10.0)
+    assert len(bench.host.roots) == 3
+    bench.lookup.want_kin(True)
+    assert bench.lookup.kin == (), "what was read long ago is not shown again"
+
+
+def test_families_that_come_when_they_are_no_longer_wanted_are_not_shown(bench: Bench) -> None:
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.host.before_families = lambda: bench.lookup.want_kin(False)
+    bench.lookup.want_kin(True)
+    bench.pass_time()
+    assert (bench.host.roots, bench.lookup.kin) == ([[100]], ())
+
+
+def test_one_call_is_one_look(bench: Bench) -> None:
+    looks: list[float] = []
+
+    def look() -> float:
+        looks.append(bench.clock.now)
+        bench.lookup._stopping = len(looks) == 3
+        return 7.0
+
+    wake = threading.Event()
+    wake.set()
+    bench.lookup._look_on(look, wake)
+    assert looks == [0.0, 0.0, 7.0]
+
+
+# What goes wrong
+
+
+def refuse() -> None:
+    raise PermissionError("not yours")
+
+
+def test_an_os_error_is_no_answer_and_what_was_known_stays(bench: Bench) -> None:
+    given = snapshot(processes=(ANN,))
+    bench.lookup.want_kin(True)
+    bench.annotate(given)
+    bench.pass_time(2.0)
+    known, kin = bench.annotate(given), bench.lookup.kin
+    bench.host.before_places = bench.host.before_scan = bench.host.before_families = refuse
+    bench.pass_time(20.0)
+    assert bench.annotate(given) == known
+    assert bench.lookup.kin is kin
+    bench.host.before_places = bench.host.before_scan = lambda: None
+    bench.host.suffix = " again"
+    bench.pass_time(10.0)
+    assert tmux(bench.annotate(given)) == ["100 again"], "and it is asked again"
+    assert bench.lookup.failure is None
+
+
+@contextmanager
+def looking(host: FakeHost) -> Iterator[Lookup]:
+    """A lookup on real threads."""
+    lookup = Lookup(host)
+    lookup.start()
+    # The first scan need not be waited for.
+    lookup._scan_due = lookup._scan_soonest = 0.0
+    try:
+        yield lookup
+    finally:
+        lookup.stop()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + PATIENCE
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline
+        pause.wait(0.002)
+
+
+class Hang:
+    """A look that does not come back until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.may_end = threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        assert self.may_end.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("kind", ["places", "scan", "families"])
+def test_a_look_that_hangs_keeps_away_its_own_answers_only(kind: str) -> None:
+    host, hang = FakeHost(), Hang()
+    setattr(host, f"before_{kind}", hang)
+    given = snapshot(processes=(ANN,))
+    with looking(host) as lookup:
+
+        def known() -> set[str]:
+            lookup._for_scan.set()
+            now = lookup.annotate(given)
+            told = {"places": tmux(now) == ["100"], "scan": now.holders, "families": lookup.kin}
+            return {kind for kind, answer in told.items() if answer}
+
+        lookup.want_kin(True)
+        assert known() == set()
+        assert hang.begun.wait(PATIENCE)
+        others = {"places", "scan", "families"} - {kind}
+        eventually(lambda: known() == others)
+        begun = time.monotonic()
+        lookup.stop()
+        assert time.monotonic() - begun < PATIENCE / 4
+        hang.may_end.set()
+        for thread in lookup._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "a thread that comes back after the end ends"
+
+
+def test_a_look_that_comes_back_late_is_an_answer_all_the_same() -> None:
+    host, hang = FakeHost(), Hang()
+    host.before_places = hang
+    given = snapshot(processes=(ANN,))
+    with looking(host) as lookup:
+        assert lookup.annotate(given) is given
+        assert hang.begun.wait(PATIENCE)
+        hang.may_end.set()
+        eventually(lambda: tmux(lookup.annotate(given)) == ["100"])
+
+
+@pytest.mark.parametrize("kind", ["places", "scan", "families"])
+def test_a_bug_in_a_look_reaches_whoever_samples_and_whoever_stops(kind: str) -> None:
+    bug = ZeroDivisionError("a bug in a look")
+
+    def break_down() -> None:
+        raise bug
+
+    host = FakeHost()
+    setattr(host, f"before_{kind}", break_down)
+    lookup = Lookup(host)
+    lookup.start()
+    lookup._scan_due = 0.0
+    lookup.want_kin(True)
+    lookup.annotate(snapshot(processes=(ANN,)))
+    lookup._for_scan.set()
+    eventually(lambda: lookup.failure)
+    assert lookup.failure is bug
+    with pytest.raises(ZeroDivisionError):
+        lookup.annotate(snapshot())
+    with pytest.raises(ZeroDivisionError):
+        lookup.stop()
+
+
+def test_its_threads_end_when_it_is_stopped_and_are_named() -> None:
+    host = FakeHost()
+    with looking(host) as lookup:
+        names = {thread.name for thread in threading.enumerate()}
+        assert {f"gpumon-lookup-{kind}" for kind in ("places", "holders", "kin")} <= names
+        lookup.annotate(snapshot(processes=(ANN,)))
+        eventually(lambda: host.places_asked)
+    for thread in lookup._threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    lookup.stop()
+
+
+def test_a_lookup_that_never_started_can_be_stopped() -> None:
+    Lookup(FakeHost()).stop()
+
+
+# Once
+
+
+def test_one_look_knows_everything_when_it_returns() -> None:
+    host = FakeHost()
+    host.before_places = host.before_scan = lambda: threading.Event().wait(0.02)
+    given = snapshot(processes=(ANN, BO))
+    known = Lookup(host).look_once(given, PATIENCE)
+    assert tmux(known) == ["100", "200"]
+    assert known.holders == HolderScan(given.time, (SUSPECT,))
+    assert (host.places_asked, host.scans, host.roots) == ([[100, 200]], 1, [])
+
+
+@pytest.mark.parametrize("kind", ["places", "scan"])
+def test_one_look_leaves_out_what_is_late(kind: str) -> None:
+    host, hang = FakeHost(), Hang()
+    setattr(host, f"before_{kind}", hang)
+    begun = time.monotonic()
+    known = Lookup(host).look_once(snapshot(processes=(ANN,)), 0.05)
+    assert time.monotonic() - begun < PATIENCE / 4
+    assert known.holders is None
+    if kind == "places":
+        assert tmux(known) == [None]
+    hang.may_end.set()
+
+
+def test_a_bug_in_one_look_is_raised() -> None:
+    def break_down() -> None:
+        raise ZeroDivisionError
+
+    host = FakeHost()
+    host.before_scan = break_down
+    with pytest.raises(ZeroDivisionError):
+        Lookup(host).look_once(snapshot(), PATIENCE)
+
+
+class FakeLocks:
+    """Says who has reserved what, when it is told to."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Holder] = {}
+        self.asked: list[list[str]] = []
+        self.before: Callable[[], object] = lambda: None
+
+    def __call__(self, uuids: Iterable[str]) -> Mapping[str, Holder]:
+        self.asked.append(list(uuids))
+        self.before()
+        return dict(self.held)
+
+
+def with_locks() -> tuple[Lookup, FakeLocks, FakeClock]:
+    locks, clock = FakeLocks(), FakeClock()
+    return Lookup(FakeHost(), clock, locks), locks, clock
+
+
+MIG = replace(gpu(index=1), mig=(MigInstance("MIG-5", 0),))
+
+
+def test_who_has_reserved_a_card_is_told_with_every_snapshot() -> None:
+    lookup, locks, _ = with_locks()
+    given = snapshot(10.0, gpu(), MIG)
+    locks.held = {"GPU-0": Holder("ann", 7, 3.0, "train"), "MIG-5": Holder()}
+    assert lookup.annotate(given).reserved == ()
+    assert lookup._look_for_locks() == 2.0
+    assert locks.asked == [["GPU-0", "GPU-1", "MIG-5"]]
+    told = lookup.annotate(given).reserved
+    assert told == (Reserved("GPU-0", None, "ann", 7, 3.0, "train"), Reserved("GPU-1", "MIG-5"))
+    lookup._look_for_locks()
+    assert lookup.annotate(given).reserved is told, "nothing has changed"
+    locks.held = {}
+    lookup._look_for_locks()
+    assert lookup.annotate(given).reserved == ()
+
+
+def test_the_first_snapshot_does_not_wait_for_the_next_look_at_the_locks() -> None:
+    lookup, _, _ = with_locks()
+    lookup._look_for_locks()
+    lookup.annotate(snapshot(10.0, gpu()))
+    assert lookup._for_locks.is_set()
+
+
+def test_locks_that_cannot_be_read_leave_what_was_known() -> None:
+    lookup, locks, _ = with_locks()
+    locks.held = {"GPU-0": Holder("ann")}
+    lookup.annotate(snapshot(10.0, gpu()))
+    lookup._look_for_locks()
+
+    def fail() -> None:
+        raise OSError("stale file handle")
+
+    locks.before = fail
+    lookup._look_for_locks()
+    assert lookup.annotate(snapshot(11.0, gpu())).reserved == (Reserved("GPU-0", user="ann"),)
+    assert lookup.failure is None
+
+
+def test_locks_that_take_long_are_looked_at_less_often() -> None:
+    lookup, locks, clock = with_locks()
+    lookup.annotate(snapshot(10.0, gpu()))
+
+    def dawdle() -> None:
+        clock.now += 1.0
+
+    locks.before = dawdle
+    assert lookup._look_for_locks() == 20.0
+
+
+def test_locks_that_hang_keep_no_place_away() -> None:
+    locks = FakeLocks()
+    hang = Hang()
+    locks.before = hang
+    lookup = Lookup(FakeHost(), reservations=locks)
+    lookup.start()
+    try:
+        given = snapshot(10.0, gpu(), processes=(process(5),))
+        deadline = time.monotonic() + PATIENCE
+        while lookup.annotate(given).processes[0].place is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert hang.begun.wait(PATIENCE)
+    finally:
+        hang.may_end.set()
+        lookup.stop()

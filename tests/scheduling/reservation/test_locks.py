@@ -1,0 +1,333 @@
+"""A card that is reserved is nobody else's, whatever lies in the folder of the locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.scheduling.reservation.lock_folder import FolderError
+from gpumon.scheduling.reservation.locks import Locks, TakenError, is_locked, lock
+from tests.scheduling.reservation.holding import holder
+from tests.screen import PATIENCE
+
+NOBODY = 65534
+A, B, C = "GPU-aaaa", "GPU-bbbb", "GPU-cccc"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "locks"
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where locks go that cannot be shared."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    return tmp_path / "runtime" / "gpumon"
+
+
+def locks(folder: Path | str) -> Locks:
+    return Locks(str(folder), os.environ)
+
+
+def test_what_somebody_has_reserved_nobody_else_gets_until_it_is_given_back(folder: Path) -> None:
+    mine, other = locks(folder), locks(folder)
+    assert (mine.trouble, mine.holders([A, B])) == ("", {})
+    held = mine.take([A], "python train.py")
+    with pytest.raises(TakenError) as taken:
+        other.take([A], "x")
+    assert taken.value.uuid == A
+    assert list(other.holders([A, B])) == [A]
+    held.close()
+    held.close()
+    assert other.holders([A, B]) == {}
+    other.take([A], "x").close()
+
+
+def test_of_several_all_are_taken_or_none(folder: Path) -> None:
+    mine, other = locks(folder), locks(folder)
+    held = mine.take([B], "")
+    with pytest.raises(TakenError):
+        other.take([A, B, C], "")
+    assert set(other.holders([A, B, C])) == {B}
+    held.close()
+
+
+def test_of_two_who_want_the_same_in_another_order_one_gets_all(folder: Path) -> None:
+    held = locks(folder).take([A], "")
+    with pytest.raises(TakenError) as refused:
+        locks(folder).take([B, A], "")
+    assert refused.value.uuid == A
+    assert not (folder / f"{B}.lock").exists(), "it was never in the way of who has the first"
+    held.close()
+
+
+def test_who_has_it_and_since_when_is_told_and_kill_9_frees_it(folder: Path) -> None:
+    before = time.time()
+    with holder(folder, A) as process:
+        found = locks(folder).holders([A])[A]
+        assert found.pid == process.pid
+        assert found.user is not None
+        assert found.since is not None
+        assert before <= found.since <= time.time()
+        assert found.sentence(found.since + 720) == (
+            f"reserved by {found.user} for 12m, gpumon run {process.pid}: python train.py"
+        )
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE)
+        assert locks(folder).holders([A]) == {}
+        locks(folder).take([A], "").close()
+
+
+def test_who_only_claims_to_have_it_is_not_named(folder: Path) -> None:
+    mine = locks(folder)
+    held = mine.take([A], "")
+    for claim in ('{"pid":1,"start_time":12345,"since":0}', "\x1b[2J", "[" * 10000, ""):
+        (folder / f"{A}.lock").write_text(claim)
+        assert mine.holders([A])[A].sentence(0) == "reserved; by whom cannot be seen here"
+    held.close()
+
+
+def test_everybody_can_open_a_lock_whatever_the_mask_of_who_made_it(folder: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        locks(folder).take([A], "").close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+    assert stat.S_IMODE((folder / f"{A}.lock").stat().st_mode) == 0o666
+
+
+def test_a_planted_link_is_not_followed(folder: Path, tmp_path: Path, own: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    locks(folder).close()
+    (folder / f"{A}.lock").symlink_to(victim)
+    os.link(victim, folder / f"{B}.lock")
+    (folder / f"{C}.lock").symlink_to(tmp_path / "to be made")
+    for uuid, words in ((A, "is a symbolic link that"), (B, "other names"), (C, "symbolic link")):
+        mine = locks(folder)
+        held = mine.take([uuid], "x")
+        assert words in mine.trouble
+        assert (own / f"{uuid}.lock").exists()
+        assert set(locks(folder).holders([A, B, C])) == {uuid}
+        held.close()
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "to be made").exists()
+
+
+def test_a_link_that_is_planted_between_the_look_and_the_opening_is_not_followed(
+    folder: Path, tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    locks(folder).take([A], "x").close()
+    file = folder / f"{A}.lock"
+    look = os.stat
+
+    def plant(path: str, **options: Any) -> os.stat_result:
+        found = look(path, **options)
+        if path == file.name and not file.is_symlink():
+            file.unlink()
+            file.symlink_to(victim)
+        return found
+
+    monkeypatch.setattr(os, "stat", plant)
+    mine = locks(folder)
+    held = mine.take([A], "x")
+    assert file.is_symlink()
+    assert (own / file.name).exists()
+    assert str(file) in mine.trouble
+    held.close()
+    assert victim.read_text() == "precious"
+
+
+def test_what_is_no_file_is_not_opened(folder: Path) -> None:
+    locks(folder).close()
+    os.mkfifo(folder / f"{A}.lock")
+    (folder / f"{B}.lock").mkdir()
+    mine = locks(folder)
+    mine.take([A, B], "x").close()
+    assert "is no plain file that" in mine.trouble
+
+
+def test_a_folder_that_anybody_could_meddle_with_is_not_shared(tmp_path: Path) -> None:
+    loose, real, link = tmp_path / "loose", tmp_path / "real", tmp_path / "link"
+    loose.mkdir()
+    loose.chmod(0o777)
+    real.mkdir()
+    link.symlink_to(real)
+    (tmp_path / "file").write_text("")
+    for path, words in (
+        (loose, "not sticky"),
+        (link, "cannot be used: it is a symbolic link"),
+        (tmp_path / "file", "cannot be used"),
+        (tmp_path / "no" / "folder", "cannot be used"),
+    ):
+        mine = locks(path)
+        held = mine.take([A], "")
+        assert words in mine.trouble
+        # This user's own programs keep out of one another's way all the same.
+        with pytest.raises(TakenError):
+            locks(path).take([A], "")
+        held.close()
+
+
+def test_a_folder_that_takes_no_file_guards_this_user_and_says_so() -> None:
+    mine = locks("/proc/self/task")
+    held = mine.take([A], "")
+    assert "cannot be made" in mine.trouble
+    assert set(locks("/proc/self/task").holders([A])) == {A}
+    held.close()
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    user = os.geteuid()
+    try:
+        if user == 0:
+            os.seteuid(NOBODY)
+        assert "Permission denied" in locks(closed / "locks").trouble
+    finally:
+        os.seteuid(user)
+        closed.chmod(0o700)
+
+
+def test_the_usual_folder_is_everybody_s_or_not_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(
+        "gpumon.scheduling.reservation.lock_folder._SHARED_PARENTS", (str(tmp_path),)
+    )
+    (tmp_path / "gpumon").mkdir(mode=0o755)
+    assert "is not open to everybody (mode 1777)" in Locks(None, os.environ).trouble
+
+
+def test_a_folder_of_one_s_own_that_is_somebody_else_s_is_not_used(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own.mkdir(parents=True)
+    monkeypatch.setattr(os, "geteuid", lambda: own.stat().st_uid + 1)
+    with pytest.raises(FolderError):
+        locks("/proc/self/task").take([A], "")
+    assert list(own.iterdir()) == []
+
+
+def test_a_full_disk_does_not_matter(folder: Path) -> None:
+    with holder(folder, A, size=0):
+        with pytest.raises(TakenError):
+            locks(folder).take([A], "")
+        assert locks(folder).holders([A])[A].pid is None
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 0
+
+
+def test_a_lock_whose_file_was_tidied_away_is_taken_anew(folder: Path) -> None:
+    mine = locks(folder)
+    mine.take([A], "").close()
+    (folder / f"{A}.lock").unlink()
+    held = mine.take([A], "")
+    assert set(mine.holders([A])) == {A}
+    held.close()
+
+
+def test_a_lock_whose_file_goes_while_it_is_taken_is_taken_anew(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def locked_and_gone(descriptor: int, **how: int) -> bool:
+        tries.append(descriptor)
+        done = lock(descriptor, **how)
+        if len(tries) == 1:
+            (folder / f"{A}.lock").unlink()
+        return done
+
+    monkeypatch.setattr("gpumon.scheduling.reservation.locks.lock", locked_and_gone)
+    held = locks(folder).take([A], "")
+    assert set(locks(folder).holders([A])) == {A}
+    held.close()
+
+
+def test_a_uuid_cannot_lead_out_of_the_folder(folder: Path) -> None:
+    locks(folder).take(["../../x/y\n"], "").close()
+    assert [path.name for path in folder.iterdir()] == ["______x_y_.lock"]
+
+
+def test_those_who_only_look_do_not_take_one_another_for_holders(folder: Path) -> None:
+    folder.mkdir()
+    with (folder / "a").open("w") as one, (folder / "a").open() as other:
+        fcntl.flock(one, fcntl.LOCK_SH)
+        assert not is_locked(other.fileno())
+        fcntl.flock(one, fcntl.LOCK_EX)
+        assert is_locked(other.fileno())
+
+
+def test_who_only_looks_makes_no_folder(folder: Path, own: Path) -> None:
+    looking = Locks(str(folder), os.environ, make=False)
+    assert looking.holders([A, B]) == {}
+    assert looking.trouble == ""
+    assert not folder.exists()
+    assert not own.exists()
+
+
+WITHIN = """
+import os, subprocess, sys
+from gpumon.scheduling.reservation.locks import Locks
+folder, uuid, inside = sys.argv[1:]
+locks = Locks(folder, os.environ)
+assert locks.others([uuid]) == {}, locks.others([uuid])
+with_it = locks.take([uuid], "x")
+if inside:
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-x," + uuid}
+    subprocess.run([sys.executable, "-c", inside, folder, uuid, ""], env=env, check=True)
+"""
+
+
+def test_within_a_run_its_cards_are_there_to_be_used(folder: Path) -> None:
+    command = [sys.executable, "-c", WITHIN, str(folder), A, WITHIN]
+    assert subprocess.run(command, check=False, timeout=PATIENCE).returncode == 0
+    # Where the variable does not name the card it is somebody else's.
+    alone = WITHIN.replace('"GPU-x," + uuid', '"GPU-x"')
+    command = [sys.executable, "-c", alone, str(folder), A, WITHIN]
+    refused = subprocess.run(command, check=False, timeout=PATIENCE, capture_output=True)
+    assert b"AssertionError: {'GPU-aaaa'" in refused.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_users_who_share_nothing_else_share_the_locks() -> None:
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        folder = Path(parent, "locks")
+        mine = locks(folder)
+        held = mine.take([A], "")
+        (folder / f"{B}.lock").touch()
+        (folder / f"{B}.lock").chmod(0o644)
+        os.seteuid(NOBODY)
+        try:
+            other = locks(folder)
+            with pytest.raises(TakenError):
+                other.take([A], "")
+            # Not to be written by everybody, and locked all the same.
+            of_other = other.take([B, C], "")
+            assert other.trouble == ""
+        finally:
+            os.seteuid(0)
+        assert set(mine.holders([A, B, C])) == {A, B, C}
+        with pytest.raises(TakenError):
+            mine.take([C], "")
+        of_other.close()
+        held.close()
+        mine.take([A, B, C], "").close()

@@ -1,0 +1,64 @@
+"""Who came first is served first, and who is gone is not waited for."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.scheduling.reservation.lock_folder import Folder, shared_folder
+from gpumon.scheduling.reservation.queue import QueueEntry, tickets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    made = shared_folder(str(tmp_path / "locks"))
+    assert made is not None
+    yield made
+    made.close()
+
+
+def names(folder: Folder) -> list[str]:
+    return [ticket.name for ticket in tickets(folder)]
+
+
+def test_those_who_wait_stand_in_the_order_in_which_they_came(folder: Folder) -> None:
+    waiting = [QueueEntry(folder, b'{"n":%d}' % n) for n in range(5)]
+    assert set(names(folder)) == {one.name for one in waiting}
+    times = [ticket.place for ticket in tickets(folder)]
+    assert times == sorted(times)
+    first = tickets(folder)[0]
+    assert (first.uid, first.pid) == (os.geteuid(), os.getpid())
+    assert first.wants.startswith(b'{"n":')
+    for one in waiting:
+        one.close()
+    assert tickets(folder) == []
+    assert folder.names() == []
+
+
+def test_who_was_killed_is_not_waited_for_and_leaves_nothing_behind(folder: Folder) -> None:
+    left = folder.path / "waiting-1-killed"
+    left.write_text('{"pid":1,"wants":{}}')
+    assert tickets(folder) == []
+    assert left.exists(), "it may be about to be locked"
+
+
+def test_what_is_no_place_in_line_is_passed_over(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.path / "waiting-link").symlink_to("/etc/passwd")
+    os.mkfifo(folder.path / "waiting-fifo")
+    old = folder.path / "waiting-old"
+    old.write_text("x")
+    waiting = QueueEntry(folder, b"{}")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    assert names(folder) == [waiting.name]
+    assert not old.exists()
+    waiting.close()

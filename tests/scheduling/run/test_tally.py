@@ -1,0 +1,95 @@
+"""What a job had of its cards, and what of that nobody knows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.scheduling.eligibility import Candidate
+from gpumon.scheduling.run.messages import full, of_card
+from gpumon.scheduling.run.tally import Tally
+from tests.build import GIB, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import GpuProcess, Snapshot
+
+JOB, OTHER = 100, 200
+
+
+def begin(**card: object) -> tuple[Tally, float]:
+    """A job that begins now, and when that is."""
+    before = snapshot(time.time(), gpu(**card))
+    tally = Tally([Candidate(before.gpus[0])], _of_job, before)
+    return tally, before.time
+
+
+def _of_job(processes: object) -> tuple[GpuProcess, ...]:
+    assert isinstance(processes, tuple)
+    return tuple(one for one in processes if one.id.pid == JOB)
+
+
+def look(at: float, *processes: GpuProcess, **card: object) -> Snapshot:
+    return snapshot(at, gpu(**card), processes=processes)
+
+
+def test_a_sample_counts_until_the_next_one() -> None:
+    tally, now = begin(energy=1000.0)
+    for second, (memory, sm) in enumerate([(2, 10), (6, 90)], 1):
+        job = process(JOB, memory_used=memory * GIB, sm=sm)
+        tally.add(look(now + second, job, process(OTHER, memory_used=GIB), energy=1000.0))
+    tally.add(look(now + 4, energy=3_601_000.0), over=True)
+    (card,) = tally.cards
+    # 2 GiB for a second, 6 GiB for two.
+    assert card.memory.mean == (2 * 1 + 6 * 2) / 3 * GIB
+    assert card.memory.peak == 6 * GIB
+    assert card.sm.mean == (10 * 1 + 90 * 2) / 3
+    assert of_card(card) == (
+        "GPU 0: memory peak 6.0 GiB, mean 4.7 GiB of 80.0 GiB · SM mean 63 % · "
+        "not throttled · 1.000 kWh"
+    )
+
+
+@pytest.mark.parametrize(
+    ("joules", "told"), [(1.8, "0.00 Wh"), (20_880.0, "5.80 Wh"), (1.8e5, "50.0 Wh")]
+)
+def test_what_a_short_job_took_is_told_in_watt_hours(joules: float, told: str) -> None:
+    tally, now = begin(energy=1000.0)
+    tally.add(look(now + 1, process(JOB), energy=1000.0))
+    tally.add(look(now + 2, energy=1000.0 + joules), over=True)
+    (card,) = tally.cards
+    assert of_card(card).endswith(f" · {told}")
+
+
+def test_what_was_never_seen_is_unknown_and_not_nothing() -> None:
+    tally, now = begin(energy=None, power_draw=None)
+    listed_before = snapshot(now + 1, gpu(power_draw=None), processes_at=now - 0.5)
+    tally.add(listed_before)
+    tally.add(look(now + 2, power_draw=None), over=True)
+    (card,) = tally.cards
+    assert card.memory.peak is None
+    assert of_card(card) == (
+        "GPU 0: memory unknown · SM mean unknown · not throttled · energy unknown"
+    )
+
+
+def test_a_process_that_is_not_visible_here_may_be_the_job_s() -> None:
+    tally, now = begin()
+    tally.add(look(now + 1, process(OTHER, visible=False)))
+    tally.add(look(now + 2), over=True)
+    assert tally.cards[0].memory.peak is None
+
+
+def test_only_a_full_card_is_told_of() -> None:
+    for free, is_full in ((GIB // 2, True), (2 * GIB, False), (None, False)):
+        tally, now = begin()
+        job = process(JOB, memory_used=40 * GIB)
+        other = process(OTHER, memory_used=38 * GIB, user="bo")
+        tally.add(look(now + 1, job, other, memory_free=free))
+        told = full(tally.cards[0])
+        assert (told is not None) == is_full
+        assert told is None or told == (
+            "GPU 0 had 0.5 of 80.0 GiB free when it ended; 40.0 GiB held by the job itself, "
+            "38.0 GiB by bo's a process (200)."
+        )

@@ -1,0 +1,57 @@
+"""What somebody else has allotted is all that may be taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpumon.model.snapshot import Gpu, MigInstance
+from gpumon.scheduling.allocation import UncertainAllocationError, allowance
+from gpumon.scheduling.eligibility import Candidate
+from tests.build import gpu
+
+ALIKE = [gpu(index=index, uuid=f"GPU-{index}a") for index in range(4)]
+MIXED = [*ALIKE[:2], gpu(index=2, uuid="GPU-2a", name="NVIDIA T400")]
+SLICES = tuple(
+    MigInstance(f"MIG-{n}", index=n, gpu_instance=7 + n, compute_instance=0) for n in range(3)
+)
+CUT = gpu(index=0, uuid="GPU-0a", mig=SLICES, mig_mode=True)
+
+
+def left(value: str | None, gpus: list[Gpu], order: str | None = None) -> list[int]:
+    environment = {"CUDA_VISIBLE_DEVICES": value, "CUDA_DEVICE_ORDER": order}
+    found = allowance({k: v for k, v in environment.items() if v is not None}, gpus)
+    return [one.index for one in gpus if found.allows(Candidate(one))]
+
+
+@pytest.mark.parametrize(
+    ("value", "indices"),
+    [
+        (None, [0, 1, 2, 3]),
+        ("2,1", [1, 2]),
+        ("GPU-3,GPU-0", [0, 3]),
+        ("", []),
+        ("1,9,2", [1]),
+        ("NoDevFiles", []),
+    ],
+)
+def test_only_the_cards_of_the_allocation_are_left(value: str | None, indices: list[int]) -> None:
+    assert left(value, ALIKE) == indices
+
+
+def test_indices_of_different_cards_are_read_only_where_that_is_certain() -> None:
+    with pytest.raises(UncertainAllocationError, match="CUDA_DEVICE_ORDER=PCI_BUS_ID too"):
+        left("0", MIXED)
+    assert left("0", MIXED, "PCI_BUS_ID") == [0]
+    assert left("GPU-2a", MIXED) == [2]
+    assert left("", MIXED) == []
+
+
+def test_of_several_mig_devices_each_may_be_taken_and_no_other() -> None:
+    found = allowance({"CUDA_VISIBLE_DEVICES": "MIG-0,MIG-2"}, [CUT])
+    assert [mig.index for mig in SLICES if found.allows(Candidate(CUT, mig))] == [0, 2]
+    assert not found.allows(Candidate(CUT))
+
+
+def test_a_card_that_was_allotted_comes_with_its_mig_devices() -> None:
+    found = allowance({"CUDA_VISIBLE_DEVICES": "GPU-0a"}, [CUT])
+    assert all(found.allows(Candidate(CUT, mig)) for mig in SLICES)

@@ -1,0 +1,189 @@
+"""Which cards fit, and the one reason why another does not."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.model.selection import parse_selection
+from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, MigInstance, Unknown
+from gpumon.scheduling.chooser import Chooser
+from gpumon.scheduling.eligibility import Allowance, Circumstances, judge, judge_over_time
+from gpumon.scheduling.requirements import Requirements
+from gpumon.scheduling.reservation import Holder
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+ANY = Requirements()
+
+
+def reason(
+    card: Gpu,
+    asked: Requirements = ANY,
+    *processes: GpuProcess,
+    circumstances: Circumstances | None = None,
+) -> str | None:
+    taken = snapshot(NOON, card, processes=processes)
+    (verdict,) = judge(taken, asked, circumstances or Circumstances())
+    return None if verdict.refusal is None else verdict.refusal.sentence
+
+
+IDLE = gpu(memory_used=0, memory_free=80 * GIB, memory_reserved=GIB // 2)
+
+
+def test_an_idle_card_fits_who_asks_for_nothing() -> None:
+    assert reason(IDLE) is None
+
+
+@pytest.mark.parametrize("status", [one for one in CardStatus if one is not CardStatus.OK])
+def test_a_card_that_does_not_answer_never_fits(status: CardStatus) -> None:
+    assert reason(gpu(status=status)) is not None
+
+
+@pytest.mark.parametrize(
+    ("status", "hopeless"), [(CardStatus.LOST, True), (CardStatus.NO_ANSWER, False)]
+)
+def test_a_card_that_only_a_reboot_brings_back_is_not_waited_for(
+    status: CardStatus, hopeless: bool
+) -> None:
+    chooser = Chooser(ANY, {})
+    assert chooser.hopeless(chooser.judge(snapshot(NOON, gpu(status=status)))) == hopeless
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "words"),
+    [
+        ({}, Requirements(models=("a100",)), "it is NVIDIA H100 80GB HBM3, not a100"),
+        ({}, Requirements(models=("a100", "h100")), None),
+        ({"name": None}, Requirements(models=("a100",)), "it is unknown, not a100"),
+        ({"architecture": "Ada"}, Requirements(architectures=("hopper",)), "is Ada, not hopper"),
+        ({"architecture": "Hopper"}, Requirements(architectures=("hopper",)), None),
+        ({"compute_capability": "8.9"}, Requirements(capability=(9, 0)), "is 8.9, 9.0 asked"),
+        ({"compute_capability": "10.0"}, Requirements(capability=(9, 0)), None),
+        ({}, Requirements(capability=(9, 0)), "capability is unknown, 9.0 asked"),
+        ({}, Requirements(total=81 * GIB), "80.0 GiB in all, 81.0 GiB asked"),
+        ({"memory_total": None}, Requirements(total=GIB), "an unknown amount in all"),
+        ({}, Requirements(free=81 * GIB), "80.0 GiB free, 81.0 GiB asked"),
+        ({"memory_free": None}, Requirements(free=GIB), "an unknown amount free"),
+        ({"utilization_gpu": 11}, Requirements(utilization=10), "11 % utilised, at most 10 %"),
+        ({"utilization_gpu": 10}, Requirements(utilization=10), None),
+        ({"utilization_gpu": None}, Requirements(utilization=10), "utilisation is unknown"),
+        ({"temperature_gpu": 61}, Requirements(temperature=60), "61 °C, at most 60 °C asked"),
+        ({"temperature_gpu": None}, Requirements(temperature=60), "temperature is unknown"),
+        ({"compute_mode": "Prohibited"}, ANY, "compute mode prohibits"),
+        ({"mig_mode": True}, ANY, "--mig chooses among those"),
+        ({}, Requirements(mig=True), "it has no MIG device"),
+        ({"memory_used": GIB}, ANY, "1.0 GiB are in use by nobody that is listed"),
+        ({"memory_used": GIB, "memory_reserved": None}, ANY, None),
+        ({"memory_used": None}, ANY, "how much of its memory is in use is unknown"),
+        ({"unknown": {"processes": Unknown.NO_PERMISSION}}, ANY, "who computes on it is unknown"),
+        ({}, Requirements(only=parse_selection("1-3")), "none of those that --gpus names"),
+        ({}, Requirements(never=parse_selection("0")), "--not names it"),
+    ],
+)
+def test_one_reason_is_told(
+    changes: dict[str, object], asked: Requirements, words: str | None
+) -> None:
+    given = {"memory_used": 0, "memory_free": 80 * GIB, "memory_reserved": 0, **changes}
+    told = reason(gpu(**given), asked)
+    assert (told is None) == (words is None)
+    assert told is None or (words is not None and words in told)
+
+
+def test_who_computes_makes_a_card_taken_and_who_draws_does_not() -> None:
+    assert reason(IDLE, ANY, process(7, user="bo", memory_used=GIB)) == (
+        "bo's a process (7) holds 1.0 GiB"
+    )
+    drawn = gpu(memory_used=GIB, memory_free=79 * GIB, memory_reserved=0)
+    assert reason(drawn, ANY, process(7, type_="G", memory_used=GIB)) is None
+
+
+def test_with_free_or_processes_a_card_may_be_shared() -> None:
+    shared = gpu(memory_used=GIB, memory_free=79 * GIB)
+    other = process(7, memory_used=GIB)
+    assert reason(shared, Requirements(free=70 * GIB), other) is None
+    assert reason(shared, Requirements(processes=1), other) is None
+    told = reason(shared, Requirements(processes=1), other, process(8, memory_used=2 * GIB))
+    assert told == (
+        "2 processes compute on it, 1 may; "
+        "ann's a process (8) holds 2.0 GiB, ann's a process (7) holds 1.0 GiB"
+    )
+
+
+def test_an_exclusive_card_with_a_process_is_nobody_else_s() -> None:
+    card = gpu(compute_mode="Exclusive_Process")
+    assert reason(card, Requirements(free=GIB), process(7)) is not None
+    assert reason(card, Requirements(free=GIB)) is None
+
+
+def test_my_own_count_as_free_only_where_that_is_asked_for() -> None:
+    card = gpu(memory_used=60 * GIB, memory_free=20 * GIB)
+    mine = replace(process(7, memory_used=60 * GIB), uid=1000)
+    me = Circumstances(uid=1000)
+    wanted = Requirements(free=70 * GIB)
+    generous = Requirements(free=70 * GIB, mine_is_free=True)
+    assert reason(card, wanted, mine, circumstances=me) is not None
+    assert reason(card, generous, mine, circumstances=me) is None
+    assert reason(card, generous, mine, circumstances=Circumstances(uid=1001)) is not None
+
+
+def test_a_reserved_card_names_who_and_since_when() -> None:
+    held = Circumstances(held={"GPU-0": Holder("bo", 42, NOON, "python train.py")})
+    told = reason(IDLE, circumstances=held)
+    assert told is not None
+    assert told.startswith("reserved by bo for ")
+    assert told.endswith(", gpumon run 42: python train.py")
+
+
+def test_what_the_environment_leaves_out_is_not_taken() -> None:
+    only_other = Circumstances(Allowance(frozenset({"GPU-1"}), "CUDA_VISIBLE_DEVICES leaves it"))
+    assert reason(IDLE, circumstances=only_other) == "CUDA_VISIBLE_DEVICES leaves it"
+
+
+def test_each_mig_device_is_judged_by_what_is_on_it() -> None:
+    slices = tuple(
+        MigInstance(
+            f"MIG-{n}",
+            index=n,
+            gpu_instance=7 + n,
+            compute_instance=0,
+            memory_total=10 * GIB,
+            memory_used=used * GIB,
+            memory_free=(10 - used) * GIB,
+        )
+        for n, used in enumerate((0, 4))
+    )
+    card = gpu(mig=slices, mig_mode=True, memory_used=4 * GIB)
+    first, second = judge(snapshot(NOON, card), Requirements(mig=True), Circumstances())
+    assert (first.candidate.label, first.refusal) == ("GPU 0 MIG 0", None)
+    assert second.refusal is not None
+    assert second.refusal.kind == "memory"
+    whole = Circumstances(held={"GPU-0": Holder("bo", 42, NOON, "python train.py")})
+    for one in judge(snapshot(NOON, card), Requirements(mig=True), whole):
+        assert one.refusal is not None
+        assert one.refusal.kind == "reserved"
+
+
+def test_what_was_busy_a_moment_ago_is_not_stable() -> None:
+    busy = snapshot(NOON - 20, gpu(utilization_gpu=90, memory_used=0, memory_reserved=0))
+    calm = snapshot(NOON, gpu(memory_used=0, memory_reserved=0))
+    asked = Requirements(utilization=10)
+    looks = [(one.time, judge(one, asked, Circumstances())) for one in (busy, calm)]
+    (verdict,) = judge_over_time(looks)
+    assert verdict.refusal is not None
+    assert verdict.refusal.sentence == (
+        "it fits now, but 20s ago: 90 % utilised, at most 10 % asked"
+    )
+    (verdict,) = judge_over_time(looks[1:])
+    assert verdict.refusal is None
+
+
+def test_what_was_somebody_s_to_take_and_was_not_taken_stayed_free() -> None:
+    looks = [
+        (time, judge(snapshot(time, IDLE), ANY, circumstances))
+        for time, circumstances in (
+            (NOON - 2, Circumstances(owed={"GPU-0": "ann has waited for it"})),
+            (NOON - 1, Circumstances(held={"GPU-0": Holder("ann", 42, NOON, "python")})),
+            (NOON, Circumstances()),
+        )
+    ]
+    assert judge_over_time(looks)[0].refusal is None

@@ -1,0 +1,157 @@
+"""How often to look, how long it may take, how somebody is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpumon.scheduling.stability import GAP_SECONDS
+from gpumon.scheduling.wait import targets as lives
+from gpumon.scheduling.wait.notification import notification
+from gpumon.scheduling.wait.pace import FASTEST, SLOWEST, Pace
+from gpumon.scheduling.wait.rates import Cooling
+from gpumon.scheduling.wait.targets import hold, wait_for_one
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def test_looks_grow_rare_while_nothing_changes_and_frequent_when_it_does() -> None:
+    pace = Pace()
+    assert pace.after("a")
+    seconds = [pace.seconds]
+    for _ in range(10):
+        assert not pace.after("a")
+        seconds.append(pace.seconds)
+    assert seconds[0] == FASTEST
+    assert seconds == sorted(seconds)
+    assert seconds[-1] == SLOWEST
+    assert pace.after("b")
+    assert pace.seconds == FASTEST
+
+
+def test_a_card_that_must_stay_calm_is_never_out_of_sight() -> None:
+    assert SLOWEST < GAP_SECONDS
+
+
+@pytest.mark.parametrize(
+    "celsius",
+    [
+        [80] * 30,
+        [80 + step for step in range(30)],
+        [80, 80, 79],
+        [80, 60, 80, 60, 80, 61, 79, 60, 78, 59],
+        [80, None, 79],
+    ],
+    ids=["steady", "rising", "too few", "to and fro", "unknown"],
+)
+def test_without_evidence_nothing_is_said_of_how_long_it_takes(celsius: list[int | None]) -> None:
+    cooling = Cooling(50.0)
+    told = [cooling.left("GPU-0", 2.0 * at, value) for at, value in enumerate(celsius)]
+    assert told[-1] is None
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(20, 110)), max_size=80))
+def test_what_is_said_of_cooling_is_a_time_or_nothing(celsius: list[int | None]) -> None:
+    cooling = Cooling(50.0)
+    for at, value in enumerate(celsius):
+        left = cooling.left("GPU-0", float(at), value)
+        assert left is None or left >= 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "sequence"),
+    [
+        ({"TERM": "xterm-256color"}, "\x1b]9;gpumon: GPU 3 is free\a"),
+        ({"TERM": "xterm-kitty"}, "\x1b]9;gpumon: GPU 3 is free\a"),
+        ({"TERM": "rxvt-unicode"}, "\x1b]777;notify;gpumon;GPU 3 is free\a"),
+        ({"TERM": "foot"}, "\x1b]777;notify;gpumon;GPU 3 is free\a"),
+        (
+            {"TERM": "xterm-256color", "VTE_VERSION": "7600"},
+            "\x1b]777;notify;gpumon;GPU 3 is free\a",
+        ),
+        (
+            {"TERM": "tmux-256color", "TMUX": "/tmp/tmux,1,0"},
+            "\x1bPtmux;\x1b\x1b]9;gpumon: GPU 3 is free\a\x1b\\",
+        ),
+        ({"TERM": "screen", "STY": "1.x"}, "\x1bP\x1b]9;gpumon: GPU 3 is free\a\x1b\\"),
+    ],
+)
+def test_a_notification_is_written_as_the_terminal_takes_it(
+    environment: dict[str, str], sequence: str
+) -> None:
+    assert notification("GPU 3 is free", environment) == sequence
+
+
+def test_a_name_cannot_end_the_sequence_it_is_in() -> None:
+    shown = notification("a\x07\x1b\\;b", {"TERM": "xterm"})
+    assert shown[:-1].count("\a") == 0
+    assert shown.count("\x1b") == 1
+    assert shown.count(";") == 1
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("with_pidfd", [True, False])
+def test_a_process_is_held_until_it_ends(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, with_pidfd: bool
+) -> None:
+    if not with_pidfd:
+        monkeypatch.setattr(lives, "_open", lambda _: -1)
+    life = hold(child.pid)
+    assert life is not None
+    assert not life.ended()
+    assert f"({child.pid})" in life.words
+    child.send_signal(signal.SIGKILL)
+    until = time.monotonic() + PATIENCE
+    while not life.ended():
+        assert time.monotonic() < until
+        wait_for_one([life], 1.0)
+    # Not waited for yet, so a zombie: it has ended all the same, and none is taken hold of.
+    assert hold(child.pid) is None
+    life.close()
+
+
+def test_its_end_is_told_at_once(child: subprocess.Popen[bytes]) -> None:
+    life = hold(child.pid)
+    assert life is not None
+    child.kill()
+    before = time.monotonic()
+    wait_for_one([life], PATIENCE)
+    assert time.monotonic() - before < PATIENCE / 2
+    life.close()
+
+
+def test_a_number_that_was_given_to_another_process_is_an_end(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lives, "_open", lambda _: -1)
+    life = hold(child.pid)
+    assert life is not None
+    earlier = msgspec.structs.replace(life, start_time=life.start_time - 1)
+    assert earlier.ended()
+    assert not life.ended()
+
+
+def test_there_is_no_holding_of_what_is_not_there() -> None:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    assert hold(process.pid) is None
+    itself = hold(os.getpid())
+    assert itself is not None
+    itself.close()

@@ -1,0 +1,1 @@
+"""Formatting and parsing of text."""

@@ -1,0 +1,79 @@
+"""The terminal is taken once and given back whole, whatever it sends, however often it goes on."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from textual import events
+
+from gpumon.ui.terminal.parser import LenientParser
+from tests.e2e.test_terminal import READY
+from tests.screen import Screen
+
+if TYPE_CHECKING:
+    from textual.message import Message
+
+DEMO = [sys.executable, "-m", "gpumon", "--demo"]
+
+
+def read(text: str) -> list[Message]:
+    return list(LenientParser().feed(text))
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        # No character has these numbers.
+        *("\x1b[99999999999u", "\x1b[97;;1114112u", "\x1b[97;;4294967296u"),
+        # A key that is let go, which was not asked for.
+        "\x1b[97;1:3u",
+    ],
+)
+def test_a_key_that_cannot_be_meant_is_passed_over(sequence: str) -> None:
+    keys = [one.key for one in read(f"j{sequence}k") if isinstance(one, events.Key)]
+    assert keys[0] == "j"
+    assert keys[-1] == "k"
+
+
+def test_the_mouse_of_a_terminal_that_says_it_has_no_pixels_does_no_harm() -> None:
+    told = read("\x1b[48;24;80;0;0t\x1b[<0;5;5Mj")
+    assert isinstance(told[-1], events.Key)
+
+
+def test_a_mouse_that_is_told_of_in_pixels_is_let_go_too() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        # The terminal says that it can tell of its size by itself.
+        screen.type("\x1b[?2048;2$y")
+        screen.wait(lambda it: b"\x1b[?1016h" in it.output, "waiting for pixels to be asked for")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert screen.left_on() == set()
+
+
+def test_a_size_that_no_terminal_has_is_not_taken_for_one() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("\x1b[?2048;2$y\x1b[48;2147483647;80;0;0t?")
+        screen.wait_gone(" q quit")
+        screen.type("q")
+        screen.wait_for(READY)
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_however_often_it_is_told_to_go_on_it_takes_the_terminal_once() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        for _ in range(15):
+            screen.signal(signal.SIGCONT)
+            # Whoever is in the middle of taking it writes.
+            written = len(screen.output)
+            screen.wait(lambda it, written=written: len(it.output) > written, "waiting for more")  # type: ignore[misc]  # a default binds the value
+        screen.signal(signal.SIGTERM)
+        assert screen.wait_end() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        assert screen.left_on() == set()
+        assert screen.attributes() == screen.attributes_before

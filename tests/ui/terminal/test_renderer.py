@@ -1,0 +1,127 @@
+"""Cells written past Textual's compositor: the terminal shows what a whole repaint would show."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.screen import Screen
+
+PROGRAM = """
+import gpumon.ui.app as app
+from gpumon.cli import main
+from textual.binding import Binding
+
+class TestApp(app.GpumonApp):
+    BINDINGS = [Binding("f5", "toast"), Binding("f6", "whole"), Binding("f7", "no_toast")]
+
+    def action_toast(self):
+        self.notify("a toast", timeout=3600)
+
+    def action_no_toast(self):
+        self.clear_notifications()
+
+    def action_whole(self):
+        for view in self.screen.query("CellView"):
+            view.refresh()
+
+app.GpumonApp = TestApp
+raise SystemExit(main(["--demo", "-n", "0.1"]))
+"""
+F5, F6, F7 = "\x1b[15~", "\x1b[17~", "\x1b[18~"
+
+
+def settle(screen: Screen) -> None:
+    """Hold the picture, and wait until the last of it has been drawn."""
+    screen.type("p")
+    # The last line is drawn last; there a message tells of the pause, then gives way to the keys.
+    screen.wait_for("the picture is held")
+    screen.wait(lambda it: it.rows()[-1].startswith(" q quit"), "waiting for the last line")
+
+
+def hold_equal(screen: Screen) -> None:
+    """The screen is the same, colours and all, once everything has been painted anew."""
+    settle(screen)
+    patched = screen.cells()
+    written = len(screen.output)
+    screen.type(F6)
+    screen.wait(lambda it: len(it.output) > written + 3000, "waiting for the repaint")
+    screen.wait(lambda it: it.cells() == patched, "waiting for the same picture")
+
+
+def wait_for_frames(screen: Screen, number: int) -> None:
+    """Wait until so many more frames have been written."""
+    goal = screen.frames() + number
+    screen.wait(lambda it: it.frames() >= goal, "waiting for frames")
+
+
+def wait_for_line(screen: Screen, line: int, seen: int) -> None:
+    """Wait until a line, counted from 1, has been written from its beginning once more."""
+    place = f"\x1b[{line};1H".encode()
+    screen.wait(lambda it: place in it.output[seen:], f"waiting for line {line}")
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen([sys.executable, "-c", PROGRAM], columns=110, lines=30)
+
+
+def test_after_many_frames_and_keys_the_terminal_shows_what_a_repaint_shows(screen: Screen) -> None:
+    with screen:
+        screen.wait_for(r"\n q quit")
+        for key in "jjjCPSMrjj>":
+            screen.type(key)
+        screen.wait_for(r"USER")
+        wait_for_frames(screen, 15)
+        hold_equal(screen)
+
+
+def test_after_a_toast(screen: Screen) -> None:
+    with screen:
+        screen.wait_for(r"\n q quit")
+        screen.type(F5)
+        screen.wait_for("a toast")
+        count = len(screen.output)
+        # Frames go on under the toast, and leave it alone.
+        screen.wait(lambda it: len(it.output) > count + 3000, "waiting for frames")
+        assert "a toast" in screen.text()
+        screen.type(F7)
+        screen.wait_gone("a toast")
+        hold_equal(screen)
+
+
+def test_after_the_palette(screen: Screen) -> None:
+    with screen:
+        screen.wait_for(r"\n q quit")
+        screen.type("\x10")
+        screen.wait_for("Search for commands")
+        screen.type("q")
+        screen.wait_for("Quit the application")
+        screen.type("\x1b")
+        screen.wait_gone("▔▔▔")
+        hold_equal(screen)
+
+
+def test_after_resizes_in_the_middle_of_frames(screen: Screen) -> None:
+    with screen:
+        screen.wait_for(r"\n q quit")
+        for width, height in ((90, 20), (70, 28), (110, 30), (60, 15), (58, 12), (110, 30)):
+            seen = len(screen.output)
+            screen.resize(width, height)
+            wait_for_frames(screen, 3)
+        wait_for_line(screen, 30, seen)
+        hold_equal(screen)
+
+
+def test_a_terminal_that_falls_behind_gets_fewer_frames_and_the_newest(screen: Screen) -> None:
+    with screen:
+        screen.wait_for(r"\n q quit")
+        screen.hold()
+        for _ in range(30):
+            screen.type("j\x1b[A")
+        screen.release()
+        # Keys are taken in their order: with the last of them all have been.
+        screen.type("\x1b[H")
+        screen.wait_for(r"▸ +0,1 +51022 ann")
+        hold_equal(screen)

@@ -1,0 +1,77 @@
+"""Slow work beside the screen: its result comes to the screen's thread, or nowhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.app import App
+
+from gpumon.ui.background import run_errand
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.pilot import Pilot
+
+
+async def until(pilot: Pilot[int], holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, what
+        await pilot.pause(0.01)
+
+
+async def test_an_errand_delivers_on_the_applications_thread() -> None:
+    async with App[int]().run_test() as pilot:
+        here = threading.get_ident()
+        seen: list[tuple[object, bool, bool]] = []
+        run_errand(
+            pilot.app,
+            lambda: (threading.get_ident() != here, threading.current_thread().daemon),
+            lambda found: seen.append((*found, threading.get_ident() == here)),
+        )
+        await until(pilot, lambda: bool(seen), "waiting for the result")
+        assert seen == [(True, True, True)]
+
+
+async def test_an_errand_that_fails_is_told() -> None:
+    def fail() -> None:
+        raise OSError("no such thing")
+
+    async with App[int]().run_test() as pilot:
+        errors: list[Exception] = []
+        run_errand(pilot.app, fail, lambda _: None, errors.append)
+        await until(pilot, lambda: bool(errors), "waiting for the failure")
+        assert str(errors[0]) == "no such thing"
+
+
+async def test_an_errand_that_fails_unheard_ends_the_application() -> None:
+    def fail() -> None:
+        raise OSError("no such thing")
+
+    async def run() -> None:
+        async with App[int]().run_test() as pilot:
+            run_errand(pilot.app, fail, lambda _: None)
+            await until(pilot, lambda: not pilot.app.is_running, "waiting for the end")
+
+    with pytest.raises(OSError, match="no such thing"):
+        await run()
+
+
+async def test_what_comes_too_late_is_dropped() -> None:
+    go = threading.Event()
+    delivered: list[object] = []
+    try:
+        async with App[int]().run_test() as pilot:
+            run_errand(pilot.app, go.wait, delivered.append, name="late-errand")
+            late = [one for one in threading.enumerate() if one.name == "late-errand"]
+            assert len(late) == 1
+    finally:
+        go.set()
+    late[0].join(PATIENCE)
+    assert not late[0].is_alive()
+    assert delivered == []

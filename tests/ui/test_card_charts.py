@@ -1,0 +1,76 @@
+"""The charts on a card's page: which time they show, whose marks, and when they are not drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.screen import Screen
+
+from gpumon.findings import conditions
+from gpumon.recording import Event, EventKind
+from gpumon.recording.history import History
+from gpumon.ui.screens.card import CardScreen
+from tests.build import NOON
+from tests.ui.test_pages import Pages, at, history_of, shown, stage_of, text, until
+
+
+def page_of(app: Pages, history: History, happened: tuple[Event, ...] = ()) -> CardScreen:
+    stage = stage_of(history)
+    stage.happened = list(happened)
+    return CardScreen(stage, app.pen, app.palette, "GPU-1")
+
+
+async def test_the_keys_choose_how_much_of_the_past_is_shown() -> None:
+    app = Pages()
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.push_screen(page_of(app, history_of()))
+        await shown(pilot, "The last 5 minutes")
+        await shown(pilot, "2 [5m]  3 30m  4 all")
+        for key, title in (
+            ("1", "The last minute"),
+            ("3", "The last 30 minutes"),
+            ("4", "All that was seen: 0s"),
+        ):
+            await pilot.press(key)
+            await shown(pilot, title)
+
+
+async def test_only_what_happened_on_the_card_is_marked() -> None:
+    app = Pages()
+    history = history_of()
+    history.add(at(60))
+    here = Event(NOON + 30, EventKind.CAME, "x", "one came", ("GPU-0", "GPU-1"))
+    there = Event(NOON + 40, EventKind.ERROR, "GPU-0", "broken", ("GPU-0",))
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.push_screen(page_of(app, history, (here, there)))
+        await shown(pilot, "─+─")
+        assert "✖" not in text(app)
+
+
+class Counted(History):
+    """Counts what is asked of it to draw."""
+
+    drawn = 0
+
+    def gpu_buckets(self, *place: Any, **how: Any) -> list[float | None]:
+        self.drawn += 1
+        return super().gpu_buckets(*place, **how)
+
+
+async def test_a_page_that_is_not_seen_draws_nothing() -> None:
+    app = Pages()
+    history = Counted(conditions())
+    history.add(at(0))
+    async with app.run_test(size=(100, 30)) as pilot:
+        page = page_of(app, history)
+        app.push_screen(page)
+        await until(pilot, lambda: history.drawn > 0, "waiting for the charts")
+        app.push_screen(Screen())
+        await until(pilot, lambda: not page.in_sight, "waiting for the other screen")
+        history.drawn = 0
+        history.add(at(10))
+        page._refresh_page()
+        page.renew()
+        assert history.drawn == 0
+        app.pop_screen()
+        await until(pilot, lambda: history.drawn > 0, "waiting for its return")

@@ -1,0 +1,133 @@
+"""Lines for the clipboard: what the terminal gets, and what the person is told."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.app import App
+
+from gpumon.model.snapshot import ProcessId
+from gpumon.ui.clipboard import copy, copy_kill, cuda_line
+from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = """
+from textual.app import App
+from textual.binding import Binding
+from gpumon.ui.clipboard import copy
+
+class Copies(App):
+    BINDINGS = [Binding("y", "copy")]
+
+    def action_copy(self):
+        self.notify(copy(self, "kill 41233"), timeout=60)
+
+Copies().run()
+"""
+ENCODED = "a2lsbCA0MTIzMw=="
+"""``kill 41233`` in base64."""
+
+
+@pytest.fixture(autouse=True)
+def bare_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests themselves may run inside tmux or screen."""
+    for name in ("TMUX", "STY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def test_the_kill_command_names_the_number() -> None:
+    async with App[None]().run_test() as pilot:
+        assert "kill 41233" in copy_kill(pilot.app, ProcessId(41233, 99))
+        assert pilot.app.clipboard == "kill 41233"
+
+
+async def test_a_number_of_another_name_space_is_never_copied() -> None:
+    async with App[None]().run_test() as pilot:
+        assert "not visible here" in copy_kill(pilot.app, ProcessId(3999999, None))
+        assert pilot.app.clipboard == ""
+
+
+def test_the_cuda_line_names_cards_and_does_nothing_else_in_a_shell() -> None:
+    assert cuda_line(["GPU-1", "GPU-2"]) == "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2"
+    hostile = "GPU-$(touch x);\n\x1b]0;y\x07'`"
+    line = cuda_line([hostile])
+    assert line.isprintable()
+    done = subprocess.run(
+        ["sh", "-c", f'{line}; printf %s "$CUDA_VISIBLE_DEVICES"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("GPU-$(touch x); ")
+    assert done.stdout.endswith("'`")
+
+
+async def test_the_line_itself_is_always_told() -> None:
+    async with App[None]().run_test() as pilot:
+        assert "kill 7" in copy(pilot.app, "kill 7")
+        assert pilot.app.clipboard == "kill 7"
+
+
+@pytest.mark.parametrize(("name", "words"), [("TMUX", "set-clipboard on"), ("STY", "by hand")])
+async def test_what_keeps_it_from_the_terminal_is_told(
+    name: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "1")
+    async with App[None]().run_test() as pilot:
+        told = copy(pilot.app, "kill 7")
+        assert "kill 7" in told
+        assert words in told
+
+
+@pytest.mark.parametrize("text", ["kill 7\nrm x", "kill 7\x1b[31m", "a\tb"])
+async def test_what_would_do_more_than_stand_there_is_refused(text: str) -> None:
+    async with App[None]().run_test() as pilot:
+        with pytest.raises(ValueError, match="printable"):
+            copy(pilot.app, text)
+        assert pilot.app.clipboard == ""
+
+
+def test_the_terminal_gets_osc_52() -> None:
+    with Screen([sys.executable, "-c", PROGRAM]) as screen:
+        screen.wait(lambda it: len(it.output) > 1000, "waiting for the first frame")
+        screen.type("y")
+        screen.wait_for("kill 41233")
+        assert f"\x1b]52;c;{ENCODED}\x07".encode() in screen.output
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+@pytest.mark.parametrize(("setting", "arrives"), [("on", True), ("external", False)])
+def test_tmux_takes_it_as_we_say(tmp_path: Path, setting: str, arrives: bool) -> None:
+    tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
+    shown = f"printf '\\033]52;c;{ENCODED}\\007'; echo done; exec cat"
+    subprocess.run(
+        [*tmux, "set-option", "-s", "set-clipboard", setting, ";", "new-session", "-d", shown],
+        check=True,
+    )
+    try:
+        wait_for_output(tmux, "done")
+        buffers = subprocess.run(
+            [*tmux, "list-buffers"], capture_output=True, text=True, check=True
+        )
+        assert ("kill 41233" in buffers.stdout) is arrives
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=True)
+
+
+def output_of(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def wait_for_output(tmux: list[str], words: str) -> None:
+    """Wait until the words stand in tmux's pane: what was printed before them is taken then."""
+    deadline = time.monotonic() + PATIENCE
+    while words not in output_of([*tmux, "capture-pane", "-p"]):
+        assert time.monotonic() < deadline, f"{words!r} did not come"
+        time.sleep(0.02)

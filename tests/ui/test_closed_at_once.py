@@ -1,0 +1,261 @@
+"""What is closed in the moment it is opened: two keys that a slow line delivers together."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from textual import events
+from textual.app import App
+from textual.command import CommandPalette
+from textual.strip import Strip
+from textual.widgets import Button, OptionList
+
+from gpumon.config.themes import ThemeLibrary
+from gpumon.findings import conditions
+from gpumon.host import Target
+from gpumon.model.snapshot import ProcessId
+from gpumon.recording.history import History
+from gpumon.recording.playback.replay import Playing
+from gpumon.ui import kill_controller as cases
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.dialogs.columns import ColumnsDialog
+from gpumon.ui.dialogs.end import EndDialog
+from gpumon.ui.dialogs.moment import MomentDialog
+from gpumon.ui.dialogs.themes import ThemesDialog
+from gpumon.ui.screens.help import HelpScreen
+from tests.e2e.test_terminal import DEMO, READY
+from tests.fuzz.machine import Guard, machine
+from tests.fuzz.test_screen import settled
+from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+    from textual.screen import Screen as TextualScreen
+
+OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
+    "end": lambda: EndDialog([Target(ProcessId(4711, 1), 0, user="ann")], 0),
+    "columns": lambda: ColumnsDialog(("pid", "user")),
+    "moment": lambda: MomentDialog(Playing(0, 0, 60, playing=False, speed=1.0, at_end=False)),
+    "themes": lambda: ThemesDialog(cast("Any", Themes()), "gpumon"),
+    "help": lambda: HelpScreen((), History(conditions())),
+}
+
+
+_OPENED, _ROWS = 4, 50
+"""How often a page is opened, and rows that may be left of all of them: one has more."""
+
+
+class Themes:
+    """What the dialog asks for."""
+
+    shelf = ThemeLibrary()
+
+    def use(self, _: str) -> None:
+        """Nothing is wrong with any."""
+
+
+def test_a_second_click_beside_the_palette_closes_nothing_more() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("\x10")
+        screen.wait_for("Search for commands")
+        for _ in range(4):
+            # Not on the last line, whose words are keys.
+            screen.click(0, 0)
+        screen.wait_gone("Search for commands")
+        screen.type("P")
+        screen.wait_for(r"PID▲[\s\S]*\n q quit")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert b"Traceback" not in screen.output
+
+
+@pytest.mark.parametrize("keys", ["Tj", "e jJ", "jkq", "\x10\x1b[6~", "\x10x\r"])
+def test_keys_that_come_together_with_the_one_that_opens_do_no_harm(keys: str) -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        for _ in range(5):
+            screen.type(keys)
+            screen.type("\x1b")
+        screen.signal(signal.SIGTERM)
+        assert screen.wait_end() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        _, traceback, told = bytes(screen.output).partition(b"Traceback")
+        assert not traceback, told[-3000:].decode(errors="replace")
+
+
+@pytest.mark.parametrize("name", OPENED)
+async def test_it_goes_without_a_word(name: str) -> None:
+    app: App[None] = App()
+    async with app.run_test() as pilot:
+        screen = OPENED[name]()
+        app.push_screen(screen)
+        app.pop_screen()
+        await pilot.pause()
+        if isinstance(screen, EndDialog):
+            screen.add_children(())
+        await pilot.pause()
+        assert app.screen is not screen
+
+
+async def test_a_palette_that_is_opened_in_the_moment_of_the_end_says_nothing(
+    tmp_path: Path,
+) -> None:
+    with machine(tmp_path) as made, made.session(replay=False) as session:
+        for turns in range(6):
+            app = GpumonApp(session)
+            async with app.run_test():
+                app.action_command_palette()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                app.exit()
+
+
+async def test_a_palette_that_is_closed_before_it_has_begun_says_nothing(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (app, pilot):
+        for turns in range(25):
+            app.action_command_palette()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            app.pop_screen()
+            await settled(pilot)
+            assert app.screen is app.dashboard
+        await pilot.press("ctrl+p")
+        await settled(pilot)
+        assert isinstance(app.screen, CommandPalette)
+        app.action_command_palette()
+        assert app.screen_stack[:-1] == [app.dashboard], "it is open already"
+
+
+@pytest.mark.parametrize("kind", [events.AppBlur, events.AppFocus, lambda: events.Paste("j")])
+async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothing(
+    kind: Callable[[], events.Event], tmp_path: Path
+) -> None:
+    with machine(tmp_path) as made, made.session(replay=False) as session:
+        app = GpumonApp(session)
+        async with app.run_test():
+            assert app._driver is not None
+            for _ in range(5):
+                app._driver.process_message(kind())
+
+
+@pytest.mark.parametrize("name", ["end", "columns"])
+async def test_a_key_for_a_dialog_that_is_not_yet_filled_or_no_longer_does_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    action = {"end": "choose('KILL')", "columns": "turn"}[name]
+    async with shown(tmp_path) as (app, pilot):
+        dialog = OPENED[name]()
+        app.push_screen(dialog)
+        assert not dialog.children
+        assert await app.run_action(action, dialog)
+        await settled(pilot)
+        assert dialog.children
+        app.pop_screen()
+        await settled(pilot)
+        assert not dialog.children
+        assert await app.run_action(action, dialog)
+
+
+@pytest.mark.parametrize("made", [OPENED["columns"], CommandPalette], ids=["columns", "palette"])
+async def test_a_page_down_in_a_list_that_has_no_place_yet_does_nothing(
+    made: Callable[[], TextualScreen[Any]], tmp_path: Path
+) -> None:
+    async with shown(tmp_path) as (app, pilot):
+        dialog = made()
+        app.push_screen(dialog)
+        # In the very moment in which it is filled: the layout comes after that.
+        deadline = time.monotonic() + PATIENCE
+        while not (lists := dialog.query(OptionList)) or not lists.first().option_count:
+            assert time.monotonic() < deadline, "it is never filled"
+            await asyncio.sleep(0)
+        listed = lists.first()
+        if isinstance(dialog, CommandPalette):
+            assert await app.run_action("command_list('page_down')", dialog)
+        else:
+            assert await app.run_action("page_down", listed)
+        await settled(pilot)
+        assert app.screen is dialog
+        assert listed.option_count
+
+
+async def test_a_bug_in_what_a_key_does_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shown(tmp_path) as (app, _):
+
+        def lost() -> None:
+            raise KeyError("a bug")
+
+        monkeypatch.setattr(app, "action_help", lost)
+        with pytest.raises(KeyError, match="a bug"):
+            await app.run_action("help")
+
+
+async def test_keys_of_one_packet_that_follow_the_opening_key_confirm_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = Guard(monkeypatch)
+    # Not even where nobody has to wait for the children.
+    monkeypatch.setattr(cases, "run_errand", at_once)
+    async with shown(tmp_path) as (app, pilot):
+        await pilot.press("down")
+        for keys in ("right", "right enter", "right enter right enter", "enter", "down tab enter"):
+            for key in ("k", *keys.split()):
+                app.post_message(events.Key(key, None))
+            await settled(pilot)
+            assert not app.cases.reports, keys
+            if not isinstance(app.screen, EndDialog):
+                await pilot.press("k")
+                await settled(pilot)
+            assert str(app.screen.query_one("#send", Button).label) == "Send TERM", keys
+            await pilot.press("escape")
+            await settled(pilot)
+    assert not guard.sent
+
+
+def at_once(
+    app: App[Any], work: Callable[[], object], done: Callable[[object], None], *_: object, **__: str
+) -> None:
+    """An errand that takes no time at all."""
+    app.call_later(done, work())
+
+
+@asynccontextmanager
+async def shown(folder: Path) -> AsyncIterator[tuple[GpumonApp, Pilot[int]]]:
+    """The dashboard of a machine, once it stands still."""
+    with machine(folder) as made, made.session(replay=False) as session:
+        app = GpumonApp(session)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await settled(pilot)
+            yield app, pilot
+
+
+async def test_what_was_closed_is_forgotten(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (app, pilot):
+        # Others of this process have rows too.
+        before = _rows()
+        for _ in range(_OPENED):
+            app.action_help()
+            await settled(pilot)
+            app.pop_screen()
+            await settled(pilot)
+        # Some are kept until what is under way has been drawn.
+        deadline = time.monotonic() + PATIENCE
+        while (kept := _rows() - before) > _ROWS:
+            assert time.monotonic() < deadline, kept
+            await settled(pilot)
+
+
+def _rows() -> int:
+    """How many there are, whoever holds them."""
+    gc.collect()
+    return sum(isinstance(one, Strip) for one in gc.get_objects())

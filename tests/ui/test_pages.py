@@ -1,0 +1,589 @@
+"""The pages on screen: open at once, kept fresh beside the screen, and a way back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from rich.color import ColorSystem
+from textual.app import App
+from textual.screen import Screen as TextualScreen
+
+from gpumon.findings import conditions
+from gpumon.host import Details
+from gpumon.host.details import read_details
+from gpumon.host.processes import ProcessReader
+from gpumon.model.snapshot import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
+from gpumon.recording.history import History
+from gpumon.ui.screens.card import CardScreen
+from gpumon.ui.screens.page import EndRequested, PageScreen
+from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.terminal.renderer import TerminalRenderer
+from gpumon.ui.theme import Palette, load_theme
+from gpumon.ui.widgets.cell_view import CellView
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.screen import PATIENCE, Screen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from textual.pilot import Pilot
+
+    from gpumon.host import Target
+    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.recording import Event
+    from gpumon.text.cells import Row
+
+ANN = process(pid=41233, start_time=7, memory_used=74 * GIB)
+
+
+class Pages(App[int]):
+    """What the pages need of the application."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_theme(load_theme("gpumon"))
+        self.theme = "gpumon"
+        self.palette = Palette(self.get_css_variables(), ColorSystem.TRUECOLOR)
+        self.pen = TerminalRenderer(self, self.palette.inks)
+        self.asked: list[EndRequested] = []
+
+    def on_end_requested(self, event: EndRequested) -> None:
+        self.asked.append(event)
+
+
+class Present:
+    """A stage on which it is always now."""
+
+    is_past = False
+    is_live = True
+    settled = True
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.happened: list[Event] = []
+
+    def marks(self, _: float, __: float) -> list[Event]:
+        return self.happened
+
+
+class Told:
+    """Answers what it is told to, when it is told to."""
+
+    uid, user = 0, "root"
+
+    def __init__(self, answer: Details | None = None, *, readonly: bool = False) -> None:
+        self.answer = answer
+        self.readonly = readonly
+        self.looks = 0
+        self.go = threading.Event()
+        self.go.set()
+
+    def details(self, _: ProcessId) -> Details | None:
+        self.looks += 1
+        self.go.wait()
+        return self.answer
+
+
+def looked(*lines: str) -> Details:
+    environment = (("HF_TOKEN", "hf_secret"), *((f"V{n:03}", line) for n, line in enumerate(lines)))
+    return Details(ANN.id, command=("python", "x.py"), cwd="/home/ann", environment=environment)
+
+
+def history_of(*processes: GpuProcess) -> History:
+    history = History(conditions())
+    history.add(at(0, *processes))
+    return history
+
+
+def at(seconds: float, *processes: GpuProcess) -> Snapshot:
+    return snapshot(NOON + seconds, gpu(), gpu(index=1), processes=processes)
+
+
+def stage_of(history: History) -> Any:
+    return Present(history)
+
+
+def text(app: App[Any]) -> str:
+    """What stands on the screen."""
+    rows = [row for view in app.screen.query(CellView) for row in view.rows]
+    return "\n".join("".join(part for part, _ in row) for row in rows)
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}:\n{text(pilot.app)}"
+        await pilot.pause(0.01)
+
+
+async def shown(pilot: Pilot[Any], words: str) -> None:
+    await until(pilot, lambda: words in text(pilot.app), f"waiting for {words!r}")
+
+
+@asynccontextmanager
+async def opened(size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[Pages, Pilot[int]]]:
+    app = Pages()
+    async with app.run_test(size=size) as pilot:
+        yield app, pilot
+
+
+def process_page(app: Pages, history: History, host: Any, who: GpuProcess = ANN) -> ProcessScreen:
+    return ProcessScreen(stage_of(history), host, app.pen, app.palette, who.id)
+
+
+async def test_it_opens_at_once_and_the_details_come_when_they_are_there() -> None:
+    host = Told(looked())
+    host.go.clear()
+    try:
+        async with opened((100, 30)) as (app, pilot):
+            app.push_screen(process_page(app, history_of(ANN), host))
+            await shown(pilot, "74.0 GiB")
+            await shown(pilot, "being looked up")
+            host.go.set()
+            await shown(pilot, "/home/ann")
+    finally:
+        host.go.set()
+
+
+async def test_a_moment_of_the_past_is_told_anew_when_more_of_it_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history = history_of(ANN)
+    stage = stage_of(history)
+    stage.settled = False
+    made: list[bool] = []
+    page = CardScreen.page
+
+    def counted(screen: CardScreen, width: int) -> list[Row]:
+        made.append(stage.settled)
+        return page(screen, width)
+
+    monkeypatch.setattr(CardScreen, "page", counted)
+    async with opened() as (app, pilot):
+        app.push_screen(CardScreen(stage, app.pen, app.palette, "GPU-0"))
+        await shown(pilot, "H100")
+        stage.settled = True
+        await until(pilot, lambda: made[-1], "the page anew")
+        stage.history = history_of(ANN)
+        known = len(made)
+        await until(pilot, lambda: len(made) > known, "the page of another history")
+
+
+async def test_a_look_that_hangs_is_not_joined_by_another() -> None:
+    host = Told(looked())
+    host.go.clear()
+    try:
+        async with opened() as (app, pilot):
+            screen = process_page(app, history_of(ANN), host)
+            app.push_screen(screen)
+            await until(pilot, lambda: host.looks == 1, "waiting for the look")
+            for _ in range(5):
+                screen._look()
+            await pilot.press("down")
+            assert host.looks == 1
+            host.go.set()
+            await shown(pilot, "/home/ann")
+            screen._look()
+            await until(pilot, lambda: host.looks == 2, "waiting for the next look")
+    finally:
+        host.go.set()
+
+
+async def test_a_real_process_is_told_as_it_is() -> None:
+    class Real:
+        readonly = True
+
+        def details(self, process: ProcessId) -> Details | None:
+            return read_details(process)
+
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "--lr", "3e-4"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "API_KEY": "hush", "CUDA_VISIBLE_DEVICES": "1"},
+        cwd="/",
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdout.readline()
+        facts = ProcessReader().read(child.pid, 0.0)
+        assert facts is not None
+        mine = msgspec.structs.replace(ANN, id=facts.id, command=facts.command, user=facts.user)
+        history = history_of(mine)
+        async with opened((120, 200)) as (app, pilot):
+            screen = process_page(app, history, Real(), mine)
+            app.push_screen(screen)
+            await shown(pilot, "cuda:0 is GPU 1")
+            assert f"{child.pid} " in text(app).split("Family")[1]
+            assert "hush" not in text(app)
+            child.stdin.close()
+            child.wait()
+            screen._look()
+            await shown(pilot, "Ended at")
+            assert "cuda:0 is GPU 1" in text(app)
+
+
+async def test_secrets_are_hidden_whenever_it_opens_and_shown_by_a_key() -> None:
+    async with opened((100, 90)) as (app, pilot):
+        history, host = history_of(ANN), Told(looked())
+        for _ in range(2):
+            app.push_screen(process_page(app, history, host))
+            await shown(pilot, "HF_TOKEN")
+            assert "hf_secret" not in text(app)
+            await pilot.press("s")
+            await shown(pilot, "hf_secret")
+            await pilot.press("escape")
+    async with opened((100, 90)) as (app, pilot):
+        app.push_screen(process_page(app, history, host))
+        await shown(pilot, "HF_TOKEN")
+        await pilot.press("s", "s")
+        await until(pilot, lambda: "hf_secret" not in text(app), "waiting for it to hide")
+
+
+@pytest.mark.parametrize("key", ["escape", "q"])
+async def test_it_closes_and_only_itself(key: str) -> None:
+    async with opened() as (app, pilot):
+        below = app.screen
+        app.push_screen(process_page(app, history_of(ANN), Told(looked())))
+        await shown(pilot, "74.0 GiB")
+        await pilot.press(key)
+        assert app.screen is below
+        assert app.is_running
+
+
+async def test_the_kill_command_is_copied_and_stays_in_sight_until_the_next_key() -> None:
+    async with opened() as (app, pilot):
+        app.push_screen(process_page(app, history_of(ANN), Told(looked())))
+        await shown(pilot, "74.0 GiB")
+        await pilot.press("y")
+        await shown(pilot, "kill 41233")
+        assert app.clipboard == "kill 41233"
+        await pilot.press("down")
+        assert "kill 41233" not in text(app)
+        await pilot.press("y", "y")
+        await shown(pilot, "kill 41233")
+
+
+@pytest.mark.parametrize("key", ["k", "f9", "delete"])
+async def test_ending_is_asked_for_with_the_process_as_it_is_on_screen(key: str) -> None:
+    async with opened() as (app, pilot):
+        app.push_screen(process_page(app, history_of(ANN), Told(looked())))
+        await shown(pilot, "k end…")
+        await pilot.press(key)
+        await until(pilot, lambda: bool(app.asked), "waiting for the request")
+        (target,) = app.asked[0].targets
+        assert (target.id, target.user, target.uses) == (ANN.id, ANN.user, ANN.uses)
+
+
+async def test_readonly_leaves_no_key_that_ends_anything() -> None:
+    async with opened() as (app, pilot):
+        app.push_screen(process_page(app, history_of(ANN), Told(looked(), readonly=True)))
+        await shown(pilot, "copy kill")
+        assert "end…" not in text(app)
+        await pilot.press("k", "f9", "delete")
+        await pilot.pause()
+        assert app.asked == []
+
+
+async def test_one_that_ended_is_asked_about_and_ended_no_more() -> None:
+    async with opened((100, 40)) as (app, pilot):
+        history, host = history_of(ANN), Told(looked())
+        screen = process_page(app, history, host)
+        app.push_screen(screen)
+        await shown(pilot, "/home/ann")
+        host.answer = None
+        history.add(at(180))
+        screen._look()
+        await shown(pilot, "what is shown is the last that was seen of it")
+        assert "/home/ann" in text(app)
+        assert "74.0 GiB" in text(app)
+        looks = host.looks
+        screen._look()
+        await pilot.press("k")
+        assert host.looks == looks
+        assert app.asked == []
+        await shown(pilot, "41233 has ended already")
+
+
+async def test_one_that_left_the_cards_and_lives_is_not_called_ended() -> None:
+    async with opened((100, 40)) as (app, pilot):
+        history = history_of(ANN)
+        screen = process_page(app, history, Told(looked()))
+        app.push_screen(screen)
+        await shown(pilot, "/home/ann")
+        history.add(at(1))
+        screen.renew()
+        assert "it may have ended" in text(app)
+        screen._look()
+        await shown(pilot, "it still runs, and holds none")
+        history.add(at(2, ANN))
+        await until(pilot, lambda: "holds none" not in text(app), "waiting for its return")
+
+
+async def test_a_process_that_no_card_lists_has_a_page_too() -> None:
+    async with opened((100, 40)) as (app, pilot):
+        app.push_screen(process_page(app, history_of(), Told(looked())))
+        await shown(pilot, "The driver lists it on no card")
+        await shown(pilot, "/home/ann")
+
+
+async def test_one_that_is_not_visible_here_is_not_looked_up() -> None:
+    hidden = process(visible=False, user=None, start_time=None, started_at=None)
+    host = Told(None)
+    async with opened((100, 40)) as (app, pilot):
+        app.push_screen(process_page(app, history_of(hidden), host, hidden))
+        await shown(pilot, "Not visible here")
+        assert host.looks == 0
+        await pilot.press("y")
+        await shown(pilot, "that number means another process")
+        assert app.clipboard == ""
+
+
+def top_line(app: App[Any]) -> str:
+    return text(app).splitlines()[1].strip()
+
+
+async def test_the_page_scrolls_from_end_to_end_and_no_further() -> None:
+    async with opened((100, 24)) as (app, pilot):
+        app.push_screen(process_page(app, history_of(ANN), Told(looked(*("x",) * 50))))
+        await shown(pilot, "/home/ann")
+        assert "1–22 of " in text(app)
+        await pilot.press("up")
+        assert "1–22 of " in text(app)
+        await pilot.press("down", "j")
+        assert "3–24 of " in text(app)
+        await pilot.press("pagedown")
+        assert "24–45 of " in text(app)
+        await pilot.press("end")
+        assert "V049" in text(app)
+        last = text(app)
+        await pilot.press("down", "pagedown")
+        assert text(app) == last
+        await pilot.press("home")
+        assert "1–22 of " in text(app)
+
+
+async def test_another_size_brings_other_rows() -> None:
+    async with opened((60, 15)) as (app, pilot):
+        app.push_screen(process_page(app, history_of(ANN), Told(looked())))
+        await shown(pilot, "/home/ann")
+        await pilot.press("end")
+        for width, height in ((160, 50), (59, 10), (100, 3), (100, 2), (100, 24)):
+            await pilot.resize_terminal(width, height)
+            await until(
+                pilot,
+                lambda width=width, height=height: (  # type: ignore[misc]  # a default binds the value
+                    {len(line) for line in text(app).splitlines()} == {width}
+                    and len(text(app).splitlines()) == height
+                ),
+                f"waiting for {width}x{height}",
+            )
+
+
+class Counted(PageScreen):
+    """A page that counts how often it is made."""
+
+    made = 0
+
+    @property
+    def heading(self) -> str:
+        return "counted"
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        return []
+
+    def page(self, width: int) -> list[Any]:
+        self.made += 1
+        return [((" " * width, ""),)]
+
+
+async def test_a_page_is_made_anew_for_what_is_new_and_never_while_it_is_hidden() -> None:
+    async with opened() as (app, pilot):
+        history = history_of(ANN)
+        screen = Counted(stage_of(history), app.pen, app.palette)
+        app.push_screen(screen)
+        await until(pilot, lambda: screen.made > 0, "waiting for the page")
+        await pilot.pause()
+        made = screen.made
+        screen._refresh_page()
+        assert screen.made == made
+        history.add(at(1, ANN))
+        screen._refresh_page()
+        assert screen.made == made + 1
+        app.push_screen(TextualScreen())
+        await until(pilot, lambda: not screen.in_sight, "waiting for the other screen")
+        history.add(at(2, ANN))
+        screen._refresh_page()
+        screen.renew()
+        assert screen.made == made + 1
+        app.pop_screen()
+        await until(pilot, lambda: screen.made == made + 2, "waiting for its return")
+
+
+async def test_a_card_that_vanishes_is_shown_as_it_was_and_comes_back() -> None:
+    async with opened((100, 60)) as (app, pilot):
+        history = history_of(ANN)
+        app.push_screen(CardScreen(stage_of(history), app.pen, app.palette, "GPU-1"))
+        await shown(pilot, "Where the memory is")
+        await pilot.press("y")
+        await shown(pilot, "CUDA_VISIBLE_DEVICES=GPU-1   copied")
+        assert app.clipboard == "CUDA_VISIBLE_DEVICES=GPU-1"
+        history.add(snapshot(NOON + 60, gpu(), processes=(ANN,)))
+        await shown(pilot, "Not in the driver's list since")
+        assert "H100" in text(app)
+        history.add(at(61, ANN))
+        await until(pilot, lambda: "list since" not in text(app), "waiting for its return")
+
+
+def holder(pid: int, reason: HoldReason = HoldReason.ORPHAN) -> Suspect:
+    return Suspect(
+        ProcessId(pid, 7),
+        ("GPU-1",),
+        reason,
+        "it holds it",
+        user="ann",
+        uid=1001,
+        started_at=NOON - 60,
+        place=Place(slurm_job="88123"),
+    )
+
+
+async def asked_to_end(*holders: Suspect, readonly: bool = False) -> list[Target]:
+    """Whom the key offers to end on the page of a card that these hold."""
+    history = History(conditions())
+    history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, holders)))
+    async with opened((100, 60)) as (app, pilot):
+        app.push_screen(
+            CardScreen(stage_of(history), app.pen, app.palette, "GPU-1", readonly=readonly)
+        )
+        await shown(pilot, "Where the memory is")
+        await pilot.press("k")
+        await pilot.pause()
+        assert ("k end unlisted holders…" in text(app)) == bool(app.asked)
+        return [target for request in app.asked for target in request.targets]
+
+
+async def test_the_weakly_suspect_are_offered_to_be_ended_only_where_nobody_better_is() -> None:
+    weak = holder(1, HoldReason.HOLDS)
+    child, monitor = holder(2, HoldReason.CHILD), holder(3, HoldReason.OBSERVER)
+    assert [one.id.pid for one in await asked_to_end(holder(4), weak, child, monitor)] == [4]
+    assert [one.id.pid for one in await asked_to_end(weak, child, monitor)] == [1]
+    assert await asked_to_end(child, monitor) == []
+
+
+async def test_readonly_offers_no_unlisted_holder() -> None:
+    assert await asked_to_end(holder(4), readonly=True) == []
+
+
+async def test_who_is_listed_by_now_is_not_offered_to_be_ended() -> None:
+    came = msgspec.structs.replace(holder(ANN.id.pid), id=ANN.id, gpu_uuids=("GPU-0",))
+    history = History(conditions())
+    history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, (came,))))
+    async with opened((100, 60)) as (app, pilot):
+        app.push_screen(CardScreen(stage_of(history), app.pen, app.palette, "GPU-0"))
+        await shown(pilot, "Where the memory is")
+        assert "unlisted holders" not in text(app)
+
+
+async def test_an_unlisted_holder_is_offered_with_its_cards_and_where_it_runs() -> None:
+    (target,) = await asked_to_end(holder(4))
+    assert target.uses == (GpuUse("GPU-1", 1, memory_used=None),)
+    assert target.started_at == NOON - 60
+    assert target.place == Place(slurm_job="88123")
+
+
+async def test_other_colours_are_taken() -> None:
+    async with opened() as (app, pilot):
+        screen = process_page(app, history_of(ANN), Told(looked()))
+        app.push_screen(screen)
+        await shown(pilot, "74.0 GiB")
+        plain = Palette(app.get_css_variables(), None)
+        screen.repaint(plain)
+        strip = screen.query_one("#header", CellView).render_line(0)
+        assert all(segment.style.color is None for segment in strip if segment.style)
+
+
+PROGRAM = """
+import threading
+from gpumon.ui.background import run_errand
+from gpumon.ui.screens.process import ProcessScreen
+from tests.ui.test_pages import ANN, Pages, Told, at, history_of, looked, stage_of
+from textual.binding import Binding
+
+class Program(Pages):
+    BINDINGS = [Binding("f6", "whole"), Binding("f7", "tick"), Binding("ctrl+x", "exit")]
+
+    def on_mount(self):
+        self.history, self.ticks = history_of(ANN), 0
+        host = Told(looked(*("value",) * 60))
+        stage = stage_of(self.history)
+        self.push_screen(ProcessScreen(stage, host, self.pen, self.palette, ANN.id))
+        run_errand(self, threading.Event().wait, print)
+
+    def action_whole(self):
+        for view in self.screen.query("CellView"):
+            view.refresh()
+
+    def action_tick(self):
+        self.ticks += 1
+        self.history.add(at(self.ticks, ANN))
+
+    def action_exit(self):
+        self.exit(0)
+
+Program().run()
+"""
+F6, F7 = "\x1b[17~", "\x1b[18~"
+
+
+@pytest.fixture
+def terminal() -> Iterator[Screen]:
+    with Screen([sys.executable, "-c", PROGRAM], columns=100, lines=24) as screen:
+        screen.wait_for("/home/ann")
+        yield screen
+
+
+def test_in_a_terminal_changed_cells_alone_make_the_picture_of_a_whole_repaint(
+    terminal: Screen,
+) -> None:
+    for keys, words in (("\x1b[B" * 3, "4–25 of"), ("\x1b[F", "V059"), ("y", "kill 41233")):
+        terminal.type(keys)
+        terminal.wait_for(words)
+    terminal.type("\x1b[H" + F7)
+    terminal.wait_for("1–22 of .*12:00:01")
+    patched, written = terminal.cells(), len(terminal.output)
+    terminal.type(F6)
+    terminal.wait(lambda it: len(it.output) > written + 1000, "waiting for the repaint")
+    terminal.wait(lambda it: it.cells() == patched, "waiting for the same picture")
+
+
+def test_in_a_terminal_the_wheel_scrolls(terminal: Screen) -> None:
+    terminal.wheel(50, 10)
+    terminal.wait_for("4–25 of")
+    terminal.wheel(50, 0)
+    terminal.wait_for("7–28 of")
+    terminal.wheel(50, 10, down=False)
+    terminal.wait_for("4–25 of")
+
+
+def test_in_a_terminal_a_second_costs_the_cells_that_changed(terminal: Screen) -> None:
+    terminal.type(F7)
+    terminal.wait_for("12:00:01")
+    before = len(terminal.output)
+    terminal.type(F7)
+    terminal.wait_for("12:00:02")
+    assert len(terminal.output) - before < 600
+
+
+def test_an_errand_that_hangs_does_not_keep_the_program_from_ending(terminal: Screen) -> None:
+    terminal.type("\x18")
+    assert terminal.wait_end() == 0

@@ -1,0 +1,91 @@
+"""The machine's line: its course over time, unknown never zero, at any width, on demand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpumon.findings import conditions
+from gpumon.model.snapshot import Host
+from gpumon.recording.history import History
+from gpumon.text.cells import row_width
+from gpumon.ui.view.dashboard import Dashboard, View
+from gpumon.ui.view.host_strip import HostStrip
+from tests.build import GIB, NOON, gpu, snapshot
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+HOST = Host("ada-07", cpu_count=96, memory_total=1008 * GIB)
+
+
+def host(second: int) -> Host:
+    """Busier and busier, then unknown for ten seconds, then busy."""
+    if 40 <= second < 50:
+        return HOST
+    return msgspec.structs.replace(
+        HOST,
+        cpu_percent=min(100.0, 2.0 * second),
+        memory_used=(200 + second) * GIB,
+        load=(float(second), 1.0, 1.0),
+    )
+
+
+def seen(seconds: int = 70) -> History:
+    history = History(conditions())
+    for second in range(seconds):
+        now = snapshot(NOON + second, gpu(), gpu(index=1), gpu(index=2))
+        history.add(msgspec.structs.replace(now, host=host(second)))
+    return history
+
+
+def lines(width: int, tall: int, seconds: int = 70) -> list[str]:
+    history = seen(seconds)
+    assert history.latest is not None
+    rows = HostStrip().rows(history.latest.host, history, history.now, width, tall)
+    assert {row_width(row) for row in rows} <= {width}
+    return ["".join(text for text, _ in row).rstrip() for row in rows]
+
+
+@pytest.mark.parametrize("size", [(60, 1), (80, 1), (120, 1), (120, 2), (200, 2)])
+def test_the_line_looks_as_it_did(size: tuple[int, int], snapshot: SnapshotAssertion) -> None:
+    assert "\n".join(lines(*size)) == snapshot
+
+
+def test_every_row_is_whole_at_every_width() -> None:
+    for width in range(1, 300, 7):
+        for tall in (1, 2):
+            assert len(lines(width, tall)) == tall
+
+
+def test_what_is_unknown_is_a_gap_and_said_to_be_unknown() -> None:
+    (line,) = lines(245, 1, 45)
+    assert "cpu   –" in line
+    assert "mem –" in line
+    assert "load –" in line
+    (line,) = lines(245, 1)
+    graph = line[line.index("%") + 2 : line.index("mem")]
+    # Ten seconds in cells of a second, less as long as the value before them stands.
+    assert "    ▇" in graph
+
+
+def test_the_dashboard_has_it_only_on_demand_and_keeps_its_height() -> None:
+    history = seen()
+    for size in ((60, 15), (80, 24), (100, 24), (200, 50)):
+        without = Dashboard(history).rows(history.latest, View(interval=1.0), *size)
+        with_it = Dashboard(history).rows(
+            history.latest, View(interval=1.0, host_strip=True), *size
+        )
+        assert without.host == []
+        assert len(with_it.host) == (2 if size[1] >= 40 else 1)
+        assert len(with_it.all()) == len(without.all()) == size[1]
+        assert {row_width(row) for row in with_it.all()} == {size[0]}
+
+
+def test_a_tiny_terminal_has_none() -> None:
+    history = seen()
+    parts = Dashboard(history).rows(history.latest, View(interval=1.0, host_strip=True), 50, 12)
+    assert parts.host == []
+    assert len(parts.tiny) == 12

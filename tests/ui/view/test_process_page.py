@@ -1,0 +1,395 @@
+"""The page of a process: what it answers, at every width, whatever texts it is given."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpumon.findings import conditions
+from gpumon.host import Details, RelatedProcess
+from gpumon.model.snapshot import Container, GpuProcess, GpuUse, Place, ProcessId, Snapshot
+from gpumon.recording.history import History
+from gpumon.text.cells import Row, row_width
+from gpumon.text.formatting import cell_width, printable
+from gpumon.ui.view.pages import wrap
+from gpumon.ui.view.process_details import HIDDEN
+from gpumon.ui.view.process_page import ProcessView, process_rows, state_words
+from gpumon.ui.view.trends import bytes_course, percent_course
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.export.hostile import texts
+
+WIDTHS = (200, 140, 100, 80, 60)
+CHEN = ProcessId(41233, 999)
+COMMAND = ("/opt/envs/ml/bin/python", "/home/chen/proj/train.py", "--config", "big.yaml")
+PLACE = Place(
+    container=Container("docker", "4f1c" * 16, "llama-ft"),
+    slurm_job="88123",
+    slurm_step="0",
+    jupyter_kernel="8a1f",
+    notebook="/home/chen/fine tuning.ipynb",
+    tmux="train",
+    environment="ml",
+    launcher=ProcessId(4100, 1),
+    launcher_name="torchrun",
+)
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times on screen are local; these are told in UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+def chen(**changes: object) -> GpuProcess:
+    whole = GpuProcess(
+        CHEN,
+        "C",
+        (
+            GpuUse("GPU-2", 2, memory_used=40 * GIB, sm=90),
+            GpuUse("GPU-5", 5, memory_used=34 * GIB, sm=70),
+        ),
+        user="chen",
+        uid=1004,
+        name="python",
+        command=COMMAND,
+        state="S",
+        cpu_percent=101.0,
+        rss=9 * GIB,
+        started_at=NOON - 1361,
+        place=PLACE,
+    )
+    return msgspec.structs.replace(whole, **changes)
+
+
+def kin(pid: int, parent: int, *command: str, state: str = "S") -> RelatedProcess:
+    return RelatedProcess(
+        ProcessId(pid, pid), parent, 1, 1, "name", command, user="chen", state=state
+    )
+
+
+def details(**changes: object) -> Details:
+    whole = Details(
+        CHEN,
+        command=COMMAND,
+        executable="/opt/envs/ml/bin/python3.11",
+        cwd="/home/chen/proj",
+        environment=(
+            ("PATH", "/usr/bin"),
+            ("HF_TOKEN", "hf_very_secret"),
+            ("CUDA_VISIBLE_DEVICES", "2,5"),
+        ),
+        threads=64,
+        state="S",
+        devices=("/dev/nvidia2", "/dev/nvidia5", "/dev/nvidiactl"),
+        place=PLACE,
+        family=(
+            kin(1, 0, "/sbin/init"),
+            kin(812, 1, "tmux: server"),
+            RelatedProcess(CHEN, 812, 1, 1, "python", COMMAND, user="chen"),
+            kin(41240, 41233, "loader-a"),
+            kin(41250, 41240, "grandchild"),
+            kin(41241, 41233, "loader-b", state="Z"),
+        ),
+    )
+    return msgspec.structs.replace(whole, **changes)
+
+
+def seen(*snapshots: Snapshot) -> History:
+    history = History(conditions())
+    for one in snapshots:
+        history.add(one)
+    return history
+
+
+def at(seconds: float, one: GpuProcess) -> Snapshot:
+    return snapshot(NOON + seconds, *(gpu(index=index) for index in range(8)), processes=(one,))
+
+
+def page(view: ProcessView, width: int = 100, history: History | None = None) -> str:
+    """The page as text; every row is exactly as wide as asked."""
+    history = history or seen(at(0, view.process))
+    rows = process_rows(view, history, history.latest, width)
+    assert {row_width(row) for row in rows} == {width}
+    return "\n".join(text_of(row).rstrip() for row in rows)
+
+
+def text_of(row: Row) -> str:
+    return "".join(text for text, _ in row)
+
+
+def line(text: str, beginning: str) -> str:
+    """The line that begins so."""
+    return next(one.strip() for one in text.splitlines() if one.strip().startswith(beginning))
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_row_is_whole_and_everything_is_told_at_every_width(width: int) -> None:
+    text = flat(page(ProcessView(chen(), details()), width))
+    for words in (
+        "chen uid 1004",
+        "74.0 GiB on GPU 2,5",
+        "sleeping 64 threads",
+        "11:37 22m ago",
+        "/home/chen/proj/train.py",
+        "python3.11",
+        "job 88123, step 0",
+        "docker llama-ft id 4f1c4f1c4f1c",
+        "/home/chen/fine tuning.ipynb",
+        "torchrun 4100",
+        "GPU memory 74.0 GiB",
+        "CUDA_VISIBLE_DEVICES 2,5",
+        "/dev/nvidia5",
+        "loader-b zombie (Z)",
+    ):
+        assert words in text, words
+
+
+def test_the_first_screen_of_a_small_terminal_says_whose_what_where_and_whether_it_lives() -> None:
+    top = flat("\n".join(page(ProcessView(chen(), details()), 80).splitlines()[:22]))
+    for words in ("chen", "python", "train.py", "/home/chen/proj", "88123", "llama-ft", "sleeping"):
+        assert words in top, words
+
+
+def test_what_it_has_of_each_card_is_told_apart_and_together() -> None:
+    text = page(ProcessView(chen()))
+    assert "40.0 GiB   SM  90 %" in line(text, "GPU 2")
+    assert "34.0 GiB   SM  70 %" in line(text, "GPU 5")
+    assert "74.0 GiB" in line(text, "together")
+
+
+def test_the_family_stands_outermost_first_and_each_under_its_parent() -> None:
+    text = page(ProcessView(chen(), details()))
+    lines = text.split("Family")[1].split("Environment")[0].splitlines()[1:]
+    told = [row for row in lines if row.strip()]
+    assert [row.split()[0] for row in told] == ["1", "812", "41233", "41240", "41250", "41241"]
+    indents = [
+        row.index(word)
+        for row, word in zip(
+            told, ("init", "tmux:", "python", "loader-a", "grandchild", "loader-b"), strict=True
+        )
+    ]
+    assert [indent - indents[0] for indent in indents] == [0, 2, 4, 6, 8, 6]
+
+
+def test_a_large_family_is_cut_and_says_by_how_much() -> None:
+    loaders = tuple(kin(50000 + number, 41233, "loader") for number in range(100))
+    family = (RelatedProcess(CHEN, 1, 1, 1, "python", COMMAND), *loaders)
+    text = page(ProcessView(chen(), details(family=family)))
+    assert "… and 60 more" in text
+    assert text.count(" loader") == 40
+
+
+def test_parents_that_name_each_other_end_the_chain() -> None:
+    family = (RelatedProcess(CHEN, 7, 1, 1, "python", COMMAND), kin(7, 8, "a"), kin(8, 7, "b"))
+    assert "41233" in page(ProcessView(chen(), details(family=family)))
+
+
+def test_secrets_are_hidden_until_they_are_asked_for() -> None:
+    hidden = page(ProcessView(chen(), details()))
+    assert "hf_very_secret" not in hidden
+    assert HIDDEN in line(hidden, "HF_TOKEN")
+    assert "1 value hidden: s shows all" in hidden
+    shown = page(ProcessView(chen(), details(), revealed=True))
+    assert "hf_very_secret" in line(shown, "HF_TOKEN")
+    assert HIDDEN not in shown
+
+
+def test_what_could_not_be_read_says_why() -> None:
+    why = "Its environment, working directory and open files are readable by dora and root only."
+    unread = details(environment=None, cwd=None, devices=None, unreadable=(why,))
+    text = page(ProcessView(chen(), unread))
+    assert why in text.split("Environment")[0]
+    assert why in text.split("Environment")[1]
+    assert line(text, "directory").split()[1] == "–"
+    assert "its environment was not read" in line(text, "CUDA_VISIBLE_DEVICES")
+    assert "its open files were not read" in line(text, "holds open")
+
+
+def test_before_the_look_is_done_the_page_says_what_the_snapshot_knows() -> None:
+    text = page(ProcessView(chen()))
+    assert "being looked up" in line(text, "directory")
+    assert "Environment" not in text
+    assert "job 88123" in text
+
+
+def test_a_process_of_another_name_space_has_only_what_the_driver_tells() -> None:
+    hidden = process(visible=False, user=None, start_time=None, started_at=None)
+    text = page(ProcessView(hidden))
+    assert "Not visible here" in text
+    assert "being looked up" not in text
+    assert "1.0 GiB" in text
+
+
+def test_one_that_has_ended_is_shown_as_it_was_last_seen() -> None:
+    gone = "Ended at 12:03; what is shown is the last that was seen of it."
+    text = page(ProcessView(chen(state="D"), details(state="D"), gone=gone, ended=True))
+    assert gone in text
+    assert line(text, "state").startswith("state         ended")
+    assert "in the kernel" not in text.split("Family")[0]
+    assert "/home/chen/proj/train.py" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "channel", "words"),
+    [
+        ("S", None, "sleeping"),
+        ("D", "nvidia_close", "waits inside the kernel (D) in nvidia_close"),
+        ("D", None, "waits inside the kernel (D)"),
+        ("Z", None, "zombie (Z): it has ended, and its parent has not taken notice"),
+        ("T", "ignored", "stopped (T)"),
+        ("?", None, "state ?"),
+        (None, None, "–"),
+    ],
+)
+def test_the_state_is_told_in_words(state: str | None, channel: str | None, words: str) -> None:
+    assert state_words(state, channel) == words
+
+
+def test_the_cards_that_cuda_shows_are_named() -> None:
+    bare = details(place=None)
+    text = page(ProcessView(chen(), bare))
+    assert "cuda:0 is GPU 2, cuda:1 is GPU 5" in line(text, "which means")
+    assert "not set" in line(text, "CUDA_DEVICE_ORDER")
+    empty = details(place=None, environment=(("CUDA_VISIBLE_DEVICES", ""),))
+    text = page(ProcessView(chen(), empty))
+    assert "empty" in line(text, "CUDA_VISIBLE_DEVICES")
+    assert "no card" in line(text, "which means")
+
+
+def test_indices_of_another_container_are_not_taken_for_the_machines() -> None:
+    text = page(ProcessView(chen(), details()))
+    assert "counted there" in line(text, "which means")
+    by_uuid = details(environment=(("CUDA_VISIBLE_DEVICES", "GPU-5"),))
+    assert "cuda:0 is GPU 5" in line(page(ProcessView(chen(), by_uuid)), "which means")
+
+
+def test_no_place_is_said_and_an_unknown_one_is_a_dash() -> None:
+    nowhere = page(ProcessView(chen(place=None), details(place=Place())))
+    assert "no container, Slurm job, notebook or tmux" in line(nowhere, "where")
+    unknown = page(ProcessView(chen(place=None), details(place=None)))
+    assert line(unknown, "where").split() == ["where", "–"]
+
+
+def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
+    history = seen(
+        *(
+            at(second, msgspec.structs.replace(process(pid=7, memory_used=GIB + second * 2**25)))
+            for second in range(120)
+        )
+    )
+    assert history.latest is not None
+    text = page(ProcessView(history.latest.processes[0]), history=history)
+    assert "Last 5 minutes, seen for 1m" in text
+    assert "peak 4.7 GiB, grows" in text
+    assert "⣿" in text
+
+
+def test_unknown_values_make_no_chart_and_say_so() -> None:
+    text = page(ProcessView(process(memory_used=None, sm=None)))
+    assert "not known" in line(text, "GPU memory")
+    assert "nothing known of it" in text
+    assert "0.0 GiB" not in text
+
+
+@settings(max_examples=60)
+@given(texts, st.sampled_from(WIDTHS))
+def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
+    place = Place(
+        container=Container(text, text, text, text),
+        slurm_job=text,
+        slurm_step=text,
+        jupyter_kernel=text,
+        notebook=text,
+        tmux=text,
+        environment=text,
+        launcher=CHEN,
+        launcher_name=text,
+    )
+    one = chen(user=text, name=text, command=(text, text, text), place=place)
+    looked = details(
+        command=(text, text),
+        executable=text,
+        cwd=text,
+        environment=((text or "A", text), ("CUDA_VISIBLE_DEVICES", text)),
+        wait_channel=text,
+        state="D",
+        devices=(text,),
+        place=place,
+        family=(RelatedProcess(CHEN, 812, 1, 1, text, (text, text), user=text),),
+        unreadable=(text,),
+    )
+    history = seen(at(0, one))
+    view = ProcessView(one, looked, revealed=True)
+    for row in process_rows(view, history, history.latest, width):
+        assert row_width(row) == width
+        assert all(part == printable(part) for part, _ in row)
+
+
+def test_a_value_of_a_megabyte_takes_a_few_lines() -> None:
+    large = details(environment=(("LARGE", "x" * 2**20),))
+    lines = page(ProcessView(chen(), large)).splitlines()
+    assert len(lines) < 80
+    assert lines[-1].endswith("…")
+
+
+@given(texts, st.integers(1, 60), st.none() | st.integers(1, 4))
+def test_wrapped_lines_fit_and_lose_nothing_but_spaces(
+    text: str, width: int, most: int | None
+) -> None:
+    lines = wrap(text, width, most)
+    assert lines
+    assert all(cell_width(line) <= max(width, 2) for line in lines)
+    if most is None:
+        assert "".join(lines).replace(" ", "") == printable(text).replace(" ", "")
+    else:
+        assert len(lines) <= most
+
+
+def test_text_is_broken_at_spaces_and_within_words_that_are_too_long() -> None:
+    assert wrap("one two three", 8) == ["one two", "three"]
+    assert wrap("abcdefghij kl", 4) == ["abcd", "efgh", "ij", "kl"]
+    assert wrap("中文中文", 5) == ["中文", "中文"]
+    assert wrap("one two three four", 8, 2) == ["one two", "three f…"]
+    assert wrap("", 8) == [""]
+
+
+def course(values: list[float], step: float = 1.0, slope: float | None = None) -> str:
+    points = [(NOON + number * step, value) for number, value in enumerate(values)]
+    if slope is None:
+        slope = (values[-1] - values[0]) / (step * max(1, len(values) - 1))
+    return bytes_course(points, max(values), slope)
+
+
+def test_the_course_of_an_amount_in_words() -> None:
+    level = [40.0 * GIB] * 300
+    assert course(level) == "peak 40.0 GiB, steady"
+    growing = [40 * GIB + second * 1.2 * GIB / 3600 for second in range(300)]
+    assert course(growing) == "peak 40.1 GiB, grows 1.2 GiB/h"
+    assert course(growing[::-1]) == "peak 40.1 GiB, falls 1.2 GiB/h"
+    assert course(level[:10]) == "peak 40.0 GiB"
+    assert course([100 * 2**20 + second * 2**30 for second in range(60)]).endswith("60.0 GiB/min")
+    assert bytes_course([], None, None) == "nothing known of it"
+
+
+def test_what_was_allocated_in_one_go_does_not_grow() -> None:
+    early = [10.0 * GIB] * 50 + [40.0 * GIB] * 250
+    assert course(early) == "peak 40.0 GiB, steady"
+    late = [10.0 * GIB] * 280 + [40.0 * GIB] * 20
+    assert course(late) == "peak 40.0 GiB, +30.0 GiB in 4m"
+
+
+def test_the_course_of_a_share_in_words() -> None:
+    busy = [(NOON + second, 50.0 + 40 * (second % 2)) for second in range(300)]
+    assert percent_course(busy, 90.0, 0.001) == "peak 90 %, mean 70 %"
+    rising = [(NOON + second, second / 3) for second in range(300)]
+    assert percent_course(rising, 100.0, 1 / 3) == "peak 100 %, mean 50 %, +20 a minute"
+    assert percent_course([], None, None) == "nothing known of it"

@@ -1,0 +1,302 @@
+"""The row under the past: which moment it is, and where on the tape."""
+
+from __future__ import annotations
+
+import re
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.recording import Event, EventKind
+from gpumon.recording.playback.replay import Playing
+from gpumon.text.cells import Row, row_width
+from gpumon.text.formatting import cell_width
+from gpumon.ui.view import timeline
+from tests.build import NOON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from syrupy.assertion import SnapshotAssertion
+
+HOUR = 3600.0
+PLAYING = Playing(
+    position=NOON + 1700,
+    first=NOON,
+    last=NOON + HOUR,
+    playing=False,
+    speed=1.0,
+    at_end=False,
+)
+
+
+def mark(seconds: float, kind: EventKind, sentence: str = "something happened") -> Event:
+    return Event(NOON + seconds, kind, "GPU-0", sentence)
+
+
+MARKS = (
+    mark(60, EventKind.CAME, "41233 python of chen came to GPU 5"),
+    mark(900, EventKind.WENT, "41233 python of chen went from GPU 5"),
+    mark(1801, EventKind.THROTTLED, "GPU 2 was slowed down by SW thermal"),
+    mark(1801, EventKind.ERROR, "GPU 6 is lost (XID 79)"),
+    mark(3000, EventKind.FULL, "GPU 1 became full, 0.3 of 79.6 GiB are free"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def timeline_row(
+    playing: Playing,
+    marks: Sequence[Event],
+    width: int,
+    *,
+    live: bool,
+    shown: float | None = None,
+) -> Row:
+    """The row where the sample that is shown is as old as the place, unless told."""
+    shown = playing.position if shown is None else shown
+    return timeline.timeline_row(playing, shown, marks, width, live=live)
+
+
+def time_at(x: int, playing: Playing, width: int, marks: Sequence[Event] = ()) -> float | None:
+    return timeline.time_at(x, playing, marks, width)
+
+
+def bar_of(row: Row) -> str:
+    """What stands between the two times at the ends of the bar."""
+    return re.split(r" (?:now|\d\d:\d\d|\d\d-\d\d) +", text(row)[40:])[0].strip()
+
+
+def text(row: Row) -> str:
+    return "".join(text for text, _ in row)
+
+
+def styles_of(row: Row, glyph: str) -> set[str]:
+    return {style for text, style in row if text == glyph}
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["rewound", "replayed"])
+@pytest.mark.parametrize("width", [60, 80, 100, 119, 160, 200, 300])
+def test_the_row_at_every_width(width: int, live: bool, snapshot: SnapshotAssertion) -> None:
+    paused = timeline_row(PLAYING, MARKS, width, live=live)
+    played = timeline_row(replace(PLAYING, playing=True, speed=0.1), MARKS, width, live=live)
+    assert f"\n{text(paused)}\n{text(played)}\n" == snapshot
+
+
+@given(
+    st.integers(1, 300),
+    st.floats(0.0, 400 * 86400.0),
+    st.floats(0.0, 1.0),
+    st.lists(st.tuples(st.floats(-0.5, 1.5), st.sampled_from(EventKind)), max_size=30),
+    st.sampled_from([0.1, 1.0, 1000.0]),
+    st.booleans(),
+    st.booleans(),
+    st.one_of(st.none(), st.floats(1.0, 1e6)),
+)
+def test_it_is_as_wide_as_it_should_be_whatever_is_on_the_tape(
+    width: int,
+    length: float,
+    part: float,
+    happened: list[tuple[float, EventKind]],
+    speed: float,
+    played: bool,
+    live: bool,
+    waiting: float | None,
+) -> None:
+    marks = [mark(where * length, kind, "\x1b[2J\u202e進程") for where, kind in sorted(happened)]
+    state = Playing(NOON + part * length, NOON, NOON + length, played, speed, part == 1.0, waiting)
+    row = timeline_row(state, marks, width, live=live)
+    assert row_width(row) == width
+    assert all(character.isprintable() for character in text(row))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ago"),
+    [(0.2, "now"), (42, "-42s"), (750, "-12m 30s"), (3605, "-1h 00m"), (40_000, "-11h 06m")],
+)
+def test_a_rewound_moment_is_told_from_now(seconds: float, ago: str) -> None:
+    last = NOON + 11 * HOUR
+    playing = replace(PLAYING, position=last - seconds, first=NOON - 9 * HOUR, last=last)
+    assert f" {ago} " in text(timeline_row(playing, (), 100, live=True))
+
+
+def test_a_date_stands_where_it_is_not_todays() -> None:
+    yesterday = replace(PLAYING, position=NOON - 15 * HOUR, first=NOON - 20 * HOUR)
+    assert "11-13 21:00:00" in text(timeline_row(yesterday, (), 100, live=True))
+    assert "11-14" not in text(timeline_row(PLAYING, (), 100, live=True))
+    assert "2023-11-14 12:28:20" in text(timeline_row(PLAYING, (), 100, live=False))
+
+
+def test_it_says_whether_and_how_fast_it_is_played() -> None:
+    def state(**changes: object) -> str:
+        return text(timeline_row(replace(PLAYING, **changes), (), 100, live=False))[:11].strip()
+
+    assert state() == "❚❚ paused"
+    assert state(playing=True, speed=1000.0) == "▶ 1000x"
+    assert state(playing=True, speed=0.1) == "▶ 0.1x"
+    assert state(playing=True, at_end=True) == "▶ at end"
+    assert state(at_end=True) == "❚❚ paused"
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_the_bar_stays_where_it_is_whatever_is_said_beside_it(width: int) -> None:
+    rows = [
+        timeline_row(replace(PLAYING, position=NOON + at, playing=at > 5), (), width, live=True)
+        for at in (0.0, 7.0, 1800.0, 3599.0)
+    ]
+    bars = [[x for x, cell in enumerate(text(row)) if cell in "·┃" and x < width] for row in rows]
+    assert bars[0]
+    assert all(bar == bars[0] for bar in bars)
+    assert len({tuple(cell_width(text) for text, _ in row) for row in rows}) == 1
+
+
+def test_of_several_marks_in_a_cell_the_most_severe_is_shown() -> None:
+    def shown(*kinds: EventKind) -> str:
+        row = timeline_row(PLAYING, [mark(3000, kind) for kind in kinds], 100, live=True)
+        return bar_of(row).replace("┃", "").replace("·", "").strip()
+
+    assert shown(EventKind.CAME) == "+"
+    assert shown(EventKind.WENT, EventKind.WENT) == "-"
+    assert shown(EventKind.WENT, EventKind.CAME) == "±"
+    assert shown(EventKind.FULL, EventKind.CAME) == "■"
+    assert shown(EventKind.FULL, EventKind.THROTTLED, EventKind.WENT) == "▼"
+    assert shown(EventKind.CAME, EventKind.ERROR, EventKind.THROTTLED) == "✖"
+
+
+def test_a_mark_stays_where_it_is_while_the_tape_grows() -> None:
+    def places(seconds: int) -> tuple[int, int]:
+        playing = replace(PLAYING, last=NOON + HOUR + seconds)
+        row = text(timeline_row(playing, [mark(1801, EventKind.ERROR)], 120, live=True))
+        return row.index("✖"), row.index("┃")
+
+    assert {places(seconds) for seconds in range(120)} == {places(0)}
+
+
+def test_the_bar_scrolls_by_whole_cells_while_its_beginning_goes() -> None:
+    events = [mark(at, EventKind.ERROR) for at in (1000, 1801, 2300, 3000)]
+
+    def gaps_and_first(seconds: int) -> tuple[tuple[int, ...], int]:
+        playing = replace(PLAYING, first=NOON + seconds, last=NOON + HOUR + seconds)
+        row = text(timeline_row(playing, events, 120, live=True)).partition(" now")[0]
+        places = [at for at, cell in enumerate(row) if cell == "✖"]
+        return tuple(place - places[0] for place in places), places[0]
+
+    seen = [gaps_and_first(seconds) for seconds in range(600)]
+    assert len({gaps for gaps, _ in seen}) == 1
+    firsts = [first for _, first in seen]
+    assert sum(a != b for a, b in pairwise(firsts)) == firsts[0] - firsts[-1] < 12
+
+
+def test_who_came_and_went_is_shown_where_that_is_rare() -> None:
+    busy = [mark(at, EventKind.CAME) for at in range(0, 3600, 60)]
+    row = bar_of(timeline_row(PLAYING, [*busy, mark(3001, EventKind.FULL)], 120, live=True))
+    assert set(row) == {"·", "┃", "■"}
+    row = bar_of(timeline_row(PLAYING, [*busy[::8], mark(3001, EventKind.FULL)], 120, live=True))
+    assert row.count("+") == len(busy[::8])
+
+
+def test_the_ends_of_the_bar_are_written_where_there_is_room() -> None:
+    def ends(width: int, first: float = NOON) -> tuple[str, str]:
+        playing = replace(PLAYING, first=first)
+        rewound = timeline_row(playing, (), width, live=True)
+        return text(rewound), text(timeline_row(playing, (), width, live=False))
+
+    rewound, replayed = ends(100)
+    assert re.search(r" 12:00 ·+┃·+ now ", rewound)
+    assert re.search(r" 12:00 ·+┃·+ 13:00 ", replayed)
+    assert re.search(r" 11-11 ·+┃·* 11-14 ", ends(100, NOON - 3 * 86400)[1])
+    assert "12:00" not in ends(60)[0]
+
+
+def test_what_lies_beyond_the_ends_of_the_tape_is_not_shown() -> None:
+    beyond = [mark(-1, EventKind.ERROR), mark(HOUR + 1, EventKind.ERROR)]
+    assert "✖" not in text(timeline_row(PLAYING, beyond, 100, live=True))
+
+
+def test_the_cursor_keeps_the_mark_that_is_under_it() -> None:
+    row = timeline_row(PLAYING, [mark(1700, EventKind.ERROR)], 100, live=True)
+    assert styles_of(row, "✖") == {"cursor"}
+    assert styles_of(timeline_row(PLAYING, (), 100, live=True), "┃") == {"cursor"}
+
+
+def test_the_newest_mark_until_the_moment_is_told_and_how_long_ago_it_was() -> None:
+    def told(at: float, shown: float | None = None) -> str:
+        playing = replace(PLAYING, position=NOON + at)
+        return text(timeline_row(playing, MARKS, 200, live=True, shown=shown))
+
+    assert "✖ 12:30:01 (1m before) GPU 6 is lost (XID 79) +1" in told(1900)
+    assert "✖ 12:30:01 GPU 6 is lost (XID 79) +1" in told(1801)
+    assert "- 12:15:00 (15m before) 41233 python of chen went" in told(1800)
+    assert "came to" not in told(59), "nothing had happened yet"
+    assert "came to" in told(60)
+
+
+def test_the_time_told_is_that_of_the_sample_and_the_cursor_stands_at_the_place() -> None:
+    row = text(timeline_row(PLAYING, (), 100, live=True, shown=PLAYING.position - 9))
+    assert " 12:28:11 -31m 49s " in row
+    assert row.index("┃") == text(timeline_row(PLAYING, (), 100, live=True)).index("┃")
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_a_tape_that_does_not_answer_is_told_with_the_moment(width: int) -> None:
+    playing = replace(PLAYING, waiting=12.3)
+    row = timeline_row(playing, MARKS, width, live=True)
+    assert "the log is not read: no answer for 12 s" in text(row)
+    assert "12:28:20" in text(row)
+    assert all(time_at(x, playing, width) is None for x in range(width))
+
+
+@given(
+    st.integers(46, 300),
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 400 * 86400.0),
+    st.lists(st.tuples(st.floats(0.0, 1.0), st.sampled_from(EventKind)), max_size=5),
+)
+def test_what_a_cell_stands_for_is_in_that_cell(
+    width: int, part: float, length: float, happened: list[tuple[float, EventKind]]
+) -> None:
+    last = NOON + length
+    playing = replace(PLAYING, position=min(last, NOON + part * length), last=last)
+    marks = [mark(where * length, kind) for where, kind in sorted(happened)]
+    cells = [x for x in range(width) if time_at(x, playing, width, marks) is not None]
+    assert cells == list(range(cells[0], cells[-1] + 1))
+    for x in cells:
+        moment = time_at(x, playing, width, marks)
+        assert moment is not None
+        assert playing.first <= moment <= playing.last
+        row = timeline_row(replace(playing, position=moment), marks, width, live=True)
+        at = next(i for i, style in enumerate(_styles(row)) if style == "cursor")
+        assert at == x
+
+
+def _styles(row: Row) -> list[str]:
+    """The style of each cell."""
+    return [style for text, style in row for _ in range(cell_width(text))]
+
+
+def test_a_click_on_a_mark_goes_to_what_happened() -> None:
+    marks = [mark(2999, EventKind.CAME), mark(3001, EventKind.FULL), mark(3001.5, EventKind.CAME)]
+    row = text(timeline_row(PLAYING, marks, 120, live=True))
+    assert time_at(row.index("■"), PLAYING, 120, marks) == NOON + 3001
+
+
+def test_the_ends_of_the_bar_are_the_ends_of_the_tape_and_beside_it_is_no_moment() -> None:
+    row = text(timeline_row(PLAYING, (), 100, live=True))
+    first, last = row.index("·"), row.rindex("·")
+    assert time_at(first, PLAYING, 100) == PLAYING.first
+    assert time_at(last, PLAYING, 100) == PLAYING.last
+    assert time_at(first - 1, PLAYING, 100) is None
+    assert time_at(last + 1, PLAYING, 100) is None
+    assert time_at(0, PLAYING, 20) is None

@@ -1,0 +1,132 @@
+"""Amounts on screen are told in the units that were chosen, and nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.export.as_csv import gpus_csv, processes_csv
+from gpumon.export.as_json import to_json
+from gpumon.export.as_prometheus import to_prometheus
+from gpumon.findings import card_findings, conditions, process_findings
+from gpumon.model.metrics import Unit
+from gpumon.recording.csv.columns import cell
+from gpumon.recording.history import History
+from gpumon.text.formatting import gibibytes, memory_size, temperature
+from gpumon.text.units import Units, use_units
+from gpumon.ui.view.card_page import CardView, card_rows
+from gpumon.ui.view.charts import WINDOWS, Charts
+from gpumon.ui.view.dashboard import Dashboard, View
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.ui.view.test_dashboard import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOM = Path(__file__).parents[3] / "gpumon"
+
+
+@pytest.fixture
+def other_units() -> Iterator[None]:
+    use_units(Units("GB", "F"))
+    yield
+    use_units(Units())
+
+
+def text_of(history: History, width: int, height: int) -> str:
+    rows = Dashboard(history).rows(history.latest, View(interval=0.5), width, height).all()
+    return "\n".join("".join(text for text, _ in row) for row in rows)
+
+
+def one_hot_card() -> History:
+    history = History(conditions())
+    card = gpu(temperature_gpu=88, temperature_slowdown=90, memory_used=70 * GIB)
+    history.add(snapshot(NOON, card, processes=(process(1, memory_used=20 * GIB),)))
+    return history
+
+
+@pytest.mark.usefixtures("other_units")
+@pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (200, 50)])
+def test_the_dashboard_tells_powers_of_1000_and_fahrenheit(width: int, height: int) -> None:
+    _, history = demo()
+    told = text_of(history, width, height)
+    assert "/85.5G" in told, "79.6 GiB"
+    assert not re.search("GiB|MiB|°C|79.6", told)
+    assert "33G stray" in told, "31 GiB"
+    if width >= 60:
+        assert "°F" in told
+        assert re.search(r"H100.* 187 ", told), "86 °C"
+    assert all(line for line in told.splitlines())
+
+
+@pytest.mark.usefixtures("other_units")
+def test_pages_and_findings_tell_them_too() -> None:
+    history = one_hot_card()
+    assert history.latest is not None
+    (card,) = history.latest.gpus
+    (owner,) = history.latest.processes
+    page = card_rows(CardView(card), history, history.latest, 100)
+    findings = [*card_findings(history, card), *process_findings(history, owner)]
+    said = [
+        *(part for one in findings for part in (one.sentence, one.short, *one.evidence)),
+        *("".join(text for text, _ in row) for row in page),
+    ]
+    told = "\n".join(said)
+    assert "190 °F" in told, "88 °C"
+    assert "75.2" in told, "70 GiB"
+    assert not re.search("GiB|MiB|°C", told)
+
+
+@pytest.mark.usefixtures("other_units")
+def test_the_charts_have_axes_in_them() -> None:
+    history = one_hot_card()
+    assert history.latest is not None
+    (card,) = history.latest.gpus
+    rows = Charts().rows(card, history, WINDOWS[0], lambda *_: (), 200, 50)
+    told = "\n".join("".join(text for text, _ in row) for row in rows)
+    assert re.search(r"memory  75\.2/85\.9 GB", told)
+    assert re.search(r"\b60G┤", told)
+    assert re.search(r"temperature  190/194 °F", told)
+    assert re.search(r"194°┤", told)
+    assert "peak 75.2" in told
+
+
+def test_the_usual_units_are_those_of_nvidia_smi() -> None:
+    assert (gibibytes(80 * GIB), memory_size(80 * GIB), temperature(88)) == ("80.0", "80.0G", "88")
+    told = text_of(one_hot_card(), 120, 30)
+    assert "°C" in told
+    assert "°F" not in told
+
+
+def test_a_program_reads_the_same_whatever_is_chosen() -> None:
+    now, _ = demo()
+
+    def exported() -> list[str]:
+        told = [to_json(now), gpus_csv(now), processes_csv(now), to_prometheus(now)]
+        return [*told, cell(3 * GIB, Unit.BYTES), cell(86, Unit.CELSIUS)]
+
+    before = exported()
+    use_units(Units("GB", "F"))
+    try:
+        assert exported() == before
+    finally:
+        use_units(Units())
+
+
+@pytest.mark.parametrize("folder", ["layout", "findings", "tape", "tui"])
+def test_no_view_writes_a_unit_that_could_have_been_chosen_otherwise(folder: str) -> None:
+    for path in sorted((ROOM / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                is_doc = id(node) in documented
+                assert is_doc or not re.search("GiB|MiB|°C", node.value), f"{path}:{node.lineno}"

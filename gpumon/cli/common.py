@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpumon.host import ProcessHost
+    from gpumon.model.snapshot import ReservationHolder
     from gpumon.model.thresholds import Thresholds
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.scheduling.reservation import Holder
     from gpumon.sources import Source
 
 
@@ -49,7 +49,7 @@ def reservations(options: argparse.Namespace) -> Reservations | None:
     if getattr(options, "demo", False):
         return None
 
-    def holders(cards: Iterable[str]) -> Mapping[str, Holder]:
+    def holders(cards: Iterable[str]) -> Mapping[str, ReservationHolder]:
         # Nobody asks before there is a first picture.
         from gpumon.scheduling.reservation.holders import holders_now
 

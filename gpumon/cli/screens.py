@@ -128,9 +128,10 @@ def _tape(lines: Thresholds, early: SnapshotBuffer, past: tuple[Snapshot, ...]) 
 
 def _chosen(options: argparse.Namespace, loaded: Loaded, theme: ThemeChoice) -> StartupOptions:
     """What the dashboard begins with: what was settled, and over it what was asked for."""
+    from gpumon.config.columns import CHOSEN
     from gpumon.text.units import use_units
     from gpumon.ui.startup_options import StartupOptions
-    from gpumon.ui.view.processes import CHOSEN, Sort
+    from gpumon.ui.view.processes import Sort
 
     settings = loaded.settings
     use_units(settings.units)

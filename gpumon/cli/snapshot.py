@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.sampling.collector import Collector
+from gpumon.sampling.one_sample import take_one
 from gpumon.sources import SourceError
 
 if TYPE_CHECKING:
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
     from gpumon.text.cells import Row
-
-_PATIENCE = 10.0
-"""Seconds a driver gets: initialising cards without persistence mode takes seconds each."""
 
 _NOT_WATCHED = (
     "the filter asks who is idle, which takes watching: in one sample nobody is seen to be; "
@@ -85,43 +80,6 @@ def print_snapshot(
     return _NOT_WATCHED if asked else ""
 
 
-def take_one(source: Source, patience: float = _PATIENCE) -> Snapshot:
-    """One snapshot, from a thread of its own: a driver that hangs must not hang this program.
-
-    Args:
-        source: Where from; opened and closed here.
-        patience: Seconds it may take altogether.
-
-    Raises:
-        SourceError: The source cannot be opened, or has not answered in time.
-    """
-    deadline = time.monotonic() + patience
-    settled = threading.Event()
-    taken: list[Snapshot] = []
-
-    def take(snapshot: Snapshot) -> None:
-        taken.append(snapshot)
-        settled.set()
-
-    collector = Collector(source, 3600.0)
-    collector.subscribe(take, lambda _: settled.set())
-    collector.start()
-    try:
-        collector.wait_open(patience)
-        if not settled.wait(max(0.0, deadline - time.monotonic())):
-            call = source.current_call
-            name = "" if call is None else f" ({call.function} has not come back)"
-            raise SourceError(
-                f"The driver has not answered for {patience:.0f} s{name}.",
-                "Other programs that use the cards may hang too; `dmesg` may say why.",
-            )
-    finally:
-        collector.stop()
-    if not taken and collector.failure is not None:
-        raise collector.failure
-    return taken[0]
-
-
 def _narrowed(
     snapshot: Snapshot,
     user: str | None,
@@ -176,12 +134,12 @@ def _table(
         stream: Where it will go; a terminal bounds its width.
         thresholds: Where the lines are drawn.
     """
+    from gpumon.config.columns import CHOSEN
     from gpumon.findings import card_state, conditions
     from gpumon.recording.history import History
     from gpumon.ui.view.cards import CardList, CardsShape
     from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
     from gpumon.ui.view.processes import (
-        CHOSEN,
         RowContext,
         Sort,
         heading_row,

@@ -92,7 +92,7 @@ def filter_terms(text: str) -> Filter:
 
 def columns(text: str) -> tuple[str, ...]:
     """Keys of the process table's columns, the command always among them."""
-    from gpumon.ui.view.processes import COLUMN, with_command
+    from gpumon.config.columns import COLUMN, with_command
 
     keys = [key.strip() for key in text.split(",") if key.strip()]
     if not keys:

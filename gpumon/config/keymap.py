@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.config.chart_windows import WINDOWS
+from gpumon.config.columns import COLUMNS
 from gpumon.config.table import InvalidValue, meant, shown
-from gpumon.ui.view.charts import WINDOWS
-from gpumon.ui.view.processes import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.config.columns import CHOSEN, COLUMN, with_command
 from gpumon.config.settings import Settings
 from gpumon.config.themes import DEFAULT as DEFAULT_THEME
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
-from gpumon.ui.view.processes import CHOSEN, COLUMN, with_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

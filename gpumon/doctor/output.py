@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from gpumon import __version__
-from gpumon.cli.snapshot import take_one
 from gpumon.doctor import (
     CheckVerdict,
     DiagnosticContext,
@@ -21,6 +20,7 @@ from gpumon.doctor import (
     worst,
 )
 from gpumon.doctor.page import WIDEST, result_rows, summary_rows, title_row
+from gpumon.sampling.one_sample import take_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

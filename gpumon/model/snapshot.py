@@ -512,6 +512,22 @@ class OwnCost(Struct, frozen=True, gc=False):
     missed_ticks: int = 0
 
 
+class ReservationHolder(Struct, frozen=True):
+    """Who has reserved a card. ``None`` is unknown.
+
+    Attributes:
+        user: The owner of the process, from the operating system.
+        pid: The live process that the lock names as its holder.
+        since: When it took the card, from the lock.
+        command: What it runs there, from the lock; not safe to print.
+    """
+
+    user: str | None = None
+    pid: int | None = None
+    since: float | None = None
+    command: str = ""
+
+
 class Reserved(Struct, frozen=True, gc=False):
     """A card, or a MIG device, that ``gpumon run`` keeps for a job. ``None`` is unknown.
 

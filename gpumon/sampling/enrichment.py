@@ -26,10 +26,16 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from gpumon.host import ProcessHost, RelatedProcess
-    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
-    from gpumon.scheduling.reservation import Holder
+    from gpumon.model.snapshot import (
+        GpuProcess,
+        HolderScan,
+        Place,
+        ProcessId,
+        ReservationHolder,
+        Snapshot,
+    )
 
-    Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, Holder]]
+    Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
 
 _PLACES_AGAIN = 10.0
 """Seconds after which all places are looked up again: sessions and notebooks are renamed."""
@@ -344,7 +350,7 @@ class Lookup:
         return _rest(self._clock.monotonic() - began, _LOCKS_AGAIN)
 
 
-def _reserved(card: str, uuid: str, holder: Holder) -> Reserved:
+def _reserved(card: str, uuid: str, holder: ReservationHolder) -> Reserved:
     mig = None if uuid == card else uuid
     return Reserved(card, mig, holder.user, holder.pid, holder.since, holder.command)
 

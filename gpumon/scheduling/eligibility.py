@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, MigInstance, Unknown
+from gpumon.model.snapshot import (
+    CardStatus,
+    Gpu,
+    GpuProcess,
+    MigInstance,
+    ReservationHolder,
+    Unknown,
+)
 from gpumon.scheduling.messages import gib, holders_named, many
-from gpumon.scheduling.reservation import Holder  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.scheduling.reservation.holders import holder_sentence
 from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
@@ -134,7 +141,7 @@ class Eligibility(Struct, frozen=True):
     refusal: Ineligibility | None
     free: int | None
     others: tuple[GpuProcess, ...] = ()
-    holder: Holder | None = None
+    holder: ReservationHolder | None = None
 
     @property
     def may_come(self) -> bool:
@@ -171,7 +178,7 @@ class Circumstances(Struct, frozen=True):
     """
 
     allowance: Allowance = Allowance()
-    held: Mapping[str, Holder] = {}
+    held: Mapping[str, ReservationHolder] = {}
     owed: Mapping[str, str] = {}
     uid: int | None = None
 
@@ -301,7 +308,7 @@ class _Look:
         if self._gpu.compute_mode == "Prohibited":
             yield "mode", "its compute mode prohibits computing"
         if self.holder is not None:
-            yield "reserved", self.holder.sentence(time.time())
+            yield "reserved", holder_sentence(self.holder, time.time())
         owed = self._circumstances.owed.get(self._candidate.uuid)
         if owed is not None:
             yield "queue", owed

@@ -13,10 +13,9 @@ from gpumon.text.formatting import cell_width, fit, printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model.snapshot import Gpu
+    from gpumon.model.snapshot import Gpu, ReservationHolder
     from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.ranking import CardChoice
-    from gpumon.scheduling.reservation import Holder
 
 FORMATS = ("uuid", "index", "env", "json")
 SCHEMA = "gpumon.select/1"
@@ -104,7 +103,7 @@ def _described(verdict: Eligibility) -> dict[str, object]:
     }
 
 
-def _reserved(holder: Holder) -> dict[str, object]:
+def _reserved(holder: ReservationHolder) -> dict[str, object]:
     return {
         "user": holder.user,
         "pid": holder.pid,

@@ -22,7 +22,7 @@ from gpumon.cli.messages import fail
 from gpumon.cli.parser import make_parser
 from gpumon.cli.plain import read_plainly
 from gpumon.cli.screens import SnapshotBuffer
-from gpumon.cli.snapshot import take_one
+from gpumon.sampling.one_sample import take_one
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import NOON

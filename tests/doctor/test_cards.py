@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.cli.snapshot import take_one
 from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, cards
 from gpumon.doctor.kernel_log import Xid, read_xids
 from gpumon.model.snapshot import CardStatus
+from gpumon.sampling.one_sample import take_one
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words

@@ -14,6 +14,7 @@ from gpumon.host.recorded import RecordedHost
 from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
+from gpumon.model.snapshot import ReservationHolder
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.history import History
@@ -21,7 +22,6 @@ from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.scheduling.reservation import Holder
 from gpumon.sources.nvml.source import NvmlSource
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.logbook import Logbook
@@ -117,7 +117,7 @@ class Machine:
         self.source = NvmlSource(clock=self.clock)
         self._host = LocalHost()
         self.history, self._tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
-        self._reserved: dict[str, Holder] = {}
+        self._reserved: dict[str, ReservationHolder] = {}
         self.lookup = Lookup(self._host, reservations=self._who_reserved)
         self.collector = Collector(self.source, 0.5, self.clock, annotate=self.lookup.annotate)
         self.collector.subscribe(self.history.add)
@@ -184,7 +184,7 @@ class Machine:
         elif happens < 0.37:
             uuids = [one.uuid for one in self.driver.cards]
             who, pid = chance.choice((None, "ann", "[b]")), self.processes[0].pid
-            held = Holder(who, pid, 5.0, "\x1b[2J[red]")
+            held = ReservationHolder(who, pid, 5.0, "\x1b[2J[red]")
             self._reserved = dict.fromkeys(chance.sample(uuids, chance.randint(0, 4)), held)
         elif happens < 0.39:
             # It is ours, so there is nothing that a wrong number could reach.
@@ -232,7 +232,7 @@ class Machine:
         some = chance.sample(self.processes, count) if chance else self.processes[:count]
         return [Owner(one.pid, memory=(3 * one.pid) % 40 * GIB, sm=one.pid % 90) for one in some]
 
-    def _who_reserved(self, cards: Iterable[str]) -> dict[str, Holder]:
+    def _who_reserved(self, cards: Iterable[str]) -> dict[str, ReservationHolder]:
         return {uuid: self._reserved[uuid] for uuid in cards if uuid in self._reserved}
 
     def _heal(self, card: Card) -> None:

@@ -36,6 +36,7 @@ from gpumon.recording.history import History
 from gpumon.report.output import print_report
 from gpumon.scheduling.eligibility import Circumstances
 from gpumon.scheduling.requirements import Requirements
+from gpumon.scheduling.reservation.holders import holder_sentence
 from gpumon.scheduling.reservation.lock_folder import shared_folder
 from gpumon.scheduling.reservation.locks import Locks, lock
 from gpumon.scheduling.wait_queue import WaitQueue
@@ -253,7 +254,7 @@ def test_whatever_a_holder_says_of_itself_fits_on_the_screen(
             holder = locks.holders([UUID])[UUID]
     finally:
         locks.close()
-    assert holder.sentence(NOON).isprintable()
+    assert holder_sentence(holder, NOON).isprintable()
     kept = Reserved(UUID, None, holder.user, holder.pid, holder.since, holder.command)
     seen = msgspec.structs.replace(snapshot(NOON, gpu()), reserved=(kept,))
     history = History(conditions())

@@ -18,12 +18,12 @@ from gpumon.model.snapshot import (
     MigInstance,
     Place,
     ProcessId,
+    ReservationHolder,
     Reserved,
     Snapshot,
     Suspect,
 )
 from gpumon.sampling.enrichment import Lookup
-from gpumon.scheduling.reservation import Holder
 from tests.build import GIB, gpu, process, snapshot
 from tests.sampling.test_collector import FakeClock
 from tests.screen import PATIENCE
@@ -557,11 +557,11 @@ class FakeLocks:
     """Says who has reserved what, when it is told to."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Holder] = {}
+        self.held: dict[str, ReservationHolder] = {}
         self.asked: list[list[str]] = []
         self.before: Callable[[], object] = lambda: None
 
-    def __call__(self, uuids: Iterable[str]) -> Mapping[str, Holder]:
+    def __call__(self, uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
         self.asked.append(list(uuids))
         self.before()
         return dict(self.held)
@@ -578,7 +578,7 @@ MIG = replace(gpu(index=1), mig=(MigInstance("MIG-5", 0),))
 def test_who_has_reserved_a_card_is_told_with_every_snapshot() -> None:
     lookup, locks, _ = with_locks()
     given = snapshot(10.0, gpu(), MIG)
-    locks.held = {"GPU-0": Holder("ann", 7, 3.0, "train"), "MIG-5": Holder()}
+    locks.held = {"GPU-0": ReservationHolder("ann", 7, 3.0, "train"), "MIG-5": ReservationHolder()}
     assert lookup.annotate(given).reserved == ()
     assert lookup._look_for_locks() == 2.0
     assert locks.asked == [["GPU-0", "GPU-1", "MIG-5"]]
@@ -600,7 +600,7 @@ def test_the_first_snapshot_does_not_wait_for_the_next_look_at_the_locks() -> No
 
 def test_locks_that_cannot_be_read_leave_what_was_known() -> None:
     lookup, locks, _ = with_locks()
-    locks.held = {"GPU-0": Holder("ann")}
+    locks.held = {"GPU-0": ReservationHolder("ann")}
     lookup.annotate(snapshot(10.0, gpu()))
     lookup._look_for_locks()
 

@@ -6,11 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, MigInstance, Unknown
+from gpumon.model.snapshot import (
+    CardStatus,
+    Gpu,
+    GpuProcess,
+    MigInstance,
+    ReservationHolder,
+    Unknown,
+)
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge, judge_over_time
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.reservation import Holder
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 ANY = Requirements()
@@ -127,7 +133,7 @@ def test_my_own_count_as_free_only_where_that_is_asked_for() -> None:
 
 
 def test_a_reserved_card_names_who_and_since_when() -> None:
-    held = Circumstances(held={"GPU-0": Holder("bo", 42, NOON, "python train.py")})
+    held = Circumstances(held={"GPU-0": ReservationHolder("bo", 42, NOON, "python train.py")})
     told = reason(IDLE, circumstances=held)
     assert told is not None
     assert told.startswith("reserved by bo for ")
@@ -157,7 +163,7 @@ def test_each_mig_device_is_judged_by_what_is_on_it() -> None:
     assert (first.candidate.label, first.refusal) == ("GPU 0 MIG 0", None)
     assert second.refusal is not None
     assert second.refusal.kind == "memory"
-    whole = Circumstances(held={"GPU-0": Holder("bo", 42, NOON, "python train.py")})
+    whole = Circumstances(held={"GPU-0": ReservationHolder("bo", 42, NOON, "python train.py")})
     for one in judge(snapshot(NOON, card), Requirements(mig=True), whole):
         assert one.refusal is not None
         assert one.refusal.kind == "reserved"
@@ -182,7 +188,7 @@ def test_what_was_somebody_s_to_take_and_was_not_taken_stayed_free() -> None:
         (time, judge(snapshot(time, IDLE), ANY, circumstances))
         for time, circumstances in (
             (NOON - 2, Circumstances(owed={"GPU-0": "ann has waited for it"})),
-            (NOON - 1, Circumstances(held={"GPU-0": Holder("ann", 42, NOON, "python")})),
+            (NOON - 1, Circumstances(held={"GPU-0": ReservationHolder("ann", 42, NOON, "python")})),
             (NOON, Circumstances()),
         )
     ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.scheduling.reservation import Holder
+from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.reservation.lock_folder import (
     FolderError,
     own_folder,
@@ -99,28 +99,28 @@ class Locks:
                 folder.close()
         self._shared = self._own = None
 
-    def holders(self, uuids: Iterable[str]) -> dict[str, Holder]:
+    def holders(self, uuids: Iterable[str]) -> dict[str, ReservationHolder]:
         """Who has which of these cards and MIG devices; those that nobody has are left out."""
-        found: dict[str, Holder] = {}
+        found: dict[str, ReservationHolder] = {}
         for uuid in uuids:
             holder = self._holder(uuid)
             if holder is not None:
                 found[uuid] = holder
         return found
 
-    def others(self, uuids: Iterable[str]) -> dict[str, Holder]:
+    def others(self, uuids: Iterable[str]) -> dict[str, ReservationHolder]:
         """The same without what a ``gpumon run`` around this program has for it."""
         found = self.holders(uuids)
         return {uuid: holder for uuid, holder in found.items() if not self._is_for_us(uuid, holder)}
 
-    def _holder(self, uuid: str) -> Holder | None:
+    def _holder(self, uuid: str) -> ReservationHolder | None:
         for folder in (self._shared, self._fallback(make=False)):
             holder = None if folder is None else _holder_in(folder, _file_name(uuid))
             if holder is not None:
                 return holder
         return None
 
-    def _is_for_us(self, uuid: str, holder: Holder) -> bool:
+    def _is_for_us(self, uuid: str, holder: ReservationHolder) -> bool:
         """Whether it is a ``gpumon run`` that runs this very program, on this card."""
         if uuid not in self._environment.get("CUDA_VISIBLE_DEVICES", "").split(","):
             return False
@@ -266,7 +266,7 @@ def _locked(folder: Folder, name: str, uuid: str) -> int:
         os.close(descriptor)
 
 
-def _holder_in(folder: Folder, name: str) -> Holder | None:
+def _holder_in(folder: Folder, name: str) -> ReservationHolder | None:
     try:
         descriptor = folder.open(name)
     except (OSError, FolderError):
@@ -277,16 +277,16 @@ def _holder_in(folder: Folder, name: str) -> Holder | None:
         os.close(descriptor)
 
 
-def _holder(descriptor: int) -> Holder:
+def _holder(descriptor: int) -> ReservationHolder:
     """Who wrote itself down in a file that is locked, if that is true of a living process."""
     try:
         note = msgspec.json.decode(os.pread(descriptor, _MOST_BYTES, 0), type=_Note)
         owner = Path(f"/proc/{note.pid}").stat().st_uid
     except (OSError, msgspec.MsgspecError, RecursionError, OverflowError):
-        return Holder()
+        return ReservationHolder()
     if _start_time(note.pid) != note.start_time:
-        return Holder()
-    return Holder(user_named(owner), note.pid, note.since, note.command)
+        return ReservationHolder()
+    return ReservationHolder(user_named(owner), note.pid, note.since, note.command)
 
 
 def _ancestors() -> Iterator[int]:

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
-from gpumon.ui.view.processes import CHOSEN, COLUMN
+from gpumon.config.columns import CHOSEN, COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
+from gpumon.config.chart_windows import USUAL_WINDOW, WINDOWS
 from gpumon.findings import memory_account
 from gpumon.host import Target
 from gpumon.model.snapshot import GpuUse, blamed
@@ -14,7 +15,7 @@ from gpumon.ui.clipboard import copy, cuda_line
 from gpumon.ui.keys import with_names
 from gpumon.ui.screens.page import EndRequested, PageScreen
 from gpumon.ui.view.card_page import CardView, card_rows
-from gpumon.ui.view.charts import USUAL_WINDOW, WINDOWS, Charts, window_title
+from gpumon.ui.view.charts import Charts, window_title
 from gpumon.ui.view.pages import Section, Side, moment_text, text_rows
 
 if TYPE_CHECKING:

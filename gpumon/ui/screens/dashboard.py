@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from gpumon.config.columns import COLUMN, COLUMNS
 from gpumon.config.ui_state import Remembered, load, store
 from gpumon.filters import parse_filter
 from gpumon.host import target_of, target_of_kin
@@ -34,7 +35,7 @@ from gpumon.ui.view.grouped import USER_COLUMNS
 from gpumon.ui.view.header_footer import called, interval_text, key_at
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.listing import Listing, ProcessFilter
-from gpumon.ui.view.processes import COLUMN, COLUMNS, Sort, column_at
+from gpumon.ui.view.processes import Sort, column_at
 from gpumon.ui.view.tiles import tile_at
 from gpumon.ui.view.timeline import time_at
 from gpumon.ui.widgets.cell_view import CellView

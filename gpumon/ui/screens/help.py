@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpumon import __version__
+from gpumon.config.columns import COLUMNS
 from gpumon.filters import TERMS
 from gpumon.findings import Severity
 from gpumon.model.metrics import GPU_METRICS
@@ -19,7 +20,6 @@ from gpumon.ui.view.grouped import USER_COLUMNS
 from gpumon.ui.view.header_footer import own_cost_sentence
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.messages import GLYPHS
-from gpumon.ui.view.processes import COLUMNS
 from gpumon.ui.view.timeline import SIGNS
 
 if TYPE_CHECKING:

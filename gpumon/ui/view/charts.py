@@ -30,34 +30,11 @@ from gpumon.ui.view.plots import EDGE, Scale, Span, kinds_at, legend, plot
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from gpumon.config.chart_windows import ChartWindow
     from gpumon.model.snapshot import Gpu
     from gpumon.recording import Event
     from gpumon.recording.history import History
 
-
-class Window(Struct, frozen=True):
-    """How much of the past the charts show.
-
-    Attributes:
-        key: The key that chooses it.
-        label: Its name in the footer.
-        title: Its name over the charts.
-        seconds: How much; ``None`` is all that was seen.
-    """
-
-    key: str
-    label: str
-    title: str
-    seconds: float | None
-
-
-WINDOWS = (
-    Window("1", "1m", "The last minute", 60.0),
-    Window("2", "5m", "The last 5 minutes", 300.0),
-    Window("3", "30m", "The last 30 minutes", 1800.0),
-    Window("4", "all", "All that was seen", None),
-)
-USUAL_WINDOW = WINDOWS[1]
 
 _SPANS = (
     *(60.0 * one for one in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)),
@@ -186,7 +163,7 @@ _KINDS = (
 )
 
 
-def window_seconds(window: Window, history: History) -> float:
+def window_seconds(window: ChartWindow, history: History) -> float:
     """How much of the past a window shows: of all of it, the next round time."""
     if window.seconds is not None:
         return window.seconds
@@ -194,7 +171,7 @@ def window_seconds(window: Window, history: History) -> float:
     return next((span for span in _SPANS if span >= seen), _DAY)
 
 
-def window_title(window: Window, history: History) -> str:
+def window_title(window: ChartWindow, history: History) -> str:
     """What stands over the charts."""
     if window.seconds is not None or history.started is None:
         return window.title
@@ -243,7 +220,7 @@ class Charts:
         self,
         gpu: Gpu,
         history: History,
-        window: Window,
+        window: ChartWindow,
         marks: Callable[[float, float], Iterable[Event]],
         width: int,
         height: int,

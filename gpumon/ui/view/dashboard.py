@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.config.columns import CHOSEN
 from gpumon.findings import Finding, Severity, card_state
 from gpumon.findings.groups import users
 from gpumon.model.snapshot import CardStatus, ProcessId
@@ -46,7 +47,6 @@ from gpumon.ui.view.listing import (
 )
 from gpumon.ui.view.messages import STATE_STYLES
 from gpumon.ui.view.processes import (
-    CHOSEN,
     ProcessRows,
     RowContext,
     RowMarks,
@@ -59,6 +59,7 @@ from gpumon.ui.view.tiles import Tiles, tile_height, tiles_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.config.columns import Column
     from gpumon.filters import Facts
     from gpumon.host import RelatedProcess
     from gpumon.kill import TerminationReport
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from gpumon.recording import Event
     from gpumon.recording.history import History
     from gpumon.recording.playback.replay import Playing
-    from gpumon.ui.view.processes import Column, ColumnHeader
+    from gpumon.ui.view.processes import ColumnHeader
 
 LEAST_WIDTH = 60
 LEAST_HEIGHT = 15

@@ -13,8 +13,9 @@ from gpumon.ui.view.processes import card_list, in_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpumon.config.columns import Column
     from gpumon.findings.groups import Job, UserUse
-    from gpumon.ui.view.processes import Column, RowContext, RowMarks, Sort
+    from gpumon.ui.view.processes import RowContext, RowMarks, Sort
 
 
 class UserColumn(Struct, frozen=True):

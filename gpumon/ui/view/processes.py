@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
+from gpumon.config.columns import CHOSEN, COLUMN
 from gpumon.model.metrics import PROCESS_METRIC
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.cells import Field, Row, fill, restyle
@@ -25,6 +26,7 @@ from gpumon.ui.view.command_lines import command_line, fit_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from gpumon.config.columns import Column
     from gpumon.model.snapshot import GpuProcess, ProcessId
     from gpumon.recording.history import Interval
 
@@ -53,41 +55,6 @@ class Sort(Struct, frozen=True):
 
     column: str = "memory_used"
     descending: bool = True
-
-
-class Column(Struct, frozen=True):
-    """A column of the table.
-
-    Attributes:
-        key: Its line in ``metrics.PROCESS_METRICS``; ``idle`` is told by the history alone.
-        width: Cells, without the space before it.
-        keep: How long it stays as the terminal narrows: the lowest goes first.
-        text: What a process shows in it.
-        letter: The key that sorts by it.
-        left: Whether its text starts at the left.
-        descends: Whether a first press sorts the largest first: so for amounts, not for names.
-    """
-
-    key: str
-    width: int
-    keep: int
-    text: Callable[[GpuProcess, RowContext], str]
-    letter: str
-    left: bool = False
-    descends: bool = False
-
-    @property
-    def label(self) -> str:
-        """The heading."""
-        return "IDLE" if self.key == "idle" else PROCESS_METRIC[self.key].label
-
-    @property
-    def about(self) -> str:
-        """What it means, in a sentence."""
-        return _IDLE_ABOUT if self.key == "idle" else PROCESS_METRIC[self.key].about
-
-
-_IDLE_ABOUT = "How long it has held memory and run nothing, as far as gpumon saw; ≥ is at least."
 
 
 def _gpu(process: GpuProcess) -> str:
@@ -139,39 +106,24 @@ def _on_cards(text: Callable[[GpuProcess], str]) -> Callable[[GpuProcess, RowCon
     return lambda process, _: text(process) if process.uses else ""
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("gpu", 7, 90, _on_cards(_gpu), "G"),
-    Column("pid", 8, 95, lambda p, _: str(p.id.pid), "P"),
-    Column("user", 9, 80, lambda p, _: printable(p.user or UNKNOWN), "U", left=True),
-    Column("type", 5, 20, lambda p, _: p.type, "Y", left=True),
-    Column(
-        "memory_used", 8, 100, _on_cards(lambda p: memory_size(p.memory_used)), "M", descends=True
-    ),
-    Column("sm", 4, 70, _on_cards(lambda p: number(p.sm)), "S", descends=True),
-    Column("idle", 7, 45, lambda p, sight: _idle(p, sight) if p.uses else "", "I", descends=True),
-    Column("cpu", 5, 40, lambda p, _: number(p.cpu_percent), "C", descends=True),
-    Column("rss", 7, 30, lambda p, _: memory_size(p.rss), "R", descends=True),
-    Column("age", 7, 50, _age, "A", descends=True),
-    Column("state", 2, 5, lambda p, _: p.state or UNKNOWN, "E", left=True),
-    Column("where", 14, 35, _metric("where"), "W", left=True),
-    Column("container", 20, 6, _metric("container"), "O", left=True),
-    Column("job", 14, 7, _metric("job"), "J", left=True),
-    Column("command", 0, 100, lambda p, _: command_line(p), "N", left=True),
-)
-"""Every column, in the order in which they stand unless told otherwise."""
-
-COLUMN: dict[str, Column] = {column.key: column for column in COLUMNS}
-
-CHOSEN = tuple(key for key in COLUMN if key not in {"state", "container", "job"})
-"""Keys of the columns that are shown unless told otherwise; the command is always the last."""
-
-
-def with_command(keys: Sequence[str]) -> tuple[str, ...]:
-    """The columns for these keys: each once, the PID among them, the command last."""
-    kept = dict.fromkeys(keys if "pid" in keys else ["pid", *keys])
-    kept.pop("command", None)
-    return (*kept, "command")
-
+_TEXT: dict[str, Callable[[GpuProcess, RowContext], str]] = {
+    "gpu": _on_cards(_gpu),
+    "pid": lambda p, _: str(p.id.pid),
+    "user": lambda p, _: printable(p.user or UNKNOWN),
+    "type": lambda p, _: p.type,
+    "memory_used": _on_cards(lambda p: memory_size(p.memory_used)),
+    "sm": _on_cards(lambda p: number(p.sm)),
+    "idle": lambda p, sight: _idle(p, sight) if p.uses else "",
+    "cpu": lambda p, _: number(p.cpu_percent),
+    "rss": lambda p, _: memory_size(p.rss),
+    "age": _age,
+    "state": lambda p, _: p.state or UNKNOWN,
+    "where": _metric("where"),
+    "container": _metric("container"),
+    "job": _metric("job"),
+    "command": lambda p, _: command_line(p),
+}
+"""What a process shows in each column."""
 
 _LEAST_COMMAND = 14
 
@@ -324,7 +276,7 @@ def process_row(
         if not column.width:
             fields += _command_fields(process, marks, max(0, width - fixed))
             break
-        text = column.text(process, sight)
+        text = _TEXT[column.key](process, sight)
         if column.left:
             fields.append((fit(text, column.width), style))
         else:

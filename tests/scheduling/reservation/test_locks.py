@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from gpumon.scheduling.reservation.holders import holder_sentence
 from gpumon.scheduling.reservation.lock_folder import FolderError
 from gpumon.scheduling.reservation.locks import Locks, TakenError, is_locked, lock
 from tests.scheduling.reservation.holding import holder
@@ -81,7 +82,7 @@ def test_who_has_it_and_since_when_is_told_and_kill_9_frees_it(folder: Path) -> 
         assert found.user is not None
         assert found.since is not None
         assert before <= found.since <= time.time()
-        assert found.sentence(found.since + 720) == (
+        assert holder_sentence(found, found.since + 720) == (
             f"reserved by {found.user} for 12m, gpumon run {process.pid}: python train.py"
         )
         process.send_signal(signal.SIGKILL)
@@ -95,7 +96,7 @@ def test_who_only_claims_to_have_it_is_not_named(folder: Path) -> None:
     held = mine.take([A], "")
     for claim in ('{"pid":1,"start_time":12345,"since":0}', "\x1b[2J", "[" * 10000, ""):
         (folder / f"{A}.lock").write_text(claim)
-        assert mine.holders([A])[A].sentence(0) == "reserved; by whom cannot be seen here"
+        assert holder_sentence(mine.holders([A])[A], 0) == "reserved; by whom cannot be seen here"
     held.close()
 
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpumon.config.chart_windows import WINDOWS
 from gpumon.model.snapshot import Gpu, Unknown
 from gpumon.recording import Event, EventKind
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
-from gpumon.ui.view.charts import WINDOWS, Charts, Window, window_seconds, window_title
+from gpumon.ui.view.charts import Charts, window_seconds, window_title
 from gpumon.ui.view.plots import Scale, Span, plot
 from tests.build import GIB, NOON, gpu, snapshot
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from syrupy.assertion import SnapshotAssertion
+
+    from gpumon.config.chart_windows import ChartWindow
 
 MINUTE, FIVE, HALF_HOUR, ALL = WINDOWS
 BLANK = "\N{BRAILLE PATTERN BLANK}"
@@ -68,7 +71,11 @@ def no_marks(_: float, __: float) -> list[Event]:
 
 
 def rows_of(
-    history: History, width: int = 100, height: int = 38, window: Window = FIVE, card: Gpu = CARD
+    history: History,
+    width: int = 100,
+    height: int = 38,
+    window: ChartWindow = FIVE,
+    card: Gpu = CARD,
 ) -> list[Row]:
     return Charts().rows(card, history, window, lambda _, __: list(MARKS), width, height)
 
@@ -87,7 +94,7 @@ def test_the_charts_look_as_they_did(size: tuple[int, int], snapshot: SnapshotAs
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.label)
-def test_every_row_is_whole_at_every_size(window: Window) -> None:
+def test_every_row_is_whole_at_every_size(window: ChartWindow) -> None:
     history = seen()
     for width in (1, 8, 20, 47, 69, 70, 74, 149, 150, 194, 230, 294):
         for height in (1, 11, 22, 48, 78):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from gpumon.config.columns import CHOSEN, COLUMNS
 from gpumon.filters import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.model.snapshot import CardStatus, Host, MigInstance, ProcessId, Snapshot, Trouble
@@ -22,14 +23,7 @@ from gpumon.ui.view.grouped import USER_COLUMNS
 from gpumon.ui.view.header_footer import footer_row, key_at
 from gpumon.ui.view.listing import Listing, ProcessFilter
 from gpumon.ui.view.messages import core_name, state_field
-from gpumon.ui.view.processes import (
-    CHOSEN,
-    COLUMNS,
-    RowContext,
-    Sort,
-    sort_processes,
-    visible_columns,
-)
+from gpumon.ui.view.processes import RowContext, Sort, sort_processes, visible_columns
 from tests.build import GIB, NOON, gpu, process
 from tests.build import snapshot as build_snapshot
 

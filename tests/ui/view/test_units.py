@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.config.chart_windows import WINDOWS
 from gpumon.export.as_csv import gpus_csv, processes_csv
 from gpumon.export.as_json import to_json
 from gpumon.export.as_prometheus import to_prometheus
@@ -19,7 +20,7 @@ from gpumon.recording.history import History
 from gpumon.text.formatting import gibibytes, memory_size, temperature
 from gpumon.text.units import Units, use_units
 from gpumon.ui.view.card_page import CardView, card_rows
-from gpumon.ui.view.charts import WINDOWS, Charts
+from gpumon.ui.view.charts import Charts
 from gpumon.ui.view.dashboard import Dashboard, View
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.ui.view.test_dashboard import demo

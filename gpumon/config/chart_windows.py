@@ -1,0 +1,30 @@
+"""How much of the past the charts of a card show, and the keys that choose it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ChartWindow(Struct, frozen=True):
+    """How much of the past the charts show.
+
+    Attributes:
+        key: The key that chooses it.
+        label: Its name in the footer.
+        title: Its name over the charts.
+        seconds: How much; ``None`` is all that was seen.
+    """
+
+    key: str
+    label: str
+    title: str
+    seconds: float | None
+
+
+WINDOWS = (
+    ChartWindow("1", "1m", "The last minute", 60.0),
+    ChartWindow("2", "5m", "The last 5 minutes", 300.0),
+    ChartWindow("3", "30m", "The last 30 minutes", 1800.0),
+    ChartWindow("4", "all", "All that was seen", None),
+)
+USUAL_WINDOW = WINDOWS[1]

@@ -1,0 +1,54 @@
+"""Takes one snapshot within bounded time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from gpumon.sampling.collector import Collector
+from gpumon.sources import SourceError
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.sources import Source
+
+_PATIENCE = 10.0
+"""Seconds a driver gets: initialising cards without persistence mode takes seconds each."""
+
+
+def take_one(source: Source, patience: float = _PATIENCE) -> Snapshot:
+    """One snapshot, from a thread of its own: a driver that hangs must not hang this program.
+
+    Args:
+        source: Where from; opened and closed here.
+        patience: Seconds it may take altogether.
+
+    Raises:
+        SourceError: The source cannot be opened, or has not answered in time.
+    """
+    deadline = time.monotonic() + patience
+    settled = threading.Event()
+    taken: list[Snapshot] = []
+
+    def take(snapshot: Snapshot) -> None:
+        taken.append(snapshot)
+        settled.set()
+
+    collector = Collector(source, 3600.0)
+    collector.subscribe(take, lambda _: settled.set())
+    collector.start()
+    try:
+        collector.wait_open(patience)
+        if not settled.wait(max(0.0, deadline - time.monotonic())):
+            call = source.current_call
+            name = "" if call is None else f" ({call.function} has not come back)"
+            raise SourceError(
+                f"The driver has not answered for {patience:.0f} s{name}.",
+                "Other programs that use the cards may hang too; `dmesg` may say why.",
+            )
+    finally:
+        collector.stop()
+    if not taken and collector.failure is not None:
+        raise collector.failure
+    return taken[0]

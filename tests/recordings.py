@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ListTape:
-    """A ``gpumon.recording.Tape`` that keeps every snapshot, the same object it was given.
+    """A ``gpumon.recording.Recording`` that keeps every snapshot, the same object it was given.
 
     Args:
         snapshots: Oldest first, no two at the same time.

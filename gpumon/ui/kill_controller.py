@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gpumon.host import target_of_kin
-from gpumon.kill import Outcome, TerminationSession
+from gpumon.kill.outcome import Outcome
+from gpumon.kill.session import TerminationSession
 from gpumon.ui.background import run_errand
 from gpumon.ui.dialogs.end import EndDialog
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from gpumon.host import RelatedProcess, Target
-    from gpumon.kill import TerminationReport
+    from gpumon.kill.outcome import TerminationReport
     from gpumon.model.snapshot import ProcessId, Snapshot
     from gpumon.ui.dialogs.end import SignalChoice
     from gpumon.ui.session import Session

@@ -66,7 +66,8 @@ def test_without_a_file_and_variables_nothing_is_imported_for_them(tmp_path: Pat
     )
     ours, heavy = done.stdout.split("\n")[:2]
     assert set(ours.split()) == {
-        *("gpumon", "gpumon.model.thresholds", "gpumon.text.units", "gpumon.system.folders"),
+        *("gpumon", "gpumon.model", "gpumon.model.thresholds", "gpumon.text", "gpumon.text.units"),
+        *("gpumon.system", "gpumon.system.folders"),
         *("gpumon.config", "gpumon.config.settings"),
     }
     assert not set(heavy.split()) & {"tomllib", "tomli", "difflib", "platformdirs"}

@@ -174,7 +174,7 @@ def test_the_first_picture_imports_no_textual() -> None:
 LATER = {
     *("argparse", "asyncio", "difflib", "inspect", "pathlib", "pickle", "platformdirs", "psutil"),
     *("pynvml", "rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
-    *("gpumon.config.reading", "gpumon.kill", "gpumon.filters", "gpumon.host.places"),
+    *("gpumon.config.reading", "gpumon.kill.session", "gpumon.filters", "gpumon.host.places"),
     *(
         "gpumon.kill.signals",
         "gpumon.scheduling.reservation",
@@ -222,12 +222,12 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
     told = tmp_path / "collecting"
     program = (
         "import gc, sys\n"
-        "from gpumon.ui import opening\n"
+        "from gpumon.ui.terminal import startup\n"
         "from gpumon.ui.app import GpumonApp\n"
         "def tell(*_, **__):\n"
         "    with open(sys.argv[1], 'a') as file:\n"
         "        print(gc.isenabled(), file=file)\n"
-        "opening.first_inks = tell\n"
+        "startup.first_inks = tell\n"
         "GpumonApp.run = tell\n"
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"
@@ -239,8 +239,8 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
 
 def test_a_line_that_is_behind_at_the_hand_over_shows_no_blank_screen() -> None:
     behind = (
-        "from gpumon.ui.terminal.renderer import Pen\n"
-        "Pen.behind = lambda _: True\n"
+        "from gpumon.ui.terminal.renderer import TerminalRenderer\n"
+        "TerminalRenderer.behind = lambda _: True\n"
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"
     )

@@ -80,7 +80,7 @@ def test_a_line_says_when_who_whom_what_and_with_what_outcome(folder: Path) -> N
 
 
 def test_it_lies_in_the_state_folder(tmp_path: Path) -> None:
-    program = "from gpumon.kill.audit_log import Journal; print(Journal().path)"
+    program = "from gpumon.kill.audit_log import AuditLog; print(AuditLog().path)"
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -96,9 +96,9 @@ def test_the_end_of_the_program_waits_for_the_last_line(folder: Path) -> None:
     program = (
         "import sys, pathlib\n"
         "from gpumon.host import Target\n"
-        "from gpumon.kill.audit_log import Journal\n"
+        "from gpumon.kill.audit_log import AuditLog\n"
         "from gpumon.model.snapshot import ProcessId\n"
-        "journal = Journal(pathlib.Path(sys.argv[1]))\n"
+        "journal = AuditLog(pathlib.Path(sys.argv[1]))\n"
         "for pid in range(200):\n"
         "    journal.write(Target(ProcessId(pid, 1), 0), 15, 'sent')\n"
     )
@@ -188,13 +188,13 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 FULL = """
 import pathlib, subprocess, sys
 from gpumon.host import Target
-from gpumon.kill.audit_log import Journal
+from gpumon.kill.audit_log import AuditLog
 from gpumon.model.snapshot import ProcessId
 
 folder = pathlib.Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", folder], check=True)
 target = Target(ProcessId(41233, 777), 1005, command=("x" * 190,))
-journal = Journal(folder)
+journal = AuditLog(folder)
 lines = 0
 while journal.failure is None:
     journal.write(target, 15, "sent")

@@ -17,9 +17,10 @@ import pytest
 
 from gpumon.host import ProcessStatus, Refusal, Refused, RelatedProcess
 from gpumon.host.process_tree import read_families
-from gpumon.kill import PATIENCE, TOLERANCE, Outcome, TerminationSession
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.memory_reclaimed import WAIT_SECONDS
+from gpumon.kill.outcome import PATIENCE, TOLERANCE, Outcome
+from gpumon.kill.session import TerminationSession
 from gpumon.kill.signals import take_grip, wait_for_any
 from gpumon.model.snapshot import (
     GpuUse,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.host import Details, ProcessHandle, Target
-    from gpumon.kill import MemoryReclaimed, TargetOutcome, TerminationReport
+    from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
     from gpumon.model.snapshot import GpuProcess, Place, Snapshot
     from tests.lives import Family
 
@@ -571,15 +572,15 @@ def test_readonly_refuses_everything(family: Family, bench: Bench) -> None:
 AS_ANOTHER = """
 import os, pathlib, signal, sys, threading
 import msgspec, psutil, platformdirs
-from gpumon.kill import Case
+from gpumon.kill.session import TerminationSession
 from gpumon.host import Target
-from gpumon.kill.audit_log import Journal
+from gpumon.kill.audit_log import AuditLog
 from tests.kill.test_session import Host
 
 targets = msgspec.json.decode(sys.argv[1], type=list[Target])
 os.setuid(1)
 told = threading.Event()
-case = Case(Host(), targets, journal=Journal(pathlib.Path(sys.argv[2])), changed=told.set)
+case = TerminationSession(Host(), targets, journal=AuditLog(pathlib.Path(sys.argv[2])), changed=told.set)
 case.send(signal.SIGTERM, whole_tree=True)
 while not case.report.done:
     told.wait()

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 import gpumon.sources.demo
 from gpumon.host import Refusal, Refused, Target, target_of
 from gpumon.host.details import is_secret
-from gpumon.kill import Outcome, TerminationSession, signals
+from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
+from gpumon.kill.outcome import Outcome
+from gpumon.kill.session import TerminationSession
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from gpumon.model.snapshot import GpuProcess, HoldReason, ProcessId, Snapshot, Suspect
 from gpumon.sources.demo import DemoSource

@@ -82,7 +82,7 @@ def test_every_glyph_that_is_drawn_has_a_substitute() -> None:
 
 
 def test_every_picture_can_be_drawn_plainly_and_stays_as_wide() -> None:
-    folder = Path(__file__).parent / "layout" / "__snapshots__"
+    folder = Path(__file__).parents[1] / "ui" / "view" / "__snapshots__"
     pictures = [line for path in folder.glob("*.ambr") for line in path.read_text().splitlines()]
     assert pictures
     for line in pictures:

@@ -16,10 +16,10 @@ from textual.app import App
 from textual.widgets import Button
 
 from gpumon.findings import conditions
-from gpumon.kill import Outcome
 from gpumon.kill import session as case
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
+from gpumon.kill.outcome import Outcome
 from gpumon.model.snapshot import GpuUse, Place
 from gpumon.recording.history import History
 from gpumon.ui import kill_controller as cases
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gpumon.kill import TerminationReport
+    from gpumon.kill.outcome import TerminationReport
     from gpumon.model.snapshot import Snapshot
     from gpumon.ui.session import Session
     from tests.lives import Family

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import gpumon
 from gpumon.config.themes.files import ThemeError, ThemeFile, nearest, read_file
 from gpumon.system.folders import config_folder
 
@@ -28,7 +29,7 @@ and the Solarized pair, which gpumon has itself."""
 
 def shipped_folder() -> str:
     """Where gpumon's themes are: beside the package in a checkout, inside it when installed."""
-    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    package = os.path.dirname(gpumon.__file__)
     installed = os.path.join(package, "themes")
     return installed if os.path.isdir(installed) else os.path.join(package, "..", "themes")
 

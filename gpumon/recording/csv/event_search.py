@@ -73,11 +73,11 @@ class EventSearch:
         return self._settled.wait(timeout)
 
     def marks(self, first: float, last: float) -> Sequence[Event]:
-        """See ``Tape.marks``."""
+        """See ``Recording.marks``."""
         return marks_from_to(self._marks, first, last)
 
     def next_mark(self, time: float, *, forward: bool) -> Event | None:
-        """See ``Tape.next_mark``."""
+        """See ``Recording.next_mark``."""
         return mark_beside(self._marks, time, forward=forward)
 
     def _look_on(self) -> None:

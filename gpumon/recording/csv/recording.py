@@ -39,7 +39,7 @@ def open_log(path: str | os.PathLike[str], full_share: float = DEFAULTS.full_sha
 
 
 class CsvRecording:
-    """A log as ``gpumon.recording.Tape``. May be asked by any thread.
+    """A log as ``gpumon.recording.Recording``. May be asked by any thread.
 
     A log that is still being written grows, also into its next part.
 
@@ -76,27 +76,27 @@ class CsvRecording:
 
     @property
     def first(self) -> float | None:
-        """See ``Tape.first``."""
+        """See ``Recording.first``."""
         with self._lock:
             self._shelf.refresh()
             return self._shelf.first
 
     @property
     def last(self) -> float | None:
-        """See ``Tape.last``."""
+        """See ``Recording.last``."""
         with self._lock:
             self._shelf.refresh()
             return self._shelf.last
 
     def at(self, time: float) -> Snapshot | None:
-        """See ``Tape.at``."""
+        """See ``Recording.at``."""
         with self._lock:
             self._shelf.refresh()
             spot = self._shelf.find(time)
             return None if spot is None else self._shelf.snapshot(spot)
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
-        """See ``Tape.between``. Where there are many more than ``most``, they are not all read."""
+        """See ``Recording.between``. Where there are many more than ``most``, they are not all read."""
         with self._lock:
             self._shelf.refresh()
             times = self._shelf.times_between(first, last, most)
@@ -108,21 +108,21 @@ class CsvRecording:
                 yield snapshot
 
     def step(self, time: float, samples: int) -> float:
-        """See ``Tape.step``."""
+        """See ``Recording.step``."""
         with self._lock:
             self._shelf.refresh()
             spot = self._shelf.find(time)
             return time if spot is None else self._shelf.move(spot, samples).time
 
     def marks(self, first: float, last: float) -> Sequence[Event]:
-        """See ``Tape.marks``."""
+        """See ``Recording.marks``."""
         return self._finder.marks(first, last)
 
     @property
     def marks_complete(self) -> bool:
-        """See ``Tape.marks_complete``."""
+        """See ``Recording.marks_complete``."""
         return self._finder.wait(0)
 
     def next_mark(self, time: float, *, forward: bool) -> Event | None:
-        """See ``Tape.next_mark``."""
+        """See ``Recording.next_mark``."""
         return self._finder.next_mark(time, forward=forward)

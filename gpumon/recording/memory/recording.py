@@ -56,7 +56,7 @@ _LEAST_SPACING = 0.001
 
 
 class MemoryRecording:
-    """See the module; a ``gpumon.recording.Tape``. Filled by one thread at a time, asked by others.
+    """See the module; a ``gpumon.recording.Recording``. Filled by one thread at a time, asked by others.
 
     Args:
         full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
@@ -121,7 +121,7 @@ class MemoryRecording:
 
     @property
     def first(self) -> float | None:
-        """See ``Tape.first``."""
+        """See ``Recording.first``."""
         self.settle()
         with self._lock:
             return min(
@@ -130,17 +130,17 @@ class MemoryRecording:
 
     @property
     def last(self) -> float | None:
-        """See ``Tape.last``."""
+        """See ``Recording.last``."""
         self.settle()
         return self._last
 
     def at(self, time: float) -> Snapshot | None:
-        """See ``Tape.at``."""
+        """See ``Recording.at``."""
         view = self._view()
         return self._snapshot(view, place_at(view.times, time)) if view.times else None
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
-        """See ``Tape.between``.
+        """See ``Recording.between``.
 
         Few blocks are opened for many hours, since what is told of them is of a coarse pace; so
         there may be half as many as asked for.
@@ -161,14 +161,14 @@ class MemoryRecording:
             yield self._snapshot(all_, newest[0])
 
     def step(self, time: float, samples: int) -> float:
-        """See ``Tape.step``."""
+        """See ``Recording.step``."""
         times = self._view().times
         if not times:
             return time
         return times[min(max(place_at(times, time) + samples, 0), len(times) - 1)]
 
     def marks(self, first: float, last: float) -> Sequence[Event]:
-        """See ``Tape.marks``. Known are the newest ``MARKS_KEPT``."""
+        """See ``Recording.marks``. Known are the newest ``MARKS_KEPT``."""
         self.settle()
         with self._lock:
             return marks_from_to(self._marks, first, last)
@@ -179,7 +179,7 @@ class MemoryRecording:
         return True
 
     def next_mark(self, time: float, *, forward: bool) -> Event | None:
-        """See ``Tape.next_mark``."""
+        """See ``Recording.next_mark``."""
         self.settle()
         with self._lock:
             return mark_beside(self._marks, time, forward=forward)

@@ -183,7 +183,7 @@ class _Moment:
 
 
 class _DemoHandle:
-    """See ``gpumon.host.Grip``."""
+    """See ``gpumon.host.ProcessHandle``."""
 
     def __init__(self, world: World, target: Target, readonly: bool) -> None:
         self._world = world

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from gpumon.config.columns import Column
     from gpumon.filters import Facts
     from gpumon.host import RelatedProcess
-    from gpumon.kill import TerminationReport
+    from gpumon.kill.outcome import TerminationReport
     from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
     from gpumon.recording import Event
     from gpumon.recording.history import History

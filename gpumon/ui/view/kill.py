@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from gpumon.kill import TOLERANCE, Outcome
+from gpumon.kill.outcome import TOLERANCE, Outcome
 from gpumon.kill.signals import signal_name
 from gpumon.text.cells import Row, fill
 from gpumon.text.formatting import duration, gib, gibibytes
@@ -16,7 +16,7 @@ from gpumon.ui.view.pages import wrap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.kill import MemoryReclaimed, TargetOutcome, TerminationReport
+    from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
     from gpumon.model.snapshot import ProcessId, Suspect
 
 _Line = tuple[str, str, str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpumon.host import ProcessStatus, Target
-from gpumon.kill import MemoryReclaimed, Outcome, TargetOutcome, TerminationReport
+from gpumon.kill.outcome import MemoryReclaimed, Outcome, TargetOutcome, TerminationReport
 from gpumon.model.snapshot import HoldReason, ProcessId, Suspect
 from gpumon.ui.view.kill import report_rows
 from tests.build import GIB

@@ -580,7 +580,8 @@ from tests.kill.test_session import Host
 targets = msgspec.json.decode(sys.argv[1], type=list[Target])
 os.setuid(1)
 told = threading.Event()
-case = TerminationSession(Host(), targets, journal=AuditLog(pathlib.Path(sys.argv[2])), changed=told.set)
+journal = AuditLog(pathlib.Path(sys.argv[2]))
+case = TerminationSession(Host(), targets, journal=journal, changed=told.set)
 case.send(signal.SIGTERM, whole_tree=True)
 while not case.report.done:
     told.wait()

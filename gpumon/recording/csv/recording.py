@@ -96,7 +96,7 @@ class CsvRecording:
             return None if spot is None else self._shelf.snapshot(spot)
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
-        """See ``Recording.between``. Where there are many more than ``most``, they are not all read."""
+        """See ``Recording.between``. Reads only a part where there are many more than ``most``."""
         with self._lock:
             self._shelf.refresh()
             times = self._shelf.times_between(first, last, most)

@@ -29,11 +29,11 @@ from msgspec.structs import replace
 
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.memory.ordering import evenly, mark_beside, marks_from_to, place_at
-from gpumon.recording.memory.packing import packing, unpacked
+from gpumon.recording.memory.packing import packed, unpacked
 from gpumon.recording.memory.retention import BLOCK_ROWS, ROW_BYTES, Block, RetentionTier
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording import Event
@@ -56,7 +56,7 @@ _LEAST_SPACING = 0.001
 
 
 class MemoryRecording:
-    """See the module; a ``gpumon.recording.Recording``. Filled by one thread at a time, asked by others.
+    """A ``gpumon.recording.Recording``, filled by one thread at a time and read by others.
 
     Args:
         full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
@@ -76,7 +76,6 @@ class MemoryRecording:
         self._owed: list[Snapshot] = []
         self._owing = Lock()
         self._spacing = STEP
-        self._packing: Generator[None, None, None] | None = None
         self._lock = Lock()
         self._open: OrderedDict[tuple[int, float], tuple[Block, list[Snapshot]]] = OrderedDict()
         self._reading = Lock()
@@ -99,7 +98,7 @@ class MemoryRecording:
             self._marks += marks
             self._found += [(mark, 0.0) for mark in marks]
             del self._marks[: -self._most_marks], self._found[: -self._most_marks]
-        self._pack_on()
+        self._pack_full()
         self._shrink()
 
     def begin_with(self, past: Iterable[Snapshot]) -> None:
@@ -199,38 +198,29 @@ class MemoryRecording:
 
     def _move_back(self, seconds: float) -> None:
         """Follow a clock that was set back."""
-        for _ in self._packing or ():
-            pass
-        self._packing = None
         for level in self._levels:
             if level.fresh:
-                for _ in self._pack(level):
-                    pass
+                self._pack(level)
         with self._lock:
             for level in self._levels:
                 level.move_back(seconds)
             self._found = [(mark, shift - seconds) for mark, shift in self._found]
             self._marks = [replace(mark, time=mark.time + shift) for mark, shift in self._found]
 
-    def _pack_on(self) -> None:
-        """Do the next step of the packing that is due, or all of it where there is too much."""
+    def _pack_full(self) -> None:
+        """Pack the fullest tier if it is due: one a sample, more where memory runs short."""
         while True:
+            fullest = max(self._levels, key=attrgetter("rows"))
             fresh = sum(level.rows for level in self._levels) * ROW_BYTES
-            hurry = fresh > self._most_bytes * _FRESH_SHARE
-            if self._packing is None:
-                fullest = max(self._levels, key=attrgetter("rows"))
-                if fullest.rows < BLOCK_ROWS and not hurry:
-                    return
-                self._packing = self._pack(fullest)
-            for _ in self._packing:
-                if not hurry:
-                    return
-            self._packing = None
+            short = fresh > self._most_bytes * _FRESH_SHARE
+            if fullest.rows >= BLOCK_ROWS or short:
+                self._pack(fullest)
+            if not short:
+                return
 
-    def _pack(self, level: RetentionTier) -> Generator[None, None, None]:
+    def _pack(self, level: RetentionTier) -> None:
         snapshots = tuple(level.fresh)
-        data = yield from packing(snapshots)
-        block = Block([snapshot.time for snapshot in snapshots], data)
+        block = Block([snapshot.time for snapshot in snapshots], packed(snapshots))
         with self._lock:
             level.seal(block)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,22 +27,8 @@ from gpumon.model.snapshot import (
     Trouble,
     Unknown,
 )
-from gpumon.recording.memory.packing import packing, unpacked
+from gpumon.recording.memory.packing import packed, unpacked
 from tests.build import NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-
-def packed(snapshots: list[Snapshot]) -> bytes:
-    blocks: list[bytes] = []
-
-    def pack() -> Generator[None, None, None]:
-        blocks.append((yield from packing(snapshots)))
-
-    for _ in pack():
-        pass
-    return blocks[0]
 
 
 def opened(snapshots: list[Snapshot], shift: float = 0.0) -> list[Snapshot]:

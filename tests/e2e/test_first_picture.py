@@ -173,7 +173,7 @@ def test_the_first_picture_imports_no_textual() -> None:
 
 LATER = {
     *("argparse", "asyncio", "difflib", "inspect", "pathlib", "pickle", "platformdirs", "psutil"),
-    *("pynvml", "rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
+    *("rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
     *("gpumon.config.reading", "gpumon.kill.session", "gpumon.filters", "gpumon.host.places"),
     *(
         "gpumon.kill.signals",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pynvml
 import pytest
 
 from gpumon.model.metrics import GPU_METRICS
@@ -15,8 +16,6 @@ from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.card import NvmlCard
-from gpumon.sources.nvml.fields import UNSIGNED_INT, UNSIGNED_LONG_LONG
-from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.metric_readers import questions
 from gpumon.sources.nvml.queries import FieldQuery, Query
 from gpumon.sources.nvml.source import NvmlSource
@@ -555,8 +554,11 @@ def test_pcie_traffic_comes_from_counters_that_do_not_block(furnish: Furnish) ->
 def test_a_counter_of_four_bytes_is_no_measure_of_traffic() -> None:
     for reading in all_questions():
         if isinstance(reading, FieldQuery) and reading.field in {138, 139, 197, 198, 202, 204}:
-            assert reading.keep(UNSIGNED_INT, 5) == Code.NOT_SUPPORTED
-            assert reading.keep(UNSIGNED_LONG_LONG, 5) == Code.SUCCESS
+            assert (
+                reading.keep(pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, 5)
+                == pynvml.NVML_ERROR_NOT_SUPPORTED
+            )
+            assert reading.keep(pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 5) == pynvml.NVML_SUCCESS
 
 
 @pytest.mark.parametrize("model", [h100, b200], ids=["NVLink 4", "NVLink 5"])
@@ -728,13 +730,13 @@ def test_time_inside_the_driver_is_counted(furnish: Furnish) -> None:
     assert source.driver_seconds == pytest.approx(0.020 * blocked)
 
 
-def test_a_sample_needs_neither_the_binding_nor_psutil(furnish: Furnish) -> None:
+def test_a_sample_needs_neither_psutil_nor_what_the_binding_never_calls(furnish: Furnish) -> None:
     room = furnish(h100())
     room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
     code = (
         "import sys; from gpumon.sources.nvml.source import NvmlSource;"
         "source = NvmlSource(); source.open(); assert source.sample().processes; source.close();"
-        "print({'pynvml', 'psutil', 'textual', 'rich'} & sys.modules.keys())"
+        "print({'ctypes.util', 'psutil', 'textual', 'rich'} & sys.modules.keys())"
     )
     command = [sys.executable, "-c", code]
     assert subprocess.check_output(command, env=room.driver.env(), text=True) == "set()\n"

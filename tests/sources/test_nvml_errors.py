@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pynvml
 import pytest
 
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources import SourceError
-from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.queries import KEPT_SECONDS, REACTIONS, Reaction
 from tests.driver import GIB, Owner, h100, rtx4090
 from tests.sources.nvml_room import (
@@ -50,15 +48,10 @@ MEMORY_INFO = "nvmlDeviceGetMemoryInfo_v2"
 PASSING = [IN_USE, MEMORY, RESOURCES, NOT_READY]
 
 
-def test_the_codes_are_those_of_the_binding() -> None:
-    for code in Code:
-        name = f"NVML_{'' if code is Code.SUCCESS else 'ERROR_'}{code.name}"
-        assert getattr(pynvml, name) == code
-
-
 def test_every_code_that_has_a_reaction_of_its_own_is_in_the_table() -> None:
-    everything = set(Code) - {Code.SUCCESS, Code.TIMEOUT, Code.UNKNOWN}
-    assert set(REACTIONS) == everything
+    assert set(REACTIONS) == {
+        *(1, 2, 3, 4, 6, 7, 9, 12, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25, 26, 27)
+    }
     assert Reaction.FAILING not in REACTIONS.values()
 
 

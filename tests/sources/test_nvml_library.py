@@ -8,13 +8,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pynvml
 import pytest
 
 from gpumon.model.snapshot import CardStatus
 from gpumon.sources import SourceError
 from gpumon.sources.nvml import library
 from gpumon.sources.nvml.events import THREAD
-from gpumon.sources.nvml.library import Code, Library, load_library
+from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.nvml.source import NvmlSource
 from gpumon.system.clock import SystemClock
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
@@ -44,7 +45,7 @@ def wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def test_a_missing_function_is_a_code_and_looked_up_once() -> None:
+def test_a_missing_function_is_a_code_and_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up: list[str] = []
 
     class Symbols:
@@ -52,13 +53,15 @@ def test_a_missing_function_is_a_code_and_looked_up_once() -> None:
             looked_up.append(name)
             raise AttributeError(name)
 
-    library = Library(Symbols(), SystemClock())  # type: ignore[arg-type] # it has no symbols
-    assert library.call(None, "nvmlNoSuchThing") == Code.FUNCTION_NOT_FOUND
-    assert library.call(None, "nvmlNoSuchThing", 1, 2) == Code.FUNCTION_NOT_FOUND
+    monkeypatch.setattr(pynvml, "nvmlLib", Symbols())
+    library = Library(SystemClock())
+    assert library.call(None, "nvmlNoSuchThing") == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    assert library.call(None, "nvmlNoSuchThing", 1, 2) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
     assert looked_up == ["nvmlNoSuchThing"]
 
 
 def test_a_machine_without_the_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(library, "LIBRARY", "libno-such-driver.so.1")
     monkeypatch.setattr(library, "WSL_LIBRARY", "/nonexistent/libno-such-driver.so.1")
     with pytest.raises(SourceError) as caught:
@@ -71,6 +74,7 @@ def test_the_library_of_wsl_is_found_where_the_linker_does_not_look(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = furnish(h100())
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(library, "LIBRARY", "libno-such-driver.so.1")
     monkeypatch.setattr(library, "WSL_LIBRARY", str(room.driver.library))
     room.open()

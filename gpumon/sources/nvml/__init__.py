@@ -1,1 +1,5 @@
-"""The cards of this machine, from NVIDIA's driver; ``source.NvmlSource`` is the door."""
+"""The NVML backend; ``source.NvmlSource`` is the door."""
+
+from gpumon.system.startup_imports import import_pynvml
+
+import_pynvml()

@@ -6,10 +6,11 @@ import ctypes
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pynvml
+
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, Unknown
 from gpumon.sources.nvml.fields import FieldBatch
-from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.queries import (
     PASSES,
     REACTIONS,
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from gpumon.system.clock import Clock
 
 STATUS_OF_CODE: dict[int, CardStatus] = {
-    Code.GPU_IS_LOST: CardStatus.LOST,
-    Code.RESET_REQUIRED: CardStatus.RESET_REQUIRED,
-    Code.NO_PERMISSION: CardStatus.NO_PERMISSION,
-    Code.OPERATING_SYSTEM: CardStatus.NO_PERMISSION,
+    pynvml.NVML_ERROR_GPU_IS_LOST: CardStatus.LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: CardStatus.RESET_REQUIRED,
+    pynvml.NVML_ERROR_NO_PERMISSION: CardStatus.NO_PERMISSION,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: CardStatus.NO_PERMISSION,
 }
 """What becomes of a card whose handle cannot be had; any other code makes it ``FAILING``."""
 
@@ -317,7 +318,7 @@ class NvmlCard:
     def handle_is_stale(self) -> bool:
         """Whether the handle no longer stands for this card."""
         code, uuid = self.text("nvmlDeviceGetUUID", self.handle)
-        return code == Code.INVALID_ARGUMENT or (not code and uuid != self.uuid)
+        return code == pynvml.NVML_ERROR_INVALID_ARGUMENT or (not code and uuid != self.uuid)
 
     # How it is
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pynvml
+
 from gpumon.model.snapshot import Trouble
-from gpumon.sources.nvml.library import LIBRARY, Code
+from gpumon.sources.nvml.library import LIBRARY
 
 if TYPE_CHECKING:
     from gpumon.sources.nvml.library import Library
@@ -50,13 +52,13 @@ def trouble_of(code: int, library: Library, proc: str) -> Trouble:
         library: Asked for its own version, which it knows without a driver.
         proc: Where the process file system is mounted.
     """
-    if code == Code.DRIVER_NOT_LOADED:
+    if code == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
         return _NOT_LOADED
-    if code == Code.LIBRARY_NOT_FOUND:
+    if code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
         return NO_LIBRARY
-    if code in {Code.NO_PERMISSION, Code.OPERATING_SYSTEM}:
+    if code in {pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_OPERATING_SYSTEM}:
         return NO_PERMISSION
-    if code == Code.LIB_RM_VERSION_MISMATCH:
+    if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return _mismatch(library, proc)
     return Trouble(
         f"The NVIDIA driver does not answer (NVML error {code}).",

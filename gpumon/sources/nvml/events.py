@@ -5,18 +5,15 @@ from __future__ import annotations
 import ctypes
 import threading
 from ctypes import byref, c_ulonglong
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.structures import EventData
+import pynvml
 
 if TYPE_CHECKING:
     from gpumon.sources.nvml.library import Library
     from gpumon.system.clock import Clock
 
 THREAD = "gpumon-xid"
-XID_CRITICAL_ERROR = 0x8
-"""``nvmlEventTypeXidCriticalError`` of nvml.h."""
 
 _WAIT_MILLISECONDS = 500
 _PAUSE_SECONDS = 5.0
@@ -66,7 +63,7 @@ class XidWatcher:
 
     def _run(self) -> None:
         events: ctypes.c_void_p | None = None
-        heard, code = 0, int(Code.SUCCESS)
+        heard, code = 0, int(pynvml.NVML_SUCCESS)
         while not self._stopped.is_set():
             cards, before = self._cards, heard
             newer = ctypes.c_void_p()
@@ -77,11 +74,11 @@ class XidWatcher:
             # Only now: of what comes in between, the older set would hear the last.
             self._free(events)
             events = newer
-            if code == Code.GPU_IS_LOST and heard == before:
+            if code == pynvml.NVML_ERROR_GPU_IS_LOST and heard == before:
                 # The lost card can still be registered: waiting for it would return at once.
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
             code = self._wait_for(events, cards, heard)
-            if code not in {Code.SUCCESS, Code.GPU_IS_LOST}:
+            if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_GPU_IS_LOST}:
                 self._stopped.wait(_PAUSE_SECONDS)
         self._free(events)
         self._library.call_unseen("nvmlShutdown")
@@ -92,7 +89,7 @@ class XidWatcher:
 
     def _register(self, cards: dict[int, str], events: ctypes.c_void_p) -> int:
         """Have events of these cards come in here; returns of how many they will."""
-        kind = c_ulonglong(XID_CRITICAL_ERROR)
+        kind = c_ulonglong(pynvml.nvmlEventTypeXidCriticalError)
         return sum(
             not self._library.call_unseen(
                 "nvmlDeviceRegisterEvents", ctypes.c_void_p(handle), kind, events
@@ -106,7 +103,7 @@ class XidWatcher:
         Returns:
             ``SUCCESS``, or the code of the driver that will not have it.
         """
-        data = EventData()
+        data = pynvml.c_nvmlEventData_t()
         while cards is self._cards and not self._stopped.is_set():
             if not heard:
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
@@ -114,14 +111,14 @@ class XidWatcher:
             code = self._library.call_unseen(
                 "nvmlEventSetWait_v2", events, byref(data), ctypes.c_uint(_WAIT_MILLISECONDS)
             )
-            if code == Code.TIMEOUT:
+            if code == pynvml.NVML_ERROR_TIMEOUT:
                 continue
             if code:
                 return code
             self._take(cards, data)
-        return Code.SUCCESS
+        return pynvml.NVML_SUCCESS
 
-    def _take(self, cards: dict[int, str], data: EventData) -> None:
-        uuid = cards.get(data.device or 0)
-        if uuid is not None and data.eventType == XID_CRITICAL_ERROR:
+    def _take(self, cards: dict[int, str], data: Any) -> None:
+        uuid = cards.get(ctypes.cast(data.device, ctypes.c_void_p).value or 0)
+        if uuid is not None and data.eventType == pynvml.nvmlEventTypeXidCriticalError:
             self.latest = {**self.latest, uuid: (data.eventData, self._clock.time())}

@@ -6,6 +6,8 @@ import ctypes
 import struct
 from typing import TYPE_CHECKING
 
+import pynvml
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -13,11 +15,6 @@ if TYPE_CHECKING:
 
 ENTRY = struct.Struct("@IIqqIIQ")
 """``nvmlFieldValue_t``: field, scope, timestamp, latency, type of the value, code, value."""
-
-UNSIGNED_INT, UNSIGNED_LONG, UNSIGNED_LONG_LONG = 1, 2, 3
-"""Of ``nvmlValueType_t``."""
-
-_DOUBLE, _SIGNED_LONG_LONG, _SIGNED_INT, _UNSIGNED_SHORT = 0, 4, 5, 6
 
 
 class FieldBatch:
@@ -81,14 +78,14 @@ def decode(kind: int, raw: int) -> float:
         kind: An ``nvmlValueType_t``; of one that is not known the eight bytes are taken whole.
         raw: The eight bytes as an unsigned number.
     """
-    if kind == UNSIGNED_INT:
+    if kind == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT:
         return raw & 0xFFFFFFFF
-    if kind == _SIGNED_INT:
+    if kind == pynvml.NVML_VALUE_TYPE_SIGNED_INT:
         return ctypes.c_int32(raw & 0xFFFFFFFF).value
-    if kind == _SIGNED_LONG_LONG:
+    if kind == pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG:
         return ctypes.c_int64(raw).value
-    if kind == _UNSIGNED_SHORT:
+    if kind == pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT:
         return raw & 0xFFFF
-    if kind == _DOUBLE:
+    if kind == pynvml.NVML_VALUE_TYPE_DOUBLE:
         return ctypes.c_double.from_buffer_copy(ctypes.c_uint64(raw)).value
     return raw

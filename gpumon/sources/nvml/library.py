@@ -1,16 +1,17 @@
-"""The driver's own library, called by hand: raw codes, time measured, the present call published.
+"""Calls of NVML through ``pynvml``: return codes, measured time, the call in progress.
 
-NVIDIA's Python binding is not called: its functions raise, decode names as strict UTF-8, look
-missing symbols up anew each time and never retry a list that grew. What the library's structures
-are is in ``structures``.
+Structures, constants, error codes and function pointers are those of ``pynvml``, NVIDIA's binding.
+Its functions are not used: they raise, decode names as strict UTF-8 and do not retry a list that
+grew, and a watchdog could not see which card a call is waiting for.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from enum import IntEnum
 from typing import TYPE_CHECKING
+
+import pynvml
 
 from gpumon.sources import Call
 
@@ -22,41 +23,12 @@ WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 """Where Windows puts it for its Linux guests; the dynamic linker does not search there."""
 
 
-class Code(IntEnum):
-    """What NVML's calls return: ``nvmlReturn_t`` of nvml.h, as far as gpumon tells them apart."""
-
-    SUCCESS = 0
-    UNINITIALIZED = 1
-    INVALID_ARGUMENT = 2
-    NOT_SUPPORTED = 3
-    NO_PERMISSION = 4
-    NOT_FOUND = 6
-    INSUFFICIENT_SIZE = 7
-    DRIVER_NOT_LOADED = 9
-    TIMEOUT = 10
-    LIBRARY_NOT_FOUND = 12
-    FUNCTION_NOT_FOUND = 13
-    GPU_IS_LOST = 15
-    RESET_REQUIRED = 16
-    OPERATING_SYSTEM = 17
-    LIB_RM_VERSION_MISMATCH = 18
-    IN_USE = 19
-    MEMORY = 20
-    NO_DATA = 21
-    VGPU_ECC_NOT_SUPPORTED = 22
-    INSUFFICIENT_RESOURCES = 23
-    ARGUMENT_VERSION_MISMATCH = 25
-    DEPRECATED = 26
-    NOT_READY = 27
-    UNKNOWN = 999
-
-
 Function = Callable[..., int]
 
 
 def _missing(*_: object) -> int:
     """Stands in for a symbol that this library does not have."""
-    return Code.FUNCTION_NOT_FOUND
+    return pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 
 
 class Library:
@@ -68,8 +40,7 @@ class Library:
         driver_seconds: Seconds spent inside ``call``.
     """
 
-    def __init__(self, loaded: ctypes.CDLL, clock: Clock) -> None:
-        self._loaded = loaded
+    def __init__(self, clock: Clock) -> None:
         self._monotonic = clock.monotonic
         self._functions: dict[str, Function] = {}
         self._inside: tuple[str | None, str, float] | None = None
@@ -125,7 +96,10 @@ class Library:
         return None if inside is None else Call(*inside)
 
     def _find(self, name: str) -> Function:
-        function: Function = getattr(self._loaded, name, _missing)
+        try:
+            function: Function = pynvml._nvmlGetFunctionPointer(name)  # noqa: SLF001 - the public functions raise and decode
+        except pynvml.NVMLError:
+            function = _missing
         self._functions[name] = function
         return function
 
@@ -136,11 +110,13 @@ def load_library(clock: Clock) -> Library:
     Raises:
         OSError: When there is none; the text says why each was refused.
     """
-    try:
-        loaded = ctypes.CDLL(LIBRARY)
-    except OSError as searched:
+    if pynvml.nvmlLib is None:
+        # By hand, because pynvml neither looks where WSL has the library nor says why it failed.
         try:
-            loaded = ctypes.CDLL(WSL_LIBRARY)
-        except OSError:
-            raise searched from None
-    return Library(loaded, clock)
+            pynvml.nvmlLib = ctypes.CDLL(LIBRARY)
+        except OSError as searched:
+            try:
+                pynvml.nvmlLib = ctypes.CDLL(WSL_LIBRARY)
+            except OSError:
+                raise searched from None
+    return Library(clock)

@@ -11,21 +11,11 @@ from ctypes import byref, c_uint, c_ulonglong
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pynvml
+
 from gpumon.model.snapshot import Unknown
-from gpumon.sources.nvml.fields import UNSIGNED_LONG, UNSIGNED_LONG_LONG
-from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.mig import mig_question
 from gpumon.sources.nvml.queries import FieldQuery, Pace, Query
-from gpumon.sources.nvml.structures import (
-    TEMPERATURE_GPU,
-    Bar1Memory,
-    MarginTemperature,
-    Memory,
-    MemoryV2,
-    PciInfo,
-    Temperature,
-    Utilization,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,38 +27,37 @@ PCIE_THROUGHPUT_SECONDS = 0.020
 """nvml.h: the driver measures for 20 ms, and the caller waits."""
 
 ARCHITECTURES: dict[int, str] = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
+    pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
+    pynvml.NVML_DEVICE_ARCH_MAXWELL: "Maxwell",
+    pynvml.NVML_DEVICE_ARCH_PASCAL: "Pascal",
+    pynvml.NVML_DEVICE_ARCH_VOLTA: "Volta",
+    pynvml.NVML_DEVICE_ARCH_TURING: "Turing",
+    pynvml.NVML_DEVICE_ARCH_AMPERE: "Ampere",
+    pynvml.NVML_DEVICE_ARCH_ADA: "Ada",
+    pynvml.NVML_DEVICE_ARCH_HOPPER: "Hopper",
+    pynvml.NVML_DEVICE_ARCH_BLACKWELL: "Blackwell",
+    pynvml.NVML_DEVICE_ARCH_RUBIN: "Rubin",
 }
-"""``NVML_DEVICE_ARCH_*`` of nvml.h."""
 
 COMPUTE_MODES: dict[int, str] = {
-    0: "Default",
-    1: "Exclusive_Thread",
-    2: "Prohibited",
-    3: "Exclusive_Process",
+    pynvml.NVML_COMPUTEMODE_DEFAULT: "Default",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "Exclusive_Thread",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "Prohibited",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "Exclusive_Process",
 }
-"""``nvmlComputeMode_t``, in nvidia-smi's words."""
+"""The terms of nvidia-smi."""
 
 RECOVERY_ACTIONS: dict[int, str] = {
-    0: "None",
-    1: "Reset",
-    2: "Reboot",
-    3: "Drain P2P",
-    4: "Drain and Reset",
-    5: "Recover IMEX Domain",
-    6: "Bus Reset",
-    7: "System Reboot",
+    pynvml.NVML_GPU_RECOVERY_ACTION_NONE: "None",
+    pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "Reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT: "Reboot",
+    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P: "Drain P2P",
+    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET: "Drain and Reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN: "Recover IMEX Domain",
+    pynvml.NVML_GPU_RECOVERY_ACTION_BUS_RESET: "Bus Reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT: "System Reboot",
 }
-"""``nvmlDeviceGpuRecoveryAction_t``, in nvidia-smi's words; others are named by their number."""
+"""The terms of nvidia-smi; any other action is shown as its number."""
 
 INTEGRATED: frozenset[tuple[int, int]] = frozenset(
     {(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)}
@@ -77,12 +66,12 @@ INTEGRATED: frozenset[tuple[int, int]] = frozenset(
 Xavier, Orin, Thor under both its numbers) and GB10 of DGX Spark. From NVIDIA's table at
 developer.nvidia.com/cuda-gpus; Grace Hopper (9.0) has its own memory and is none of them."""
 
-_CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
-"""``nvmlClockType_t``."""
-
-_ARCHITECTURE_UNKNOWN = 2**32 - 1
-_PSTATE_UNKNOWN = 32
-_NVLINK_MAX_LINKS = 36
+_CLOCKS = {
+    "graphics": pynvml.NVML_CLOCK_GRAPHICS,
+    "sm": pynvml.NVML_CLOCK_SM,
+    "memory": pynvml.NVML_CLOCK_MEM,
+    "video": pynvml.NVML_CLOCK_VIDEO,
+}
 
 
 def questions(card: NvmlCard) -> Iterator[Query]:
@@ -108,7 +97,9 @@ def _fast(card: NvmlCard) -> Iterator[Query]:
         "nvmlDeviceGetCurrentClocksEventReasons",
         otherwise=_wide(card, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
     )
-    yield _field(card, "power_instant", 186, convert=_thousandth, pace=Pace.SPOT)
+    yield _field(
+        card, "power_instant", pynvml.NVML_FI_DEV_POWER_INSTANT, convert=_thousandth, pace=Pace.SPOT
+    )
 
 
 def _static(card: NvmlCard) -> Iterator[Query]:
@@ -144,8 +135,10 @@ def _slow(card: NvmlCard) -> Iterator[Query]:
     yield _number(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate, pace=slow)
     energy = "nvmlDeviceGetTotalEnergyConsumption"
     yield _wide(card, "energy", energy, convert=_thousandth, pace=slow)
-    yield _field(card, "temperature_memory", 82, pace=slow)
-    yield _field(card, "power_average", 185, convert=_thousandth, pace=slow)
+    yield _field(card, "temperature_memory", pynvml.NVML_FI_DEV_MEMORY_TEMP, pace=slow)
+    yield _field(
+        card, "power_average", pynvml.NVML_FI_DEV_POWER_AVERAGE, convert=_thousandth, pace=slow
+    )
     yield _number(
         card, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, pace=slow
     )
@@ -160,12 +153,28 @@ def _slow(card: NvmlCard) -> Iterator[Query]:
     yield _margin(card)
     yield _number(card, "fan_speed", "nvmlDeviceGetFanSpeed", pace=slow)
     yield _fans(card)
-    yield _pcie_bytes(card, "pcie_tx", 197, direction=0)
-    yield _pcie_bytes(card, "pcie_rx", 198, direction=1)
-    yield _nvlink_bytes(card, "nvlink_tx", kibibytes=138, byte_field=202)
-    yield _nvlink_bytes(card, "nvlink_rx", kibibytes=139, byte_field=204)
+    yield _pcie_bytes(card, "pcie_tx", pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, direction=0)
+    yield _pcie_bytes(card, "pcie_rx", pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, direction=1)
+    yield _nvlink_bytes(
+        card,
+        "nvlink_tx",
+        kibibytes=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+        byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES,
+    )
+    yield _nvlink_bytes(
+        card,
+        "nvlink_rx",
+        kibibytes=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+        byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,
+    )
     yield from _ecc_errors(card, 0, "volatile", slow)
-    yield _field(card, "recovery_action", 230, convert=partial(_named, RECOVERY_ACTIONS), pace=slow)
+    yield _field(
+        card,
+        "recovery_action",
+        pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
+        convert=partial(_named, RECOVERY_ACTIONS),
+        pace=slow,
+    )
 
 
 def _rare(card: NvmlCard) -> Iterator[Query]:
@@ -203,7 +212,7 @@ def _thousandth(value: float) -> object:
 
 
 def _pstate(value: float) -> object:
-    return None if value == _PSTATE_UNKNOWN else value
+    return None if value == pynvml.NVML_PSTATE_UNKNOWN else value
 
 
 def _named(names: dict[int, str], value: float) -> object:
@@ -211,7 +220,7 @@ def _named(names: dict[int, str], value: float) -> object:
 
 
 def _architecture(value: float) -> object:
-    return None if value == _ARCHITECTURE_UNKNOWN else _named(ARCHITECTURES, value)
+    return None if value == pynvml.NVML_DEVICE_ARCH_UNKNOWN else _named(ARCHITECTURES, value)
 
 
 class _Rate:
@@ -309,7 +318,7 @@ def _field(
 
     def keep(_kind: int, value: float) -> int:
         values[name] = convert(value)
-        return Code.SUCCESS
+        return pynvml.NVML_SUCCESS
 
     return FieldQuery((name,), field, keep, pace)
 
@@ -322,7 +331,7 @@ def _memory(card: NvmlCard) -> Query:
     names = ("memory_used", "memory_free", "memory_reserved", "memory_total")
     values = card.facts.values
 
-    new = MemoryV2(version=MemoryV2.VERSION)
+    new = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
     call_new = card.prepared("nvmlDeviceGetMemoryInfo_v2", card.handle, byref(new))
 
     def ask() -> int:
@@ -330,21 +339,21 @@ def _memory(card: NvmlCard) -> Query:
         if not code:
             total = new.total
             if not total:
-                return Code.NOT_SUPPORTED
+                return pynvml.NVML_ERROR_NOT_SUPPORTED
             values["memory_total"] = total
             values["memory_used"] = new.used
             values["memory_free"] = new.free
             values["memory_reserved"] = new.reserved
         return code
 
-    old = Memory()
+    old = pynvml.c_nvmlMemory_t()
     call_old = card.prepared("nvmlDeviceGetMemoryInfo", card.handle, byref(old))
 
     def ask_old() -> int:
         code = call_old()
         if not code:
             if not old.total:
-                return Code.NOT_SUPPORTED
+                return pynvml.NVML_ERROR_NOT_SUPPORTED
             values["memory_total"] = old.total
             values["memory_used"] = old.used
             values["memory_free"] = old.free
@@ -356,7 +365,7 @@ def _memory(card: NvmlCard) -> Query:
 
 
 def _utilization(card: NvmlCard) -> Query:
-    rates = Utilization()
+    rates = pynvml.c_nvmlUtilization_t()
     call = card.prepared("nvmlDeviceGetUtilizationRates", card.handle, byref(rates))
     values = card.facts.values
 
@@ -371,7 +380,9 @@ def _utilization(card: NvmlCard) -> Query:
 
 
 def _temperature(card: NvmlCard) -> Query:
-    answer = Temperature(version=Temperature.VERSION, sensorType=TEMPERATURE_GPU)
+    answer = pynvml.c_nvmlTemperature_v1_t(
+        version=pynvml.nvmlTemperature_v1, sensorType=pynvml.NVML_TEMPERATURE_GPU
+    )
     call = card.prepared("nvmlDeviceGetTemperatureV", card.handle, byref(answer))
     values = card.facts.values
 
@@ -381,13 +392,15 @@ def _temperature(card: NvmlCard) -> Query:
             values["temperature_gpu"] = answer.temperature
         return code
 
-    older = _number(card, "temperature_gpu", "nvmlDeviceGetTemperature", TEMPERATURE_GPU)
+    older = _number(
+        card, "temperature_gpu", "nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU
+    )
     return Query(("temperature_gpu",), ask, Pace.FAST, older)
 
 
 def _margin(card: NvmlCard) -> Query:
     """How far the chip is from its limit; cards before Ada have thresholds in °C instead."""
-    answer = MarginTemperature(version=MarginTemperature.VERSION)
+    answer = pynvml.c_nvmlMarginTemperature_v1_t(version=pynvml.nvmlMarginTemperature_v1)
 
     def ask() -> int:
         code = card.call("nvmlDeviceGetMarginTemperature", card.handle, byref(answer))
@@ -403,7 +416,7 @@ def _bus_id(card: NvmlCard) -> Query:
 
     def older_or_newer(function: str, otherwise: Query | None = None) -> Query:
         def ask() -> int:
-            info = PciInfo()
+            info = pynvml.nvmlPciInfo_t()
             code = card.call(function, card.handle, byref(info))
             if not code:
                 bus_id = f"{info.domain:08X}:{info.bus:02X}:{info.device:02X}.0"
@@ -441,7 +454,7 @@ def _power_limits(card: NvmlCard) -> Query:
 
 
 def _bar1(card: NvmlCard) -> Query:
-    answer = Bar1Memory()
+    answer = pynvml.c_nvmlBAR1Memory_t()
 
     def ask() -> int:
         code = card.call("nvmlDeviceGetBAR1MemoryInfo", card.handle, byref(answer))
@@ -483,9 +496,12 @@ def _nvlinks(card: NvmlCard) -> Query:
     def ask() -> int:
         links = active = 0
         state = c_uint()
-        for link in range(_NVLINK_MAX_LINKS):
+        for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
             code = card.call("nvmlDeviceGetNvLinkState", card.handle, link, byref(state))
-            if code in {Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT} and links:
+            if (
+                code in {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
+                and links
+            ):
                 # The first that is not there ends the list.
                 break
             if code:
@@ -494,7 +510,7 @@ def _nvlinks(card: NvmlCard) -> Query:
             active += state.value
         card.facts.values["nvlink_count"] = links
         card.facts.values["nvlink_active"] = active
-        return Code.SUCCESS
+        return pynvml.NVML_SUCCESS
 
     return Query(("nvlink_count", "nvlink_active"), ask, Pace.RARE)
 
@@ -530,9 +546,9 @@ def _retired_pages(card: NvmlCard, name: str, cause: int) -> Query:
     def ask() -> int:
         count = c_uint()
         code = card.call("nvmlDeviceGetRetiredPages", card.handle, cause, byref(count), None)
-        if code in {Code.SUCCESS, Code.INSUFFICIENT_SIZE}:
+        if code in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_INSUFFICIENT_SIZE}:
             card.facts.values[name] = count.value
-            return Code.SUCCESS
+            return pynvml.NVML_SUCCESS
         return code
 
     return Query((name,), ask, Pace.RARE)
@@ -549,8 +565,11 @@ def _traffic(
 
     def keep(kind: int, counter: float) -> int:
         # Four bytes wrap several times between two readings of a busy link.
-        if kind not in {UNSIGNED_LONG, UNSIGNED_LONG_LONG}:
-            return Code.NOT_SUPPORTED
+        if kind not in {
+            pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG,
+            pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG,
+        }:
+            return pynvml.NVML_ERROR_NOT_SUPPORTED
         per_second = rate.since_last(counter * unit)
         if per_second is None:
             card.facts.miss((name,), Unknown.NOT_READ)
@@ -558,7 +577,7 @@ def _traffic(
             if card.facts.values.get(name) is None:
                 card.facts.found((name,))
             card.facts.values[name] = per_second
-        return Code.SUCCESS
+        return pynvml.NVML_SUCCESS
 
     return FieldQuery((name,), field, keep, Pace.SLOW, otherwise, scope)
 

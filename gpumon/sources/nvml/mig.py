@@ -6,12 +6,11 @@ import ctypes
 from ctypes import byref, c_uint
 from typing import TYPE_CHECKING
 
+import pynvml
 from msgspec import Struct
 
 from gpumon.model.snapshot import MigInstance
-from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.queries import REACTIONS, Pace, Query, Reaction
-from gpumon.sources.nvml.structures import DeviceAttributes, Memory, MemoryV2
 
 if TYPE_CHECKING:
     from gpumon.sources.nvml.card import NvmlCard
@@ -49,7 +48,7 @@ def mig_question(card: NvmlCard) -> Query:
             card.mig_changed = True
         if not is_on:
             card.mig, card.mig_handles = (), ()
-            return Code.SUCCESS
+            return pynvml.NVML_SUCCESS
         code = card.call("nvmlDeviceGetMaxMigDeviceCount", card.handle, byref(most))
         if code:
             return code
@@ -60,7 +59,7 @@ def mig_question(card: NvmlCard) -> Query:
             card.ask_refused_again()
         card.mig = tuple(instance for instance, _ in found)
         card.mig_handles = tuple(handle for _, handle in found)
-        return Code.SUCCESS
+        return pynvml.NVML_SUCCESS
 
     return Query(("mig_mode",), ask, Pace.SLOW)
 
@@ -95,7 +94,7 @@ def _instances(
         elif reaction in {Reaction.PASSING, Reaction.FAILING} and index in before:
             found.append(before[index])
         # NOT_FOUND is a gap. Whatever else ails one instance is no reason to lose the others.
-    return Code.SUCCESS, found
+    return pynvml.NVML_SUCCESS, found
 
 
 def _describe(card: NvmlCard, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, bool]:
@@ -103,7 +102,7 @@ def _describe(card: NvmlCard, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slic
     gpu_instance, compute_instance = c_uint(), c_uint()
     no_gpu = card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
     no_compute = card.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
-    attributes = DeviceAttributes()
+    attributes = pynvml.c_nvmlDeviceAttributes()
     no_attributes = card.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
     no_name, name = card.text("nvmlDeviceGetName", handle)
     _, separator, profile = name.partition(_SEPARATOR)
@@ -122,10 +121,10 @@ def _describe(card: NvmlCard, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slic
 
 
 def _measure(card: NvmlCard, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
-    memory: MemoryV2 | Memory = MemoryV2(version=MemoryV2.VERSION)
+    memory = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
     code = card.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory))
     if code:
-        memory = Memory()
+        memory = pynvml.c_nvmlMemory_t()
         code = card.call("nvmlDeviceGetMemoryInfo", handle, byref(memory))
     return MigInstance(
         uuid=what.uuid,

@@ -12,9 +12,10 @@ import struct
 from ctypes import byref, c_uint, c_ulonglong
 from typing import TYPE_CHECKING, NamedTuple
 
+import pynvml
+
 from gpumon.model.snapshot import GpuProcess, GpuUse, ProcessId
 from gpumon.sources.nvml.card import COMPUTE, GRAPHICS, MPS
-from gpumon.sources.nvml.library import Code
 from gpumon.sources.nvml.queries import Pace, Query
 
 if TYPE_CHECKING:
@@ -98,9 +99,9 @@ class _List:
         code = self._fill(function, handle)
         if not code:
             self._card.lists.values[self._kind] = self._rows(entry)
-        elif code in {Code.NOT_FOUND, Code.NO_DATA}:
+        elif code in {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA}:
             self._card.lists.values[self._kind] = ()
-            return Code.SUCCESS
+            return pynvml.NVML_SUCCESS
         return code
 
     def read_instances(self, function: str, entry: struct.Struct) -> int:
@@ -108,7 +109,11 @@ class _List:
         rows: list[Row] = []
         for instance, handle in zip(self._card.mig, self._card.mig_handles, strict=True):
             code = self._fill(function, handle)
-            if code in {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.NO_DATA}:
+            if code in {
+                pynvml.NVML_ERROR_INVALID_ARGUMENT,
+                pynvml.NVML_ERROR_NOT_FOUND,
+                pynvml.NVML_ERROR_NO_DATA,
+            }:
                 # It was destroyed, which the next look at the instances tells, or has nobody.
                 continue
             if code:
@@ -119,7 +124,7 @@ class _List:
                 here = (instance.gpu_instance, instance.compute_instance)
             rows += (row._replace(instance=here) for row in self._rows(entry))
         self._card.lists.values[self._kind] = tuple(rows)
-        return Code.SUCCESS
+        return pynvml.NVML_SUCCESS
 
     def _fill(self, function: str, handle: ctypes.c_void_p) -> int:
         if not self._room:
@@ -127,7 +132,7 @@ class _List:
         for _ in range(_TRIES):
             self._count.value = self._room
             code = self._card.call(function, handle, byref(self._count), self._buffer)
-            if code != Code.INSUFFICIENT_SIZE or self._count.value > _MOST_ROOM:
+            if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE or self._count.value > _MOST_ROOM:
                 return code
             self._grow(self._count.value)
         return code
@@ -182,7 +187,7 @@ def _list_question(card: NvmlCard, kind: str, name: str) -> Query:
     def version(suffix: str, entry: struct.Struct, older: Query | None) -> Query:
         def ask() -> int:
             code = kept.read(name + suffix, entry, card.handle)
-            if code == Code.NO_PERMISSION and card.mig:
+            if code == pynvml.NVML_ERROR_NO_PERMISSION and card.mig:
                 return kept.read_instances(name + suffix, entry)
             return code
 
@@ -211,7 +216,7 @@ class _Utilization:
 
     def ask(self) -> int:
         since = self._newest
-        code: int = Code.INSUFFICIENT_SIZE
+        code: int = pynvml.NVML_ERROR_INSUFFICIENT_SIZE
         for _ in range(_TRIES):
             self._count.value = self._room
             code = self._card.call(
@@ -221,13 +226,13 @@ class _Utilization:
                 byref(self._count),
                 c_ulonglong(since),
             )
-            if code != Code.INSUFFICIENT_SIZE or self._count.value > _MOST_ROOM:
+            if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE or self._count.value > _MOST_ROOM:
                 break
             self._room = max(self._count.value, self._room) * 5 // 4 + 8
             self._buffer = ctypes.create_string_buffer(self._room * _SAMPLE.size)
-        if code in {Code.NOT_FOUND, Code.NO_DATA}:
+        if code in {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA}:
             self._card.lists.values[_UTILIZATION] = {}
-            return Code.SUCCESS
+            return pynvml.NVML_SUCCESS
         if not code:
             self._card.lists.values[_UTILIZATION] = self._samples(since)
         return code

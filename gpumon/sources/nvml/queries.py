@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gpumon.sources.nvml.library import Code
+import pynvml
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Unknown
@@ -29,27 +29,27 @@ class Reaction(Enum):
 
 
 REACTIONS: dict[int, Reaction] = {
-    Code.UNINITIALIZED: Reaction.DRIVER,
-    Code.INVALID_ARGUMENT: Reaction.STALE,
-    Code.NOT_SUPPORTED: Reaction.OTHER,
-    Code.NO_PERMISSION: Reaction.REFUSED,
-    Code.NOT_FOUND: Reaction.EMPTY,
-    Code.INSUFFICIENT_SIZE: Reaction.PASSING,
-    Code.DRIVER_NOT_LOADED: Reaction.DRIVER,
-    Code.LIBRARY_NOT_FOUND: Reaction.DRIVER,
-    Code.FUNCTION_NOT_FOUND: Reaction.OTHER,
-    Code.GPU_IS_LOST: Reaction.CARD,
-    Code.RESET_REQUIRED: Reaction.CARD,
-    Code.OPERATING_SYSTEM: Reaction.REFUSED,
-    Code.LIB_RM_VERSION_MISMATCH: Reaction.DRIVER,
-    Code.IN_USE: Reaction.PASSING,
-    Code.MEMORY: Reaction.PASSING,
-    Code.NO_DATA: Reaction.EMPTY,
-    Code.VGPU_ECC_NOT_SUPPORTED: Reaction.OTHER,
-    Code.INSUFFICIENT_RESOURCES: Reaction.PASSING,
-    Code.ARGUMENT_VERSION_MISMATCH: Reaction.OTHER,
-    Code.DEPRECATED: Reaction.OTHER,
-    Code.NOT_READY: Reaction.PASSING,
+    pynvml.NVML_ERROR_UNINITIALIZED: Reaction.DRIVER,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: Reaction.STALE,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: Reaction.OTHER,
+    pynvml.NVML_ERROR_NO_PERMISSION: Reaction.REFUSED,
+    pynvml.NVML_ERROR_NOT_FOUND: Reaction.EMPTY,
+    pynvml.NVML_ERROR_INSUFFICIENT_SIZE: Reaction.PASSING,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: Reaction.DRIVER,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: Reaction.DRIVER,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Reaction.OTHER,
+    pynvml.NVML_ERROR_GPU_IS_LOST: Reaction.CARD,
+    pynvml.NVML_ERROR_RESET_REQUIRED: Reaction.CARD,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: Reaction.REFUSED,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Reaction.DRIVER,
+    pynvml.NVML_ERROR_IN_USE: Reaction.PASSING,
+    pynvml.NVML_ERROR_MEMORY: Reaction.PASSING,
+    pynvml.NVML_ERROR_NO_DATA: Reaction.EMPTY,
+    pynvml.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED: Reaction.OTHER,
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: Reaction.PASSING,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Reaction.OTHER,
+    pynvml.NVML_ERROR_DEPRECATED: Reaction.OTHER,
+    pynvml.NVML_ERROR_NOT_READY: Reaction.PASSING,
 }
 """By NVML's code. Those not named here are taken as UNKNOWN (999): ``FAILING``."""
 
@@ -194,7 +194,7 @@ class FieldQuery(Query):
         otherwise: Query | None = None,
         scope: int = 0,
     ) -> None:
-        super().__init__(names, lambda: Code.SUCCESS, pace, otherwise)
+        super().__init__(names, lambda: pynvml.NVML_SUCCESS, pace, otherwise)
         self.field = field
         self.scope = scope
         self.keep = keep

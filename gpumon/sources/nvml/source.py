@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+import pynvml
 
 from gpumon.host.machine import MachineReader
 from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
@@ -40,7 +41,7 @@ from gpumon.sources.nvml.driver_errors import (
     trouble_of,
 )
 from gpumon.sources.nvml.events import XidWatcher
-from gpumon.sources.nvml.library import Code, Library, load_library
+from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.nvml.processes import Joined
 from gpumon.sources.nvml.slow_call_budget import PERIOD, SHARE, SlowCallBudget
 from gpumon.system.clock import SystemClock
@@ -223,7 +224,7 @@ class _Driver:
                 self._trouble = trouble_of(gone.code, self.library, self._proc)
                 self._retry_at = now + RETRY_SECONDS
                 self.stop(_PATIENCE)
-                if gone.code == Code.UNINITIALIZED:
+                if gone.code == pynvml.NVML_ERROR_UNINITIALIZED:
                     continue
             return
 

@@ -11,6 +11,8 @@ import threading
 from ctypes import byref
 from itertools import combinations
 
+import pynvml
+
 from gpumon.sources.links import NONE_KNOWN, Joint, Link, Links
 from gpumon.sources.nvml.library import Library, load_library
 from gpumon.system.clock import SystemClock
@@ -18,17 +20,14 @@ from gpumon.system.clock import SystemClock
 PATIENCE = 2.0
 """Seconds the driver gets; without an answer nothing is known."""
 
-_P2P_BY_NVLINK = 2
-_P2P_OK = 0
 _BY_LEVEL = {
-    0: Link.BOARD,
-    10: Link.SWITCH,
-    20: Link.SWITCHES,
-    30: Link.HOST,
-    40: Link.NODE,
-    50: Link.SYSTEM,
+    pynvml.NVML_TOPOLOGY_INTERNAL: Link.BOARD,
+    pynvml.NVML_TOPOLOGY_SINGLE: Link.SWITCH,
+    pynvml.NVML_TOPOLOGY_MULTIPLE: Link.SWITCHES,
+    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: Link.HOST,
+    pynvml.NVML_TOPOLOGY_NODE: Link.NODE,
+    pynvml.NVML_TOPOLOGY_SYSTEM: Link.SYSTEM,
 }
-"""``nvmlGpuTopologyLevel_t`` of nvml.h."""
 
 
 def read_links(patience: float = PATIENCE) -> Links:
@@ -79,7 +78,9 @@ def _cards(library: Library) -> dict[str, ctypes.c_void_p]:
 
 def _joint(library: Library, one: ctypes.c_void_p, other: ctypes.c_void_p) -> Joint:
     value = ctypes.c_int()
-    failed = library.call(None, "nvmlDeviceGetP2PStatus", one, other, _P2P_BY_NVLINK, byref(value))
-    nvlink = not failed and value.value == _P2P_OK
+    failed = library.call(
+        None, "nvmlDeviceGetP2PStatus", one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK, byref(value)
+    )
+    nvlink = not failed and value.value == pynvml.NVML_P2P_STATUS_OK
     failed = library.call(None, "nvmlDeviceGetTopologyCommonAncestor", one, other, byref(value))
     return Joint(nvlink, Link.UNKNOWN if failed else _BY_LEVEL.get(value.value, Link.UNKNOWN))

@@ -61,7 +61,7 @@ def trouble_of(code: int, library: Library, proc: str) -> Trouble:
     if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return _mismatch(library, proc)
     return Trouble(
-        f"The NVIDIA driver does not answer (NVML error {code}).",
+        f"The NVIDIA driver does not answer (NVML error {code}: {pynvml.NVMLError(code)}).",
         "`sudo dmesg | grep NVRM` may say why; a container may have lost its devices, and needs "
         "to be started again.",
     )

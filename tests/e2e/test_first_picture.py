@@ -239,7 +239,7 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
 
 def test_a_line_that_is_behind_at_the_hand_over_shows_no_blank_screen() -> None:
     behind = (
-        "from gpumon.ui.terminal.renderer import Pen\n"
+        "from gpumon.ui.terminal.renderer import TerminalRenderer\n"
         "Pen.behind = lambda _: True\n"
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"

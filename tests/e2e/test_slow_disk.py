@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 HANGING = """
 import os, sys, threading
 from gpumon.cli import main
-from gpumon.recording.csv.index import Sheet
+from gpumon.recording.csv.index import CsvFile
 
-read = Sheet._read
+read = CsvFile._read
 
 def hang(self, start, stop):
     if os.path.exists(sys.argv[1]):
         threading.Event().wait()
     return read(self, start, stop)
 
-Sheet._read = hang
+CsvFile._read = hang
 sys.exit(main(sys.argv[2:]))
 """
 SILENCE = re.compile(r"the log is not read: no answer for (\d+) s")

@@ -61,12 +61,8 @@ def test_a_line_says_when_who_whom_what_and_with_what_outcome(folder: Path) -> N
     assert when.tzinfo is not None
     assert before - 0.001 <= when.timestamp() <= time.time()
     uid = os.geteuid()
-    try:
-        by = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        by = str(uid)
     assert first == {
-        "by": by,
+        "by": lives.user_name(uid),
         "by_uid": uid,
         "signal": "TERM",
         "pid": 41233,
@@ -80,7 +76,7 @@ def test_a_line_says_when_who_whom_what_and_with_what_outcome(folder: Path) -> N
 
 
 def test_it_lies_in_the_state_folder(tmp_path: Path) -> None:
-    program = "from gpumon.kill.audit_log import Journal; print(Journal().path)"
+    program = "from gpumon.kill.audit_log import AuditLog; print(AuditLog().path)"
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -96,7 +92,7 @@ def test_the_end_of_the_program_waits_for_the_last_line(folder: Path) -> None:
     program = (
         "import sys, pathlib\n"
         "from gpumon.host import Target\n"
-        "from gpumon.kill.audit_log import Journal\n"
+        "from gpumon.kill.audit_log import AuditLog\n"
         "from gpumon.model.snapshot import ProcessId\n"
         "journal = Journal(pathlib.Path(sys.argv[1]))\n"
         "for pid in range(200):\n"
@@ -188,13 +184,13 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 FULL = """
 import pathlib, subprocess, sys
 from gpumon.host import Target
-from gpumon.kill.audit_log import Journal
+from gpumon.kill.audit_log import AuditLog
 from gpumon.model.snapshot import ProcessId
 
 folder = pathlib.Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", folder], check=True)
 target = Target(ProcessId(41233, 777), 1005, command=("x" * 190,))
-journal = Journal(folder)
+journal = AuditLog(folder)
 lines = 0
 while journal.failure is None:
     journal.write(target, 15, "sent")
@@ -211,6 +207,7 @@ print(journal.failure)
 """
 
 
+@lives.needs("unshare")
 def test_a_full_disk_is_told_and_leaves_no_half_line(tmp_path: Path) -> None:
     room = ["unshare", "--mount"]
     if subprocess.run([*room, "true"], capture_output=True, check=False).returncode:

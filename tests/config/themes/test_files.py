@@ -183,7 +183,7 @@ def test_a_colour_that_is_made_of_others_can_be_read_whatever_they_are() -> None
 def test_gpumons_own_themes_are_read_without_a_reader_of_all_toml() -> None:
     program = (
         "import sys; before = set(sys.modules);"
-        "from gpumon.config.themes import Shelf; shelf = Shelf();"
+        "from gpumon.config.themes import ThemeLibrary; shelf = ThemeLibrary();"
         "print(len([shelf.read(name) for name in shelf.shipped()]) > 2,"
         "{'tomllib', 'tomli', 'pathlib', 'difflib', 'platformdirs'} & (set(sys.modules) - before))"
     )

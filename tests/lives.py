@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from gpumon.host import RelatedProcess, Target
 from gpumon.model.snapshot import ProcessId
@@ -24,6 +27,22 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0
 """Seconds a test waits for something that must come; a pass takes a fraction of it."""
+
+
+def _proc_options() -> list[str]:
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [mount[3] for mount in mounts if mount[1] == "/proc"][-1].split(",")
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    """Skips a test where a program is not installed."""
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"there is no {program} here")
+
+
+NEEDS_OTHERS = pytest.mark.skipif(
+    any(option.startswith("hidepid=") for option in _proc_options()),
+    reason="/proc is mounted with hidepid: one user does not see the processes of another",
+)
 
 _MARK = "GPUMON_TEST_MARK"
 _pidfd_open = os.pidfd_open  # tests take it away from gpumon
@@ -142,6 +161,14 @@ def look(pid: int) -> RelatedProcess | None:
         uid=uid,
         state=fields[0],
     )
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or the number of one without an account."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def children(pid: int) -> list[int]:

@@ -36,6 +36,7 @@ from tests.driver import (
     settle,
     v100,
 )
+from tests.driver.build import build, build_owner
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -519,7 +520,7 @@ def test_waiting_for_events_ends_with_the_timeout(driver: Driver) -> None:
     driver.cards[0].event(pynvml.nvmlEventTypeClock)
     started = time.perf_counter()
     assert code_of(pynvml.nvmlEventSetWait_v2, events, 50) == TIMEOUT
-    assert 0.05 <= time.perf_counter() - started < 2
+    assert 0.05 <= time.perf_counter() - started < PATIENCE
 
 
 @pytest.mark.usefixtures("driver")
@@ -604,12 +605,14 @@ def test_calls_and_their_time_are_counted_by_function_and_card(driver: Driver) -
 
 
 def test_a_call_costs_next_to_nothing(driver: Driver) -> None:
-    h = handle()
-    driver.reset_counters()
-    for _ in range(2_000):
-        pynvml.nvmlDeviceGetPowerUsage(h)
-    calls, seconds = driver.calls()["nvmlDeviceGetPowerUsage"]
-    assert seconds / calls < 20e-6
+    h, costs = handle(), []
+    for _ in range(10):  # so that some are measured while nobody else has the processor
+        driver.reset_counters()
+        for _ in range(200):
+            pynvml.nvmlDeviceGetPowerUsage(h)
+        calls, seconds = driver.calls()["nvmlDeviceGetPowerUsage"]
+        costs.append(seconds / calls)
+    assert min(costs) < 20e-6
 
 
 def test_every_function_that_is_counted_is_exported(driver: Driver) -> None:
@@ -630,9 +633,9 @@ def test_every_metric_is_one_that_some_model_has() -> None:
 
 
 def test_a_hundred_owners_start_in_no_time_under_their_own_names() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with owners(100, ["python", "train.py", "--config", "big.yaml"]) as alive:
-        assert time.perf_counter() - started < 5
+        assert time.process_time() - started < 2
         command = Path(f"/proc/{alive[50].pid}/cmdline").read_bytes()
         assert command == b"python\0train.py\0--config\0big.yaml\0"
     assert all(process.returncode is not None for process in alive)
@@ -731,3 +734,15 @@ def test_the_command_line_runs_a_program_on_a_simulated_machine() -> None:
         check=True,
     )
     assert done.stdout.strip() == "3"
+
+
+def test_it_compiles_to_the_same_bytes_where_there_is_nothing_but_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = build()
+    monkeypatch.setattr(sys.modules[build.__module__], "_CACHE", tmp_path)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("HOME", raising=False)
+    assert build() != before
+    assert build().read_bytes() == before.read_bytes()
+    assert build_owner().exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +9,6 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 128 + 2
 
 
 def explain(error: SourceError) -> int:
@@ -30,8 +28,8 @@ def fail(sentence: str, status: int = EXIT_FAILED) -> int:
 
 
 def say(sentence: str) -> None:
-    """Write a sentence to standard error, whatever is in it."""
+    """Write a sentence to standard error, whatever characters it holds."""
     from gpumon.text.formatting import printable
+    from gpumon.text.status_line import tell
 
-    if sys.stderr is not None:
-        sys.stderr.write(f"gpumon: {printable(sentence)}\n")
+    tell(printable(sentence))

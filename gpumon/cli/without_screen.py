@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli.common import (
     reservations,
-    silence_output,
+    silence,
     source_and_host,
     take_output,
     take_settings,
@@ -26,8 +26,19 @@ def run_snapshot(options: argparse.Namespace) -> int:
     return print_one(options, options.format, by_process=options.processes)
 
 
+def run_without_terminal(options: argparse.Namespace) -> int:
+    """``gpumon`` where its output goes to no terminal."""
+    from gpumon.config.themes import UnknownThemeError, choose_theme
+
+    try:
+        choose_theme(getattr(options, "theme", None))
+    except UnknownThemeError as error:
+        return fail(f"{error}.", EXIT_USAGE)
+    return print_one(options, "table", by_process=False)
+
+
 def print_one(options: argparse.Namespace, form: str, *, by_process: bool) -> int:
-    """Print one sample in a format: also what gpumon is where its output goes to no terminal."""
+    """Print one sample in a format."""
     from gpumon.cli.snapshot import print_snapshot
     from gpumon.model.thresholds import DEFAULTS
     from gpumon.sources import SourceError
@@ -41,7 +52,7 @@ def print_one(options: argparse.Namespace, form: str, *, by_process: bool) -> in
     source, host = source_and_host(options)
     user, chosen = getattr(options, "user", None), getattr(options, "filter", None)
     try:
-        words = print_snapshot(
+        sentences = print_snapshot(
             source,
             form,
             sys.stdout,
@@ -57,10 +68,10 @@ def print_one(options: argparse.Namespace, form: str, *, by_process: bool) -> in
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:
-        silence_output()
+        silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")
-    if words:
-        say(words)
+    for sentence in sentences:
+        say(sentence)
     return 0
 
 
@@ -109,7 +120,7 @@ def run_report(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:
-        silence_output()
+        silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")
 
 
@@ -122,7 +133,7 @@ def run_theme(options: argparse.Namespace) -> int:
             list_themes(sys.stdout)
             return 0
         if options.action == "check":
-            return check_theme(options.file, sys.stdout)
+            return check_theme(options.file, sys.stdout, say)
         from rich.console import Console
 
         system = Console(file=sys.stdout).color_system
@@ -162,6 +173,6 @@ def _writing(write: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:
-        silence_output()
+        silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")
     return status

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.doctor.kernel_log import read_xids
 from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
-from gpumon.findings.errors import (
-    LOOK_IT_UP,
-    PROGRAM_XIDS,
-    XID_MEANINGS,
-    memory_faults,
-    recovery_action,
-)
+from gpumon.findings.errors import LOOK_IT_UP, PROGRAM_XIDS, XID_MEANINGS
 from gpumon.model.snapshot import CardStatus
 from gpumon.sources.nvml.sleep import may_sleep
 from gpumon.text.formatting import duration

@@ -8,12 +8,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gpumon.scheduling.allocation import allowance
-from gpumon.scheduling.eligibility import Circumstances, judge
+from gpumon.scheduling.eligibility import Circumstances, is_identified, judge
 from gpumon.scheduling.messages import many
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.stability import StabilityWindow, look_back
 from gpumon.scheduling.wait_queue import WaitQueue
 from gpumon.sources import NoSuchCardError
+from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.reservation.locks import Locks
     from gpumon.sources.links import Links
+
+_UNSETTLED = frozenset(("busy", "old"))
+"""Refusals that a second look may take back: utilisation is that of up to the last second, also
+where its job has ended by now, and the driver may count its own start (without persistence mode the
+first client makes it scrub the memory) or be slow at its first answers."""
+_SETTLES_SECONDS = 2.0
 
 
 class Chooser:
@@ -51,7 +58,10 @@ class Chooser:
         self._ask_links = links
         self._links: Links | None = None
         self._past = past
+        self._most_cards = 0
         self._steady = None if requirements.stable is None else StabilityWindow(requirements.stable)
+        self._unsettled = False
+        self._settled_by: float | None = None
         shared = None if locks is None else locks.shared
         self._line = None if shared is None else WaitQueue(shared)
 
@@ -89,11 +99,21 @@ class Chooser:
         return steady.verdicts()
 
     def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> tuple[Eligibility, ...]:
-        return judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
+        verdicts = judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
+        kinds = [None if one.refusal is None else one.refusal.kind for one in verdicts]
+        self._unsettled = kinds.count(None) < self.requirements.least and not _UNSETTLED.isdisjoint(
+            kinds
+        )
+        if self._unsettled and self._settled_by is None:
+            self._settled_by = time.monotonic() + _SETTLES_SECONDS
+        return verdicts
 
     def left(self) -> float:
         """For how many seconds the cards must still be watched."""
-        return 0.0 if self._steady is None else self._steady.left
+        watching = 0.0 if self._steady is None else self._steady.left
+        if not self._unsettled or self._settled_by is None:
+            return watching
+        return max(watching, self._settled_by - time.monotonic())
 
     @staticmethod
     def may_still_fit(verdict: Eligibility) -> bool:
@@ -117,15 +137,18 @@ class Chooser:
         self, snapshot: Snapshot, mine: Collection[str] = frozenset(), *, past: bool = False
     ) -> Circumstances:
         gpus = snapshot.gpus
-        missing = self.requirements.only.missing(len(gpus), [gpu.uuid for gpu in gpus])
+        # A card that was there and is gone may come back, as after the driver was loaded anew.
+        self._most_cards = max(self._most_cards, len(gpus))
+        uuids = [gpu.uuid for gpu in gpus if is_identified(gpu)]
+        missing = self.requirements.only.missing(self._most_cards, uuids)
         if missing and not past:
-            raise NoSuchCardError(missing, f"This machine has {many(len(gpus), 'card')}.")
+            raise NoSuchCardError(missing, len(gpus))
         uid = os.geteuid() if hasattr(os, "geteuid") else None
         plain = Circumstances(allowance(self._environment, gpus), uid=uid)
         if self._locks is None or past:
             return plain
-        uuids = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
-        held = self._locks.others(uuid for uuid in uuids if uuid not in mine)
+        devices = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
+        held = self._locks.others(uuid for uuid in devices if uuid not in mine)
         known = Circumstances(plain.allowance, held, uid=uid)
         owed = {} if self._line is None or mine else self._line.owed(snapshot, known)
         return Circumstances(plain.allowance, held, owed, uid)
@@ -140,15 +163,27 @@ class Chooser:
 
     def refusal(self, verdicts: Sequence[Eligibility]) -> str:
         """Why nothing was chosen, in a sentence."""
+        return f"{self._shortage(verdicts)}; {self.requirements.number} asked."
+
+    def _shortage(self, verdicts: Sequence[Eligibility]) -> str:
         asked = self.requirements
-        fitting = sum(1 for one in verdicts if one.refusal is None)
         thing = "MIG device" if asked.mig else "card"
+        there = sum(1 for one in verdicts if not asked.mig or one.candidate.mig is not None)
+        if self.hopeless(verdicts):
+            if there < asked.least:
+                return f"this machine has {many(there, thing) if there else f'no {thing}'}"
+            possible = sum(1 for one in verdicts if one.may_come)
+            return f"only {many(possible, thing)} can fit" if possible else f"no {thing} fits"
+        fitting = sum(1 for one in verdicts if one.refusal is None)
+        watched = sum(1 for one in verdicts if self.may_still_fit(one))
+        if asked.stable is not None and fitting < asked.least <= watched:
+            return f"the cards have not been watched for {duration(asked.stable)} yet"
         if not fitting:
-            return f"no {thing} fits; {asked.number} asked."
-        verb = "fits" if fitting == 1 else "fit"
-        return f"only {many(fitting, thing)} {verb}; {asked.number} asked."
+            return f"no {thing} fits"
+        return f"only {many(fitting, thing)} {'fits' if fitting == 1 else 'fit'}"
 
     def hopeless(self, verdicts: Sequence[Eligibility]) -> bool:
         """Whether waiting cannot help: too few cards are of the kind that is asked for."""
         possible = sum(1 for one in verdicts if one.may_come)
-        return possible < self.requirements.least
+        gone = self._most_cards - len({one.candidate.gpu.uuid for one in verdicts})
+        return possible + gone < self.requirements.least

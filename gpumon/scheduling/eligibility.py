@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
 from gpumon.model.snapshot import (
     CardStatus,
     Gpu,
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import GpuUse, Snapshot
     from gpumon.scheduling.requirements import Requirements
-
-STRAY_BYTES = 256 * 2**20
-"""Less than this may be in use on an empty card without an owner: a CUDA context takes more."""
-STRAY_BYTES_WITH_RESERVE = 2**30
-"""... where the driver counts what it reserves for itself as used."""
 
 _HOW_TO_SHARE = "--free SIZE says how much free memory will do"
 _GONE = {
@@ -104,8 +100,9 @@ class Ineligibility(Struct, frozen=True):
     Attributes:
         kind: The requirement in a word, for programs: ``status``, ``chosen``, ``allocation``,
             ``model``, ``architecture``, ``capability``, ``mig``, ``total``, ``mode``,
-            ``reserved``, ``queue``, ``processes``, ``memory``, ``utilization``, ``temperature``,
-            ``watching``, ``stable``.
+            ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``, ``busy``,
+            ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` where what the
+            card is cannot be read now.
         sentence: For a person, without the card's name; safe to print.
     """
 
@@ -121,9 +118,6 @@ class Ineligibility(Struct, frozen=True):
 _LASTING = frozenset(
     ("chosen", "allocation", "model", "architecture", "capability", "mig", "total", "mode")
 )
-
-_STAYS = frozenset((CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_PERMISSION))
-"""What mends by a reboot, a reset or a permission, which end the waiting or do not come by it."""
 
 
 class Eligibility(Struct, frozen=True):
@@ -145,10 +139,8 @@ class Eligibility(Struct, frozen=True):
 
     @property
     def may_come(self) -> bool:
-        """Whether it fits, or may by and by."""
-        if self.refusal is None:
-            return True
-        return self.refusal.passing and self.candidate.gpu.status not in _STAYS
+        """Whether it fits or may fit later; a lost card may come back."""
+        return self.refusal is None or self.refusal.passing
 
 
 class Allowance(Struct, frozen=True):
@@ -233,11 +225,13 @@ class _Look:
     ) -> None:
         self._candidate, self._gpu = candidate, candidate.gpu
         self._asked, self._circumstances = requirements, circumstances
-        self._time = snapshot.time
+        self._in_container = bool(snapshot.host.in_container)
         self._on_it = [one for one in snapshot.processes if candidate.use_of(one) is not None]
         self._listed = (
             snapshot.processes_at is not None and "processes" not in candidate.gpu.unknown
         )
+        read_at = (candidate.gpu.sampled_at, snapshot.processes_at)
+        self._age = max(snapshot.time - (snapshot.time if at is None else at) for at in read_at)
         uid = circumstances.uid if requirements.mine_is_free else None
         self._mine = [one for one in self._on_it if uid is not None and one.uid == uid]
         computing = [one for one in self._on_it if one.type != "G" and one not in self._mine]
@@ -264,49 +258,69 @@ class _Look:
 
     def reasons(self) -> Iterator[tuple[str, str]]:
         """Kind and sentence of each reason against it, the first one first."""
+        # What lasts comes first: it must not be hidden by what may pass.
         yield from self._of_what_it_is()
+        yield from self._of_what_cannot_be_read()
+        yield from self._of_its_slices()
         yield from self._of_whose_it_is()
         yield from self._of_who_is_on_it()
         yield from self._of_how_it_does()
 
     def _of_what_it_is(self) -> Iterator[tuple[str, str]]:
         gpu, asked = self._gpu, self._asked
-        if not asked.only.includes(gpu.index, gpu.uuid):
+        by_uuid = is_identified(gpu)
+        if not asked.only.includes(gpu.index, gpu.uuid) and (by_uuid or not asked.only.prefixes):
             yield "chosen", "it is none of those that --gpus names"
         if asked.never and asked.never.includes(gpu.index, gpu.uuid):
             yield "chosen", "--not names it"
-        if not self._circumstances.allowance.allows(self._candidate):
+        if by_uuid and not self._circumstances.allowance.allows(self._candidate):
             yield "allocation", self._circumstances.allowance.reason
-        if gpu.status in _GONE:
-            yield "status", _GONE[gpu.status]
+        for kind, known, sentence in self._of_its_kind():
+            if known:
+                yield kind, sentence
+        if gpu.compute_mode == "Prohibited":
+            yield "mode", "its compute mode prohibits computing"
+
+    def _of_what_cannot_be_read(self) -> Iterator[tuple[str, str]]:
+        if self._gpu.status in _GONE:
+            yield "status", _GONE[self._gpu.status]
+        for _, known, sentence in self._of_its_kind():
+            if not known:
+                yield "unknown", sentence
+
+    def _of_its_kind(self) -> Iterator[tuple[str, bool, str]]:
+        """Kind of each mismatch, whether the card told what it is, and a sentence."""
+        gpu, asked = self._gpu, self._asked
         if asked.models and not any(part in (gpu.name or "").lower() for part in asked.models):
-            yield "model", f"it is {_named(gpu.name)}, not {_either(asked.models)}"
+            sentence = f"it is {_named(gpu.name)}, not {_either(asked.models)}"
+            yield "model", gpu.name is not None, sentence
         if asked.architectures and (gpu.architecture or "").lower() not in asked.architectures:
             wanted = _either(asked.architectures)
-            yield "architecture", f"its architecture is {_named(gpu.architecture)}, not {wanted}"
+            sentence = f"its architecture is {_named(gpu.architecture)}, not {wanted}"
+            yield "architecture", gpu.architecture is not None, sentence
         if asked.capability is not None:
             has = _capability(gpu.compute_capability)
             if has is None or has < asked.capability:
                 least = ".".join(map(str, asked.capability))
                 told = _named(gpu.compute_capability)
-                yield "capability", f"its compute capability is {told}, {least} asked"
-        yield from self._of_its_slices()
+                sentence = f"its compute capability is {told}, {least} asked"
+                yield "capability", has is not None, sentence
         total = self._candidate.memory_total
         if asked.total is not None and (total is None or total < asked.total):
-            yield "total", f"{_size(total)} in all, {gib(asked.total)} asked"
+            sentence = f"{_size(total)} in all, {gib(asked.total)} asked"
+            yield "total", total is not None, sentence
 
     def _of_its_slices(self) -> Iterator[tuple[str, str]]:
         gpu = self._gpu
+        unknown = gpu.unknown.get("mig_mode") is Unknown.NO_ANSWER
         if self._asked.mig and self._candidate.mig is None:
-            yield "mig", "it has no MIG device"
+            yield "unknown" if unknown else "mig", "it has no MIG device"
         elif not self._asked.mig and (gpu.mig or gpu.mig_mode):
             yield "mig", "it is cut into MIG devices: --mig chooses among those"
-        elif not self._asked.mig and gpu.unknown.get("mig_mode") is Unknown.NO_ANSWER:
-            yield "mig", "whether it is cut into MIG devices is unknown"
+        elif not self._asked.mig and unknown:
+            yield "unknown", "whether it is cut into MIG devices is unknown"
 
     def _of_whose_it_is(self) -> Iterator[tuple[str, str]]:
-        if self._gpu.compute_mode == "Prohibited":
-            yield "mode", "its compute mode prohibits computing"
         if self.holder is not None:
             yield "reserved", holder_sentence(self.holder, time.time())
         owed = self._circumstances.owed.get(self._candidate.uuid)
@@ -315,7 +329,12 @@ class _Look:
 
     def _of_who_is_on_it(self) -> Iterator[tuple[str, str]]:
         asked = self._asked
-        most = 0 if asked.empty else asked.processes
+        if self._age > FRESH_SECONDS:
+            yield "old", f"what is known of it was read {duration(self._age)} ago"
+        if asked.empty:
+            yield from self._of_not_being_free()
+            return
+        most = asked.processes
         if self._gpu.compute_mode == "Exclusive_Process":
             most = 0
         if most is not None:
@@ -323,8 +342,6 @@ class _Look:
                 yield "processes", "who computes on it is unknown"
             elif len(self.others) > most:
                 yield "processes", self._occupied(most)
-        if asked.empty and not self._gpu.memory_unified:
-            yield from self._of_stray_memory()
         if asked.free is not None and (self.free is None or self.free < asked.free):
             held = holders_named(self.others, self._candidate.use_of)
             yield (
@@ -338,16 +355,25 @@ class _Look:
             return held
         return f"{many(len(self.others), 'process')} compute on it, {most} may; {held}"
 
-    def _of_stray_memory(self) -> Iterator[tuple[str, str]]:
-        used, known = self._candidate.memory_used, self._memory_of(self._on_it)
-        if used is None:
-            yield "memory", "how much of its memory is in use is unknown"
+    def _of_not_being_free(self) -> Iterator[tuple[str, str]]:
+        gpu, mig = self._candidate.gpu, self._candidate.mig
+        others = [one for one in self._on_it if one not in self._mine]
+        reason = why_not_free(
+            gpu,
+            listed_on(others, gpu, mig) if self._listed else None,
+            mig=mig,
+            mine=listed_on(self._mine, gpu, mig),
+            in_container=self._in_container,
+        )
+        # Whoever names a utilisation has said what is too busy.
+        if reason is None or (reason.kind == "busy" and self._asked.utilization is not None):
             return
-        reserve_apart = self._gpu.memory_reserved is not None or self._candidate.mig is not None
-        limit = STRAY_BYTES if reserve_apart else STRAY_BYTES_WITH_RESERVE
-        stray = used - (known or 0)
-        if stray > limit:
-            yield "memory", f"{gib(stray)} are in use by nobody that is listed; {_HOW_TO_SHARE}"
+        if reason.kind == "processes" and self.others:
+            yield reason.kind, self._occupied(0)
+        elif reason.kind == "memory":
+            yield reason.kind, f"{reason.sentence}; {_HOW_TO_SHARE}"
+        else:
+            yield reason.kind, reason.sentence
 
     def _of_how_it_does(self) -> Iterator[tuple[str, str]]:
         gpu, asked = self._gpu, self._asked
@@ -390,6 +416,11 @@ def judge_over_time(
             replace(verdict, refusal=Ineligibility("stable", sentence)) if unsteady else verdict
         )
     return tuple(told)
+
+
+def is_identified(gpu: Gpu) -> bool:
+    """Whether its UUID is its own: a card that never answered has none, and no name either."""
+    return gpu.name is not None or gpu.status is CardStatus.OK
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:

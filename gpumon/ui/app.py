@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import shutil
 import threading
@@ -26,7 +25,7 @@ from textual.worker import WorkerFailed
 
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember
 from gpumon.sources import SourceError
-from gpumon.system.resource_errors import lack_behind
+from gpumon.system.resource_errors import is_lack_of_files, lack_behind
 from gpumon.ui.colours import FewColours, colour_system, refuses_colour
 from gpumon.ui.dialogs.commands import CommandsDialog
 from gpumon.ui.free_gpu_watch import FreeGpuWatch
@@ -313,8 +312,8 @@ class GpumonApp(App[int]):
         """What is opened for the first time is read from files; without them all else goes on."""
         try:
             yield
-        except OSError as error:
-            if error.errno not in {errno.EMFILE, errno.ENFILE}:
+        except (OSError, ImportError) as error:
+            if not is_lack_of_files(error):
                 raise
             self._say("this cannot be opened now: too many files are open on this machine")
 
@@ -409,7 +408,18 @@ class GpumonApp(App[int]):
             if isinstance(one, Binding)
             and one.description
             and not (readonly and one.action == "end")
+            and not (one.action == "suspend_process" and not self._can_suspend())
         ]
+
+    def _can_suspend(self) -> bool:
+        return self._driver is not None and self._driver.can_suspend
+
+    def action_suspend_process(self) -> None:
+        """See Textual's."""
+        if self._can_suspend():
+            super().action_suspend_process()
+        else:
+            self._say("gpumon is not suspended: no shell here could continue it")
 
     def action_leave(self) -> None:
         """Quit, whatever the driver or the terminal are doing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import shlex
@@ -287,8 +288,15 @@ def test_a_machine_without_the_cards_asked_for_names_those_it_has(driver: Driver
     for chosen, missing in (("5", "5"), ("0,9", "9"), ("0,GPU-nope", "GPU-nope")):
         done = gpumon("snapshot", "--gpus", chosen, env=driver.env())
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(f"gpumon: There is no card {missing}. This machine has 0: ")
-        assert "--demo" not in done.stderr
+        said = f"There is no card {missing}. This machine has only card 0."
+        assert done.stderr == f"gpumon: {said}\n"
+
+
+def test_a_machine_of_many_cards_names_them_in_one_short_sentence() -> None:
+    with Driver([h100()] * 8) as machine:
+        done = gpumon("--gpus", "9,11", env=machine.env())
+    said = "There is no card 9, 11. This machine has cards 0 to 7."
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"gpumon: {said}\n")
 
 
 def test_a_demo_without_the_card_asked_for_does_not_advise_the_demo() -> None:
@@ -301,6 +309,16 @@ def test_a_demo_without_the_card_asked_for_does_not_advise_the_demo() -> None:
 def test_a_user_who_has_no_process_is_said_to_have_none() -> None:
     done = gpumon("snapshot", "--demo", "--user", "nobodyhere")
     assert "0 of 18 processes · of nobodyhere, who has none ─" in done.stdout
+    assert (done.returncode, done.stderr) == (
+        0,
+        "gpumon: nobodyhere has no process on these cards\n",
+    )
+
+
+def test_a_theme_that_is_not_there_is_refused_where_output_is_no_terminal_too() -> None:
+    done = gpumon("--demo", "--theme", "ambre")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gpumon: there is no theme 'ambre'; the nearest is 'amber'.\n"
 
 
 @pytest.mark.parametrize(
@@ -311,7 +329,7 @@ def test_a_driver_that_hangs_is_told_when_patience_ends(driver: Driver, function
     driver.cards[0].hang(function)
     driver.attach()
     began = time.monotonic()
-    with pytest.raises(SourceError, match=rf"not answered .*{function}") as caught:
+    with pytest.raises(SourceError, match=r"not answered for 0 s\. ") as caught:
         take_one(NvmlSource(), patience=0.2)
     # Stopping gives the hung call a second to come back.
     assert time.monotonic() - began < PATIENCE / 4
@@ -359,7 +377,58 @@ def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
     assert (program.returncode, out, err) == (130, b"", b"")
 
 
-# Where standard output leads nowhere
+INTERRUPTED = """
+import signal, sys
+module, in_a_class = sys.argv[1:]
+class Interrupts:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name != module:
+            return
+        if in_a_class == "True":
+            class Owner:
+                attribute = Interrupts()
+        signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from gpumon.cli import main
+sys.exit(main(["--demo"]))
+"""
+"""Control C while a module is imported, perhaps while that makes a class."""
+
+
+@pytest.mark.parametrize(
+    ("module", "in_a_class"),
+    [
+        ("gpumon.system.resource_errors", False),
+        *itertools.product(
+            ("gpumon.cli.common", "gpumon.cli.parser", "gpumon.sources.demo"), (False, True)
+        ),
+    ],
+)
+def test_control_c_in_the_first_instant_ends_it_without_a_word(
+    module: str, *, in_a_class: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module, str(in_a_class)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+# Where the output leads nowhere
+
+
+@pytest.fixture
+def no_reader() -> Iterator[int]:
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
 
 
 @pytest.mark.parametrize(
@@ -370,24 +439,48 @@ def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
         ["snapshot", "--demo", "--format", "json"],
         ["snapshot", "--demo", "--format", "csv"],
         ["snapshot", "--demo", "--format", "prometheus"],
+        ["select", "--demo"],
         ["--help"],
+        ["--version"],
+        ["select", "--help"],
+        ["run", "--help"],
     ],
     ids=" ".join,
 )
-def test_a_reader_who_has_gone_is_no_error(arguments: list[str]) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [*GPUMON, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    finally:
-        os.close(writer)
+def test_a_reader_who_has_gone_is_no_error(arguments: list[str], no_reader: int) -> None:
+    done = subprocess.run(
+        [*GPUMON, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=no_reader,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--nonsense"], 2),
+        (["snapshot", "--demo", "--gpus", "99"], 1),
+        (["select", "--demo", "--verbose"], 0),
+        (["report", "absent.csv"], 1),
+    ],
+    ids=str,
+)
+def test_a_message_that_cannot_be_written_leaves_the_exit_status(
+    arguments: list[str], status: int, no_reader: int
+) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        for stderr in (no_reader, full):
+            done = subprocess.run(
+                [*GPUMON, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                check=False,
+            )
+            assert done.returncode == status
 
 
 def test_a_reader_may_stop_after_the_first_line() -> None:
@@ -399,8 +492,17 @@ def test_a_reader_may_stop_after_the_first_line() -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
-@pytest.mark.parametrize("arguments", [["--demo"], ["snapshot", "--demo", "--format", "json"]])
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (["--demo"], ">&-"),
+        (["--demo"], ">/dev/full"),
+        (["snapshot", "--demo", "--format", "json"], ">&-"),
+        (["snapshot", "--demo", "--format", "json"], ">/dev/full"),
+        (["--help"], ">/dev/full"),
+        (["--version"], ">/dev/full"),
+    ],
+)
 def test_an_output_that_cannot_be_written_is_one_sentence(arguments: list[str], where: str) -> None:
     done = subprocess.run(
         ["sh", "-c", f"{shlex.join([*GPUMON, *arguments])} {where}"],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +17,10 @@ import pytest
 
 import gpumon
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.e2e.test_live_screen import card_line, wait_for_line
+from tests.e2e.test_live_screen import card_line, wait_for_line, words_of
 from tests.e2e.test_terminal import DEMO, READY, left_clean, whole
-from tests.screen import Screen
+from tests.lives import needs
+from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +70,104 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
         for card in driver.cards:
             card.lost = False
         is_alive(screen, driver.cards[1], 1, 77)
+
+
+@pytest.mark.parametrize("code", [3, 4, 13, 25])
+def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver, code: int) -> None:
+    refusing = driver.cards[0]
+    refusing.memory_used = 30 * GIB
+
+    def shown(screen: Screen) -> list[str]:
+        line = card_line(screen, 0)
+        assert not re.search(r" 30\.[1-9]/", line), "the reserve is not in use"
+        return words_of(line)
+
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 0, r" 30\.0/79\.6G .* 13%")
+        usual = shown(screen)
+        for function in ("nvmlDeviceGetMemoryInfo_v2", None):
+            refusing.fail(function, code)
+            screen.wait(lambda it: "30.0/79.6G" not in shown(it), "waiting for the refusal")
+            refusing.heal()
+            screen.wait(lambda it: shown(it) == usual, f"waiting for {usual} once more")
+        is_alive(screen, driver.cards[1], 1, 77)
+
+
+ASKED_AT_FIRST = [
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    None,
+]
+
+
+@pytest.mark.parametrize("function", ASKED_AT_FIRST)
+def test_a_card_that_hangs_from_the_start_leaves_the_others_usable(
+    driver: Driver, function: str | None
+) -> None:
+    driver.cards[0].hang(function)
+    driver.cards[1].processes = [Owner(4_000_001, memory=3 * GIB)]
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 1, r" 23% .*● ")
+        screen.wait_for(r"GPU 0: no answer for \d+ s")
+        screen.wait_for(r"(?m)^ 0 .*✖ no answer")
+        assert "nvml" not in screen.text()
+        screen.wait_for(r" 4000001 .* 3\.0G")
+        is_alive(screen, driver.cards[1], 1, 77)
+        driver.cards[0].release()
+        wait_for_line(screen, 0, r" 13% .*◐ busy")
+        screen.wait_gone("no answer")
+        is_alive(screen, driver.cards[1], 1, 78)
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_cards_that_hang_from_the_start_one_and_all_leave_the_screen_alive(driver: Driver) -> None:
+    for card in driver.cards:
+        card.hang()
+    with screen_of(driver) as screen:
+        for index in range(2):
+            screen.wait_for(rf"(?m)^ {index} .*✖ no answer")
+        screen.type("?")
+        screen.wait_for("Keys")
+        screen.type("q")
+        for card in driver.cards:
+            card.release()
+        is_alive(screen, driver.cards[0], 0, 77)
+
+
+@pytest.mark.parametrize("function", ASKED_AT_FIRST)
+def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: str | None) -> None:
+    driver.cards[0].hang(function)
+    driver.cards[1].utilization_gpu = 0
+    driver.cards[1].temperature = 44
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gpumon", *arguments],
+            env=driver.env(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+
+    hanging, sound = json.loads(run("snapshot", "--format", "json").stdout)["gpus"]
+    assert (hanging["index"], hanging["status"]) == (0, "no answer")
+    assert (sound["status"], sound["temperature_gpu_celsius"]) == ("ok", 44)
+    chosen = run("select", "-v")
+    assert chosen.stdout.strip() == driver.cards[1].uuid
+    assert "does not answer" in chosen.stderr
+    assert "nvml" not in chosen.stderr
+
+
+def test_a_card_that_hangs_is_not_said_not_to_be_there(driver: Driver) -> None:
+    driver.cards[0].hang("nvmlDeviceGetHandleByIndex_v2")
+    with screen_of(driver, "--gpus", f"1,{driver.cards[0].uuid}") as screen:
+        screen.wait_for(r"(?m)^ 1 +H100 [^\n]*◐ busy[^\n]*$(?s:.*) 23% ")
+        driver.cards[0].release()
+        wait_for_line(screen, 0, r" 13% .*◐ busy")
 
 
 def test_a_driver_that_is_replaced_meanwhile_says_what_helps(driver: Driver) -> None:
@@ -181,8 +280,44 @@ NO_THREAD = (
 )
 
 
+NO_FILES = (
+    "gpumon: no more files can be opened: your limit of open files (ulimit -n), or this "
+    "machine's, has no room for one more."
+)
+
+
 def said_by(screen: Screen) -> str:
     return " ".join(screen.text().split())
+
+
+@pytest.mark.parametrize("arguments", ["", "--demo"])
+@pytest.mark.parametrize("files", [5, 6, 7, 8, 9, 10, 12])
+def test_where_few_files_can_be_opened_the_dashboard_says_so(
+    driver: Driver, files: int, arguments: str
+) -> None:
+    shell = f"ulimit -n {files}; exec {sys.executable} -m gpumon {arguments}"
+    with Screen(["sh", "-c", shell], driver.env()) as screen:
+        assert screen.wait_end() == 1
+        assert said_by(screen) == NO_FILES
+        assert left_clean(screen)
+
+
+@pytest.mark.parametrize("command", ["snapshot", "select", "wait --timeout 1", "log --for 0.1s"])
+@pytest.mark.parametrize("files", [5, 6])
+def test_where_few_files_can_be_opened_no_command_ends_with_a_traceback(
+    driver: Driver, tmp_path: Path, files: int, command: str
+) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -n {files}; exec {sys.executable} -m gpumon {command}"],
+        env={**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 or done.stderr.splitlines()[-1] == NO_FILES
 
 
 @pytest.mark.parametrize("arguments", [[], ["--demo"]])
@@ -337,7 +472,8 @@ def test_without_anything_to_read_keys_from_it_says_what_to_use(closed: str) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a /proc")
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs util-linux's setpriv")
+@needs("unshare")
+@needs("setpriv")
 def test_where_proc_hides_the_processes_of_others_their_rows_stay(driver: Driver) -> None:
     # A /proc of its own, which hides others' processes even from root, who may not look at them.
     hiding = (

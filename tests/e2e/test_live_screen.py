@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import re
 import subprocess
 import sys
@@ -17,13 +16,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
+from tests.lives import user_name
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GPUMON = [sys.executable, "-m", "gpumon"]
-OWNER = pwd.getpwuid(os.getuid()).pw_name
+OWNER = user_name(os.getuid())
+STRANGER = "daemon"
 ME = re.escape(OWNER if len(OWNER) <= 9 else OWNER[:8] + "…")
 """As the process table writes it."""
 
@@ -156,8 +157,11 @@ def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> 
         driver.cards[3].hang("nvmlDeviceGetUtilizationRates")
         screen.wait_for(r"GPU 3: no answer for \d+ s")
         wait_for_line(screen, 3, r"✖ no answer")
-        # All cards are asked in turn: those behind it are as old, which is told too.
-        wait_for_line(screen, 5, r"◐ read \d+ s ago")
+        # The others are read on, by another thread.
+        driver.cards[5].utilization_gpu = 77
+        wait_for_line(screen, 5, r" 77% .*▲ 54G stray")
+        driver.cards[2].utilization_gpu = 78
+        wait_for_line(screen, 2, r" 78% .*▲ 27G stray")
         screen.type("?")
         screen.wait_for("Keys")
         screen.type("q")
@@ -311,8 +315,8 @@ def test_only_the_chosen_cards_and_the_chosen_user_are_shown(driver: Driver) -> 
                 lambda it: [index for index in range(8) if card_line(it, index)] == [2, 4, 5],
                 "waiting for the chosen cards alone",
             )
-        with screen_of(driver, "--gpus", "2", "--user", "nobody") as screen:
-            screen.wait_for(r"0 of 1 process · of nobody")
+        with screen_of(driver, "--gpus", "2", "--user", STRANGER) as screen:
+            screen.wait_for(rf"0 of 1 process · of {STRANGER}")
         with screen_of(driver, "--gpus", "11") as screen:
             assert screen.wait_end() == 1
             assert "0" in screen.text()

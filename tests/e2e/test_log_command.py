@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import re
 import resource
-import shutil
 import signal
 import stat
 import subprocess
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.lives import needs, user_name
 from tests.recording.csv.command import (
     LOG,
     logging,
@@ -33,7 +32,7 @@ from tests.screen import PATIENCE, Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ME = pwd.getpwuid(os.getuid()).pw_name
+ME = user_name(os.getuid())
 
 
 @pytest.fixture
@@ -402,6 +401,20 @@ def test_a_place_that_cannot_be_written_is_told(driver: Driver, tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv"],
+    ids=["name", "processes", "path"],
+)
+def test_a_name_that_is_too_long_is_told(driver: Driver, tmp_path: Path, name: str) -> None:
+    done = run_log(tmp_path / name, env=driver.env())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"gpumon: \S+ cannot be written: the name is too long; choose a shorter one.\n", done.stderr
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_driver_that_never_answers_is_told_and_leaves_no_files(tmp_path: Path) -> None:
     with Driver([h100()]) as driver:
         driver.system.hang("nvmlInitWithFlags")
@@ -530,7 +543,7 @@ def none_left(path: Path) -> Iterator[None]:
                     os.kill(int(file.parent.name), signal.SIGKILL)
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell with jobs")
+@needs("bash")
 def test_control_z_holds_it_and_a_log_in_the_background_keeps_off_the_terminal(
     driver: Driver, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from gpumon.host import places
 from gpumon.host.places import PlaceReader
 from gpumon.host.procfs import stat_of
 from gpumon.model.snapshot import Container, GpuProcess, Place, ProcessId
+from tests import lives
 from tests.build import process
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gpumon.host.procfs import Stat
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
-NEEDS_TMUX = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
+NEEDS_TMUX = lives.needs("tmux")
 
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
 POD = "2c48913c-b29f-11e7-9350-020968147796"
@@ -304,7 +305,7 @@ def tmux() -> Iterator[Callable[..., str]]:
         whole = ["tmux", "-u", "-S", f"{folder}/s", "-f", "/dev/null", *command]
         return subprocess.run(whole, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
-    ask("new-session", "-d", "-s", "träin", "cat")
+    ask("new-session", "-d", "-s", "träin", "exec cat")
     yield ask
     ask("kill-server")
     shutil.rmtree(folder, ignore_errors=True)  # tmux may be taking its socket away just now
@@ -313,9 +314,7 @@ def tmux() -> Iterator[Callable[..., str]]:
 @NEEDS_TMUX
 def test_what_runs_in_tmux_has_its_sessions_name(tmux: Callable[..., str]) -> None:
     pane = int(tmux("list-panes", "-F", "#{pane_pid}"))
-    deadline = time.monotonic() + 20
-    while name_of(pane) != "cat":
-        assert time.monotonic() < deadline
+    lives.until(lambda: name_of(pane) == "cat", "cat runs")
     assert place_of(seen(pane)).tmux == "träin"
 
 
@@ -324,11 +323,15 @@ def test_what_dropped_the_variable_is_in_its_panes_session(tmux: Callable[..., s
     tmux("new-session", "-d", "-s", "bare", "env -u TMUX cat; true")
     shell = int(tmux("list-panes", "-t", "bare", "-F", "#{pane_pid}"))
     children = Path(f"/proc/{shell}/task/{shell}/children")
-    deadline = time.monotonic() + 20
-    while not (pids := children.read_text().split()) or name_of(int(pids[0])) != "cat":
-        assert time.monotonic() < deadline
-    assert b"\0TMUX=" not in Path(f"/proc/{pids[0]}/environ").read_bytes()
-    assert place_of(seen(int(pids[0]))).tmux == "bare"
+
+    def cats() -> list[int]:
+        pids = map(int, children.read_text().split())
+        return [pid for pid in pids if name_of(pid) == "cat"]
+
+    lives.until(cats, "cat runs")
+    (cat,) = cats()
+    assert b"\0TMUX=" not in Path(f"/proc/{cat}/environ").read_bytes()
+    assert place_of(seen(cat)).tmux == "bare"
 
 
 def test_a_tmux_that_is_not_ours_goes_by_number(fake: FakeProc, reader: PlaceReader) -> None:

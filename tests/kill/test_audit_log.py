@@ -61,12 +61,8 @@ def test_a_line_says_when_who_whom_what_and_with_what_outcome(folder: Path) -> N
     assert when.tzinfo is not None
     assert before - 0.001 <= when.timestamp() <= time.time()
     uid = os.geteuid()
-    try:
-        by = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        by = str(uid)
     assert first == {
-        "by": by,
+        "by": lives.user_name(uid),
         "by_uid": uid,
         "signal": "TERM",
         "pid": 41233,
@@ -211,6 +207,7 @@ print(journal.failure)
 """
 
 
+@lives.needs("unshare")
 def test_a_full_disk_is_told_and_leaves_no_half_line(tmp_path: Path) -> None:
     room = ["unshare", "--mount"]
     if subprocess.run([*room, "true"], capture_output=True, check=False).returncode:

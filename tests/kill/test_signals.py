@@ -212,7 +212,7 @@ def fake_proc(root: Path, state: str) -> Path:
     """A ``/proc`` with one process, 4711, in any state."""
     directory = root / "4711"
     directory.mkdir()
-    fields = [state, "1", *["0"] * 15, "1", "0", "777", "0", "0", "0"]
+    fields = [state, "1", *["0"] * 15, "1", "0", "777", *["0"] * 6]
     (directory / "stat").write_text(f"4711 (a (b) c) {' '.join(fields)}\n")
     return directory
 
@@ -251,7 +251,7 @@ def test_a_thread_of_another_process_is_no_process(family: Family) -> None:
     process = family.python(HOLLOW)
     threads = {int(path.name) for path in Path(f"/proc/{process.pid}/task").iterdir()}
     refused = refusal(lives.target((threads - {process.pid}).pop()))
-    assert refused.reason is Refusal.GONE
+    assert refused.reason is Refusal.THREAD
     assert f"is a thread of {process.pid}" in refused.sentence
 
 
@@ -262,8 +262,8 @@ from gpumon.kill.signals import take_grip
 from tests import lives
 
 seen = lives.look(os.getpid())
-while seen.parent > 1:
-    seen = lives.look(seen.parent)
+# Where /proc hides the processes of others, those among the ancestors end the way up.
+while seen.parent > 1 and (seen := lives.look(seen.parent)):
     try:
         take_grip(lives.target(seen.id.pid))
     except Refused as refused:
@@ -438,6 +438,7 @@ strangers[0].wait()
         ("just before it is sent", "GONE"),
     ],
 )
+@lives.needs("unshare")
 def test_a_number_that_was_really_reused_is_refused(when: str, reason: str) -> None:
     """In a small PID name space, where the next number can be chosen."""
     room = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]

@@ -14,6 +14,7 @@ from gpumon.model.snapshot import (
     ReservationHolder,
     Unknown,
 )
+from gpumon.scheduling.allocation import UncertainAllocationError
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge, judge_over_time
 from gpumon.scheduling.requirements import Requirements
@@ -45,14 +46,86 @@ def test_a_card_that_does_not_answer_never_fits(status: CardStatus) -> None:
     assert reason(gpu(status=status)) is not None
 
 
-@pytest.mark.parametrize(
-    ("status", "hopeless"), [(CardStatus.LOST, True), (CardStatus.NO_ANSWER, False)]
-)
-def test_a_card_that_only_a_reboot_brings_back_is_not_waited_for(
-    status: CardStatus, hopeless: bool
+def hopeless(asked: Requirements, *cards: Gpu, environment: dict[str, str] | None = None) -> bool:
+    chooser = Chooser(asked, environment or {})
+    return chooser.hopeless(chooser.judge(snapshot(NOON, *cards)))
+
+
+@pytest.mark.parametrize("status", [one for one in CardStatus if one is not CardStatus.OK])
+def test_a_card_that_does_not_answer_is_waited_for_unless_it_would_not_do(
+    status: CardStatus,
 ) -> None:
-    chooser = Chooser(ANY, {})
-    assert chooser.hopeless(chooser.judge(snapshot(NOON, gpu(status=status)))) == hopeless
+    assert not hopeless(ANY, gpu(status=status))
+    assert hopeless(Requirements(models=("a100",)), gpu(status=status))
+    assert hopeless(Requirements(least=2, most=2), gpu(status=status))
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"name": None}, Requirements(models=("a100",))),
+        ({}, Requirements(architectures=("hopper",))),
+        ({}, Requirements(capability=(9, 0))),
+        ({"memory_total": None}, Requirements(total=GIB)),
+        ({"unknown": {"mig_mode": Unknown.NO_ANSWER}}, ANY),
+        ({"unknown": {"mig_mode": Unknown.NO_ANSWER}}, Requirements(mig=True)),
+    ],
+)
+def test_what_cannot_be_read_now_is_waited_for(
+    changes: dict[str, object], asked: Requirements
+) -> None:
+    assert reason(gpu(**changes), asked) is not None
+    assert not hopeless(asked, gpu(**changes))
+
+
+def test_a_card_that_never_answered_may_be_any_that_is_named_by_its_uuid() -> None:
+    nameless = gpu(uuid="index-0", name=None, status=CardStatus.LOST)
+    by_uuid = Requirements(only=parse_selection("GPU-1a2b"))
+    assert not hopeless(by_uuid, nameless)
+    assert not hopeless(ANY, nameless, environment={"CUDA_VISIBLE_DEVICES": "GPU-1a2b"})
+    assert hopeless(Requirements(only=parse_selection("1")), nameless, gpu(index=1, mig_mode=True))
+
+
+@pytest.mark.parametrize(("name", "passing"), [(None, True), ("NVIDIA A100", False)])
+def test_an_order_that_a_lost_card_leaves_uncertain_is_waited_for(
+    name: str | None, passing: bool
+) -> None:
+    chooser = Chooser(ANY, {"CUDA_VISIBLE_DEVICES": "0"})
+    with pytest.raises(UncertainAllocationError) as told:
+        chooser.judge(snapshot(NOON, gpu(), gpu(index=1, name=name)))
+    assert told.value.passing == passing
+    assert ("the model of a card is unknown" in told.value.sentence) == passing
+
+
+def test_cards_that_were_there_may_come_back() -> None:
+    chooser = Chooser(Requirements(least=2, most=2, only=parse_selection("0,1")), {})
+    assert not chooser.hopeless(chooser.judge(snapshot(NOON, gpu(), gpu(index=1))))
+    assert not chooser.hopeless(chooser.judge(snapshot(NOON, gpu())))
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (Requirements(least=3, most=3), "this machine has 2 cards; 3 cards asked."),
+        (Requirements(mig=True), "this machine has no MIG device; 1 MIG device asked."),
+        (Requirements(least=2, most=2), "only 1 card fits; 2 cards asked."),
+        (
+            Requirements(least=2, most=2, never=parse_selection("0")),
+            "only 1 card can fit; 2 cards asked.",
+        ),
+        (Requirements(free=80 * GIB), "no card fits; 1 card asked."),
+        (Requirements(models=("a100",)), "no card fits; 1 card asked."),
+        (
+            Requirements(stable=60.0),
+            "the cards have not been watched for 1m yet; 1 card asked.",
+        ),
+    ],
+)
+def test_why_nothing_is_chosen_is_the_reason(asked: Requirements, told: str) -> None:
+    chooser = Chooser(asked, {})
+    busy = gpu(index=1, memory_used=40 * GIB, memory_free=40 * GIB)
+    judged = chooser.judge(snapshot(NOON, gpu(), busy, processes=(process(7, gpus=(1,)),)))
+    assert chooser.refusal(judged) == told
 
 
 @pytest.mark.parametrize(
@@ -78,8 +151,18 @@ def test_a_card_that_only_a_reboot_brings_back_is_not_waited_for(
         ({"compute_mode": "Prohibited"}, ANY, "compute mode prohibits"),
         ({"mig_mode": True}, ANY, "--mig chooses among those"),
         ({}, Requirements(mig=True), "it has no MIG device"),
-        ({"memory_used": GIB}, ANY, "1.0 GiB are in use by nobody that is listed"),
-        ({"memory_used": GIB, "memory_reserved": None}, ANY, None),
+        (
+            {"memory_used": GIB // 2},
+            ANY,
+            "0.5 GiB held by no process that the driver lists; --free",
+        ),
+        ({"memory_used": GIB // 4}, ANY, None),
+        ({"memory_used": int(0.75 * GIB), "memory_reserved": None}, ANY, None),
+        ({"memory_used": GIB, "memory_reserved": None}, ANY, "1.0 GiB held by no process"),
+        ({"utilization_gpu": 60}, ANY, "60 % busy, by nobody that the driver lists"),
+        ({"utilization_gpu": None}, ANY, "its utilisation is unknown"),
+        ({"remapped_rows_pending": True}, ANY, "replaced at the next reset"),
+        ({"sampled_at": NOON - 30}, ANY, "what is known of it was read 30s ago"),
         ({"memory_used": None}, ANY, "how much of its memory is in use is unknown"),
         ({"unknown": {"processes": Unknown.NO_PERMISSION}}, ANY, "who computes on it is unknown"),
         ({}, Requirements(only=parse_selection("1-3")), "none of those that --gpus names"),
@@ -100,7 +183,10 @@ def test_who_computes_makes_a_card_taken_and_who_draws_does_not() -> None:
         "bo's a process (7) holds 1.0 GiB"
     )
     drawn = gpu(memory_used=GIB, memory_free=79 * GIB, memory_reserved=0)
-    assert reason(drawn, ANY, process(7, type_="G", memory_used=GIB)) is None
+    shown = replace(drawn, display_active=True)
+    assert reason(shown, ANY, process(7, type_="G", memory_used=GIB)) is None
+    renders = reason(drawn, ANY, process(7, type_="G", memory_used=GIB))
+    assert renders == "processes that draw hold 1.0 GiB"
 
 
 def test_with_free_or_processes_a_card_may_be_shared() -> None:
@@ -193,3 +279,12 @@ def test_what_was_somebody_s_to_take_and_was_not_taken_stayed_free() -> None:
         )
     ]
     assert judge_over_time(looks)[0].refusal is None
+
+
+def test_the_last_second_of_a_job_that_ended_is_looked_at_again() -> None:
+    chooser = Chooser(ANY, {})
+    (verdict,) = chooser.judge(snapshot(NOON, replace(IDLE, utilization_gpu=60)))
+    assert verdict.refusal is not None
+    assert 0 < chooser.left() <= 2
+    (verdict,) = chooser.judge(snapshot(NOON + 1, IDLE))
+    assert (verdict.refusal, chooser.left()) == (None, 0)

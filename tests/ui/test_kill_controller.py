@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 from textual.app import App
-from textual.widgets import Button
+from textual.widgets import Button, Static
 
 from gpumon.findings import conditions
 from gpumon.kill import session as case
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gpumon.kill.outcome import TerminationReport
-    from gpumon.model.snapshot import Snapshot
+    from gpumon.model.snapshot import GpuProcess, Snapshot
     from gpumon.ui.session import Session
     from tests.lives import Family
 
@@ -185,6 +185,82 @@ async def test_kill_is_proposed_only_where_a_signal_was_given_time_to_end_it(
         assert app.send_label.startswith("Send TERM")
 
 
+BECOMING = """
+import os, sys
+print("ready", flush=True)
+sys.stdin.readline()
+os.execv(sys.executable, [sys.executable, "-c", "print('there', flush=True); input()", "successor"])
+"""
+"""It becomes another program when it is told to."""
+
+
+async def test_what_another_command_runs_by_now_is_shown_and_asked_about_again(
+    family: Family, tmp_path: Path
+) -> None:
+    process = family.python(BECOMING)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    async with opened(tmp_path) as (app, pilot):
+        app.cases.ask([lives.target(process.pid)])
+        await until(pilot, lambda: app.send_label, "that the children are known")
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "there\n"
+        await pilot.press("right", "enter")
+        dialog = app.screen
+        assert isinstance(dialog, EndDialog)
+        await until(pilot, lambda: "its command has changed" in named(dialog), "another question")
+        assert "successor" in named(dialog)
+        assert dialog.focused is dialog.query_one("#cancel")
+        assert process.poll() is None
+        assert not app.cases.reports
+        # Textual takes no second press of a button that still looks pressed.
+        pressed = dialog.query_one("#send")
+        await until(pilot, lambda: not pressed.has_class("-active"), "that it can be pressed")
+        await send(app, pilot, "Send TERM")
+        await until(pilot, lambda: app.cases.reports[0].done, "its end")
+        assert process.wait(lives.PATIENCE) == -signal.SIGTERM
+        target = app.cases.reports[0].fates[0].target
+        assert target.command[-1] == "successor"
+
+
+def named(dialog: EndDialog) -> str:
+    return str(dialog.query_one("#named", Static).render())
+
+
+async def test_one_that_writes_its_title_anew_is_asked_about_once(
+    family: Family, tmp_path: Path
+) -> None:
+    """As setproctitle does; a step counter in the title would be asked about for ever."""
+    process = family.python(TITLED)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    async with opened(tmp_path) as (app, pilot):
+        app.cases.ask([lives.target(process.pid)])
+        await until(pilot, lambda: app.send_label, "that the children are known")
+        before = lives.target(process.pid).command
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "titled\n"
+        assert lives.target(process.pid).command != before
+        await send(app, pilot, "Send TERM")
+        await until(pilot, lambda: app.cases.reports[0].done, "its end")
+        assert process.wait(lives.PATIENCE) == -signal.SIGTERM
+
+
+TITLED = """
+import sys
+print("ready", flush=True)
+sys.stdin.readline()
+with open("/proc/self/stat") as file:
+    start = int(file.read().rpartition(")")[2].split()[45])
+import ctypes
+ctypes.memset(start, ord("x"), 4)
+print("titled", flush=True)
+input()
+"""
+
+
 async def test_children_of_what_gpumon_runs_in_are_not_named(
     family: Family, tmp_path: Path
 ) -> None:
@@ -244,6 +320,35 @@ async def test_only_a_report_that_went_well_goes_by_itself(
         await until(pilot, lambda: app.cases.reports[0].done, "the end of the case")
         app.cases.take(moment(3, left))
         assert bool(app.cases.reports) == bool(left)
+
+
+async def test_memory_is_compared_where_the_lists_are_as_new(
+    family: Family, tmp_path: Path
+) -> None:
+    """What another process gave back since the last list is not counted to the one that ended."""
+    process, other = family.sleeper(), build.process(9, memory_used=9 * GIB)
+    seen = lives.target(process.pid, uses=(GpuUse("GPU-0", 0, memory_used=9 * GIB),))
+    own = build.process(process.pid, memory_used=9 * GIB, start_time=seen.id.start_time)
+    now = time.time()
+
+    def moment(ahead: float, listed: float, used: int, *processes: GpuProcess) -> Snapshot:
+        card = build.gpu(memory_used=used, sampled_at=now + ahead)
+        return build.snapshot(now + ahead, card, processes=processes, processes_at=now + listed)
+
+    async with opened(tmp_path) as (app, pilot):
+        app.cases.take(moment(-1, -1, 18 * GIB, own, other))
+        app.cases.ask([seen])
+        await send(app, pilot, "Send TERM")
+        await until(
+            pilot, lambda: Outcome.ENDED in outcomes(app.cases.reports[0]).values(), "its end"
+        )
+        app.cases.take(moment(60, 60, 18 * GIB, other))
+        await until(pilot, lambda: app.cases.reports[0].returns[0].now == 18 * GIB, "the list")
+        app.cases.take(moment(60.5, 60, 9 * GIB, other))
+        app.cases.take(moment(61, 61, 9 * GIB))
+        await until(pilot, lambda: app.cases.reports[0].returns[0].settled, "the next list")
+        (back,) = app.cases.reports[0].returns
+        assert (back.returned, back.others) == (0, -9 * GIB)
 
 
 async def test_cases_that_hang_keep_the_program_no_longer_than_one(

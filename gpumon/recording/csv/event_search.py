@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.availability import is_full
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS
 from gpumon.recording import RecordingError
 from gpumon.recording.csv.cells import Cells, column_cells
@@ -120,7 +121,9 @@ class _Pass:
         self._state: object = None
         self._shown: SampleSpan | None = None
         self._found: list[tuple[Part, float, Event]] = []
-        self._made: tuple[object, list[Event]] = ((), [])
+        self._found_in: dict[Part, None] = {}
+        self._made: list[Event] = []
+        self._shifts: list[float] = []
 
     def go_on(self) -> bool:
         """Look through what follows; whether there was any."""
@@ -137,11 +140,15 @@ class _Pass:
 
     def marks(self) -> list[Event]:
         """All that were found, by the tape's clock as it goes now."""
-        key = (len(self._found), [part.shift for part in {one[0]: None for one in self._found}])
-        if self._made[0] != key:
-            made = [replace(mark, time=onward - part.shift) for part, onward, mark in self._found]
-            self._made = (key, made)
-        return self._made[1]
+        shifts = [part.shift for part in self._found_in]
+        if shifts[: len(self._shifts)] != self._shifts:
+            self._made = []
+        self._shifts = shifts
+        new = self._found[len(self._made) :]
+        if new:
+            made = (replace(mark, time=onward - part.shift) for part, onward, mark in new)
+            self._made = [*self._made, *made]
+        return self._made
 
     def _see(self, part: Part, chunk: Chunk, run: SampleSpan, glance: _CardState) -> None:
         state = (glance.state(chunk, run), part.who(run))
@@ -156,6 +163,7 @@ class _Pass:
     def _show(self, part: Part, chunk: Chunk, run: SampleSpan) -> None:
         for mark in self._finder.see(part.snapshot(chunk, run)):
             self._found.append((part, run.onward, mark))
+            self._found_in[part] = None
 
 
 class _CardState:
@@ -202,7 +210,7 @@ class _CardState:
         free, total = self._sizes[cells[self._free]], self._sizes[cells[self._total]]
         if not isinstance(free, float) or not isinstance(total, float):
             return None
-        return free < self._full_share * total
+        return is_full(free, total, self._full_share)
 
 
 def _mebibytes(cell: str) -> float:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from gpumon.availability import FRESH_SECONDS
 from gpumon.model.snapshot import CardStatus
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history.holdings import Holding, holdings
@@ -57,14 +58,17 @@ GONE_SECONDS = 600.0
 """How long a process that has ended is remembered."""
 GONE_KEPT = 100
 """How many of them at most, so that a machine that starts thousands an hour costs no more."""
+CARDS_KEPT = 16
+"""How many cards are remembered at least, or twice as many as there are: of more the ones that
+were away for longest are forgotten."""
+XIDS_KEPT = 32
+"""How many different XIDs of a card are remembered: the newest."""
 STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back."""
 PATIENCE = 10.0
 """Seconds for which something may be unknown without ending a spell."""
 OLD_AFTER = 2.0
 """Age in seconds up to which a card's values are never called old."""
-LISTS_FRESH = 5.0
-"""Age in seconds up to which a snapshot's process list is taken for the state of its cards."""
 USERS_KEPT = 300
 """How many users' time on cards is remembered, once they have left."""
 
@@ -195,6 +199,8 @@ class History:
             self._see_processes(snapshot, time)
             for gpu in snapshot.gpus:
                 self._see_card(gpu, time)
+            if len(self._cards) > max(CARDS_KEPT, 2 * len(snapshot.gpus)):
+                self._forget_cards(snapshot)
             self._see_host(snapshot.host, time)
             self.latest = snapshot
 
@@ -428,6 +434,8 @@ class History:
             card = self._cards[gpu.uuid] = _Card(len(self._conditions), time)
         if gpu.xid is not None:
             card.xids[gpu.xid] = gpu.xid_at
+            if len(card.xids) > XIDS_KEPT:
+                del card.xids[min(card.xids, key=lambda xid: card.xids[xid] or -math.inf)]
         if gpu.status not in _ANSWERING:
             return
         # While one card hangs, the values of the others come again as they were.
@@ -443,10 +451,17 @@ class History:
         )
         card.see(held, time, self._conditions)
 
+    def _forget_cards(self, snapshot: Snapshot) -> None:
+        """Drop those that were away for longest."""
+        away = self._cards.keys() - {gpu.uuid for gpu in snapshot.gpus}
+        longest = sorted(away, key=lambda uuid: self._cards[uuid].series.last)
+        for uuid in longest[: len(self._cards) - max(CARDS_KEPT, 2 * len(snapshot.gpus))]:
+            del self._cards[uuid]
+
     def _see_host(self, host: Host, time: float) -> None:
         if host is not self._host_seen:
             self._host_seen, self._host_seen_at = host, time
-        elif time - self._host_seen_at > LISTS_FRESH:
+        elif time - self._host_seen_at > FRESH_SECONDS:
             # Handed on while a card hangs or the driver is gone: nobody has measured it since.
             return
         if self._host is None:
@@ -459,7 +474,7 @@ class History:
         if listed_at is not None and listed_at != self._listed_at:
             self._listed_at = listed_at
             self._see_list(snapshot, time)
-        self._lists_known = listed_at is not None and snapshot.time - listed_at <= LISTS_FRESH
+        self._lists_known = listed_at is not None and snapshot.time - listed_at <= FRESH_SECONDS
 
     def _see_list(self, snapshot: Snapshot, time: float) -> None:
         """Take a new list of processes."""
@@ -496,7 +511,7 @@ class History:
 
     def _count_cards(self, seconds: float) -> None:
         """Add the time since the list before to whoever was on cards then."""
-        late = seconds > max(LISTS_FRESH, self._list_pace.late)
+        late = seconds > max(FRESH_SECONDS, self._list_pace.late)
         self._list_pace.see(seconds)
         if late:
             return

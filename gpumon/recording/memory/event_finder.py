@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gpumon.availability import is_full
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
 from gpumon.model.snapshot import CardStatus
 from gpumon.recording import Event, EventKind
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 LINGER = 5.0
 """Slowdowns come and go several times a second, and memory may hover about its limit: less than so
 many seconds after it last was so, it has not begun anew."""
+_HELD_KEPT = 256
+"""Of more moments those are forgotten that are older than ``LINGER``."""
 
 _LISTED = (CardStatus.OK, CardStatus.FAILING)
 _BROKEN = {
@@ -53,6 +56,9 @@ class EventFinder:
                 self._held[EventKind.THROTTLED, gpu.uuid] = snapshot.time
             if _is_full(gpu, self._full_share):
                 self._held[EventKind.FULL, gpu.uuid] = snapshot.time
+        if len(self._held) > _HELD_KEPT:
+            now = snapshot.time
+            self._held = {key: at for key, at in self._held.items() if 0 <= now - at < LINGER}
         return marks
 
     def _lingers(self, mark: Event) -> bool:
@@ -177,6 +183,4 @@ def _slowed(gpu: Gpu) -> int | None:
 
 def _is_full(gpu: Gpu, full_share: float) -> bool | None:
     """Whether its own memory is full; ``None`` where that is unknown, or it has none."""
-    if gpu.memory_unified or gpu.memory_free is None or not gpu.memory_total:
-        return None
-    return gpu.memory_free < full_share * gpu.memory_total
+    return None if gpu.memory_unified else is_full(gpu.memory_free, gpu.memory_total, full_share)

@@ -7,11 +7,12 @@ kept too wherever they are no more than the others, so that what happened is see
 A snapshot that is kept is kept whole: every field of it comes back equal to what it was, but for
 times, which move where the clock was set back.
 
-All that takes at most ``MOST_BYTES``, by its own count, which is high; where it would take more,
-the pace that takes most forgets its oldest. Measured with tracemalloc: eight cards and a hundred
+All that takes at most ``MOST_BYTES``, by its own count, which is high, and counts the texts that
+others made up, such as command lines; where it would take more, the pace that takes most forgets
+its oldest. Measured with tracemalloc: eight cards and a hundred
 processes of which every value changes all the time, with fifty an hour that come and fifty that go,
-are 34 MiB after a day that ended at ten samples a second, all marks of the day among them; its
-newest 15 hours are known by 16 seconds, what is older by 64. Besides come the blocks that were
+would be 34 MiB after a day that ended at ten samples a second, all marks of the day among them: its
+newest hours are known by 16 seconds, what is older by 64. Besides come the blocks that were
 opened last to be looked at, of some 2 MiB each.
 """
 
@@ -30,7 +31,7 @@ from msgspec.structs import replace
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.memory.ordering import evenly, mark_beside, marks_from_to, place_at
 from gpumon.recording.memory.packing import packed, unpacked
-from gpumon.recording.memory.retention import BLOCK_ROWS, ROW_BYTES, Block, RetentionTier
+from gpumon.recording.memory.retention import BLOCK_BYTES, Block, RetentionTier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording import Event
 
-MOST_BYTES = 48 * 2**20
+MOST_BYTES = 32 * 2**20
 MARKS_KEPT = 5000
 """The newest ones; fewer where little may be taken."""
 STEP = 1.0
@@ -210,10 +211,10 @@ class MemoryRecording:
     def _pack_full(self) -> None:
         """Pack the fullest tier if it is due: one a sample, more where memory runs short."""
         while True:
-            fullest = max(self._levels, key=attrgetter("rows"))
-            fresh = sum(level.rows for level in self._levels) * ROW_BYTES
+            fullest = max(self._levels, key=attrgetter("fresh_bytes"))
+            fresh = sum(level.fresh_bytes for level in self._levels)
             short = fresh > self._most_bytes * _FRESH_SHARE
-            if fullest.rows >= BLOCK_ROWS or short:
+            if fullest.fresh_bytes >= BLOCK_BYTES or short:
                 self._pack(fullest)
             if not short:
                 return

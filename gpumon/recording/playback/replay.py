@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.recording import RecordingError
+from gpumon.recording import NO_SAMPLES, RecordingError
 from gpumon.sources import SourceError
 from gpumon.system.clock import SystemClock
 
@@ -115,15 +115,21 @@ class ReplaySource:
         except RecordingError as error:
             raise _unreadable(error) from error
         if found is None:
-            raise SourceError(
-                "There is nothing to play: not one sample was kept.",
-                "Look again once there is one.",
-            )
+            raise SourceError(NO_SAMPLES, "Look again once there is one.")
         with self._lock:
             self._put(self._now())
 
     def close(self) -> None:
         """Nothing to give back: the tape is its owner's."""
+
+    def give_up(self, _call: Call) -> bool:
+        """Never: no driver is asked."""
+        return False
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``; a recording names its machine with each sample alone."""
+        return "" if self._shown is None else self._shown.host.name
 
     @property
     def current_call(self) -> Call | None:

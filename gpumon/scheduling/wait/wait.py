@@ -11,20 +11,19 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpumon.scheduling.lookout import CardSampler
+from gpumon.scheduling.allocation import UncertainAllocationError
+from gpumon.scheduling.lookout import QUICK_PATIENCE, CardSampler, UnavailableError
 from gpumon.scheduling.messages import many
 from gpumon.scheduling.wait.goals import FREE, CardGoal, HopelessError, cards_in_use
 from gpumon.scheduling.wait.notification import BELL, notification, send
-from gpumon.scheduling.wait.pace import SLOWEST, Pace
+from gpumon.scheduling.wait.pace import FASTEST, Pace
 from gpumon.scheduling.wait.targets import hold, wait_for_one
-from gpumon.sources import SourceError
 from gpumon.text.formatting import duration, printable
 from gpumon.text.status_line import StatusLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.wait.goals import Progress
     from gpumon.scheduling.wait.targets import WaitedProcess
     from gpumon.scheduling.wait.terms import WaitOptions
@@ -141,34 +140,44 @@ def _wait_for_cards(
         told.say(f"what other users have reserved is not known: {locks.trouble}")
     goal = CardGoal(terms.kind, terms.requirements, os.environ, locks, terms.past)
     pace = Pace()
-    with CardSampler(source, SLOWEST) as lookout:
-        snapshot: Snapshot | None = lookout.look()
+    with CardSampler(source, FASTEST) as lookout:
         trouble, nearness = "", None
         while True:
-            if snapshot is not None:
-                try:
-                    nearness = goal.look(snapshot)
-                except HopelessError as error:
-                    told.say(f"{error.sentence} Waiting does not change that.", error.table)
-                    return ""
+            # One part: it is cut where the terminal is too narrow for it, not left out.
+            told.show([f"for {goal.words}: {trouble}"] if trouble else _parts(goal, nearness))
+            left = patience.left
+            if nearness is None:
+                left = max(left, QUICK_PATIENCE - patience.spent)
+            if left <= 0:
+                why = trouble or ("" if nearness else lookout.silence)
+                told.say(
+                    f"gave up after {duration(patience.spent)} of waiting for {goal.words}."
+                    + (f" {why}" if why else ""),
+                    "" if nearness is None else nearness.table,
+                )
+                return None
+            try:
+                snapshot = lookout.next(min(_TOLD_SECONDS, left))
+                if snapshot is None:
+                    continue
+                nearness = goal.look(snapshot)
+            except HopelessError as error:
+                told.say(f"{error.sentence} Waiting does not change that.", error.table)
+                return ""
+            except (UnavailableError, UncertainAllocationError) as error:
+                # A driver that hangs may answer later, and an upgrade of it ends.
+                if not error.passing:
+                    raise
+                if not trouble:
+                    told.change(f"waiting for {goal.words}: {error.sentence}")
+                trouble = error.sentence
+            else:
+                trouble = ""
                 if nearness.done:
                     return _done(nearness, terms, patience, told)
                 if pace.after(nearness.mark):
                     told.change(_in_words(goal, nearness))
                 lookout.interval = pace.seconds
-            told.show([f"for {goal.words}", trouble] if trouble else _parts(goal, nearness))
-            if patience.left <= 0:
-                told.say(
-                    f"gave up after {duration(patience.spent)} of waiting for {goal.words}.",
-                    "" if nearness is None else nearness.table,
-                )
-                return None
-            try:
-                snapshot = lookout.next(min(_TOLD_SECONDS, max(0.0, patience.left)))
-                trouble = "" if snapshot is not None else trouble
-            except SourceError as error:
-                # It was there when this began: an upgrade of the driver ends, too.
-                snapshot, trouble = None, error.sentence
 
 
 def _done(nearness: Progress, terms: WaitOptions, patience: _Patience, told: _Told) -> str:
@@ -210,10 +219,10 @@ def _wait_for_processes(
     with ExitStack() as holding:
         for life in lives:
             holding.callback(life.close)
-        watched = _Watched(source, holding)
+        lookout = holding.enter_context(CardSampler(source, _HELD_SECONDS))
         for life in lives:
             told.change(f"waiting for {life.words} to end, which has run for {life.age}")
-        ended = _wait_for_all(lives, watched, patience, told)
+        ended = _wait_for_all(lives, lookout, patience, told)
     if not ended:
         told.say(f"gave up after {duration(patience.spent)}.")
         return None
@@ -224,7 +233,7 @@ def _wait_for_processes(
 
 
 def _wait_for_all(
-    lives: Sequence[WaitedProcess], watched: _Watched, patience: _Patience, told: _Told
+    lives: Sequence[WaitedProcess], lookout: CardSampler, patience: _Patience, told: _Told
 ) -> bool:
     """Whether all of them have ended, before the time was over."""
     living = list(lives)
@@ -232,7 +241,8 @@ def _wait_for_all(
         first = living[0]
         more = len(living) - 1
         head = f"for {first.words} to end" + (f" and {many(more, 'process')} more" if more else "")
-        held = watched.cards_of(first.pid)
+        newest = lookout.newest
+        held = "" if newest is None else cards_in_use(newest, first.pid)
         told.show([head, f"runs {first.age}", *([held] if held else [])])
         if patience.left <= 0:
             return False
@@ -244,24 +254,3 @@ def _names(lives: Sequence[WaitedProcess], pids: Sequence[int]) -> str:
     if not lives:
         return printable(", ".join(map(str, pids)))
     return ", ".join(life.words for life in lives)
-
-
-class _Watched:
-    """What the processes have of the cards, now and then; nothing where there is no driver.
-
-    Args:
-        source: Where snapshots come from.
-        ending: Ends the watching.
-    """
-
-    def __init__(self, source: Source, ending: ExitStack) -> None:
-        from gpumon.sampling.collector import Collector
-
-        self._collector = Collector(source, _HELD_SECONDS)
-        self._collector.start()
-        ending.callback(self._collector.stop)
-
-    def cards_of(self, pid: int) -> str:
-        """What a process has of them, in a few words."""
-        latest = self._collector.latest
-        return "" if latest is None else cards_in_use(latest, pid)

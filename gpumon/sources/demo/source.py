@@ -99,10 +99,19 @@ class DemoSource:
         cards = self._world.cards
         missing = self._selection.missing(len(cards), [card.uuid for card in cards])
         if missing:
-            raise NoSuchCardError(missing, f"The demo has cards 0 to {len(cards) - 1}.")
+            raise NoSuchCardError(missing, len(cards), "The demo")
 
     def close(self) -> None:
         """Nothing to give back."""
+
+    def give_up(self, _call: Call) -> bool:
+        """Never: no driver is asked."""
+        return False
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``."""
+        return "ada-07"
 
     @property
     def current_call(self) -> Call | None:
@@ -151,7 +160,7 @@ class DemoSource:
         now = time - self._start
         busy = self._cpu_busy
         return Host(
-            name="ada-07",
+            name=self.hostname,
             driver_version="570.124.06",
             nvml_version="12.570.124.06",
             cuda_version="12.8",

@@ -178,7 +178,7 @@ def process_questions(card: NvmlCard) -> Iterable[Query]:
         (MPS, "nvmlDeviceGetMPSComputeRunningProcesses"),
     ):
         yield _list_question(card, kind, name)
-    yield Query((_UTILIZATION,), _Utilization(card).ask, Pace.SLOW)
+    yield Query((_UTILIZATION,), _Utilization(card).ask, Pace.PROCESSES)
 
 
 def _list_question(card: NvmlCard, kind: str, name: str) -> Query:
@@ -191,7 +191,7 @@ def _list_question(card: NvmlCard, kind: str, name: str) -> Query:
                 return kept.read_instances(name + suffix, entry)
             return code
 
-        return Query((kind,), ask, Pace.SLOW, older)
+        return Query((kind,), ask, Pace.PROCESSES, older)
 
     plain = version("", _OLD_ENTRY, None)
     return version("_v3", _ENTRY, version("_v2", _ENTRY, plain))

@@ -29,6 +29,9 @@ DEAR_SECONDS = 0.002
 SHARE = 0.05
 """How much of the time may go into dear questions."""
 
+_LEAST_ROOM = 512
+"""So many questions are queued before any is looked for that is not asked any more."""
+
 _GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951
 """Their multiples spread evenly over the period, however many there are: the questions to one card
 by the one, the same question to all cards by the other."""
@@ -56,16 +59,31 @@ class SlowCallBudget:
         self._numbers = count()
         self._asked: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Turn]] = []
+        self._waiting: set[Query] = set()
         self._dear: deque[Turn] = deque()
+        self._room = _LEAST_ROOM
         self._purse = 0.0
         self._filled_at: float | None = None
 
     def add(self, card: NvmlCard, reading: Query) -> None:
         """Ask this one as soon as may be, and from then on in turn."""
+        if reading in self._waiting:
+            # It was dropped and taken up again before its turn came.
+            return
         number, place = next(self._numbers), self._asked[card.uuid]
         self._asked[card.uuid] += 1
+        if len(self._queue) >= self._room:
+            self._drop_dead()
         moment = (place * _GOLDEN + card.index * _SILVER) % 1 * _period(reading)
-        heapq.heappush(self._queue, (0.0, number, Turn(number, moment, card, reading)))
+        self._push(0.0, Turn(number, moment, card, reading))
+
+    def _drop_dead(self) -> None:
+        """Forget what is not asked any more: a driver that fails again and again leaves it all."""
+        self._queue = [one for one in self._queue if one[2].reading.live]
+        heapq.heapify(self._queue)
+        self._waiting = {turn.reading for turn in self._dear}
+        self._waiting.update(turn.reading for _, _, turn in self._queue)
+        self._room = max(_LEAST_ROOM, 2 * len(self._queue))
 
     def take(self, now: float) -> Iterator[Turn]:
         """What to ask now, one by one: each is followed by a call of ``done``.
@@ -82,10 +100,13 @@ class SlowCallBudget:
             turn = heapq.heappop(self._queue)[2]
             if turn.reading.cost > DEAR_SECONDS:
                 self._dear.append(turn)
-            elif turn.reading.live:
+                continue
+            self._waiting.discard(turn.reading)
+            if turn.reading.live:
                 yield turn
         while self._dear and self._purse > 0:
             turn = self._dear.popleft()
+            self._waiting.discard(turn.reading)
             if turn.reading.live:
                 yield turn
 
@@ -101,6 +122,10 @@ class SlowCallBudget:
         # Until it is answered again it comes as often as others.
         period = PERIOD if reading.failures else _period(reading)
         due = now + period - (now - turn.moment) % period
+        self._push(due, turn)
+
+    def _push(self, due: float, turn: Turn) -> None:
+        self._waiting.add(turn.reading)
         heapq.heappush(self._queue, (due, turn.number, turn))
 
 

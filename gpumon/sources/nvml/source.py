@@ -30,7 +30,7 @@ from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
 from gpumon.host.processes import ProcessReader
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import CardStatus, GpuProcess, Host, Snapshot, Trouble, Unknown
-from gpumon.sources import Call, NoSuchCardError, SourceError
+from gpumon.sources import Call, NoSuchCardError, SourceError, cards_there
 from gpumon.sources.nvml.card import DriverGoneError, NvmlCard
 from gpumon.sources.nvml.device_registry import RETRY_SECONDS, DeviceRegistry
 from gpumon.sources.nvml.driver_errors import (
@@ -43,8 +43,10 @@ from gpumon.sources.nvml.driver_errors import (
 from gpumon.sources.nvml.events import XidWatcher
 from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.nvml.processes import Joined
+from gpumon.sources.nvml.queries import pause_after
 from gpumon.sources.nvml.slow_call_budget import PERIOD, SHARE, SlowCallBudget
 from gpumon.system.clock import SystemClock
+from gpumon.system.resource_errors import lack_behind
 
 if TYPE_CHECKING:
     from gpumon.system.clock import Clock
@@ -89,7 +91,9 @@ class NvmlSource:
         if self._driver is None:
             try:
                 library = load_library(self._clock)
-            except OSError:
+            except OSError as error:
+                if lack_behind(error) is not None:
+                    raise
                 raise SourceError(NO_LIBRARY.sentence, NO_LIBRARY.advice) from None
             self._driver = _Driver(library, self._selection, self._clock, self._proc, self._sys)
         try:
@@ -115,6 +119,15 @@ class NvmlSource:
         """See ``Source.close``."""
         if self._driver is not None:
             self._driver.stop()
+
+    def give_up(self, call: Call) -> bool:
+        """See ``Source.give_up``."""
+        return self._driver is not None and self._driver.library.give_up(call)
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``."""
+        return os.uname().nodename
 
     @property
     def current_call(self) -> Call | None:
@@ -145,10 +158,13 @@ class _Driver:
         self._watcher: XidWatcher | None = None
         self._xids: dict[str, tuple[int, float]] = {}
         self._slots: list[str] = []
+        self._initialised = False
         self._running = False
         self._trouble: Trouble | None = None
         self._retry_at = -math.inf
         self._look_around_at = -math.inf
+        self._describe_at = math.inf
+        self._descriptions = 0
         self._closely = True
         self._spots_due = -math.inf
         self._processes_due = -math.inf
@@ -174,10 +190,9 @@ class _Driver:
         missing = self._roster.missing()
         if trouble is NO_CARDS or (trouble is not NONE_CHOSEN and not missing):
             return trouble
-        there = f"This machine has {'; '.join(self._roster.describe_all())}."
         if missing:
-            raise NoSuchCardError(missing, there)
-        return Trouble(NONE_CHOSEN.sentence, there)
+            raise NoSuchCardError(missing, self._roster.count)
+        return Trouble(NONE_CHOSEN.sentence, cards_there(self._roster.count))
 
     def sample(self, *, closely: bool) -> Snapshot:
         """One snapshot, now; see ``Source.sample``."""
@@ -204,12 +219,15 @@ class _Driver:
             self._watcher.stop(patience)
             self._take_xids(self._watcher.latest)
             self._watcher = None
-        self._roster.stop()
+        self._roster.forget_handles()
         self._processes, self._processes_at = (), None
         self._joined.forget()
-        if self._running:
-            self._running = False
-            self.library.call(None, "nvmlShutdown")
+        self._running = False
+        if self._initialised:
+            self._initialised = False
+            # A thread that hangs in the driver needs the library for as long as it does.
+            if not self.library.hanging:
+                self.library.call(None, "nvmlShutdown")
 
     # There or not
 
@@ -229,24 +247,30 @@ class _Driver:
             return
 
     def _start(self, now: float) -> None:
-        """Initialise NVML and find the cards.
+        """Initialise NVML and find the cards, from where a thread that was given up left it.
 
         Raises:
             DriverGoneError: When that cannot be done now.
         """
-        code = self.library.call(None, "nvmlInit_v2")
-        if code:
-            raise DriverGoneError(code)
-        self._running = True
-        self._describe()
-        self._slots = self._list_slots()
+        if not self._initialised:
+            code = self.library.call(None, "nvmlInit_v2")
+            if code:
+                raise DriverGoneError(code)
+            self._initialised = True
+            self._roster.forget_handles()
+            self._descriptions = 0
+            self._host = msgspec.structs.replace(self._host, driver_since=self._clock.time())
+            self._describe(now)
+            self._slots = self._list_slots()
         self._look_around_at = now + PERIOD
         self._processes_due = now
-        self._roster.start(now)
+        self._roster.find(now)
+        self._running = True
         self._watcher = XidWatcher(self.library, self._clock, self._xids)
         self._watcher.start(self._roster.handles())
 
-    def _describe(self) -> None:
+    def _describe(self, now: float) -> None:
+        """Ask for the versions; again later while the driver does not tell one of them."""
         no_driver, driver = self.library.text(None, "nvmlSystemGetDriverVersion")
         no_nvml, nvml = self.library.text(None, "nvmlSystemGetNVMLVersion")
         initial_namespace = in_initial_pid_namespace(self._proc)
@@ -257,9 +281,11 @@ class _Driver:
             driver_version=None if no_driver else driver,
             nvml_version=None if no_nvml else nvml,
             cuda_version=None if no_cuda else f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
-            driver_since=self._clock.time(),
             in_container=not initial_namespace,
         )
+        self._descriptions += 1
+        pause = pause_after(self._descriptions, answered=True)
+        self._describe_at = now + pause if no_driver or no_nvml or no_cuda else math.inf
         self._trust = pid_trust(self._host.driver_version, initial_namespace)
 
     def _list_slots(self) -> list[str]:
@@ -302,6 +328,8 @@ class _Driver:
 
     def _look_around(self, now: float) -> None:
         self._look_around_at = now + PERIOD
+        if now >= self._describe_at:
+            self._describe(now)
         slots = self._list_slots()
         if slots == self._slots:
             self._roster.look_around(now)
@@ -359,8 +387,8 @@ def _share_host_memory(card: NvmlCard, host: Host, processes: tuple[GpuProcess, 
     facts = card.facts
     if card.fast and facts.values.get("memory_unified") is None:
         tells_none = facts.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
-        if tells_none or facts.values.get("memory_total") is not None:
-            facts.values["memory_unified"] = tells_none and card.integrated
+        if tells_none and facts.values.get("compute_capability") is not None:
+            facts.values["memory_unified"] = card.integrated
     if not facts.values.get("memory_unified") or card.status is not CardStatus.OK:
         return
     facts.found(("memory_total", "memory_free", "memory_used"))

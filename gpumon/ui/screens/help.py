@@ -51,6 +51,10 @@ _SIGNS = (
         "31G stray",
         "memory in use, held by no process in the driver's list; after it who may hold it unlisted",
     ),
+    (
+        "busy, by …",
+        "kernels run, but the driver lists no process: it may be in another container",
+    ),
     ("orphan", "a process whose parent has ended, such as a data loader that outlived its run"),
     ("grey row", "not visible here: a process of another container, or of a hidden /proc"),
     ("└ 0/7", "an instance, under its card"),

@@ -9,7 +9,7 @@ import msgspec
 from textual.binding import Binding, BindingType
 
 from gpumon.host import target_of
-from gpumon.model.snapshot import GpuProcess
+from gpumon.model.snapshot import ENDED, GpuProcess
 from gpumon.ui.background import run_errand
 from gpumon.ui.clipboard import PAST_NUMBER, copy_kill
 from gpumon.ui.keys import with_names
@@ -106,12 +106,14 @@ class ProcessScreen(PageScreen):
         self._view = msgspec.structs.replace(
             self._view,
             gone=self._gone(snapshot.time),
-            ended=self._ended_at is not None,
+            ended=self._ended_at is not None or self._view.process.state == ENDED,
             past=self._stage.is_past,
         )
 
     def _gone(self, now: float) -> str:
         """What became of it, when it is no longer where it was."""
+        if self._view.process.state == ENDED:
+            return "Ended; the driver still lists it, with the memory below."
         if self._ended_at is not None:
             at = moment_text(self._ended_at, now)
             return f"Ended at {at}; what is shown is the last that was seen of it."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings import process_findings
+from gpumon.model.snapshot import ENDED
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -56,7 +57,7 @@ _STATES = {
     "Z": "zombie (Z): it has ended, and its parent has not taken notice",
     "T": "stopped (T)",
     "t": "stopped by a debugger (t)",
-    "X": "dead (X)",
+    ENDED: "ended, and the driver still lists it",
 }
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gpumon.config.columns import CHOSEN, COLUMN
 from gpumon.model.metrics import PROCESS_METRIC
+from gpumon.model.snapshot import ENDED
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.cells import Field, Row, fill, restyle
 from gpumon.text.formatting import (
@@ -308,7 +309,13 @@ def _command_fields(process: GpuProcess, marks: RowMarks, room: int) -> list[Fie
     return fields
 
 
-STATE_WORDS = {"D": "D(uninterruptible)", "T": "stopped", "t": "traced", "Z": "zombie", "X": "dead"}
+STATE_WORDS = {
+    "D": "D(uninterruptible)",
+    "T": "stopped",
+    "t": "traced",
+    "Z": "zombie",
+    ENDED: "ended(still listed)",
+}
 """States in which a process does not go on by itself."""
 
 _STYLES = {

@@ -16,7 +16,7 @@ from gpumon.text.formatting import printable
 from gpumon.ui.view.writer import CellWriter, SgrStyle, SgrStyles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import TextIO
 
     from gpumon.config.themes import Look, ThemeFile
@@ -96,8 +96,13 @@ def show_theme(
     return ""
 
 
-def check_theme(path: str, out: TextIO) -> int:
-    """Print what is wrong with a theme file, a sentence a line.
+def check_theme(path: str, out: TextIO, say: Callable[[str], None]) -> int:
+    """Say what is wrong with a theme file, or print that nothing is.
+
+    Args:
+        path: The file.
+        out: Where to print.
+        say: Says a sentence on standard error.
 
     Returns:
         The exit status: 0 for a theme that can be used, 1 for one that cannot, 2 when there is no
@@ -105,15 +110,17 @@ def check_theme(path: str, out: TextIO) -> int:
     """
     file = Path(path)
     if not file.is_file():
-        out.write(f"{printable(path)}: no such file; gpumon theme check takes a theme's file.\n")
+        say(f"{path}: no such file; gpumon theme check takes a theme's file.")
         return EXIT_USAGE
     try:
         theme = ThemeLibrary().read_path(file)
     except ThemeError as error:
-        out.writelines(f"{sentence}\n" for sentence in error.sentences)
+        for sentence in error.sentences:
+            say(sentence)
         return EXIT_FAULTY
     faint = _hard_to_read(theme)
-    out.writelines(f"{printable(path)}: {sentence}\n" for sentence in faint)
+    for sentence in faint:
+        say(f"{path}: {sentence}")
     if not faint:
         out.write(f"{printable(path)}: a theme that can be used; T chooses it.\n")
     return 0

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import CardStatus, Container, Place, ProcessId, Unknown
-from gpumon.recording import EventKind, RecordingError
+from gpumon.recording import Event, EventKind, RecordingError
 from gpumon.recording.csv import event_search as finder
 from gpumon.recording.csv import index
 from gpumon.recording.csv.files import log_files
@@ -26,6 +26,7 @@ from gpumon.recording.csv.index import CsvFile
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER
+from gpumon.recording.csv.tables import rows
 from gpumon.sources.demo.source import DemoSource
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -457,6 +458,23 @@ def test_a_huge_line_is_passed_over_without_being_held(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("reads", range(1, 12))
+def test_a_log_that_cannot_be_read_from_some_moment_on_raises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(20)])
+    left = iter(range(reads))
+    pread = os.pread
+
+    def cut_off(file: int, size: int, start: int) -> bytes:
+        return pread(file, size, start) if next(left, None) is not None else b""
+
+    monkeypatch.setattr(os, "pread", cut_off)
+    with opened(path) as tape:
+        assert len(times_of(tape)) <= 20
+        tape.at(NOON + 10)
+
+
 @pytest.mark.usefixtures("small_chunks")
 def test_headings_in_the_middle_count_from_there(tmp_path: Path) -> None:
     gpus, _ = lines_of(busy(second) for second in range(20))
@@ -599,6 +617,23 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.usefixtures("small_chunks")
+def test_what_was_found_before_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def counting(mark: Event, **changes: float) -> Event:
+        made.append(mark)
+        return replace(mark, **changes)
+
+    monkeypatch.setattr(finder, "replace", counting)
+    log = (snapshot(NOON + at, gpu(), processes=(process(10 + at),)) for at in range(300))
+    with opened(write_log(tmp_path / "run.csv", log)) as tape:
+        assert tape._finder.wait(PATIENCE)
+        assert len(tape.marks(0, NOON * 2)) == len(made) > 500
+
+
 def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(100)])
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers
@@ -647,6 +682,10 @@ def test_several_threads_may_ask_at_once(tmp_path: Path) -> None:
         (b"2026/11/21 15:22:34.123, 0, 55 %\n", "expected headings"),
         (b"a" * 500_000, "aaa…'"),
         (b"index, utilization.gpu [%]\n0, 5 %\n", "has no column timestamp in line 1"),
+        ("timestamp, index\r\n2026/11/21 15:22:34, 0\r\n".encode("utf-16"), "is in UTF-16"),
+        ("timestamp, index\n2026/11/21 15:22:34, 0\n".encode("utf-16-le"), "is in UTF-16"),
+        ("timestamp, index\n2026/11/21 15:22:34, 0\n".encode("utf-16-be"), "is in UTF-16"),
+        (b"timestamp, index\r2026/11/21 15:22:34, 0\r", "end in a carriage return alone"),
     ],
 )
 def test_a_file_that_is_no_log_gets_a_sentence(tmp_path: Path, content: bytes, says: str) -> None:
@@ -753,6 +792,36 @@ def test_mangled_logs_never_raise_anything_else(
     (tmp_path / "run.csv").write_bytes(files[0])
     (tmp_path / "run.processes.csv").write_bytes(files[1])
     look_through(tmp_path / "run.csv")
+
+
+@pytest.mark.usefixtures("small_chunks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=edits)
+def test_replay_and_report_are_told_the_same_of_a_mangled_log(
+    tmp_path: Path, edits: list[tuple[int, float, int, bytes]]
+) -> None:
+    mangled = GOOD
+    for _, share, length, put in edits:
+        place = int(share * len(mangled))
+        mangled = mangled[:place] + put + mangled[place + length :]
+    path = tmp_path / "run.csv"
+    path.write_bytes(mangled)
+    wanted = ("utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "power.draw [W]")
+    try:
+        told = [row[1:] for row in rows(path, wanted, processes=False)]
+    except RecordingError:
+        with pytest.raises(RecordingError):
+            open_log(path)
+        return
+    with opened(path) as tape:
+        shown = []
+        for moment in times_of(tape):
+            read = tape.at(moment)
+            assert read is not None
+            for card in read.gpus:
+                values = (card.utilization_gpu, card.memory_used, card.memory_total)
+                shown.append((*values, card.power_draw))
+    assert told == shown
 
 
 def test_it_is_known_whether_all_of_a_log_was_looked_through(

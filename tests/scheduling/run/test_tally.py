@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.scheduling.eligibility import Candidate
-from gpumon.scheduling.run.messages import full, of_card
+from gpumon.scheduling.run.messages import full, of_card, use
 from gpumon.scheduling.run.tally import Tally
 from tests.build import GIB, gpu, process, snapshot
 
@@ -79,6 +80,55 @@ def test_a_process_that_is_not_visible_here_may_be_the_job_s() -> None:
     tally.add(look(now + 1, process(OTHER, visible=False)))
     tally.add(look(now + 2), over=True)
     assert tally.cards[0].memory.peak is None
+
+
+def test_a_job_that_is_on_no_list_never_used_its_card() -> None:
+    tally, now = begin(memory_used=GIB)
+    tally.add(look(now + 1, memory_used=GIB))
+    tally.add(look(now + 2, memory_used=GIB), over=True)
+    (card,) = tally.cards
+    assert of_card(card).startswith("GPU 0: not used by the job · ")
+    assert use(tally.cards) == (
+        "warning: the job never used GPU 0, as far as a look every second shows; "
+        "it may have run on the CPU"
+    )
+
+
+def test_of_several_cards_the_unused_are_named() -> None:
+    cards = gpu(), gpu(index=1)
+    before = snapshot(time.time(), *cards)
+    tally = Tally([Candidate(card) for card in cards], _of_job, before)
+    tally.add(snapshot(before.time + 1, *cards, processes=(process(JOB),)))
+    assert use(tally.cards) == (
+        "warning: the job never used GPU 1, as far as a look every second shows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("processes", "card"),
+    [
+        # A container's process is no child of the client that started it.
+        ((process(OTHER),), {}),
+        ((process(OTHER, visible=False),), {}),
+        # Where the driver does not list a process its memory still shows.
+        ((), {"memory_used": 4 * GIB}),
+        # What is repeated while a call hangs tells nothing of now.
+        ((), {"status": CardStatus.NO_ANSWER}),
+        ((), {"unknown": {"processes": Unknown.NO_ANSWER}}),
+    ],
+)
+def test_what_cannot_be_seen_of_a_job_is_not_said_to_be_nothing(
+    processes: tuple[GpuProcess, ...], card: dict[str, object]
+) -> None:
+    tally, now = begin(memory_used=GIB)
+    tally.add(look(now + 1, *processes, **{"memory_used": GIB, **card}))
+    assert "memory unknown" in of_card(tally.cards[0])
+    tally.add(look(now + 2, memory_used=GIB))
+    tally.add(look(now + 3, memory_used=GIB), over=True)
+    assert "memory unknown · SM mean unknown" in of_card(tally.cards[0])
+    assert use(tally.cards) == (
+        "warning: the job was not seen on GPU 0: whether it used that card is unknown"
+    )
 
 
 def test_only_a_full_card_is_told_of() -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+import pynvml
 from msgspec.structs import replace
 
 from gpumon.findings import conditions

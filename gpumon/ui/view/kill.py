@@ -112,7 +112,7 @@ def _sum(report: TerminationReport) -> _Line:
         parts = [f"{name} sent {duration(report.seconds)} ago", count]
         if report.offers_kill:
             parts.append(
-                f"{keycap('k')}: send KILL to the rest" if name != "KILL" else "KILL is pending"
+                f"{keycap('end')}: send KILL to the rest" if name != "KILL" else "KILL is pending"
             )
         return "…", " · ".join(parts), "state.note"
     memory = _came_back(report.returns)

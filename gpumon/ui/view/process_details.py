@@ -135,9 +135,9 @@ def environment_title(details: Details, revealed: bool) -> str:
     if not secrets:
         return "Environment"
     if revealed:
-        return f"Environment, secrets shown: {keycap('s')} hides them"
+        return f"Environment, secrets shown: {keycap('secrets')} hides them"
     values = f"{secrets} value{'' if secrets == 1 else 's'}"
-    return f"Environment, {values} hidden: {keycap('s')} shows all"
+    return f"Environment, {values} hidden: {keycap('secrets')} shows all"
 
 
 def environment_rows(details: Details, revealed: bool, width: int) -> list[Row]:

@@ -319,6 +319,7 @@ def test_a_hidden_process_is_not_visible(tmp_path: Path) -> None:
     assert ProcessReader(str(tmp_path)).read(1, 0.0) is None
 
 
+@pytest.mark.usefixtures("fresh_user_names")
 def test_an_owner_without_a_name_is_told_by_number(
     fake: FakeProc, reader: ProcessReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

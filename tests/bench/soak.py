@@ -29,6 +29,7 @@ from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
 from gpumon.sampling.collector import Collector
 from gpumon.sources.nvml.source import NvmlSource
 from gpumon.ui.view.dashboard import Dashboard, View
+from tests.clock import HandClock
 from tests.driver import GIB, Driver, Owner, Wave, h100
 
 CARDS, PROCESSES = 8, 100
@@ -51,23 +52,6 @@ _TICK_GROWS = 1.5
 """How much more there may be in the end: of all memory than when all was full, of what is beside
 tape and history than after the first hour, as the allocator cannot use every hole that the tape
 leaves when it packs, and of a tick likewise, as the machine has others to serve."""
-
-
-class FastClock:
-    """A clock that is put forward by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        return 1_700_000_000.0 + self.now
-
-    def monotonic(self) -> float:
-        return 1000.0 + self.now
-
-    def wait(self, event: threading.Event, timeout: float) -> bool:
-        self.now += timeout
-        return event.is_set()
 
 
 class Figures(NamedTuple):
@@ -98,7 +82,7 @@ class Day:
 
     def __init__(self, driver: Driver, interval: float) -> None:
         self._driver, self._interval = driver, interval
-        self._clock = FastClock()
+        self._clock = HandClock(0.0)
         self._chance = random.Random(1)
         self._history, tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._source = NvmlSource(clock=self._clock)

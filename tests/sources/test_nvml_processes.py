@@ -15,6 +15,7 @@ from gpumon.model.snapshot import Unknown
 from gpumon.recording.history import LISTS_FRESH
 from gpumon.sources.nvml import fields, processes, source
 from gpumon.sources.nvml.queries import KEPT_SECONDS
+from tests.clock import HandClock
 from tests.driver import GIB, Owner, h100, h100_mig, owners
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,
@@ -24,7 +25,6 @@ from tests.sources.nvml_room import (
     NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN,
-    HandClock,
     Room,
     replace_function,
 )

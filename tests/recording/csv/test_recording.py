@@ -29,6 +29,7 @@ from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER
 from gpumon.sources.demo.source import DemoSource
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.clock import HandClock
 from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.recording.csv.reading import (
     assert_read_back,
@@ -39,7 +40,6 @@ from tests.recording.csv.reading import (
     write_log,
 )
 from tests.screen import PATIENCE
-from tests.sources.nvml_room import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -111,7 +111,7 @@ KEYMAP: tuple[KeyAction, ...] = (
     _key("mine", "m", "mine", "Show only my processes (toggle)", "mine"),
     _key("kind", "v", "kind", "Show only compute, only graphics, or both"),
     _key("tree", "t", "listing('tree')", "Tree: launchers, shells, data loaders (toggle)", "tree"),
-    _key("users", "u", "listing('users')", "Totals by user (toggle)", "users"),
+    _key("users", "u", "listing('users')", "Users and their totals (toggle)", "users"),
     _key("jobs", "g", "listing('jobs')", "Group by job (toggle)", "jobs"),
     _key("columns", "e f2", "columns", "Choose columns …"),
     _key("previous_line", "up", "move(-1)", "Previous line", "select"),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from gpumon.system.users import user_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -49,3 +51,11 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("GPUMON_LOCK_DIR", str(tmp_path_factory.mktemp("locks") / "shared"))
         yield
+
+
+@pytest.fixture
+def fresh_user_names() -> Iterator[None]:
+    """No name of a user is known from another test, nor is one of this test known later."""
+    user_name.cache_clear()
+    yield
+    user_name.cache_clear()

@@ -1,207 +1,245 @@
-"""What keys do: an action a line, with its usual keys; and what becomes of changed ones.
+"""The keymap: every key of the screens and dialogs, what it does, and how it is called.
 
-The names are those of ``[keys]`` in the file. Letters and signs stand for themselves, other keys
-have a name: ``f9``, ``delete``, ``shift+up``, ``ctrl+k``.
+From this table follow the bindings of the screens, footers, the help page, the command palette,
+``[keys]`` in the configuration, the tables of ``docs/config.md`` and clicks on a footer. Letters
+and signs stand for themselves, other keys have a name: ``f9``, ``delete``, ``shift+up``,
+``ctrl+k``.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.config.chart_windows import WINDOWS
 from gpumon.config.columns import COLUMNS
-from gpumon.config.table import InvalidValue, meant, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
+    from typing import Literal, TypeAlias
+
+    Place: TypeAlias = Literal[
+        "app", "dashboard", "page", "card", "process", "help", "themes", "columns", "moment", "end"
+    ]
+    """Where a key works: everywhere, on a screen, on all pages, in a dialog."""
 
 
-class Action(Struct, frozen=True):
-    """Something that a key does.
+class KeyAction(Struct, frozen=True):
+    """An action of one or several screens, and its keys.
 
     Attributes:
-        name: What it is called in the file.
-        call: What the screens call it, with its arguments.
-        keys: Its usual keys.
+        name: Its name in the configuration.
+        keys: Its default keys.
+        action: The action method of the screens, with its arguments, as Textual writes it.
+        on: Where it works, and its description there; the help page leaves out an empty one.
+        label: Its word in a footer.
+        fixed: Whether its keys cannot be changed.
+        priority: Whether it goes before the keys of the widget that has the focus.
     """
 
     name: str
-    call: str
     keys: tuple[str, ...]
+    action: str
+    on: Mapping[Place, str]
+    label: str = ""
+    fixed: bool = False
+    priority: bool = False
+
+    @property
+    def method(self) -> str:
+        """The action without its arguments."""
+        return self.action.partition("(")[0]
 
 
-ACTIONS: dict[str, Action] = {
-    one.name: one
-    for one in (
-        Action("help", "help", ("?", "f1")),
-        Action("quit", "leave", ("q",)),
-        Action("filter", "filter", ("/",)),
-        Action("end", "end", ("k", "f9", "delete")),
-        Action("tag", "tag", ("space",)),
-        Action("tag_all", "tag_all", ("a",)),
-        Action("copy", "copy", ("y",)),
-        Action("tell_when_free", "tell_when_free", ("w",)),
-        Action("mine", "mine", ("m",)),
-        Action("kind", "kind", ("v",)),
-        Action("tree", "listing('tree')", ("t",)),
-        Action("users", "listing('users')", ("u",)),
-        Action("jobs", "listing('jobs')", ("g",)),
-        Action("columns", "columns", ("e", "f2")),
-        Action("previous_line", "move(-1)", ("up",)),
-        Action("next_line", "move(1)", ("down", "j")),
-        Action("page_up", "page(-1)", ("pageup",)),
-        Action("page_down", "page(1)", ("pagedown",)),
-        Action("first_line", "edge(-1)", ("home",)),
-        Action("last_line", "edge(1)", ("end",)),
-        Action("scroll_back", "aside(-1)", ("left",)),
-        Action("scroll_on", "aside(1)", ("right",)),
-        Action("change_side", "change_side", ("tab",)),
-        Action("cards_before", "cards(-1)", ("shift+up",)),
-        Action("cards_after", "cards(1)", ("shift+down",)),
-        Action("sort_before", "sort_step(-1)", ("<", ",")),
-        Action("sort_next", "sort_step(1)", (">", ".")),
-        Action("reverse", "reverse", ("r",)),
-        *(Action(f"sort_{one.key}", f"sort('{one.key}')", (one.letter,)) for one in COLUMNS),
-        Action("graph", "next_graph", ("c",)),
-        Action("host_strip", "host_strip", ("h",)),
-        Action("theme", "themes", ("T",)),
-        Action("pause", "pause", ("p",)),
-        Action("longer_interval", "pace(1)", ("+", "=")),
-        Action("shorter_interval", "pace(-1)", ("-", "_")),
-        Action("log", "log", ("L",)),
-        Action("own_cost", "own_cost", ("o",)),
-        *(Action(f"chart_{one.label}", f"window('{one.key}')", (one.key,)) for one in WINDOWS),
-        Action("secrets", "reveal", ("s",)),
-        Action("step_back", "step(-1)", ("[",)),
-        Action("step_on", "step(1)", ("]",)),
-        Action("back_10s", "jump(-10)", ("{",)),
-        Action("on_10s", "jump(10)", ("}",)),
-        Action("back_1m", "jump(-60)", ("(",)),
-        Action("on_1m", "jump(60)", (")",)),
-        Action("back_10m", "jump(-600)", ("shift+left",)),
-        Action("on_10m", "jump(600)", ("shift+right",)),
-        Action("next_event", "event(1)", ("n",)),
-        Action("event_before", "event(-1)", ("b",)),
-        Action("go_to", "go_to", ("@",)),
-    )
-}
-
-FIXED = {
-    "enter": "opens what is under the cursor",
-    "escape": "goes back",
-    "ctrl+c": "quits",
-    "ctrl+z": "suspends gpumon",
-    "ctrl+p": "opens the list of commands",
-    "ctrl+q": "quits",
-}
-"""Keys that cannot be given to anything else."""
-
-PAGE_KEYS = {
-    "q": "goes back",
-    **dict.fromkeys(("up", "down", "j", "pageup", "pagedown", "space", "home", "end"), "scrolls"),
-}
-"""Keys that do the same on every page."""
-ON_PAGES = (
-    *("help", "theme", "end", "copy", "secrets"),
-    *(f"chart_{one.label}" for one in WINDOWS),
-)
-"""Actions that pages have too, and so need keys that are free there."""
-
-_NAMED = (
-    *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "insert", "delete"),
-    *("backspace", "tab", "space", "enter", "escape", *(f"f{number}" for number in range(1, 25))),
-)
-_WITH = re.compile(r"((?:ctrl|shift|alt)\+)+")
+def _key(
+    name: str, keys: str, action: str, about: str, label: str = "", place: Place = "dashboard"
+) -> KeyAction:
+    """Keys of one place."""
+    return KeyAction(name, tuple(keys.split()), action, {place: about}, label)
 
 
-def read_keys(value: object) -> tuple[str, ...]:
-    """The keys that stand in the file for an action.
-
-    Raises:
-        Wrong: They are no keys, or none.
-    """
-    keys = [value] if isinstance(value, str) else value
-    if not isinstance(keys, list) or not keys:
-        raise InvalidValue('give a key such as "x", or several: ["x", "f5"]')
-    return tuple(dict.fromkeys(map(_read_key, keys)))
-
-
-def _read_key(key: object) -> str:
-    if isinstance(key, str):
-        if key == " ":
-            return "space"
-        if len(key) == 1 and key.isprintable():
-            return key
-        lower = key.lower()
-        prefix = _WITH.match(lower)
-        name = lower[prefix.end() :] if prefix else lower
-        held = sorted(set(prefix[0].split("+")[:-1])) if prefix else []
-        if held == ["shift"] and len(name) == 1 and name.isalpha():
-            return name.upper()
-        if name in _NAMED or (held and len(name) == 1 and name.isascii() and name.isalnum()):
-            # In this order Textual names what is held.
-            return "+".join((*held, name))
-    raise InvalidValue(
-        f"{shown(key)} is no key{meant(key, _NAMED)}; give a letter or sign, or a name such as f5, "
-        "delete, pageup, shift+up or ctrl+k"
+def _fixed(
+    place: Place, keys: str, action: str, about: str = "", name: str = "", *, priority: bool = False
+) -> KeyAction:
+    """Keys that cannot be changed; without a name no footer offers them."""
+    return KeyAction(
+        name, tuple(keys.split()), action, {place: about}, name, fixed=True, priority=priority
     )
 
 
-def settle(
-    changes: Mapping[str, Sequence[str]],
-) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Which of the changed keys can be had.
+KEYMAP: tuple[KeyAction, ...] = (
+    _key("help", "? f1", "help", "Help: keys, signs, columns", "help", place="app"),
+    _key("quit", "q", "leave", "Quit", "quit", place="app"),
+    _fixed("app", "ctrl+c ctrl+q", "leave", "Quit", "interrupt", priority=True),
+    _fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend"),
+    _fixed("app", "ctrl+p", "command_palette", "Find a command by name", "palette", priority=True),
+    # -- the dashboard ---------------------------------------------------------------------------
+    _key("filter", "/", "filter", "Filter the processes as you type", "filter"),
+    KeyAction(
+        "end",
+        ("k", "f9", "delete"),
+        "end",
+        {
+            "dashboard": "End the process, or the tagged ones …",
+            "card": "End the processes that hold the card unlisted …",
+            "process": "End the process …",
+        },
+        "end…",
+    ),
+    _key("tag", "space", "tag", "Tag the process (toggle)", "tag"),
+    _key("tag_all", "a", "tag_all", "Tag all listed processes (toggle)"),
+    _fixed("dashboard", "enter", "open", "Open the process or card under the cursor", "open"),
+    KeyAction(
+        "copy",
+        ("y",),
+        "copy",
+        {
+            "dashboard": "Copy the kill command, or the card's CUDA_VISIBLE_DEVICES",
+            "card": "Copy the card's CUDA_VISIBLE_DEVICES",
+            "process": "Copy the kill command",
+        },
+        "copy",
+    ),
+    _key(
+        "tell_when_free",
+        "w",
+        "tell_when_free",
+        "Notify when this GPU is free (toggle)",
+        "tell if free",
+    ),
+    _key("mine", "m", "mine", "Show only my processes (toggle)", "mine"),
+    _key("kind", "v", "kind", "Show only compute, only graphics, or both"),
+    _key("tree", "t", "listing('tree')", "Tree: launchers, shells, data loaders (toggle)", "tree"),
+    _key("users", "u", "listing('users')", "Users and their totals (toggle)", "users"),
+    _key("jobs", "g", "listing('jobs')", "Group by job (toggle)", "jobs"),
+    _key("columns", "e f2", "columns", "Choose columns …"),
+    _key("previous_line", "up", "move(-1)", "Previous line", "select"),
+    _key("next_line", "down j", "move(1)", "Next line", "select"),
+    _key("page_up", "pageup", "page(-1)", "Page up"),
+    _key("page_down", "pagedown", "page(1)", "Page down"),
+    _key("first_line", "home", "edge(-1)", "First line; in the past: oldest sample", "first"),
+    _key("last_line", "end", "edge(1)", "Last line; in the past: now, or end of the log", "last"),
+    _key("scroll_back", "left", "aside(-1)", "Scroll commands back; fold in a tree"),
+    _key("scroll_on", "right", "aside(1)", "Scroll commands; unfold in a tree"),
+    _key("change_side", "tab", "change_side", "Switch between processes and cards"),
+    _key("cards_before", "shift+up", "cards(-1)", "Scroll the cards up"),
+    _key("cards_after", "shift+down", "cards(1)", "Scroll the cards down"),
+    _fixed(
+        "dashboard",
+        "escape",
+        "release",
+        "Clear in turn: report, tags, filter, selection; then return to now",
+        "clear",
+    ),
+    _key("sort_before", "< ,", "sort_step(-1)", "Sort by the previous column"),
+    _key("sort_next", "> .", "sort_step(1)", "Sort by the next column"),
+    _key("reverse", "r", "reverse", "Reverse the order"),
+    *(
+        _key(
+            f"sort_{one.key}",
+            one.letter,
+            f"sort('{one.key}')",
+            f"Sort by {one.label} (again: reverse)",
+        )
+        for one in COLUMNS
+    ),
+    _key(
+        "graph",
+        "c",
+        "next_graph",
+        "Change the small graph: utilisation, memory, power, temperature",
+        "graph",
+    ),
+    _key("host_strip", "h", "host_strip", "Host: CPU, memory, load over time (toggle)", "host"),
+    _key("theme", "T", "themes", "Choose a theme …", "theme", place="app"),
+    _key("pause", "p", "pause", "Hold the picture (toggle); in the past: play or hold", "pause"),
+    _key("longer_interval", "+ =", "pace(1)", "Longer interval; in the past: faster"),
+    _key("shorter_interval", "- _", "pace(-1)", "Shorter interval; in the past: slower"),
+    _key("log", "L", "log", "Log every sample to a file (toggle)", "log"),
+    _key("own_cost", "o", "own_cost", "Show what gpumon itself costs (toggle)"),
+    # -- pages -----------------------------------------------------------------------------------
+    *(
+        _key(
+            f"chart_{one.label}",
+            one.key,
+            f"window('{one.key}')",
+            f"Charts: {one.title.lower()}",
+            one.label,
+            place="card",
+        )
+        for one in WINDOWS
+    ),
+    _key("secrets", "s", "reveal", "Show what looks like secrets (toggle)", place="process"),
+    _fixed("page", "escape q", "close", "Back", "back"),
+    _fixed("page", "up", "scroll_rows(-1)", "Up", "scroll up"),
+    _fixed("page", "down j", "scroll_rows(1)", "Down", "scroll down"),
+    _fixed("page", "pageup", "scroll_pages(-1)", "Page up", "page up"),
+    _fixed("page", "pagedown space", "scroll_pages(1)", "Page down", "page down"),
+    _fixed("page", "home", "scroll_edge(-1)", "To the top", "top"),
+    _fixed("page", "end", "scroll_edge(1)", "To the end", "bottom"),
+    # -- the past, on the dashboard --------------------------------------------------------------
+    _key("step_back", "[", "step(-1)", "Back in time by a sample"),
+    _key("step_on", "]", "step(1)", "Forward in time by a sample"),
+    _key("back_10s", "{", "jump(-10)", "Back by 10 s"),
+    _key("on_10s", "}", "jump(10)", "Forward by 10 s"),
+    _key("back_1m", "(", "jump(-60)", "Back by a minute"),
+    _key("on_1m", ")", "jump(60)", "Forward by a minute"),
+    _key("back_10m", "shift+left", "jump(-600)", "Back by ten minutes"),
+    _key("on_10m", "shift+right", "jump(600)", "Forward by ten minutes"),
+    _key("next_event", "n", "event(1)", "Next event: process started or exited, error, full"),
+    _key("event_before", "b", "event(-1)", "Previous event"),
+    _key("go_to", "@", "go_to", "Go to a time of day …", "go to"),
+    # -- the help page and dialogs, which say themselves what their keys do ----------------------
+    _fixed("help", "escape ? q", "close"),
+    _fixed("themes", "j", "step(1)"),
+    _fixed("themes", "enter", "keep", priority=True),
+    _fixed("themes", "escape q T", "cancel"),
+    _fixed("columns", "space", "turn"),
+    _fixed("columns", "shift+up", "shift(-1)"),
+    _fixed("columns", "shift+down", "shift(1)"),
+    _fixed("columns", "d", "default"),
+    _fixed("columns", "enter", "keep", priority=True),
+    _fixed("columns", "escape q", "cancel"),
+    _fixed("moment", "escape", "cancel"),
+    _fixed("end", "escape q", "cancel"),
+    _fixed("end", "left", "button('cancel')"),
+    _fixed("end", "right", "button('send')"),
+    _fixed("end", "up", "scroll_who('up')"),
+    _fixed("end", "down", "scroll_who('down')"),
+    _fixed("end", "pageup", "scroll_who('page_up')"),
+    _fixed("end", "pagedown", "scroll_who('page_down')"),
+    _fixed("end", "home", "scroll_who('home')"),
+    _fixed("end", "end", "scroll_who('end')"),
+    _fixed("end", "i", "choose('INT')"),
+    _fixed("end", "t", "choose('TERM')"),
+    _fixed("end", "9", "choose('KILL')"),
+    _fixed("end", "w", "turn_tree"),
+)
 
-    An action that wants a fixed key, or one that another action has, keeps its usual keys. Of two
-    that want the same key the one that stands first in the file gets it.
-
-    Args:
-        changes: By the name of the action, in the order of the file.
-
-    Returns:
-        The keys of actions that have other than their usual ones, and what to say of the actions
-        that do not get theirs.
-    """
-    granted = {name: tuple(keys) for name, keys in changes.items()}
-    refused: dict[str, str] = {}
-    while clash := _clash(granted):
-        name, why = clash
-        # Its usual keys may be in the way of others now: they are looked at again.
-        del granted[name]
-        refused[name] = why
-    return granted, refused
+NAMED = {one.name: one for one in KEYMAP if one.name}
+"""What footers and sentences can name."""
+ACTIONS = {name: one for name, one in NAMED.items() if not one.fixed}
+"""What the configuration can give other keys."""
 
 
-def _clash(granted: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
-    taken = {
-        key: name for name, action in ACTIONS.items() if name not in granted for key in action.keys
+def fixed_keys(*places: Place) -> dict[str, KeyAction]:
+    """The keys that always do the same in these places."""
+    return {
+        key: one
+        for one in KEYMAP
+        if one.fixed and not one.on.keys().isdisjoint(places)
+        for key in one.keys
     }
-    for name, keys in granted.items():
-        for key in keys:
-            if key in FIXED:
-                return name, f"{key} always {FIXED[key]}; its usual keys stay"
-            if key in PAGE_KEYS and name in ON_PAGES:
-                return name, (
-                    f"{key} {PAGE_KEYS[key]} on pages, which have {name} too; its usual keys stay"
-                )
-            if key in taken:
-                return name, (
-                    f"{key} is the key of {taken[key]} already: give {taken[key]} another one, or "
-                    f"{name}; its usual keys stay"
-                )
-        taken |= dict.fromkeys(keys, name)
-    return None
 
 
 _DISPLAYS = {
-    "space": "Space",
+    "space": "space",
     "delete": "Del",
     "insert": "Ins",
     "pageup": "PgUp",
     "pagedown": "PgDn",
+    "escape": "Esc",
     "up": "↑",
     "down": "↓",
     "left": "←",
@@ -219,50 +257,3 @@ def _display(key: str) -> str:
         return key
     *held, name = key.split("+")
     return "+".join([*(part.capitalize() for part in held), _DISPLAYS.get(name, name.capitalize())])
-
-
-_FOOTER = {
-    "/": ("filter",),
-    "k": ("end",),
-    "space": ("tag",),
-    "y": ("copy",),
-    "Space": ("tag",),
-    "w": ("tell_when_free",),
-    "↑↓": ("previous_line", "next_line"),
-    "↑ ↓": ("previous_line", "next_line"),
-    "Shift+↑↓": ("cards_before", "cards_after"),
-    "Tab": ("change_side",),
-    "t": ("tree",),
-    "u": ("users",),
-    "g": ("jobs",),
-    "m": ("mine",),
-    "[": ("step_back",),
-    "[ ]": ("step_back", "step_on"),
-    "{ }": ("back_10s", "on_10s"),
-    "( )": ("back_1m", "on_1m"),
-    "n b": ("next_event", "event_before"),
-    "+ -": ("longer_interval", "shorter_interval"),
-    "@": ("go_to",),
-    "L": ("log",),
-    "< >": ("sort_before", "sort_next"),
-    "c": ("graph",),
-    "h": ("host_strip",),
-    "T": ("theme",),
-    "s": ("secrets",),
-    **{one.key: (f"chart_{one.label}",) for one in WINDOWS},
-    "p": ("pause",),
-    "q": ("quit",),
-    "?": ("help",),
-    "Home": ("first_line",),
-    "End": ("last_line",),
-}
-"""What footers and sentences call keys -> the actions that they mean."""
-
-
-def footer_names(granted: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """What is to be written in place of the usual keys: of each action the first key."""
-    return {
-        usual: display((granted.get(name) or ACTIONS[name].keys)[0] for name in names)
-        for usual, names in _FOOTER.items()
-        if any(name in granted for name in names)
-    }

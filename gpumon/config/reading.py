@@ -130,7 +130,8 @@ class _Reader:
         self.complain(place, f"{name} is no setting{near or '; there are ' + ', '.join(here)}")
 
     def _take_keys(self, table: Mapping[str, object]) -> None:
-        from gpumon.config.keymap import ACTIONS, read_keys, settle
+        from gpumon.config.key_changes import read_keys, settle
+        from gpumon.config.keymap import ACTIONS
 
         wanted: dict[str, tuple[str, ...]] = {}
         for name, value in table.items():

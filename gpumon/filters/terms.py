@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from gpumon.model.process_states import STATES, STOPPED, TRACED, ZOMBIE
 from gpumon.model.selection import SelectionError, parse_selection
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.formatting import cell_width, fit, printable
@@ -178,7 +179,8 @@ def _type(sign: str, value: str) -> Test:
     return lambda process, _: wanted.issubset(process.type)
 
 
-_STATES = {"running": "R", "sleeping": "S", "stopped": "Tt", "zombie": "Z"}
+_STATES = {STATES[letters[0]].word: letters for letters in ("R", "S", STOPPED + TRACED, ZOMBIE)}
+_STATE_NAMES = ", ".join(("idle", *_STATES))
 
 
 def _state(_: str, value: str) -> Test:
@@ -189,8 +191,7 @@ def _state(_: str, value: str) -> Test:
     if letters is None:
         if word not in set("rsdtzixwkp"):
             raise Wrong(
-                f"no state {said(value)}: write idle, running, sleeping, stopped, zombie, "
-                "or a letter of ps, such as D"
+                f"no state {said(value)}: write {_STATE_NAMES}, or a letter of ps, such as D"
             )
         letters = word + word.upper()
     return lambda process, _: process.state is not None and process.state in letters
@@ -219,7 +220,7 @@ TERMS: tuple[Term, ...] = (
     Term("age", "age>1h30m", "that started longer ago than this", _COMPARES, _number(DURATION, _age)),
     Term("idle", "idle>10m", "that were seen idle for longer than this", _COMPARES, _idle),
     Term("type", "type:C", "that compute (C), draw (G), are a client of MPS (M), or both: C+G", _IS, _type),
-    Term("state", "state:idle", "that are idle, running, sleeping, stopped, zombie, or in this state of ps: state:D", _IS, _state),
+    Term("state", "state:idle", f"that are {_STATE_NAMES}, or in this state of ps: state:D", _IS, _state),
     Term("pid", "pid:41233", "with this number", _IS, _pid),
     Term("cmd", "cmd:train", "whose command line holds this", _IS, _text(lambda p: (" ".join(p.command),))),
     Term("name", "name:python", "whose short name holds this", _IS, _text(lambda p: (p.name,))),

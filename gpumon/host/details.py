@@ -19,9 +19,9 @@ from gpumon.host.procfs import (
     read_file,
     read_stat,
     split_strings,
-    user_name,
     wait_channel,
 )
+from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

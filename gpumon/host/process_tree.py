@@ -17,8 +17,8 @@ from gpumon.host.procfs import (
     read_stat,
     read_table,
     started_after_boot,
-    user_name,
 )
+from gpumon.system.users import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

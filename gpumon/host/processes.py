@@ -7,13 +7,28 @@ read of one file a process, kept open, and what cannot change is kept under (pid
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import ENDED, ProcessId
+from gpumon.host.procfs import (
+    START_STACK,
+    START_TIME,
+    STAT_BYTES,
+    STATE,
+    STIME,
+    UTIME,
+    boot_time,
+    read_once,
+    resident_bytes,
+    split_stat,
+    split_strings,
+    started_after_boot,
+)
+from gpumon.model.process_states import ENDED
+from gpumon.model.snapshot import ProcessId
+from gpumon.system.users import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,11 +36,8 @@ if TYPE_CHECKING:
 COMMAND_BYTES = 4096
 """How much of a command line is read. Command lines reach megabytes; a page holds nearly all."""
 
-_STAT_BYTES = 2048
 _OPEN_SHARE, _ENOUGH_FILES = 4, 1024
 """Of the files that this program may have open, one in so many is kept open here at most."""
-_CLOCK_SET_SECONDS = 0.05
-_USERS_KEPT = 4096
 
 _Incarnation = tuple[bytes, bytes]
 
@@ -127,8 +139,7 @@ class ProcessReader:
         self._known: dict[int, _Known] = {}
         self._opened: dict[int, _Opened] = {}
         self._most_opened = _most_files() // _OPEN_SHARE // len(_Opened._fields)
-        self._users: dict[int, str] = {}
-        self._boot = _boot_time()
+        self._boot = boot_time()
         self._boot_checked_at: float | None = None
 
     def read(self, pid: int, now: float) -> ProcessFacts | None:
@@ -156,7 +167,10 @@ class ProcessReader:
         if read is None:
             return None if known is None or _exists(pid) else _end(known)
         stat, uid = read
-        boot = self._boot_time(now)
+        # Once in every pass: when somebody sets the clock, start times move with it.
+        if now != self._boot_checked_at:
+            self._boot_checked_at, self._boot = now, boot_time()
+        boot = self._boot
         if known is not None and stat == known.stat and uid == known.uid:
             before = known.facts
             if before is not None and before.cpu_percent == 0 and known.boot == boot:
@@ -172,43 +186,36 @@ class ProcessReader:
         self, pid: int, stat: bytes, uid: int | None, boot: float, now: float
     ) -> ProcessFacts:
         """What the kernel's line says of a process."""
-        # The name is not escaped and may itself hold parentheses, spaces and line feeds; nothing
-        # after it holds a parenthesis.
-        end = stat.rindex(b")")
-        # Numbering of proc_pid_stat(5), less 3: 0 state, 11 utime, 12 stime, 17 num_threads,
-        # 19 starttime, 21 rss, 25 startstack.
-        fields = stat[end + 2 :].split(None, 26)
-        cpu_ticks = int(fields[11]) + int(fields[12])
-        rss_pages = int(fields[21])
+        name, fields = split_stat(stat, START_STACK)
+        cpu_ticks = int(fields[UTIME]) + int(fields[STIME])
+        rss = resident_bytes(fields)
 
         known = self._known.get(pid)
-        if known is None or known.start_time != fields[19]:
-            known = self._known[pid] = _Known(pid, fields[19], cpu_ticks, now)
+        if known is None or known.start_time != fields[START_TIME]:
+            known = self._known[pid] = _Known(pid, fields[START_TIME], cpu_ticks, now)
         else:
             known.measure(cpu_ticks, now)
 
         # The address of the stack is drawn anew at every exec, so it tells one python from the
         # next where the name does not; it is 0 in processes of other users, who have the name.
-        incarnation = (stat[stat.index(b"(") + 1 : end], fields[25])
-        if known.incarnation != incarnation or known.owes_command(rss_pages):
+        incarnation = (name, fields[START_STACK])
+        if known.incarnation != incarnation or known.owes_command(rss):
             self._read_identity(known, incarnation)
         # A process can change its user without an exec.
         if uid is not None and uid != known.uid:
             known.uid = uid
-            known.user = self._user(uid)
+            known.user = user_name(uid)
 
-        state = fields[0].decode()
-        leader_died = state == "Z" and fields[17] != b"1"
         return ProcessFacts(
             known.id,
             known.name,
             known.user,
             known.uid,
             known.command,
-            state,
+            fields[STATE].decode(),
             known.cpu_percent,
-            None if leader_died else rss_pages * os.sysconf("SC_PAGE_SIZE"),
-            _started_at(boot, fields[19]),
+            rss,
+            boot + started_after_boot(known.id),
         )
 
     def keep_only(self, pids: Collection[int]) -> None:
@@ -230,7 +237,7 @@ class ProcessReader:
         try:
             # In this order: the directory of a process that is gone says root, its line fails.
             uid = os.fstat(opened.directory).st_uid
-            return os.pread(opened.stat, _STAT_BYTES, 0), uid
+            return os.pread(opened.stat, STAT_BYTES, 0), uid
         except OSError:
             # It has ended; the number may be another's by now.
             self._close(pid)
@@ -258,7 +265,7 @@ class ProcessReader:
 
     def _read_unopened(self, pid: int) -> tuple[bytes, int | None] | None:
         """The same where no more may be kept open; the user is ``None`` when it has just ended."""
-        stat = self._read_file(pid, "stat", _STAT_BYTES)
+        stat = self._read_file(pid, "stat", STAT_BYTES)
         if stat is None:
             return None
         uid = None
@@ -273,47 +280,14 @@ class ProcessReader:
         command = self._read_file(pid, "cmdline", COMMAND_BYTES)
         # A dead process has no arguments left; those it had are still its own.
         if command or known.incarnation is None:
-            known.command = _arguments(command or b"")
+            known.command = split_strings(command or b"")
         known.incarnation = incarnation
 
     def _read_file(self, pid: int, name: str, size: int) -> bytes | None:
         try:
-            descriptor = os.open(f"{self._proc}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            return read_once(f"{self._proc}/{pid}/{name}", size)
         except OSError:
             return None
-        try:
-            return os.read(descriptor, size)
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
-
-    def _user(self, uid: int) -> str:
-        name = self._users.get(uid)
-        if name is None:
-            import pwd
-
-            try:
-                name = pwd.getpwuid(uid).pw_name
-            except KeyError:
-                name = str(uid)
-            if len(self._users) >= _USERS_KEPT:
-                self._users.clear()
-            self._users[uid] = name
-        return name
-
-    def _boot_time(self, now: float) -> float:
-        """When the machine started, by the clock as it is set now.
-
-        Taken afresh in every pass: when somebody sets the clock, start times move with it and ages
-        stay right. Moved only by real jumps, so that a process keeps one start time to the digit.
-        """
-        if now != self._boot_checked_at:
-            self._boot_checked_at = now
-            boot = _boot_time()
-            if abs(boot - self._boot) > _CLOCK_SET_SECONDS:
-                self._boot = boot
-        return self._boot
 
 
 def _exists(pid: int) -> bool:
@@ -338,13 +312,9 @@ def _end(known: _Known) -> ProcessFacts:
         ENDED,
         None,
         None,
-        _started_at(known.boot, known.start_time),
+        known.boot + started_after_boot(known.id),
     )
     return known.facts
-
-
-def _started_at(boot: float, start_time: bytes) -> float:
-    return boot + int(start_time) / os.sysconf("SC_CLK_TCK")
 
 
 def _most_files() -> int:
@@ -353,16 +323,3 @@ def _most_files() -> int:
 
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _ENOUGH_FILES if soft == resource.RLIM_INFINITY else min(soft, _ENOUGH_FILES)
-
-
-def _boot_time() -> float:
-    # Start times count from CLOCK_BOOTTIME's zero, time name spaces included. `btime` of
-    # /proc/stat is the same difference cut to whole seconds, in a file of several milliseconds on
-    # a large machine, and lxcfs puts the container's start in its place.
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _arguments(command_line: bytes) -> tuple[str, ...]:
-    # Programs that write their own title leave the rest of the space filled with zeros.
-    text = command_line.rstrip(b"\0").decode(errors="replace")
-    return tuple(text.split("\0")) if text else ()

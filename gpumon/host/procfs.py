@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,7 +19,11 @@ from gpumon.model.snapshot import ProcessId
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_STAT_BYTES = 2048
+STAT_BYTES = 2048
+"""More than a line of ``/proc/PID/stat`` takes."""
+STATE, PPID, PGRP, SESSION, FLAGS, UTIME, STIME, THREADS = 0, 1, 2, 3, 6, 11, 12, 17
+START_TIME, RSS, START_STACK = 19, 21, 25
+"""Fields of ``split_stat``: the numbering of proc_pid_stat(5), less 3."""
 _LOOKS = 5
 _MOMENT = 0.01
 _CLOCK_SET_SECONDS = 0.05
@@ -69,27 +72,37 @@ class Stat(Struct, frozen=True):
         return self.state in "ZX" and self.threads <= 1
 
 
-def parse_stat(line: bytes) -> Stat:
-    """Take apart a line of ``/proc/PID/stat``, or of one of its threads."""
+def split_stat(line: bytes, last: int = RSS) -> tuple[bytes, list[bytes]]:
+    """The name and the fields after it, up to the last one wanted, of ``/proc/PID/stat``."""
     # The name is not escaped and may itself hold parentheses, spaces and line feeds; nothing
     # after it holds a parenthesis.
-    start, end = line.index(b"("), line.rindex(b")")
-    # Numbering of proc_pid_stat(5), less 3: 0 state, 1 ppid, 2 pgrp, 3 session, 6 flags,
-    # 17 num_threads, 19 starttime, 21 rss, 25 startstack.
-    fields = line[end + 2 :].split(None, 26)
-    state, flags, threads = fields[0].decode(), int(fields[6]), int(fields[17])
+    end = line.rindex(b")")
+    return line[line.index(b"(") + 1 : end], line[end + 2 :].split(None, last + 1)
+
+
+def resident_bytes(fields: list[bytes]) -> int | None:
+    """Of ``split_stat``: the kernel reports 0 where the main thread is dead while others live."""
+    if fields[STATE] == b"Z" and int(fields[THREADS]) > 1:
+        return None
+    return int(fields[RSS]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def parse_stat(line: bytes) -> Stat:
+    """Take apart a line of ``/proc/PID/stat``, or of one of its threads."""
+    name, fields = split_stat(line, START_STACK)
+    flags = int(fields[FLAGS])
     return Stat(
-        id=ProcessId(int(line[:start]), int(fields[19])),
-        name=line[start + 1 : end].decode(errors="replace"),
-        state=state,
-        parent=int(fields[1]),
-        group=int(fields[2]),
-        session=int(fields[3]),
-        threads=threads,
+        id=ProcessId(int(line[: line.index(b"(")]), int(fields[START_TIME])),
+        name=name.decode(errors="replace"),
+        state=fields[STATE].decode(),
+        parent=int(fields[PPID]),
+        group=int(fields[PGRP]),
+        session=int(fields[SESSION]),
+        threads=int(fields[THREADS]),
         exiting=bool(flags & _EXITING),
         kernel_thread=bool(flags & _KERNEL_THREAD),
-        rss=None if state == "Z" and threads > 1 else int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
-        stack_start=int(fields[25]) or None,
+        rss=resident_bytes(fields),
+        stack_start=int(fields[START_STACK]) or None,
     )
 
 
@@ -120,7 +133,7 @@ def read_table(proc: str) -> dict[int, Stat]:
 def stat_of(proc: str, pid: int) -> Stat | None:
     """What the kernel says of the process that has this number now; ``None`` for none."""
     try:
-        return parse_stat(_read_once(f"{proc}/{pid}/stat", _STAT_BYTES))
+        return parse_stat(read_once(f"{proc}/{pid}/stat", STAT_BYTES))
     except OSError:
         return None
 
@@ -145,10 +158,15 @@ def read_stat(directory: int, path: str = "stat") -> Stat:
     Raises:
         OSError: It has ended and was waited for.
     """
-    return parse_stat(_read_once(path, _STAT_BYTES, directory))
+    return parse_stat(read_once(path, STAT_BYTES, directory))
 
 
-def _read_once(path: str, size: int, directory: int | None = None) -> bytes:
+def read_once(path: str, size: int, directory: int | None = None) -> bytes:
+    """What one read of a file brings, at most ``size`` bytes.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
     try:
         return os.read(descriptor, size)
@@ -241,7 +259,7 @@ def split_strings(data: bytes) -> tuple[str, ...]:
 def wait_channel(directory: int, thread: str = "") -> str | None:
     """The kernel's function in which it waits; ``None`` where the kernel does not say."""
     try:
-        name = _read_once(f"{thread}wchan", 128, directory).decode(errors="replace").strip()
+        name = read_once(f"{thread}wchan", 128, directory).decode(errors="replace").strip()
     except OSError:
         return None
     return None if name in ("", "0") else name
@@ -262,17 +280,6 @@ def owner(directory: int) -> int:
     return uid
 
 
-@lru_cache(maxsize=4096)
-def user_name(uid: int) -> str:
-    """Name of a user, or the number as text where it has no name. May wait for the network."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 class _BootTime:
     """When the machine started, moved by real jumps of the clock only."""
 
@@ -280,7 +287,9 @@ class _BootTime:
         self._known = 0.0
 
     def read(self) -> float:
-        # See gpumon.host.processes on why not `btime`.
+        # Start times count from CLOCK_BOOTTIME's zero, time name spaces included. `btime` of
+        # /proc/stat is the same difference cut to whole seconds, in a file of several milliseconds
+        # on a large machine, and lxcfs puts the container's start in its place.
         boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         if abs(boot - self._known) > _CLOCK_SET_SECONDS:
             self._known = boot

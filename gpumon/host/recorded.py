@@ -27,7 +27,7 @@ class RecordedHost:
     @property
     def user(self) -> str:
         """Names mostly mean the same people on all machines of one place."""
-        from gpumon.host.procfs import user_name
+        from gpumon.system.users import user_name
 
         return user_name(os.geteuid())
 

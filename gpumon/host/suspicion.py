@@ -22,10 +22,10 @@ from gpumon.host.procfs import (
     read_stat,
     started_after_boot,
     stat_of,
-    user_name,
     wait_channel,
 )
 from gpumon.model.snapshot import HoldReason, Place, ProcessId, Suspect
+from gpumon.system.users import user_name
 from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.host.procfs import user_name
 from gpumon.kill.signals import signal_name
 from gpumon.system.folders import state_folder
+from gpumon.system.users import user_name
 from gpumon.text.formatting import ELLIPSIS, printable
 
 if TYPE_CHECKING:

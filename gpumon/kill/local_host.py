@@ -47,7 +47,7 @@ class LocalHost:
     @property
     def user(self) -> str:
         """That user's name. May wait for the network, once."""
-        from gpumon.host.procfs import user_name
+        from gpumon.system.users import user_name
 
         return user_name(self.uid)
 

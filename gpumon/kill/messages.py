@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from gpumon.kill.signals import signal_name, unreaped
+from gpumon.model.process_states import STOPPED, TRACED, UNINTERRUPTIBLE, ZOMBIE
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -26,21 +27,21 @@ def why_it_lives(
     """
     pid, name = process.pid, signal_name(number)
     state = "" if standing is None else standing.state
-    if standing is not None and state == "D":
+    if standing is not None and state == UNINTERRUPTIBLE:
         where = f" ({standing.wait_channel})" if standing.wait_channel else ""
         return f"{pid} waits inside the kernel{where}: no signal reaches it until that ends"
-    if number != signal.SIGKILL and state == "T":
+    if number != signal.SIGKILL and state == STOPPED:
         return (
             f"{pid} is stopped: {name} acts once it is continued (kill -CONT {pid}), KILL at once"
         )
-    if number != signal.SIGKILL and state == "t":
+    if number != signal.SIGKILL and state == TRACED:
         return f"{pid} is held by a debugger: {name} acts once that lets it go on, KILL at once"
     if patience_over is None:
         return ""
     since = duration(patience_over)
     if number == signal.SIGKILL:
         return f"{pid} was killed {since} ago, and the kernel is still taking it down"
-    if state == "Z":
+    if state == ZOMBIE:
         return f"{pid} goes on without its main thread {since} after {name}"
     return f"{pid} goes on {since} after {name}: it ignores that, or is still tidying up"
 

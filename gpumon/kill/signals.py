@@ -29,9 +29,9 @@ from gpumon.host.procfs import (
     read_file,
     read_stat,
     stat_of,
-    user_name,
     wait_channel,
 )
+from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.host import Refusal
 from gpumon.kill.messages import why_it_is_listed, why_it_lives
 from gpumon.kill.outcome import PATIENCE, Outcome, TargetOutcome
+from gpumon.model.process_states import UNINTERRUPTIBLE
 
 if TYPE_CHECKING:
     from gpumon.host import ProcessHandle, ProcessStatus, Refused, Target
@@ -132,7 +133,7 @@ class TargetState:
         """See how it stands while it lives, and what it waits for."""
         if self.grip is not None and self.waiting:
             self._standing = self.grip.standing()
-            asleep = self._standing is not None and self._standing.state == "D"
+            asleep = self._standing is not None and self._standing.state == UNINTERRUPTIBLE
             self._looks_asleep = self._looks_asleep + 1 if asleep else 0
 
     def release(self) -> None:

@@ -14,7 +14,6 @@ from rich.color import ColorSystem
 from textual._styles_cache import StylesCache
 from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
-from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.events import AppBlur, AppFocus, InputEvent, Paste, Resize
 from textual.filter import Monochrome
@@ -23,23 +22,23 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
+from gpumon.config.keymap import display
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember
 from gpumon.sources import SourceError
 from gpumon.system.resource_errors import is_lack_of_files, lack_behind
 from gpumon.ui.colours import FewColours, colour_system, refuses_colour
 from gpumon.ui.dialogs.commands import CommandsDialog
 from gpumon.ui.free_gpu_watch import FreeGpuWatch
-from gpumon.ui.keys import footer_names, keymap, renamed, with_names
+from gpumon.ui.keys import bindings_of, textual_keymap
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.screens.dashboard import DashboardScreen, PageWanted, WordWanted
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import EndRequested, PageScreen
-from gpumon.ui.screens.timed import TimedScreen
 from gpumon.ui.startup_options import USUAL, StartupOptions
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.theme import Palette
 from gpumon.ui.themes import LOOK_SECONDS, ThemeController
-from gpumon.ui.view.key_names import use_key_names
+from gpumon.ui.view.key_names import explained, keys_of, use_keys
 from gpumon.ui.view.kill import sum_sentence
 from gpumon.ui.view.listing import ProcessFilter
 from gpumon.ui.view.writer import CellWriter
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from textual.actions import ActionParseResult
+    from textual.binding import BindingType
     from textual.dom import DOMNode
     from textual.driver import Driver
     from textual.events import Event, Key
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.theme import Theme
 
+    from gpumon.config.keymap import KeyAction
     from gpumon.ui.session import Session
     from gpumon.ui.terminal.terminal import Ending
 
@@ -86,13 +87,7 @@ class GpumonApp(App[int]):
         scrollbar-background-active: $panel;
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = with_names(
-        Binding("question_mark,f1", "help", "Help: keys, signs, columns", key_display="?"),
-        Binding("T", "themes", "Choose a theme …"),
-        Binding("q", "leave", "Quit", key_display="q"),
-        Binding("ctrl+c", "leave", "Quit", key_display="Ctrl+C", priority=True, system=True),
-        Binding("ctrl+z", "suspend_process", "Suspend", key_display="Ctrl+Z"),
-    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("app")
 
     def __init__(
         self,
@@ -142,9 +137,8 @@ class GpumonApp(App[int]):
             chosen,
         )
         self._awaited = FreeGpuWatch()
-        self._chosen = chosen
-        self.set_keymap(keymap(chosen.keys))
-        use_key_names(footer_names(chosen.keys))
+        self.set_keymap(textual_keymap(chosen.keys))
+        use_keys(chosen.keys)
 
     def get_default_screen(self) -> DashboardScreen:
         """The dashboard: another one before it would be seen, blank."""
@@ -175,26 +169,24 @@ class GpumonApp(App[int]):
         """What the keys do, by its description, and of Textual's own commands one."""
         commands = super().get_system_commands(screen)
         yield from (command for command in commands if command.title == "Quit")
-        for binding, target in self._commands(screen):
-            key = binding.key_display or binding.key
-            run = partial(self.run_action, binding.action, target)
-            yield SystemCommand(binding.description, f"key {key}", run)
+        for action, about, target in self._commands(screen):
+            run = partial(self.run_action, action.action, target)
+            yield SystemCommand(about, f"key {display(keys_of(action.name))}", run)
 
     def _commands(
         self, screen: Screen[object]
-    ) -> Iterator[tuple[Binding, App[int] | Screen[None]]]:
+    ) -> Iterator[tuple[KeyAction, str, App[int] | Screen[None]]]:
         """What can be done on a screen, and where that is done."""
-        for binding in self._explained():
-            action = binding.action
-            own = any(one.action == action for one in self.BINDINGS if isinstance(one, Binding))
+        for action, about in self._explained():
+            own = "app" in action.on
             target = self if own else self.dashboard
-            name = action.partition("(")[0]
             # To leave is there by Textual's name.
-            if action != "leave" and (own or screen is target) and target.check_action(name, ()):
-                yield binding, target
+            listed = action.method not in {"leave", "command_palette"}
+            if listed and (own or screen is target) and target.check_action(action.method, ()):
+                yield action, about, target
         if isinstance(screen, PageScreen):
-            for binding in screen.explained():
-                yield renamed(binding, self._chosen.keys), screen
+            for action, about in screen.explained():
+                yield action, about, screen
 
     def on_resize(self, event: Resize) -> None:
         """The terminal has another size now, or had."""
@@ -395,20 +387,17 @@ class GpumonApp(App[int]):
             return
         here = None
         if isinstance(screen, PageScreen):
-            here = (screen.heading, [renamed(one, self._chosen.keys) for one in screen.explained()])
+            here = (screen.heading, screen.explained())
         self.push_screen(HelpScreen(self._explained(), self._session.history, here))
 
-    def _explained(self) -> list[Binding]:
-        """The keys that do something here and have a description, the application's first."""
-        bindings = (*self.BINDINGS, *self.dashboard.BINDINGS, *TimedScreen.BINDINGS)
+    def _explained(self) -> list[tuple[KeyAction, str]]:
+        """What keys do everywhere and on the dashboard."""
         readonly = self._session.host.readonly
         return [
-            renamed(one, self._chosen.keys)
-            for one in bindings
-            if isinstance(one, Binding)
-            and one.description
-            and not (readonly and one.action == "end")
-            and not (one.action == "suspend_process" and not self._can_suspend())
+            (action, about)
+            for action, about in explained("app", "dashboard")
+            if not (readonly and action.name == "end")
+            and not (action.action == "suspend_process" and not self._can_suspend())
         ]
 
     def _can_suspend(self) -> bool:

@@ -1,40 +1,56 @@
-"""Gives bindings the names by which the configuration knows them, and changed ones their keys."""
+"""The keymap as Textual wants it, and keys that are pressed with the mouse."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gpumon.config.keymap import ACTIONS, display, footer_names
+from textual.binding import Binding
+
+from gpumon.config.keymap import KEYMAP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from textual.binding import Binding, BindingType
+    from textual.binding import BindingType
+    from textual.screen import Screen
 
-__all__ = ["footer_names", "keymap", "renamed", "with_names"]
-
-_NAMES = {action.call: action.name for action in ACTIONS.values()}
+    from gpumon.config.keymap import Place
 
 
-def with_names(*bindings: Binding) -> list[BindingType]:
-    """The bindings; those whose keys can be changed have the action's name as their id."""
+def bindings_of(place: Place) -> list[BindingType]:
+    """The keys that work in a place, each known by the name of its action."""
     return [
-        # What the terminal itself is used to do stays where it is.
-        binding if binding.system else replace(binding, id=_NAMES.get(binding.action))
-        for binding in bindings
+        Binding(
+            _textual(one.keys),
+            one.action,
+            one.on[place],
+            id=one.name or None,
+            priority=one.priority,
+        )
+        for one in KEYMAP
+        if place in one.on
     ]
 
 
-def keymap(keys: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """What Textual's keymap is for changed keys, by the names of their actions."""
-    return {
-        name: ",".join("comma" if key == "," else key for key in given)
-        for name, given in keys.items()
-    }
+def textual_keymap(changed: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Textual's keymap for changed keys, by the names of their actions."""
+    return {name: _textual(keys) for name, keys in changed.items()}
 
 
-def renamed(binding: Binding, keys: Mapping[str, Sequence[str]]) -> Binding:
-    """A binding as the help page shows it."""
-    given = keys.get(binding.id or "")
-    return binding if given is None else replace(binding, key_display=display(given))
+def _textual(keys: Iterable[str]) -> str:
+    return ",".join("comma" if key == "," else key for key in keys)
+
+
+def press(screen: Screen[None], name: str | None) -> None:
+    """Do what the key of an action does on a screen, if anything.
+
+    Args:
+        screen: Where it is pressed.
+        name: The action's name in the keymap.
+    """
+    for active in screen.active_bindings.values():
+        if name is not None and active.binding.id == name:
+            # Not within the click that asks for it: a dialog would wait for that click to end.
+            screen.call_later(partial(screen.app.run_action, active.binding.action, active.node))
+            return

@@ -94,7 +94,7 @@ class Logbook:
         recorder.start()
         self._recorder = recorder
         self._unsubscribe = self._collector.subscribe(recorder.take)
-        return f"logging to {_place(recorder.status.path)}; {keycap('L')} stops"
+        return f"logging to {_place(recorder.status.path)}; {keycap('log')} stops"
 
     def stop(self) -> str:
         """End the log. Returns where it is and what it holds, as a sentence."""

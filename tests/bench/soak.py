@@ -38,6 +38,7 @@ from gpumon.sampling.collector import Collector
 from gpumon.sources.nvml.queries import REACTIONS, Reaction
 from gpumon.sources.nvml.source import NvmlSource
 from gpumon.ui.view.dashboard import Dashboard, View
+from tests.clock import HandClock
 from tests.driver import GIB, Driver, Owner, Wave, h100
 from tests.driver.layout import FUNCTIONS
 
@@ -75,23 +76,6 @@ tape and history than after the first hour, as the allocator cannot use every ho
 leaves when it packs, and of a tick likewise, as the machine has others to serve."""
 
 
-class FastClock:
-    """A clock that is put forward by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        return 1_700_000_000.0 + self.now
-
-    def monotonic(self) -> float:
-        return 1000.0 + self.now
-
-    def wait(self, event: threading.Event, timeout: float) -> bool:
-        self.now += timeout
-        return event.is_set()
-
-
 class Figures(NamedTuple):
     """How it stands after some hours."""
 
@@ -121,7 +105,7 @@ class Day:
 
     def __init__(self, driver: Driver, interval: float, *, faults: bool = False) -> None:
         self._driver, self._interval = driver, interval
-        self._clock = FastClock()
+        self._clock = HandClock(0.0)
         self._chance = random.Random(1)
         self._history, tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._source = NvmlSource(clock=self._clock)

@@ -118,6 +118,7 @@ def test_scrubbing_leaves_out_who_and_where() -> None:
     assert checks(plain.stdout).keys() == checks(scrubbed.stdout).keys()
 
 
+@pytest.mark.usefixtures("fresh_user_names")
 def test_a_user_whom_the_environment_does_not_name_is_left_out_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpumon.config.keymap import ACTIONS, FIXED
+from gpumon.config.keymap import ACTIONS, fixed_keys
 from gpumon.config.messages import toml
 from gpumon.config.table import BY_VARIABLE, SETTINGS
 
@@ -30,12 +30,19 @@ def with_tables(page: str) -> str:
             ),
         ],
         "actions": [
-            ("action", "usual keys"),
-            *((f"`{one.name}`", _codes(one.keys, " ")) for one in ACTIONS.values()),
+            ("action", "usual keys", "what it does"),
+            *(
+                (f"`{one.name}`", _codes(one.keys, " "), next(iter(one.on.values())))
+                for one in ACTIONS.values()
+            ),
         ],
         "fixed keys": [
             ("key", "what it does"),
-            *((f"`{key}`", words) for key, words in FIXED.items()),
+            *(
+                (f"`{key}`", about)
+                for key, one in fixed_keys("app", "dashboard").items()
+                for about in one.on.values()
+            ),
         ],
     }
     for name, rows in tables.items():

@@ -12,53 +12,75 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.binding import Binding
 
-from gpumon.config.keymap import (
-    ACTIONS,
-    FIXED,
-    ON_PAGES,
-    PAGE_KEYS,
-    display,
-    footer_names,
-    read_keys,
-    settle,
-)
+from gpumon.config.key_changes import read_keys, settle, works_on_pages
+from gpumon.config.keymap import ACTIONS, KEYMAP, NAMED, KeyAction, display, fixed_keys
 from gpumon.config.table import InvalidValue
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.dialogs.columns import ColumnsDialog
+from gpumon.ui.dialogs.end import EndDialog
+from gpumon.ui.dialogs.moment import MomentDialog
+from gpumon.ui.dialogs.themes import ThemesDialog
 from gpumon.ui.screens.card import CardScreen
 from gpumon.ui.screens.dashboard import DashboardScreen
+from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.process import ProcessScreen
-from gpumon.ui.screens.timed import TimedScreen
 from gpumon.ui.view.dashboard import View, footer_keys
+from gpumon.ui.view.key_names import explained, keycap, use_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from textual.dom import DOMNode
+
+    from gpumon.config.keymap import Place
+
+PLACES: dict[Place, type[DOMNode]] = {
+    "app": GpumonApp,
+    "dashboard": DashboardScreen,
+    "page": PageScreen,
+    "card": CardScreen,
+    "process": ProcessScreen,
+    "help": HelpScreen,
+    "themes": ThemesDialog,
+    "columns": ColumnsDialog,
+    "moment": MomentDialog,
+    "end": EndDialog,
+}
 
 
-def bound() -> dict[str, list[Binding]]:
-    """What the screens bind, by the name of the action; ``""`` is what has none."""
-    found: dict[str, list[Binding]] = {}
-    for screen in (GpumonApp, DashboardScreen, TimedScreen, CardScreen, ProcessScreen):
-        for binding in screen.BINDINGS:
-            assert isinstance(binding, Binding)
-            found.setdefault(binding.id or "", []).append(binding)
-    return found
+def rows(*places: Place) -> list[KeyAction]:
+    return [one for one in KEYMAP if not one.on.keys().isdisjoint(places)]
 
 
-def test_every_key_can_be_changed_but_the_fixed_ones() -> None:
-    unnamed = bound().pop("", [])
-    assert {key for one in unnamed for key in one.key.split(",")} <= set(FIXED)
+FIXED = fixed_keys("app", "dashboard")
 
 
-def test_the_usual_keys_are_those_of_the_screens() -> None:
-    from textual.keys import _character_to_key
+@pytest.mark.parametrize("place", PLACES)
+def test_what_a_screen_binds_is_what_the_keymap_says(place: Place) -> None:
+    bound = [one for one in PLACES[place].BINDINGS if isinstance(one, Binding)]
+    assert [(one.id, one.action, one.description) for one in bound] == [
+        (one.name or None, one.action, one.on[place]) for one in rows(place)
+    ]
+    for one in rows(place):
+        assert callable(getattr(PLACES[place], f"action_{one.method}")), one.name
 
-    found = bound()
-    assert set(found) - {""} == set(ACTIONS)
-    for name, action in ACTIONS.items():
-        usual = [_character_to_key(key) if len(key) == 1 else key for key in action.keys]
-        for binding in found[name]:
-            assert binding.key == ",".join(usual)
+
+def test_a_key_does_one_thing_wherever_it_works() -> None:
+    for place in PLACES:
+        keys = [key for one in rows(place) for key in one.keys]
+        assert len(keys) == len(set(keys)), place
+    pairs: list[tuple[Place, Place]] = [("app", "dashboard"), ("page", "card"), ("page", "process")]
+    for around, nearer in pairs:
+        far = {key for one in rows(around) for key in one.keys}
+        assert far.isdisjoint(key for one in rows(nearer) for key in one.keys)
+
+
+def test_every_key_of_a_screen_is_explained_and_has_a_name() -> None:
+    for place in PLACES.keys() - {"help", "themes", "columns", "moment", "end"}:
+        told = [one for one, _ in explained(place)]
+        assert told == rows(place)
+        assert all(NAMED[one.name] is one for one in told)
 
 
 def test_no_two_actions_share_a_usual_key() -> None:
@@ -75,20 +97,20 @@ def test_a_key_that_is_free_is_given() -> None:
 def test_a_key_of_another_action_is_refused_and_both_keep_theirs() -> None:
     granted, refused = settle({"mine": ["x", "k"]})
     assert granted == {}
-    assert "k is the key of end already" in refused["mine"]
+    assert 'k is already the key for "end"' in refused["mine"]
 
 
 def test_of_two_that_want_the_same_the_first_gets_it() -> None:
     granted, refused = settle({"mine": ["x"], "end": ["x"]})
     assert granted == {"mine": ("x",)}
-    assert "x is the key of mine" in refused["end"]
+    assert 'x is already the key for "mine"' in refused["end"]
 
 
 def test_who_is_refused_is_in_the_way_with_the_usual_keys() -> None:
     granted, refused = settle({"tree": ["m"], "mine": ["ctrl+c"]})
     assert granted == {}
-    assert "always quits" in refused["mine"]
-    assert "m is the key of mine" in refused["tree"]
+    assert 'ctrl+c is already the key for "interrupt"' in refused["mine"]
+    assert 'm is already the key for "mine"' in refused["tree"]
 
 
 @given(
@@ -119,26 +141,17 @@ def test_a_key_is_known_by_any_name_of_it() -> None:
 
 
 def test_an_action_that_pages_have_cannot_have_a_key_that_every_page_has() -> None:
-    on_pages = {
-        binding.id
-        for screen in (GpumonApp, CardScreen, ProcessScreen)
-        for binding in screen.BINDINGS
-        if isinstance(binding, Binding) and binding.id
-    }
+    on_pages = {name for name, one in ACTIONS.items() if works_on_pages(one)}
     # What closes a page and what quits is the same key to begin with.
-    assert on_pages - {"quit"} == set(ON_PAGES)
-    keys = {
-        key
-        for binding in PageScreen.BINDINGS
-        if isinstance(binding, Binding)
-        for key in binding.key.split(",")
-    }
-    assert keys - set(FIXED) == set(PAGE_KEYS)
+    there = {one.name for one in rows("app", "card", "process") if not one.fixed}
+    assert on_pages == there - {"quit"}
     granted, refused = settle(
-        {"tag": ["x"], "copy": ["space"], "tree": ["home"], "first_line": "Z"}
+        {"tag": ["x"], "copy": ["space"], "tree": ["home"], "first_line": "Z", "quit": ["q", "F"]}
     )
-    assert set(granted) == {"tag", "tree", "first_line"}
-    assert refused == {"copy": "space scrolls on pages, which have copy too; its usual keys stay"}
+    assert set(granted) == {"tag", "tree", "first_line", "quit"}
+    said = 'space is already the key for "page down"; its usual keys stay'
+    assert refused == {"copy": said}
+    assert 'q is already the key for "back"' in settle({"quit": ["x"], "end": ["q"]})[1]["end"]
 
 
 @pytest.mark.parametrize("key", ["", "xy", "f25", "ctrl+", "hyper+x", "\n", 5, [], ["x", 5], {}])
@@ -148,32 +161,35 @@ def test_what_is_no_key_is_refused(key: object) -> None:
 
 
 def test_no_sentence_names_a_key_that_may_have_been_changed() -> None:
-    for path in sorted((Path(__file__).parents[2] / "gpumon" / "tui").rglob("*.py")):
+    paths = sorted((Path(__file__).parents[2] / "gpumon" / "ui").rglob("*.py"))
+    assert len(paths) > 20
+    for path in paths:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                 continue
             if call.func.attr != "say":
                 continue
-            allowed = {
-                id(one) for key in ast.walk(call) if _is_keycap(key) for one in ast.walk(key)
-            }
             for one in ast.walk(call):
                 if isinstance(one, ast.Constant) and isinstance(one.value, str):
                     named = re.search(r"\b(Tab|Space|Home|End|Shift)\b|[↑↓←→]", one.value)
-                    assert id(one) in allowed or not named, f"{path}:{one.lineno}: use keycap()"
+                    assert not named, f"{path}:{one.lineno}: use keycap()"
 
 
-def _is_keycap(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "keycap"
-    )
+@pytest.fixture
+def usual_keys() -> Iterator[None]:
+    yield
+    use_keys({})
 
 
-def test_the_footer_names_changed_keys() -> None:
-    assert footer_names({}) == {}
-    names = footer_names({"step_on": ("f5",), "end": ("x", "delete")})
-    assert names == {"[ ]": "[ F5", "k": "x"}
-    usual = {key for key, _ in footer_keys(View(1.0), None)} | {"Home", "End", "Tab", "Space", "["}
-    every = footer_names(dict.fromkeys(ACTIONS, ("ä",)))
-    assert usual - {"Enter"} <= set(every)
+@pytest.mark.usefixtures("usual_keys")
+def test_sentences_and_footers_name_changed_keys() -> None:
+    assert keycap("step_back", "step_on") == "[ ]"
+    assert keycap("cards_before", "cards_after") == "Shift+↑↓"
+    use_keys({"step_on": ("f5",), "end": ("x", "delete"), "next_line": ("j",)})
+    assert keycap("step_back", "step_on") == "[ F5"
+    assert keycap("previous_line", "next_line") == "↑ j"
+    assert keycap("end") == "x"
+    use_keys(dict.fromkeys(ACTIONS, ("ä",)))
+    shown = {keycap(*one.names) for one in footer_keys(View(1.0), None)}
+    assert shown == {"ä", "ä ä"}
     assert display(("k", "f9", "delete", "shift+up")) == "k F9 Del Shift+↑"

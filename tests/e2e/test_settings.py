@@ -191,7 +191,7 @@ chart_1m = "f12"
         screen.wait_for(r"F12 1m.*↑↓ scroll.*F11 copy CUDA_VISIBLE_DEVICES")
         screen.type("?")
         screen.wait_for(
-            r"Keys on this page: GPU 0[\s\S]*F11 +Copy the line[\s\S]*F12 +Charts: the last minute"
+            r"Keys on this page: GPU 0[\s\S]*F11 +Copy the card[\s\S]*F12 +Charts: the last minute"
         )
 
 
@@ -200,7 +200,7 @@ def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
 ) -> None:
     with started('[keys]\nmine = "t"\n', columns=160) as screen:
         screen.wait_for(
-            r"config.toml, line 2: keys.mine: t is the key of tree already: give tree another one"
+            'config.toml, line 2: keys.mine: t is already the key for "tree": give tree another one'
         )
         screen.type("t")
         screen.wait_for("├─")

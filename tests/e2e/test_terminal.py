@@ -503,7 +503,7 @@ def test_every_key_of_the_dashboard_is_found_by_its_name() -> None:
         screen.type("\x10")
         screen.wait_for("Search for commands")
         screen.type("users and")
-        screen.wait_for("Users and what they have")
+        screen.wait_for("Users and their totals")
         screen.type("\r")
         screen.wait_for("GPU-HOURS since")
         screen.type("\x10")

@@ -26,9 +26,10 @@ from gpumon.sources.nvml.source import NvmlSource
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
+from tests.clock import HandClock
 from tests.driver import GIB, Card, Driver, Owner, Wave, h100, owners
 from tests.screen import PATIENCE
-from tests.sources.nvml_room import HandClock, join_watchers
+from tests.sources.nvml_room import join_watchers
 
 if TYPE_CHECKING:
     import random
@@ -85,21 +86,6 @@ def _meant(choice: SignalChoice) -> set[int]:
     return {number, *((signal.SIGSTOP, signal.SIGCONT) if held else ())}
 
 
-class Clock(HandClock):
-    """One in hand that can be set.
-
-    Attributes:
-        set_by: Seconds by which its owner has set it, all together.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.set_by = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.set_by
-
-
 class Machine:
     """Four cards, some processes, a log of an hour ago, and what looks at all that.
 
@@ -112,7 +98,7 @@ class Machine:
         self, driver: Driver, processes: list[subprocess.Popen[bytes]], folder: Path
     ) -> None:
         self.driver, self.processes, self._folder = driver, processes, folder
-        self.clock = Clock()
+        self.clock = HandClock()
         self.spent = 0.0
         self.source = NvmlSource(clock=self.clock)
         self._host = LocalHost()
@@ -183,7 +169,7 @@ class Machine:
         elif happens < 0.3:
             card.xid(chance.choice((13, 31, 48, 79)))
         elif happens < 0.34:
-            self.clock.set_by += chance.choice((-86400.0, -600.0, -1.5, 0.3, 3600.0))
+            self.clock.epoch += chance.choice((-86400.0, -600.0, -1.5, 0.3, 3600.0))
         elif happens < 0.37:
             uuids = [one.uuid for one in self.driver.cards]
             who, pid = chance.choice((None, "ann", "[b]")), self.processes[0].pid

@@ -22,10 +22,10 @@ from gpumon.host.procfs import stat_of
 from gpumon.model.snapshot import Container, GpuProcess, Place, ProcessId
 from tests import lives
 from tests.build import process
+from tests.clock import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from threading import Event
 
     from gpumon.host.procfs import Stat
 
@@ -49,20 +49,6 @@ else:
     sys.stdin.read()
 """
 """Starts the first of the commands, which starts the next; the last says its number."""
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: Event, timeout: float) -> bool:
-        raise NotImplementedError
 
 
 class Line:
@@ -188,12 +174,12 @@ def fake(tmp_path: Path) -> FakeProc:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HandClock:
+    return HandClock(epoch=0.0)
 
 
 @pytest.fixture
-def reader(fake: FakeProc, tmp_path: Path, clock: Clock) -> PlaceReader:
+def reader(fake: FakeProc, tmp_path: Path, clock: HandClock) -> PlaceReader:
     return PlaceReader(str(fake.root), root=str(tmp_path / "root"), clock=clock)
 
 
@@ -444,7 +430,7 @@ def test_a_container_has_its_name(fake: FakeProc, reader: PlaceReader, tmp_path:
 
 
 def test_a_container_without_a_name_may_get_one(
-    fake: FakeProc, reader: PlaceReader, tmp_path: Path, clock: Clock
+    fake: FakeProc, reader: PlaceReader, tmp_path: Path, clock: HandClock
 ) -> None:
     one = fake.add(50, cgroup=f"0::/kubepods/pod{POD}/{ID}\n")
     assert reader.read([one])[one.id].labels == (f"pod {POD}",)
@@ -520,7 +506,7 @@ def test_what_cannot_change_is_read_once(
 
 
 def test_a_process_not_asked_for_is_forgotten_after_a_while(
-    fake: FakeProc, reader: PlaceReader, clock: Clock
+    fake: FakeProc, reader: PlaceReader, clock: HandClock
 ) -> None:
     reader.read([fake.add(50)])
     clock.now += 5

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from gpumon.host.processes import COMMAND_BYTES, ProcessFacts, ProcessReader
-from gpumon.model.snapshot import ENDED, ProcessId
+from gpumon.model.process_states import ENDED
+from gpumon.model.snapshot import ProcessId
 from tests import lives
 
 if TYPE_CHECKING:
@@ -340,6 +341,7 @@ def test_a_hidden_process_is_not_visible(tmp_path: Path) -> None:
     assert ProcessReader(str(tmp_path)).read(1, 0.0) is None
 
 
+@pytest.mark.usefixtures("fresh_user_names")
 def test_an_owner_without_a_name_is_told_by_number(
     fake: FakeProc, reader: ProcessReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from gpumon.recording.playback import SPEEDS, Player
 from gpumon.sources import SourceError
 from gpumon.sources.demo import DemoSource
 from tests.build import NOON, gpu, process, snapshot
+from tests.clock import HandClock
 from tests.recordings import ListTape
 
 if TYPE_CHECKING:
@@ -29,26 +30,14 @@ HOUR = 3600.0
 PATIENCE = 60.0
 
 
-class FakeClock:
-    """A clock that moves when somebody waits, or by hand."""
+class CreepingClock(HandClock):
+    """One on which some seconds pass while somebody looks at it."""
 
-    def __init__(self, creep: float = 0.0) -> None:
-        self.now = 0.0
-        self.creep = creep
-        """Seconds that pass while somebody looks at it."""
-
-    def time(self) -> float:
-        return self.now
+    creep = 0.0
 
     def monotonic(self) -> float:
         self.now += self.creep
         return self.now
-
-    def wait(self, event: threading.Event, timeout: float) -> bool:
-        if event.is_set():
-            return True
-        self.now += timeout
-        return False
 
 
 class Deck:
@@ -57,7 +46,7 @@ class Deck:
     def __init__(
         self, tape: ListTape, position: float | None = None, *, playing: bool = False
     ) -> None:
-        self.clock = FakeClock()
+        self.clock = CreepingClock(0.0, epoch=0.0)
         self.player = Player(
             tape, conditions(), position=position, playing=playing, clock=self.clock
         )
@@ -107,7 +96,7 @@ def gpu_hours(shown: Snapshot, history: History) -> dict[str | None, float]:
 @functools.cache
 def demo() -> list[Snapshot]:
     """The four hours before the demo, and two of the demo at a sample a second."""
-    clock = FakeClock()
+    clock = CreepingClock(0.0, epoch=0.0)
     clock.now = NOON
     source = DemoSource(clock=clock)
     seen = list(source.past())

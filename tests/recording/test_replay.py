@@ -12,31 +12,14 @@ from gpumon.recording import EventKind, RecordingError
 from gpumon.recording.playback.replay import FINE_SECONDS, ReplaySource, leading_to
 from gpumon.sources import SourceError
 from tests.build import NOON, process, snapshot
+from tests.clock import HandClock
 from tests.recordings import ListTape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from threading import Event
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.sources import Source
-
-
-class SetClock:
-    """A clock that stands where it is put; what it says of the epoch has nothing to do with it."""
-
-    def __init__(self) -> None:
-        self.now = 50.0
-
-    def time(self) -> float:
-        return 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: Event, timeout: float) -> bool:
-        self.now += timeout
-        return event.is_set()
 
 
 def tape_of(seconds: Iterable[float]) -> ListTape:
@@ -47,7 +30,7 @@ class Deck:
     """A source over a minute of samples, one a second, and its clock."""
 
     def __init__(self, position: float | None = 10.0, *, playing: bool = False) -> None:
-        self.clock = SetClock()
+        self.clock = HandClock(50.0)
         self.tape = tape_of(range(61))
         start = None if position is None else NOON + position
         self.source = ReplaySource(self.tape, start, playing=playing, clock=self.clock)
@@ -171,7 +154,7 @@ def test_a_step_goes_to_the_next_sample_however_far_and_a_second_at_least() -> N
 
 
 def test_it_goes_from_mark_to_mark_and_tells_which() -> None:
-    clock = SetClock()
+    clock = HandClock(50.0)
     there = [snapshot(NOON + s, processes=(process(),) if 20 <= s < 40 else ()) for s in range(61)]
     source = ReplaySource(ListTape(there), NOON, clock=clock)
     kinds = []
@@ -191,7 +174,7 @@ def test_it_goes_from_mark_to_mark_and_tells_which() -> None:
 class SlowTape(ListTape):
     """A tape that takes half a minute to answer when it is told to."""
 
-    clock: SetClock
+    clock: HandClock
     slow = False
 
     def at(self, time: float) -> Snapshot | None:
@@ -202,7 +185,7 @@ class SlowTape(ListTape):
 
 def test_what_is_not_read_is_not_played_meanwhile() -> None:
     tape = SlowTape(snapshot(NOON + second) for second in range(61))
-    tape.clock = SetClock()
+    tape.clock = HandClock(50.0)
     source = ReplaySource(tape, NOON, playing=True, clock=tape.clock)
     source.open()
     tape.slow = True
@@ -280,7 +263,7 @@ def test_it_leads_there_in_order_with_the_first_sample_and_fewer_long_ago(
 class UnmeasuredTape(ListTape):
     """A tape on a disk that takes its time to tell how long the tape is."""
 
-    clock: SetClock | None = None
+    clock: HandClock | None = None
     asked = 0
 
     @property
@@ -292,7 +275,7 @@ class UnmeasuredTape(ListTape):
 
 
 def test_what_a_disk_takes_to_answer_is_not_played_and_only_a_sample_waits_for_it() -> None:
-    clock = SetClock()
+    clock = HandClock(50.0)
     tape = UnmeasuredTape(snapshot(NOON + second) for second in range(61))
     source = ReplaySource(tape, NOON + 10, playing=True, clock=clock)
     source.open()

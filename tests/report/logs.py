@@ -11,9 +11,9 @@ from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER, GpuRows, ProcessRows
 from gpumon.sources.demo import DemoSource
 from tests.build import GIB, gpu, process, snapshot
+from tests.clock import HandClock
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
@@ -43,22 +43,6 @@ def write_log(path: Path, samples: Iterable[Sample], *, processes: bool = True) 
     return files.gpus
 
 
-class HandClock:
-    """A clock that stands still until a test moves it."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: threading.Event, timeout: float) -> bool:
-        raise NotImplementedError
-
-
 def changed(taken: Snapshot, index: int, **changes: object) -> Snapshot:
     """The snapshot with other values of one card."""
     return msgspec.structs.replace(
@@ -77,7 +61,7 @@ def eventful_night(start: float) -> Iterator[Sample]:
     energy counters begin anew, and a sample each five seconds, with values that are unknown for a
     while, errors, and a clock that is set back by twenty minutes.
     """
-    clock = HandClock(start)
+    clock = HandClock(start, epoch=0.0)
     source = DemoSource(clock=clock)
     for second in range(1200):
         clock.now = start + second

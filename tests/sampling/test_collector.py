@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpumon.model.snapshot import CardStatus, Gpu, HolderScan, Host, OwnCost, Snapshot
 from gpumon.sampling.collector import Collector, CostMeter
 from gpumon.sources import Call, CallGivenUpError, SourceError
+from tests.clock import HandClock
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -24,32 +25,10 @@ EPOCH = 1_000_000.0
 """How far the fake clock's two times are apart."""
 
 
-class FakeClock:
-    """A clock that moves when somebody waits, or by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.on_wait: Callable[[float], None] = lambda _: None
-
-    def time(self) -> float:
-        return EPOCH + self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: threading.Event, timeout: float) -> bool:
-        begun = self.now
-        self.on_wait(timeout)
-        if event.is_set():
-            return True
-        self.now = begun + timeout
-        return False
-
-
 class FakeSource:
     """A source whose every sample does what the test wants of it."""
 
-    def __init__(self, clock: FakeClock, cards: int = 3) -> None:
+    def __init__(self, clock: HandClock, cards: int = 3) -> None:
         self.clock = clock
         self.gpus = tuple(Gpu(index, f"GPU-{index}", memory_used=index) for index in range(cards))
         self.hostname = "ada"
@@ -84,7 +63,7 @@ class Bench:
     """A collector run on the test's own thread until it has handed out enough."""
 
     def __init__(self, interval: float = 0.5) -> None:
-        self.clock = FakeClock()
+        self.clock = HandClock(0.0, EPOCH)
         self.source = FakeSource(self.clock)
         self.collector = Collector(self.source, interval, self.clock)
         self.seen: list[Snapshot] = []
@@ -121,7 +100,7 @@ def accepts(source: Source) -> Source:
 
 
 def test_the_fake_is_a_source() -> None:
-    assert accepts(FakeSource(FakeClock()))
+    assert accepts(FakeSource(HandClock(0.0, EPOCH)))
 
 
 # The pace
@@ -572,7 +551,7 @@ class RealSource(FakeSource):
     """A source on real time whose calls can be made to hang."""
 
     def __init__(self) -> None:
-        super().__init__(FakeClock())
+        super().__init__(HandClock(0.0, EPOCH))
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.on_sample = self.call

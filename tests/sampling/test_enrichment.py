@@ -25,7 +25,7 @@ from gpumon.model.snapshot import (
 )
 from gpumon.sampling.enrichment import Lookup
 from tests.build import GIB, gpu, process, snapshot
-from tests.sampling.test_collector import FakeClock
+from tests.clock import HandClock
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Bench:
     """A lookup whose threads take turns on the test's own thread."""
 
     def __init__(self) -> None:
-        self.clock = FakeClock()
+        self.clock = HandClock(0.0)
         self.host = FakeHost()
         self.lookup = Lookup(self.host, self.clock)
         self.lookup._threads = ()
@@ -567,8 +567,8 @@ class FakeLocks:
         return dict(self.held)
 
 
-def with_locks() -> tuple[Lookup, FakeLocks, FakeClock]:
-    locks, clock = FakeLocks(), FakeClock()
+def with_locks() -> tuple[Lookup, FakeLocks, HandClock]:
+    locks, clock = FakeLocks(), HandClock(0.0)
     return Lookup(FakeHost(), clock, locks), locks, clock
 
 

@@ -13,6 +13,7 @@ import pytest
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.source import NvmlSource
+from tests.clock import HandClock
 from tests.driver import Driver, Model
 
 if TYPE_CHECKING:
@@ -28,25 +29,6 @@ NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, LOST, RESET_REQUIRED = 9, 12,
 OPERATING_SYSTEM = 17
 MISMATCH, IN_USE, MEMORY, NO_DATA, RESOURCES, OLD_VERSION, NOT_READY = 18, 19, 20, 21, 23, 25, 27
 UNKNOWN = 999
-
-EPOCH = 1_700_000_000.0
-
-
-class HandClock:
-    """A clock that stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return EPOCH + self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: threading.Event, timeout: float) -> bool:
-        self.now += timeout
-        return event.is_set()
 
 
 class Room:

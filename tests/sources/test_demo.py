@@ -17,10 +17,9 @@ from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import CardStatus, Gpu, HoldReason, Snapshot
 from gpumon.sources.demo import DemoSource
 from gpumon.sources.demo.curves import dimmed, mean, ripples, scaled, steady, switch, together, wave
+from tests.clock import HandClock
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from gpumon.sources import Source
     from gpumon.system.clock import Clock
 
@@ -30,28 +29,11 @@ HOUR = 3600.0
 DAY = 86400.0
 
 
-class SetClock:
-    """A clock that stands where it is put."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: Event, timeout: float) -> bool:
-        self.now += timeout
-        return event.is_set()
-
-
 class Demo:
     """A demo that can be asked for any moment, in seconds after its start."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.clock = SetClock()
+        self.clock = HandClock(START, epoch=0.0)
         self.source = DemoSource(seed, self.clock)
 
     def at(self, seconds: float) -> Snapshot:
@@ -220,7 +202,7 @@ def test_busy_cards_move_and_the_stuck_one_does_not(demo: Demo) -> None:
 
 
 def test_a_selection_shows_these_cards_and_what_is_on_them() -> None:
-    every, clock = Demo().at(0), SetClock()
+    every, clock = Demo().at(0), HandClock(START, epoch=0.0)
     some = DemoSource(1, clock, parse_selection("1-2,6")).sample()
     assert some.gpus == tuple(every.gpus[index] for index in (1, 2, 6))
     assert {use.gpu_index for process in some.processes for use in process.uses} == {1, 2}
@@ -329,7 +311,7 @@ def test_nobody_looked_for_holders_before_the_demo_began(demo: Demo) -> None:
 
 
 def test_a_selection_leaves_out_who_holds_other_cards() -> None:
-    holders = DemoSource(1, SetClock(), parse_selection("1-2,6")).sample().holders
+    holders = DemoSource(1, HandClock(START, epoch=0.0), parse_selection("1-2,6")).sample().holders
     assert holders is not None
     assert {suspect.reason for suspect in holders.suspects} == {HoldReason.CHILD}
 

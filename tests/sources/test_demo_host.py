@@ -26,10 +26,10 @@ from gpumon.kill.session import TerminationSession
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from gpumon.model.snapshot import GpuProcess, HoldReason, ProcessId, Snapshot, Suspect
 from gpumon.sources.demo import DemoSource
+from tests.clock import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from threading import Event
 
     from gpumon.host import ProcessHandle, ProcessHost
     from gpumon.sources.demo.signal_effects import SignalEffects
@@ -43,28 +43,11 @@ ORPHAN = 44817
 PATIENCE = 60.0
 
 
-class SetClock:
-    """A clock that stands where it is put; waiting moves it on."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: Event, timeout: float) -> bool:
-        self.now += timeout
-        return event.is_set()
-
-
 class Demo:
     """A demo whose time is set, and what a person does to it."""
 
     def __init__(self, *, readonly: bool = False, selection: GpuSelection = ALL) -> None:
-        self.clock = SetClock()
+        self.clock = HandClock(START, epoch=0.0)
         self.source = DemoSource(1, self.clock, selection)
         self.host: ProcessHost = self.source.host(readonly=readonly)
 

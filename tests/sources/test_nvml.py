@@ -19,6 +19,7 @@ from gpumon.sources.nvml.card import NvmlCard
 from gpumon.sources.nvml.metric_readers import questions
 from gpumon.sources.nvml.queries import FieldQuery, Query
 from gpumon.sources.nvml.source import NvmlSource
+from tests.clock import HandClock
 from tests.driver import (
     FUNCTIONS,
     GIB,
@@ -40,7 +41,6 @@ from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN,
-    HandClock,
     Room,
     join_watchers,
 )

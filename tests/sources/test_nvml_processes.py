@@ -12,9 +12,11 @@ import pytest
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.host import namespaces
-from gpumon.model.snapshot import ENDED, Unknown
+from gpumon.model.process_states import ENDED
+from gpumon.model.snapshot import Unknown
 from gpumon.sources.nvml import fields, processes, source
 from gpumon.sources.nvml.queries import KEPT_SECONDS
+from tests.clock import HandClock
 from tests.driver import GIB, Owner, h100, h100_mig, owners
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,
@@ -24,7 +26,6 @@ from tests.sources.nvml_room import (
     NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN,
-    HandClock,
     Room,
     replace_function,
 )

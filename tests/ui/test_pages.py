@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import GpuProcess, Snapshot
     from gpumon.recording import Event
     from gpumon.text.cells import Row
+    from gpumon.ui.view.key_names import FooterKey
 
 ANN = process(pid=41233, start_time=7, memory_used=74 * GIB)
 
@@ -398,7 +399,7 @@ class Counted(PageScreen):
         return "counted"
 
     @property
-    def keys(self) -> list[tuple[str, str]]:
+    def keys(self) -> list[FooterKey]:
         return []
 
     def page(self, width: int) -> list[Any]:

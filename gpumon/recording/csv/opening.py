@@ -12,6 +12,7 @@ import os
 import stat
 from pathlib import Path
 
+from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
 _LINKS = 8
@@ -217,9 +218,4 @@ def _holder(descriptor: int) -> str:
 
 
 def _user(uid: int) -> str:
-    import pwd
-
-    try:
-        return printable(pwd.getpwuid(uid).pw_name)
-    except KeyError:
-        return f"user {uid}"
+    return printable(user_name(uid, "user "))

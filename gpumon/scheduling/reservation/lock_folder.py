@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -199,12 +200,7 @@ def own_folder(environment: Mapping[str, str], *, make: bool = True) -> Folder |
 
 def user_named(uid: int) -> str:
     """A user's name, or the number where it has none; safe to print."""
-    import pwd
-
-    try:
-        return printable(pwd.getpwuid(uid).pw_name)
-    except KeyError:
-        return f"user {uid}"
+    return printable(user_name(uid, "user "))
 
 
 def usual_path() -> Path:

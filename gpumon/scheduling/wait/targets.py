@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.procfs import opened, owner, started_after_boot, stat_of, user_name
+from gpumon.host.procfs import opened, owner, started_after_boot, stat_of
+from gpumon.system.users import user_name
 from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
 from gpumon.config.columns import CHOSEN, COLUMN
+from gpumon.ui.keys import bindings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
 _ALWAYS = frozenset({"pid", "command"})
 """Without a number and a command nobody could tell whom a key is about."""
@@ -28,14 +29,7 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
         chosen: Keys of the columns shown now.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "turn", "Show or hide"),
-        Binding("shift+up", "shift(-1)", "Further left"),
-        Binding("shift+down", "shift(1)", "Further right"),
-        Binding("d", "default", "As it was at first"),
-        Binding("enter", "keep", "Keep", priority=True),
-        Binding("escape,q", "cancel", "Cancel"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("columns")
 
     CSS_PATH = "columns.tcss"
 

@@ -16,6 +16,7 @@ from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 from gpumon.kill.signals import signal_name
 from gpumon.text.formatting import cell_width, duration, gib, gibibytes, printable
 from gpumon.ui.background import run_errand
+from gpumon.ui.keys import bindings_of
 from gpumon.ui.theme import colour_of
 from gpumon.ui.view.command_lines import shorten_command
 from gpumon.ui.view.pages import wrap
@@ -122,21 +123,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
             whoever has another command by then is asked about again. ``None``: nobody looks.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "cancel", "Cancel", key_display="Esc"),
-        Binding("left", "button('cancel')", show=False),
-        Binding("right", "button('send')", show=False),
-        Binding("up", "scroll_who('up')", show=False),
-        Binding("down", "scroll_who('down')", show=False),
-        Binding("i", "choose('INT')", show=False),
-        Binding("t", "choose('TERM')", show=False),
-        Binding("9", "choose('KILL')", show=False),
-        Binding("w", "turn_tree", show=False),
-        Binding("pageup", "scroll_who('page_up')", show=False),
-        Binding("pagedown", "scroll_who('page_down')", show=False),
-        Binding("home", "scroll_who('home')", show=False),
-        Binding("end", "scroll_who('end')", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("end")
 
     # Before any key is taken: one that comes meanwhile would choose among the signals.
     AUTO_FOCUS = "#cancel"

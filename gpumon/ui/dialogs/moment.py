@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from gpumon.text.time_parsing import FORMS, MomentError, day_and_time, parse_moment
+from gpumon.ui.keys import bindings_of
 from gpumon.ui.widgets.text_input import TextInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from gpumon.recording.playback.replay import Playing
 
@@ -25,7 +26,7 @@ class MomentDialog(ModalScreen["float | None"]):
         playing: What there is to go about in.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("moment")
 
     CSS_PATH = "moment.tcss"
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gpumon.text.formatting import printable
+from gpumon.ui.keys import bindings_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from gpumon.ui.themes import ThemeController
 
@@ -27,11 +28,7 @@ class ThemesDialog(ModalScreen["str | None"]):
         current: The one in force, which Escape brings back.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "step(1)", "Next"),
-        Binding("enter", "keep", "Keep", priority=True),
-        Binding("escape,q,T", "cancel", "As before"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("themes")
 
     CSS_PATH = "themes.tcss"
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
-
 from gpumon.config.chart_windows import USUAL_WINDOW, WINDOWS
 from gpumon.findings import memory_account
 from gpumon.host import Target
 from gpumon.model.snapshot import GpuUse, blamed
 from gpumon.ui.clipboard import copy, cuda_line
-from gpumon.ui.keys import with_names
-from gpumon.ui.screens.page import EndRequested, PageScreen
+from gpumon.ui.keys import bindings_of
+from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
 from gpumon.ui.view.card_page import CardView, card_rows
 from gpumon.ui.view.charts import Charts, window_title
+from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.pages import Section, Side, moment_text, text_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual.binding import BindingType
+
+    from gpumon.config.keymap import Place
     from gpumon.model.snapshot import Gpu, Suspect
     from gpumon.recording import Event
     from gpumon.text.cells import Row
@@ -32,14 +34,8 @@ if TYPE_CHECKING:
 class CardScreen(PageScreen):
     """All that can be said of one card."""
 
-    BINDINGS: ClassVar[list[BindingType]] = with_names(
-        Binding("y", "copy", "Copy the line that makes CUDA use this card"),
-        Binding("k,f9,delete", "end", "End those who hold the card unlisted …", key_display="k"),
-        *(
-            Binding(one.key, f"window('{one.key}')", f"Charts: {one.title.lower()}")
-            for one in WINDOWS
-        ),
-    )
+    place: ClassVar[Place] = "card"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(
         self,
@@ -73,15 +69,18 @@ class CardScreen(PageScreen):
         return "card" if self._gpu is None else f"GPU {self._gpu.index}"
 
     @property
-    def keys(self) -> Sequence[tuple[str, str]]:
+    def keys(self) -> Sequence[FooterKey]:
         """What can be done here."""
         offered = not self._readonly and self._blamed()
-        end = (("k", "end unlisted holders…"),) if offered else ()
+        end = [footer_key("end", label="end unlisted holders…")] if offered else []
         windows = [
-            (one.key, f"[{one.label}]" if one is self._window else one.label) for one in WINDOWS
+            footer_key(
+                f"chart_{one.label}", label=f"[{one.label}]" if one is self._window else one.label
+            )
+            for one in WINDOWS
         ]
-        copied = ("y", "copy CUDA_VISIBLE_DEVICES")
-        return (("Esc", "back"), *windows, *end, ("↑↓", "scroll"), copied)
+        copied = footer_key("copy", label="copy CUDA_VISIBLE_DEVICES")
+        return (footer_key("back"), *windows, *end, SCROLL, copied)
 
     def page(self, width: int) -> list[Row]:
         """The page as the card stands in the newest snapshot, or as it was last seen."""

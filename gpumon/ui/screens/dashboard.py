@@ -9,7 +9,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
-from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gpumon.config.columns import COLUMN, COLUMNS
@@ -18,8 +17,7 @@ from gpumon.filters import parse_filter
 from gpumon.host import target_of, target_of_kin
 from gpumon.ui.background import run_errand
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill, cuda_line
-from gpumon.ui.key_click import press
-from gpumon.ui.keys import with_names
+from gpumon.ui.keys import bindings_of, press
 from gpumon.ui.screens.timed import TimedScreen
 from gpumon.ui.startup_options import USUAL, first_view
 from gpumon.ui.view.cards import card_at
@@ -32,7 +30,7 @@ from gpumon.ui.view.dashboard import (
 )
 from gpumon.ui.view.graphs import next_graph
 from gpumon.ui.view.grouped import USER_COLUMNS
-from gpumon.ui.view.header_footer import called, interval_text, key_at
+from gpumon.ui.view.header_footer import interval_text, key_at
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.listing import Listing, ProcessFilter
 from gpumon.ui.view.processes import Sort, column_at
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.binding import BindingType
     from textual.geometry import Size
     from textual.timer import Timer
 
@@ -126,70 +125,7 @@ class WordWanted(Message):
 class DashboardScreen(TimedScreen):
     """What a person sees after typing ``gpumon``."""
 
-    BINDINGS: ClassVar[list[BindingType]] = with_names(
-        Binding("slash", "filter", "Filter the processes as you type", key_display="/"),
-        Binding(
-            "k,f9,delete", "end", "End the process, or the tagged ones …", key_display="k F9 Del"
-        ),
-        Binding("space", "tag", "Tag the process; again: untag", key_display="Space"),
-        Binding("a", "tag_all", "Tag all that are shown; again: untag"),
-        Binding("enter", "open", "Everything about the process or card", key_display="Enter"),
-        Binding("y", "copy", "Copy the kill command, or the card's CUDA_VISIBLE_DEVICES"),
-        Binding("w", "tell_when_free", "Tell me when the card is free; again: do not"),
-        Binding("m", "mine", "Only my processes; again: everybody's"),
-        Binding("v", "kind", "Only compute, only graphics, all"),
-        Binding("t", "listing('tree')", "Tree: launchers, shells, data loaders"),
-        Binding("u", "listing('users')", "Users and what they have"),
-        Binding("g", "listing('jobs')", "Grouped by job"),
-        Binding("e,f2", "columns", "Choose columns …", key_display="e F2"),
-        Binding("up", "move(-1)", "Previous line", key_display="↑"),
-        Binding("down,j", "move(1)", "Next line", key_display="↓ j"),
-        Binding("pageup", "page(-1)", "Page up", key_display="PgUp"),
-        Binding("pagedown", "page(1)", "Page down", key_display="PgDn"),
-        Binding("home", "edge(-1)", "First line; in the past: its beginning", key_display="Home"),
-        Binding("end", "edge(1)", "Last line; in the past: its end, now", key_display="End"),
-        Binding("left", "aside(-1)", "Scroll commands back; fold in a tree", key_display="←"),
-        Binding("right", "aside(1)", "Scroll commands; unfold in a tree", key_display="→"),
-        Binding("tab", "change_side", "From processes to cards, and back", key_display="Tab"),
-        Binding("shift+up", "cards(-1)", "Cards before", key_display="Shift+↑"),
-        Binding("shift+down", "cards(1)", "Cards after, where not all fit", key_display="Shift+↓"),
-        Binding(
-            "escape",
-            "release",
-            "Clear, one after the other: report, tags, filter, selection; back to now",
-            key_display="Esc",
-        ),
-        Binding(
-            "less_than_sign,comma", "sort_step(-1)", "Sort by the column before", key_display="<"
-        ),
-        Binding(
-            "greater_than_sign,full_stop",
-            "sort_step(1)",
-            "Sort by the next column",
-            key_display=">",
-        ),
-        Binding("r", "reverse", "Reverse the order"),
-        *(
-            Binding(
-                column.letter,
-                f"sort('{column.key}')",
-                f"Sort by {column.label}; again: reverse",
-                key_display=column.letter,
-            )
-            for column in COLUMNS
-        ),
-        Binding("c", "next_graph", "The small graph: utilisation, memory, power, temperature"),
-        Binding("h", "host_strip", "The machine: processor, memory, load over time; again: hide"),
-        Binding("p", "pause", "Hold the picture; again: go on. In the past: play"),
-        Binding(
-            "plus,equals_sign", "pace(1)", "Longer interval; in the past: faster", key_display="+"
-        ),
-        Binding(
-            "minus,underscore", "pace(-1)", "Shorter interval; in the past: slower", key_display="-"
-        ),
-        Binding("L", "log", "Start a log of everything; again: stop it"),
-        Binding("o", "own_cost", "Show what gpumon itself costs"),
-    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("dashboard")
 
     CSS_PATH = "dashboard.tcss"
     AUTO_FOCUS = ""
@@ -591,7 +527,7 @@ class DashboardScreen(TimedScreen):
         )
         chosen = next((one for one in listed if one.key == column), None)
         if chosen is None:
-            label, back = COLUMN[column].label, keycap("u")
+            label, back = COLUMN[column].label, keycap("users")
             self.say(f"{label} is no column of users; {back} goes back to processes")
             return
         before = self._view.order
@@ -647,7 +583,7 @@ class DashboardScreen(TimedScreen):
         elif self._view.card is not None:
             self.post_message(PageWanted(self._view.card))
         elif entry is None:
-            self.say(f"choose a process first: {keycap('↑ ↓')}, or a card: {keycap('Tab')}")
+            self.say(f"{_choose_first()}, or a card: {keycap('change_side')}")
         elif entry.user is not None:
             self._narrow_to_user(entry.user.user)
         elif entry.job is not None:
@@ -673,7 +609,7 @@ class DashboardScreen(TimedScreen):
         elif (entry := self._entry) is not None and entry.process is not None:
             self.say(copy_kill(self.app, entry.process.id))
         else:
-            self.say(f"choose a process first: {keycap('↑ ↓')}, or a card: {keycap('Tab')}")
+            self.say(f"{_choose_first()}, or a card: {keycap('change_side')}")
 
     def action_tell_when_free(self) -> None:
         """Have a word when the card under the cursor is free, or no longer."""
@@ -681,7 +617,7 @@ class DashboardScreen(TimedScreen):
         if self._stage.player is not None:
             self.say("this is the past: nothing becomes free in it")
         elif card is None:
-            self.say(f"choose a card first: {keycap('Tab')}")
+            self.say(f"choose a card first: {keycap('change_side')}")
         else:
             self.post_message(WordWanted(card))
 
@@ -693,7 +629,7 @@ class DashboardScreen(TimedScreen):
         """Ask whether to end the tagged processes, or the one under the cursor."""
         chosen = self._chosen()
         if self._stage.player is not None:
-            back = f"; {keycap('End')} returns to now" if self._stage.is_live else ""
+            back = f"; {keycap('last_line')} returns to now" if self._stage.is_live else ""
             self.say(f"this is the past: nothing can be ended in it{back}")
         elif self._session.host.readonly:
             self.say("gpumon is read-only here: no signal is sent")
@@ -708,14 +644,15 @@ class DashboardScreen(TimedScreen):
         """Say what brings one under the cursor."""
         if self._view.card is not None:
             self.say(
-                f"a card has the cursor, and no process: {keycap('Tab')} goes back to the processes"
+                "a card has the cursor, and no process: "
+                f"{keycap('change_side')} goes back to the processes"
             )
         elif not self._dashboard.entries:
             self.say("no process is listed")
         elif self._entry is not None:
             self.say("choose a process first: Enter shows this user's")
         else:
-            self.say(f"choose a process first: {keycap('↑ ↓')}, or tag several: {keycap('Space')}")
+            self.say(f"{_choose_first()}, or tag several: {keycap('tag')}")
 
     def _chosen(self) -> list[Target]:
         """The tagged processes, wherever they are; without any the one under the cursor."""
@@ -735,7 +672,7 @@ class DashboardScreen(TimedScreen):
         self._view.paused = not self._view.paused
         if not self._view.paused:
             self._snapshot = self._stage.history.latest
-        self.say(f"the picture is held; {keycap('p')} goes on" if self._view.paused else "")
+        self.say(f"the picture is held; {keycap('pause')} goes on" if self._view.paused else "")
 
     def action_pace(self, step: int) -> None:
         """Take the next longer or shorter interval; in the past play faster or slower."""
@@ -864,7 +801,7 @@ class DashboardScreen(TimedScreen):
 
     def _click_key(self, x: int) -> None:
         if not self._view.message:
-            keys = called(footer_keys(self._view, self._entry))
+            keys = footer_keys(self._view, self._entry)
             press(self, key_at(keys, self.size.width, x))
 
     def _click_time(self, x: int) -> None:
@@ -909,3 +846,8 @@ class DashboardScreen(TimedScreen):
         self._view.top += rows
         self._view.following = False
         self.draw()
+
+
+def _choose_first() -> str:
+    """Say how a process gets the cursor."""
+    return f"choose a process first: {keycap('previous_line', 'next_line')}"

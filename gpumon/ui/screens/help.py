@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.table import Table
 from rich.text import Text
-from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
 from gpumon import __version__
 from gpumon.config.columns import COLUMNS
+from gpumon.config.keymap import display
 from gpumon.filters import TERMS
 from gpumon.findings import Severity
 from gpumon.model.metrics import GPU_METRICS
+from gpumon.ui.keys import bindings_of
 from gpumon.ui.view.grouped import USER_COLUMNS
 from gpumon.ui.view.header_footer import own_cost_sentence
-from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.key_names import keycap, keys_of
 from gpumon.ui.view.messages import GLYPHS
 from gpumon.ui.view.timeline import SIGNS
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
+    from gpumon.config.keymap import KeyAction
     from gpumon.recording.history import History
 
 _STATES = {
@@ -84,27 +87,25 @@ _CARD_COLUMNS = (
 class HelpScreen(Screen[None]):
     """Keys, signs, columns and metrics, and what gpumon itself costs."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q", "close", "Close", key_display="Esc"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("help")
 
     CSS_PATH = "help.tcss"
 
     def __init__(
         self,
-        bindings: Iterable[Binding],
+        keys: Iterable[tuple[KeyAction, str]],
         history: History,
-        here: tuple[str, Iterable[Binding]] | None = None,
+        here: tuple[str, Iterable[tuple[KeyAction, str]]] | None = None,
     ) -> None:
         """Make the page.
 
         Args:
-            bindings: The keys of the dashboard.
+            keys: What keys do everywhere and on the dashboard.
             history: For the own cost in the newest snapshot.
             here: What the page is that it was opened from, and its keys, if it has its own.
         """
         super().__init__()
-        self._explained = list(bindings)
+        self._explained = list(keys)
         self._here = here
         self._history = history
 
@@ -114,13 +115,13 @@ class HelpScreen(Screen[None]):
             yield Static(f"gpumon {__version__}    ↑↓ scroll   Esc back", classes="title")
             yield Static(self._cost(), id="cost")
             if self._here is not None:
-                name, bindings = self._here
+                name, keys = self._here
                 yield Static(f"Keys on this page: {name}", classes="title")
-                yield Static(_keys(bindings))
+                yield Static(_keys(keys))
             yield Static("Keys" if self._here is None else "Keys on the dashboard", classes="title")
             yield Static(_keys(self._explained))
             yield Static(
-                "Ctrl+P finds every command by its name. A click on a heading sorts, a click on a "
+                "A click on a heading sorts, a click on a "
                 "row or card selects, a double click opens it, the wheel scrolls what is under it; "
                 "a click on a word of the last line does what its key does."
             )
@@ -133,7 +134,7 @@ class HelpScreen(Screen[None]):
             yield Static("Signs", classes="title")
             yield Static(_pairs((GLYPHS[severity], words) for severity, words in _STATES.items()))
             yield Static(_pairs(_SIGNS))
-            yield Static(f"On the bar of time ({keycap('[ ]')})", classes="title")
+            yield Static(f"On the bar of time ({keycap('step_back', 'step_on')})", classes="title")
             yield Static(_pairs(SIGNS))
             yield Static("Memory", classes="title")
             yield Static(
@@ -144,7 +145,7 @@ class HelpScreen(Screen[None]):
             yield Static(_pairs(_CARD_COLUMNS))
             yield Static("Process columns", classes="title")
             yield Static(_pairs((column.label, column.about) for column in COLUMNS))
-            yield Static(f"User columns ({keycap('u')})", classes="title")
+            yield Static(f"User columns ({keycap('users')})", classes="title")
             yield Static(_pairs((column.label, column.about) for column in USER_COLUMNS))
             yield Static("Metrics", classes="title")
             yield Static(_pairs((metric.label, metric.about) for metric in GPU_METRICS))
@@ -166,12 +167,8 @@ class HelpScreen(Screen[None]):
         return own_cost_sentence(None if latest is None else latest.cost)
 
 
-def _keys(bindings: Iterable[Binding]) -> Table:
-    return _pairs(
-        (binding.key_display or binding.key, binding.description)
-        for binding in bindings
-        if binding.description
-    )
+def _keys(explained: Iterable[tuple[KeyAction, str]]) -> Table:
+    return _pairs((display(keys_of(action.name)), about) for action, about in explained)
 
 
 def _pairs(rows: Iterable[tuple[str, str]]) -> Table:

@@ -6,13 +6,13 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
 from gpumon.text.cells import fill
-from gpumon.ui.key_click import press
-from gpumon.ui.view.header_footer import called, footer_row, key_at
+from gpumon.ui.keys import bindings_of, press
+from gpumon.ui.view.header_footer import footer_row, key_at
+from gpumon.ui.view.key_names import FooterKey, explained, footer_key
 from gpumon.ui.view.pages import page_header
 from gpumon.ui.widgets.cell_view import CellView
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.binding import BindingType
     from textual.timer import Timer
 
+    from gpumon.config.keymap import KeyAction, Place
     from gpumon.host import Target
     from gpumon.recording.history import History
     from gpumon.text.cells import Row
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from gpumon.ui.theme import Palette
     from gpumon.ui.viewed_time import ViewedTime
 
+SCROLL = footer_key("scroll up", "scroll down", label="scroll")
 REBUILD_SECONDS = 0.5
 """A page is made anew at most so often; it is read, not watched."""
 _MESSAGE_SECONDS = 3.0
@@ -56,15 +59,8 @@ class PageScreen(Screen[None]):
     Subclasses give the rows; what did not change of them sends nothing.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "close", "Back", key_display="Esc"),
-        Binding("up", "scroll_rows(-1)", "Up", key_display="↑"),
-        Binding("down,j", "scroll_rows(1)", "Down", key_display="↓ j"),
-        Binding("pageup", "scroll_pages(-1)", "Page up", key_display="PgUp"),
-        Binding("pagedown,space", "scroll_pages(1)", "Page down", key_display="PgDn"),
-        Binding("home", "scroll_edge(-1)", "To the top", key_display="Home"),
-        Binding("end", "scroll_edge(1)", "To the end", key_display="End"),
-    ]
+    place: ClassVar[Place] = "page"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     # Textual looks for a bare name beside each subclass.
     CSS_PATH = Path(__file__).with_name("page.tcss")
@@ -98,22 +94,19 @@ class PageScreen(Screen[None]):
 
     @property
     @abstractmethod
-    def keys(self) -> Sequence[tuple[str, str]]:
+    def keys(self) -> Sequence[FooterKey]:
         """The footer's keys, most needed first."""
 
     @abstractmethod
     def page(self, width: int) -> list[Row]:
         """All rows of the page."""
 
-    def explained(self) -> list[Binding]:
-        """Its keys that do something now, its own before those of every page."""
-        bindings = [*type(self).BINDINGS, *PageScreen.BINDINGS]
+    def explained(self) -> list[tuple[KeyAction, str]]:
+        """Its keys that do something now, and what."""
         return [
-            one
-            for one in bindings
-            if isinstance(one, Binding)
-            and one.description
-            and self.check_action(one.action.partition("(")[0], ())
+            (one, about)
+            for one, about in explained(self.place, "page")
+            if self.check_action(one.method, ())
         ]
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -199,15 +192,9 @@ class PageScreen(Screen[None]):
         self._views["header"].show([header], width)
         self._views["body"].show(body, width)
         # A dialog on top has keys of its own.
-        keys = self._footer_keys if self.app.screen is self else ()
+        keys = self.keys if self.app.screen is self else ()
         self._views["footer"].show([footer_row(keys, self._message, width)], width)
         self._pen.flush()
-
-    @property
-    def _footer_keys(self) -> Sequence[tuple[str, str]]:
-        """The keys as they are called here."""
-        # What moves about in a page stays what it is.
-        return called(self.keys, fixed="↑↓")
 
     @property
     def body_height(self) -> int:
@@ -264,7 +251,7 @@ class PageScreen(Screen[None]):
         """A word of the footer does what its key does."""
         view, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if view is self._views["footer"] and not self._message:
-            press(self, key_at(self._footer_keys, self.size.width, event.screen_x))
+            press(self, key_at(self.keys, self.size.width, event.screen_x))
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
         """Scroll down."""

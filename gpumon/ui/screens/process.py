@@ -6,20 +6,24 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
-from textual.binding import Binding, BindingType
 
 from gpumon.host import target_of
-from gpumon.model.snapshot import ENDED, GpuProcess
+from gpumon.model.process_states import ENDED
+from gpumon.model.snapshot import GpuProcess
 from gpumon.ui.background import run_errand
 from gpumon.ui.clipboard import PAST_NUMBER, copy_kill
-from gpumon.ui.keys import with_names
-from gpumon.ui.screens.page import EndRequested, PageScreen
+from gpumon.ui.keys import bindings_of
+from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
+from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.pages import moment_text
 from gpumon.ui.view.process_page import ProcessView, process_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual.binding import BindingType
+
+    from gpumon.config.keymap import Place
     from gpumon.host import Details, ProcessHost
     from gpumon.model.snapshot import ProcessId
     from gpumon.text.cells import Row
@@ -34,11 +38,8 @@ LOOK_SECONDS = 2.0
 class ProcessScreen(PageScreen):
     """All that can be said of one process."""
 
-    BINDINGS: ClassVar[list[BindingType]] = with_names(
-        Binding("k,f9,delete", "end", "End the process …", key_display="k"),
-        Binding("y", "copy", "Copy the kill command"),
-        Binding("s", "reveal", "Show what looks like secrets; again: hide it"),
-    )
+    place: ClassVar[Place] = "process"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(
         self,
@@ -80,12 +81,13 @@ class ProcessScreen(PageScreen):
         return f"process {self._who.pid}"
 
     @property
-    def keys(self) -> Sequence[tuple[str, str]]:
+    def keys(self) -> Sequence[FooterKey]:
         """What can be done here."""
         cannot = self._host.readonly or self._stage.is_past or self._ended_at is not None
-        end = [] if cannot else [("k", "end…")]
-        reveal = ("s", "hide secrets" if self._view.revealed else "show secrets")
-        return (("Esc", "back"), *end, ("y", "copy kill"), reveal, ("↑↓", "scroll"))
+        end = [] if cannot else [footer_key("end")]
+        reveal = "hide secrets" if self._view.revealed else "show secrets"
+        copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
+        return (footer_key("back"), *end, copied, secrets, SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page as it stands in the newest snapshot."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from gpumon.recording import RecordingError
 from gpumon.recording.playback.replay import STEP_SECONDS
-from gpumon.ui.keys import with_names
 from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
@@ -20,20 +18,6 @@ if TYPE_CHECKING:
 
 class TimedScreen(Screen[None]):
     """The keys that lead into the past, about in it, and back."""
-
-    BINDINGS: ClassVar[list[BindingType]] = with_names(
-        Binding("left_square_bracket", "step(-1)", "Back in time: a sample", key_display="["),
-        Binding("right_square_bracket", "step(1)", "On in time: a sample", key_display="]"),
-        Binding("left_curly_bracket", "jump(-10)", "Back by 10 s", key_display="{"),
-        Binding("right_curly_bracket", "jump(10)", "On by 10 s", key_display="}"),
-        Binding("left_parenthesis", "jump(-60)", "Back by a minute", key_display="("),
-        Binding("right_parenthesis", "jump(60)", "On by a minute", key_display=")"),
-        Binding("shift+left", "jump(-600)", "Back by ten minutes", key_display="Shift+←"),
-        Binding("shift+right", "jump(600)", "On by ten minutes", key_display="Shift+→"),
-        Binding("n", "event(1)", "To the next event: a process came or went, an error, full"),
-        Binding("b", "event(-1)", "To the event before"),
-        Binding("at", "go_to", "Go to a time of day …", key_display="@"),
-    )
 
     def __init__(self, stage: ViewedTime) -> None:
         super().__init__()
@@ -69,7 +53,7 @@ class TimedScreen(Screen[None]):
         if seconds <= 0 or not self._stage.is_live:
             return False
         if player is None:
-            self.say(f"this is now: {keycap('[')} goes back in time")
+            self.say(f"this is now: {keycap('step_back')} goes back in time")
             return True
         return player.reaches_end(seconds) and self.come_back()
 

@@ -18,7 +18,7 @@ from gpumon.system.startup_imports import import_asyncio
 from gpumon.ui.startup_options import first_view
 from gpumon.ui.terminal.first_picture import FirstPicture, first_inks
 from gpumon.ui.terminal.terminal import EndedEarly, Ending, Terminal, mouse_is_free, read_leniently
-from gpumon.ui.view.key_names import use_key_names
+from gpumon.ui.view.key_names import use_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,10 +139,7 @@ def first_picture(
     inks = None
     if chosen.theme is not None:
         inks = first_inks(chosen.theme.file, os.environ)
-    if chosen.keys:
-        from gpumon.config.keymap import footer_names
-
-        use_key_names(footer_names(chosen.keys))
+    use_keys(chosen.keys)
     view = first_view(interval, narrowing, chosen, readonly=readonly)
     remembered = load(state_folder()).host_strip
     if remembered is not None:

@@ -25,7 +25,6 @@ from gpumon.ui.view.header_footer import (
     LogNote,
     Moment,
     Scrolled,
-    called,
     empty_rows,
     footer_row,
     has_no_lists,
@@ -35,6 +34,7 @@ from gpumon.ui.view.header_footer import (
     tiny_rows,
 )
 from gpumon.ui.view.host_strip import HostStrip, strip_rows
+from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.listing import (
     Entry,
     Key,
@@ -83,61 +83,61 @@ _EARLY, _EARLY_SHARE = 0.05, 0.5
 _MOST_REPORT_ROWS = 8
 _NO_LISTS = "This log does not say who was on the cards."
 
+_SELECT = footer_key("previous_line", "next_line")
 _TIME_KEYS = (
-    ("[ ]", "step"),
-    ("{ }", "10s"),
-    ("( )", "1m"),
-    ("n b", "event"),
-    ("+ -", "speed"),
-    ("@", "go to"),
-    ("/", "filter"),
+    footer_key("step_back", "step_on", label="step"),
+    footer_key("back_10s", "on_10s", label="10s"),
+    footer_key("back_1m", "on_1m", label="1m"),
+    footer_key("next_event", "event_before", label="event"),
+    footer_key("longer_interval", "shorter_interval", label="speed"),
+    footer_key("go_to"),
+    footer_key("filter"),
 )
-_ALWAYS = (("q", "quit"), ("?", "help"))
-_FILTERING = (("Enter", "keep"), ("Esc", "drop"), ("↑↓", "select"))
+_ALWAYS = (footer_key("quit"), footer_key("help"))
+_FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), _SELECT)
 
 
-def footer_keys(view: View, entry: Entry | None) -> tuple[tuple[str, str], ...]:
+def footer_keys(view: View, entry: Entry | None) -> tuple[FooterKey, ...]:
     """The keys that matter at this moment, most needed first: the last have no room everywhere."""
     if view.covered:
         return ()
     if view.editing:
         return _FILTERING
     if view.timeline is not None:
-        play = ("p", "hold" if view.timeline.playing.playing else "play")
-        end = ("End", "now" if view.timeline.live else "last")
-        return (*_ALWAYS, play, ("Home", "first"), end, *_TIME_KEYS)
-    keys: list[tuple[str, str]] = []
+        play = footer_key("pause", label="hold" if view.timeline.playing.playing else "play")
+        end = footer_key("last_line", label="now" if view.timeline.live else "last")
+        return (*_ALWAYS, play, footer_key("first_line"), end, *_TIME_KEYS)
+    keys: list[FooterKey] = []
     if view.card is not None:
         entry = None
-        keys += [("Enter", "details"), ("y", "copy"), ("Tab", "processes")]
+        details, side = _DETAILS, footer_key("change_side", label="processes")
+        keys += [details, footer_key("copy"), side]
     if view.tags or (entry is not None and entry.processes):
-        keys += [] if view.readonly else [("k", "end…")]
+        keys += [] if view.readonly else [footer_key("end")]
     if entry is not None:
-        keys.append(("Enter", "details" if entry.process is not None else "open"))
-        keys += [("space", "tag")] if entry.processes else []
+        keys.append(_DETAILS if entry.process is not None else footer_key("open"))
+        keys += [footer_key("tag")] if entry.processes else []
+    # A listing's key leads back to the processes.
     back = view.listing is not Listing.PROCESSES
-    keys += [(_LISTING_KEYS[view.listing], "processes")] if back else []
-    keys.append(("/", "filter"))
+    keys += [footer_key(view.listing.value, label="processes")] if back else []
+    keys.append(footer_key("filter"))
     if view.card is not None:
-        keys.append(("w", "tell no more" if view.card in view.awaited else "tell if free"))
-    past = [("[ ]", "rewind"), ("L", "log")]
-    listings = [pair for pair in _LISTINGS if pair[0] != _LISTING_KEYS[view.listing]]
+        awaited = "tell no more" if view.card in view.awaited else ""
+        keys.append(footer_key("tell_when_free", label=awaited))
+    past = [footer_key("step_back", "step_on", label="rewind"), footer_key("log")]
+    listings = [footer_key(name) for name in _LISTINGS if name != view.listing.value]
     if entry is None:
-        keys += [("↑↓", "select"), *listings[:2], *past, *listings[2:]]
+        keys += [_SELECT, *listings[:2], *past, *listings[2:]]
     else:
-        keys += [*past, ("y", "copy"), *listings]
-    look = (("c", "graph"), *_LOOK) if view.graphed else _LOOK
-    return (*_ALWAYS, *keys, ("m", "mine"), ("< >", "sort"), ("p", "pause"), *look)
+        keys += [*past, footer_key("copy"), *listings]
+    look = (footer_key("graph"), *_LOOK) if view.graphed else _LOOK
+    return (*_ALWAYS, *keys, footer_key("mine"), _SORT, footer_key("pause"), *look)
 
 
-_LOOK = (("h", "host"), ("T", "theme"))
-_LISTINGS = (("t", "tree"), ("u", "users"), ("g", "jobs"))
-_LISTING_KEYS = {
-    Listing.PROCESSES: "",
-    Listing.TREE: "t",
-    Listing.USERS: "u",
-    Listing.JOBS: "g",
-}
+_DETAILS = footer_key("open", label="details")
+_SORT = footer_key("sort_before", "sort_next", label="sort")
+_LOOK = (footer_key("host_strip"), footer_key("theme"))
+_LISTINGS = ("tree", "users", "jobs")
 
 
 class Timeline(Struct, frozen=True):
@@ -448,10 +448,10 @@ class Dashboard:
             self._ruled_by = (key, rule_row(snapshot, self._shown, scrolled, width))
         return self._ruled_by[1]
 
-    def _footer(self, keys: tuple[tuple[str, str], ...], message: str, width: int) -> Row:
+    def _footer(self, keys: tuple[FooterKey, ...], message: str, width: int) -> Row:
         key = (keys, message, width)
         if self._footed_by[0] != key:
-            self._footed_by = (key, footer_row(called(keys), message, width))
+            self._footed_by = (key, footer_row(keys, message, width))
         return self._footed_by[1]
 
     def _basis_of(self, snapshot: Snapshot, view: View) -> _Basis:
@@ -511,7 +511,7 @@ class Dashboard:
             header=[header],
             cards=empty_rows(trouble, width, height - 2),
             footer=[
-                footer_row(() if view.covered else called(_ALWAYS), view.message, width),
+                footer_row(() if view.covered else _ALWAYS, view.message, width),
             ],
         )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu, GpuProcess, Host, OwnCost, Snapshot, Trouble
+    from gpumon.ui.view.key_names import FooterKey
 
 
 _TINY_MEMORY = 13
@@ -242,7 +243,8 @@ def _hidden_cards(scrolled: Scrolled) -> list[Field]:
         return []
     where = " ".join([f"↑{above}"] * (above > 0) + [f"↓{below}"] * (below > 0))
     cards = "card" if above + below == 1 else "cards"
-    fields: list[Field] = [(f" {where} more {cards} ({keycap('Shift+↑↓')}) ", "strong")]
+    keys = keycap("cards_before", "cards_after")
+    fields: list[Field] = [(f" {where} more {cards} ({keys}) ", "strong")]
     if scrolled.worst is not None:
         words, style = scrolled.worst
         fields.append((f"{words} ", style))
@@ -274,44 +276,39 @@ def _memory_sum(snapshot: Snapshot) -> str:
     return f"{gibibytes(sum(filter(None, used)))} of {gibibytes(sum(filter(None, total)))}G used"
 
 
-def called(keys: Sequence[tuple[str, str]], fixed: str = "") -> tuple[tuple[str, str], ...]:
-    """The keys by what they are called here: all but one of them may have been changed."""
-    return tuple((usual if usual == fixed else keycap(usual), label) for usual, label in keys)
-
-
-def footer_row(keys: Sequence[tuple[str, str]], message: str, width: int) -> Row:
+def footer_row(keys: Sequence[FooterKey], message: str, width: int) -> Row:
     """The keys that matter, as many as fit; a message takes their place while there is one."""
     if message:
         return fill([(" " + printable(message), "footer.message")], width, "footer")
     fields: list[Field] = []
-    for key, label in _fitting(keys, width):
-        fields += [(f" {key} ", "footer.key"), (f"{label} ", "footer")]
+    for one, key in _fitting(keys, width):
+        fields += [(f" {key} ", "footer.key"), (f"{one.label} ", "footer")]
     return fill(fields, width, "footer")
 
 
-def key_at(keys: Sequence[tuple[str, str]], width: int, x: int) -> str | None:
-    """The key whose name or word stands at a cell of the footer.
+def key_at(keys: Sequence[FooterKey], width: int, x: int) -> str | None:
+    """The action whose key or word stands at a cell of the footer.
 
     Of two keys that share a word the one that is hit, and by the word the first.
     """
     start = 0
-    for key, label in _fitting(keys, width):
-        end = start + cell_width(key) + cell_width(label) + 3
+    for one, key in _fitting(keys, width):
+        end = start + cell_width(key) + cell_width(one.label) + 3
         if start <= x < end:
-            parts = list(key) if key == "↑↓" else key.split()
-            return parts[-1] if x == start + cell_width(key) else parts[0]
+            return one.names[-1] if x == start + cell_width(key) else one.names[0]
         start = end
     return None
 
 
-def _fitting(keys: Sequence[tuple[str, str]], width: int) -> list[tuple[str, str]]:
-    """As many of the keys, from the first on, as there is room for."""
-    fitting: list[tuple[str, str]] = []
-    for key, label in keys:
-        width -= cell_width(key) + cell_width(label) + 3
+def _fitting(keys: Sequence[FooterKey], width: int) -> list[tuple[FooterKey, str]]:
+    """As many of the keys, from the first on, as there is room for, and what they are called."""
+    fitting: list[tuple[FooterKey, str]] = []
+    for one in keys:
+        key = keycap(*one.names)
+        width -= cell_width(key) + cell_width(one.label) + 3
         if width < 0:
             break
-        fitting.append((key, label))
+        fitting.append((one, key))
     return fitting
 
 

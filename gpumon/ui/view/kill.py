@@ -113,7 +113,7 @@ def _sum(report: TerminationReport) -> tuple[_Line, list[str]]:
         parts = [f"{name} sent {duration(report.seconds)} ago", count]
         if report.offers_kill:
             parts.append(
-                f"{keycap('k')}: send KILL to the rest" if name != "KILL" else "KILL is pending"
+                f"{keycap('end')}: send KILL to the rest" if name != "KILL" else "KILL is pending"
             )
         return ("…", " · ".join(parts), "state.note"), stays
     text = ", ".join([count, *filter(None, map(_came_back, report.returns))])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.details import is_secret
+from gpumon.model.process_states import HALTED
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, cell_width, fit, printable
 from gpumon.ui.view.key_names import keycap
@@ -24,7 +25,6 @@ _CUDA_LABEL = 22
 _COUNTED_INSIDE = (
     "cards of its container, counted there: which of the machine's those are is not known here"
 )
-_BAD_STATES = {"D": "in the kernel (D)", "Z": "zombie (Z)", "T": "stopped (T)", "t": "traced (t)"}
 _DEEPEST = 12
 """Levels of the family up to which it is indented."""
 _MOST_DESCENDANTS = 40
@@ -115,7 +115,7 @@ def _kin_row(one: RelatedProcess, level: int, itself: bool, width: int) -> Row:
     program = one.command[0].rpartition("/")[2] if one.command else f"[{one.name}]"
     command = printable(" ".join((program, *one.command[1:])))
     indent = "  " * min(level, _DEEPEST)
-    state = f"  {_BAD_STATES[one.state]}" if one.state in _BAD_STATES else ""
+    state = f"  {HALTED[one.state].named}" if one.state in HALTED else ""
     room = max(0, width - _PID - _USER - 3 - cell_width(state))
     text = f"{indent}{command}"
     fields: list[Field] = [
@@ -135,9 +135,9 @@ def environment_title(details: Details, revealed: bool) -> str:
     if not secrets:
         return "Environment"
     if revealed:
-        return f"Environment, secrets shown: {keycap('s')} hides them"
+        return f"Environment, secrets shown: {keycap('secrets')} hides them"
     values = f"{secrets} value{'' if secrets == 1 else 's'}"
-    return f"Environment, {values} hidden: {keycap('s')} shows all"
+    return f"Environment, {values} hidden: {keycap('secrets')} shows all"
 
 
 def environment_rows(details: Details, revealed: bool, width: int) -> list[Row]:

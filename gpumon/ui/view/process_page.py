@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings import process_findings
-from gpumon.model.snapshot import ENDED
+from gpumon.model.process_states import HALTED, STATES, UNINTERRUPTIBLE
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -49,16 +49,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Place, Snapshot
     from gpumon.recording.history import History
 
-_STATES = {
-    "R": "running",
-    "S": "sleeping",
-    "I": "sleeping",
-    "D": "waits inside the kernel (D)",
-    "Z": "zombie (Z): it has ended, and its parent has not taken notice",
-    "T": "stopped (T)",
-    "t": "stopped by a debugger (t)",
-    ENDED: "ended, and the driver still lists it",
-}
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (
     "Not visible here: it runs in another PID name space, or /proc hides it. What the driver "
@@ -123,12 +113,12 @@ def state_words(state: str | None, wait_channel: str | None = None) -> str:
     """A letter of ``ps`` in words, and where in the kernel a process waits."""
     if state is None:
         return UNKNOWN
-    words = _STATES.get(state, f"state {state}")
-    return f"{words} in {wait_channel}" if state == "D" and wait_channel else words
+    words = STATES[state].about if state in STATES else f"state {state}"
+    return f"{words} in {wait_channel}" if state == UNINTERRUPTIBLE and wait_channel else words
 
 
 def _state_style(state: str | None) -> str:
-    return "state.warning" if state is not None and state in "DZTtX" else ""
+    return "state.warning" if state in HALTED else ""
 
 
 def _summary(view: ProcessView, now: float, width: int) -> list[Row]:
@@ -150,7 +140,7 @@ def _summary(view: ProcessView, now: float, width: int) -> list[Row]:
         return [*rows, fill(fields, width), *text_rows(view.gone, width, "state.note")]
     state = _state(view)
     if state is not None:
-        told = ("   ", ""), (_STATES.get(state, state).partition(":")[0], _state_style(state))
+        told = ("   ", ""), (state_words(state).partition(":")[0], _state_style(state))
         # It stands among the facts below, too.
         if row_width((*fields, *told)) <= width:
             fields += told

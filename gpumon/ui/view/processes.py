@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpumon.config.columns import CHOSEN, COLUMN
 from gpumon.model.metrics import PROCESS_METRIC
-from gpumon.model.snapshot import ENDED
+from gpumon.model.process_states import HALTED
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.cells import Field, Row, fill, restyle
 from gpumon.text.formatting import (
@@ -301,22 +301,13 @@ def _command_fields(process: GpuProcess, marks: RowMarks, room: int) -> list[Fie
         branch = marks.branch[-max(2, room * 2 // 3) :]
         fields.append((branch, "rule"))
         room -= cell_width(branch)
-    state = STATE_WORDS.get(process.state or "")
-    if state is not None and room > cell_width(state) + _LEAST_COMMAND // 2:
-        fields.append((f"{state} ", "state.warning"))
-        room -= cell_width(state) + 1
+    state = HALTED.get(process.state or "")
+    if state is not None and room > cell_width(state.word) + _LEAST_COMMAND // 2:
+        fields.append((f"{state.word} ", "state.warning"))
+        room -= cell_width(state.word) + 1
     fields.append((fit_command(process, max(0, room), marks.shift), ""))
     return fields
 
-
-STATE_WORDS = {
-    "D": "D(uninterruptible)",
-    "T": "stopped",
-    "t": "traced",
-    "Z": "zombie",
-    ENDED: "ended(still listed)",
-}
-"""States in which a process does not go on by itself."""
 
 _STYLES = {
     "pid": "dim",

@@ -24,6 +24,7 @@ from gpumon.recording.csv import recorder as recorder_module
 from gpumon.recording.csv.recorder import QUEUED, LogError, Recorder
 from gpumon.recording.csv.rows import GpuRows
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.clock import HandClock
 from tests.recording.csv.recording import CARDS, numbers, nursery, record, rows, sample, wait_until
 
 if TYPE_CHECKING:
@@ -35,27 +36,11 @@ MIB = 2**20
 LIVES = 100
 
 
-class Clock:
-    """One that moves when told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        return NOON + self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: threading.Event, timeout: float) -> bool:
-        raise NotImplementedError
-
-
 class Bench:
     """A recorder on a clock of its own."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
-        self.clock = Clock()
+        self.clock = HandClock(0.0, NOON)
         self.path = folder / "run.csv"
         self.processes_path = folder / "run.processes.csv"
         self.recorder = Recorder(self.path, clock=self.clock, **settings)  # type: ignore[arg-type]  # keywords pass through

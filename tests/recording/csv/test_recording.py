@@ -30,6 +30,7 @@ from gpumon.recording.csv.tables import rows
 from gpumon.sources.demo.source import DemoSource
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.clock import HandClock
 from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.recording.csv.reading import (
     assert_read_back,
@@ -40,7 +41,6 @@ from tests.recording.csv.reading import (
     write_log,
 )
 from tests.screen import PATIENCE
-from tests.sources.nvml_room import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

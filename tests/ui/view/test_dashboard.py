@@ -21,6 +21,7 @@ from gpumon.ui.view.cards import card_columns
 from gpumon.ui.view.dashboard import Dashboard, Timeline, View, footer_keys, is_tiny
 from gpumon.ui.view.grouped import USER_COLUMNS
 from gpumon.ui.view.header_footer import footer_row, key_at
+from gpumon.ui.view.key_names import footer_key, keycap
 from gpumon.ui.view.listing import Listing, ProcessFilter
 from gpumon.ui.view.messages import core_name, state_field
 from gpumon.ui.view.processes import RowContext, Sort, sort_processes, visible_columns
@@ -753,15 +754,21 @@ def test_another_small_graph_is_offered_where_there_is_one(
     shown = of_cards(cards)
     view = View(interval=0.5)
     drawn = Dashboard(demo()[1]).rows(shown, view, *size).all()
-    assert (("c", "graph") in footer_keys(view, None)) is graphed
+    assert (footer_key("graph") in footer_keys(view, None)) is graphed
     text = "\n".join("".join(part for part, _ in row) for row in drawn)
     assert (re.search(r"last \d+ s|util, |● 0  util", text) is not None) is graphed
 
 
 def test_every_cell_of_the_footer_belongs_to_the_key_that_stands_there() -> None:
-    keys = (("q", "quit"), ("[ ]", "rewind"), ("↑↓", "select"), ("Enter", "details"))
+    keys = (
+        footer_key("quit"),
+        footer_key("step_back", "step_on", label="rewind"),
+        footer_key("previous_line", "next_line"),
+        footer_key("open", label="details"),
+    )
     text = "".join(part for part, _ in footer_row(keys, "", 60))
-    hit = "".join((key_at(keys, 60, x) or ".")[0] for x in range(60))
+    names = [key_at(keys, 60, x) for x in range(60)]
+    hit = "".join("." if name is None else keycap(name)[0] for name in names)
     assert text == " q quit  [ ] rewind  ↑↓ select  Enter details " + " " * 14
     assert hit == "qqqqqqqq[[[][[[[[[[[↑↑↓↑↑↑↑↑↑↑↑" + "E" * 15 + "." * 14
 

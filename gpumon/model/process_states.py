@@ -27,8 +27,8 @@ class ProcessState(Struct, frozen=True):
 
 
 UNINTERRUPTIBLE, STOPPED, TRACED, ZOMBIE, ENDED = "D", "T", "t", "Z", "X"
-"""``X`` is the letter of ``ps`` for dead processes, which never show there; here it is a process that
-has ended while the driver still lists it."""
+"""``X`` is the letter of ``ps`` for dead processes, which never show there; here it is a process
+that has ended while the driver still lists it."""
 
 STATES = {
     one.letter: one

@@ -187,8 +187,8 @@ class GpuProcess(Struct, frozen=True, gc=False):
         uid: The owner's number.
         name: The kernel's short name of it (``comm``).
         command: Its argument vector, as it is: not safe to print, see ``gpumon.text.formatting``.
-        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``process_states.ENDED`` once gpumon saw
-            its end and the driver lists it all the same.
+        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``process_states.ENDED`` once gpumon
+            saw its end and the driver lists it all the same.
         cpu_percent: Of one core, since the last reading; may exceed 100.
         rss: Resident bytes of host memory.
         started_at: When it started.

@@ -11,7 +11,7 @@ screen asks it from another thread. It answers four kinds of questions:
 - for how long each user has had cards.
 
 Memory is bounded; measured with tracemalloc, a card with ``CHARTED`` comes to 890 kB, the machine
-to 21 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
+to 155 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
 from half a day on. Eight cards and a hundred processes that live for days are 21 MB. Where there
 are many processes only those with the most GPU memory have values over time:
 ``PROCESSES_CHARTED``, and never more than ``PROCESSES_KEPT``. Of processes that have ended,
@@ -23,6 +23,7 @@ before is moved back with it, so that ages stay right and nothing is out of orde
 is a gap.
 """
 
+from gpumon.recording.history.as_of import HistoryAsOf
 from gpumon.recording.history.held_picture import HeldPicture
 from gpumon.recording.history.history import (
     CARD_DEPTH,
@@ -32,6 +33,7 @@ from gpumon.recording.history.history import (
     HOST_CHARTED,
     LISTS_FRESH,
     OLD_AFTER,
+    PAST_KEPT,
     PATIENCE,
     PROCESS_CHARTED,
     PROCESS_DEPTH,
@@ -52,6 +54,7 @@ __all__ = [
     "HOST_CHARTED",
     "LISTS_FRESH",
     "OLD_AFTER",
+    "PAST_KEPT",
     "PATIENCE",
     "PROCESSES_CHARTED",
     "PROCESSES_KEPT",
@@ -62,6 +65,7 @@ __all__ = [
     "Condition",
     "HeldPicture",
     "History",
+    "HistoryAsOf",
     "Holding",
     "Interval",
 ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpumon.findings import card_state, conditions
 from gpumon.findings.groups import users
-from gpumon.recording.history import History
+from gpumon.recording.history import History, HistoryAsOf
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 
 def span(interval: Interval | None) -> Span | None:
-    return interval and Span(interval.since, interval.begin_seen)
+    return None if interval is None else Span(interval.since, interval.begin_seen)
 
 
 class Answers(NamedTuple):
@@ -144,6 +144,8 @@ def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
         # Within a second the present repeats what it told of a chart's newest value.
         if place in places and int(shown.time) not in {int(seen[one].time) for one in told}:
             told[place] = ask(history, shown)
+            now = ask(history.as_of(shown), shown)
+            assert now._replace(charts=[]) == told[place]._replace(charts=[])
     for place, then in told.items():
         now = ask(history.as_of(seen[place]), seen[place])
         assert now._replace(hours={}, charts=[]) == then._replace(hours={}, charts=[])
@@ -171,6 +173,7 @@ def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:
     assert holding is not None
     assert holding.owner_since == NOON
     assert then.gpu_seconds("ann") == 299.0
+    assert isinstance(then, HistoryAsOf)
     assert then.lacks_values()
     assert history.as_of(seen[-1]).gpu_seconds("ann") == 300.0
 

@@ -24,7 +24,6 @@ is a gap.
 """
 
 from gpumon.recording.history.as_of import HistoryAsOf
-from gpumon.recording.history.held_picture import HeldPicture
 from gpumon.recording.history.history import (
     CARD_DEPTH,
     CHARTED,
@@ -63,7 +62,6 @@ __all__ = [
     "STEP",
     "USERS_KEPT",
     "Condition",
-    "HeldPicture",
     "History",
     "HistoryAsOf",
     "Holding",

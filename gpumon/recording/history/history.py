@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Gpu, GpuProcess, Host, ProcessId, Snapshot
     from gpumon.model.thresholds import Thresholds
-    from gpumon.recording.history.as_of import HistoryAsOf
     from gpumon.recording.history.intervals import Condition, Interval
 
 CHARTED = (
@@ -224,7 +223,7 @@ class History:
             self._see_host(snapshot.host, time)
             self.latest = snapshot
 
-    def as_of(self, snapshot: Snapshot) -> HistoryAsOf:
+    def as_of(self, snapshot: Snapshot) -> History:
         """What this history told when a snapshot that it was given was the newest."""
         from gpumon.recording.history.as_of import HistoryAsOf
 

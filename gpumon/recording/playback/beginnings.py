@@ -90,6 +90,10 @@ class PastHistory(History):
         super().__init__(conditions, thresholds)
         self.beginnings = beginnings
 
+    def as_of(self, snapshot: Snapshot) -> History:  # noqa: ARG002 - the signature of History
+        """See ``History.as_of``: it is of one moment itself."""
+        return self
+
     def spell(self, uuid: str, name: str) -> Interval | None:
         """See ``History.spell``."""
         return self._exactly(super().spell(uuid, name), (uuid, name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pytest
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.model.snapshot import Snapshot
+
+Graphs: TypeAlias = "list[list[float | None]]"
 
 HOUR = 3600.0
 PATIENCE = 60.0
@@ -52,14 +54,20 @@ class FakeClock:
 
 
 class Deck:
-    """A player whose samples are taken on the test's own thread, and its clock."""
+    """A player whose samples are taken on the test's own thread, and its clock.
+
+    Args:
+        tape: What is played.
+        position: Where it begins.
+        history: What was told the samples of the tape, as in a rewind; without, as in a replay.
+    """
 
     def __init__(
-        self, tape: ListTape, position: float | None = None, *, playing: bool = False
+        self, tape: ListTape, position: float | None = None, history: History | None = None
     ) -> None:
         self.clock = FakeClock()
         self.player = Player(
-            tape, conditions(), position=position, playing=playing, clock=self.clock
+            tape, conditions(), position=position, clock=self.clock, history=history
         )
         self.seen: list[Snapshot] = []
         self.player.subscribe(self.seen.append)
@@ -77,7 +85,7 @@ class Deck:
 
     def settle(self) -> tuple[Snapshot, History]:
         self.sample()
-        while self.player._work is not None:
+        while not self.player.settled:
             self.sample()
         moment = self.player.moment
         assert moment is not None
@@ -90,7 +98,12 @@ def told(shown: Snapshot, history: History) -> dict[str, object]:
     states = [card_state(history, card) for card in shown.gpus]
     return {
         "states": [(state.kind, state.sentence, state.short) for state in states],
-        "idle": {one: spell and (spell.since, spell.begin_seen) for one, spell in idle.items()},
+        "idle": {
+            one: (spell.since, spell.begin_seen)
+            for one, spell in idle.items()
+            # The history forgets the shorter ones of hours ago.
+            if spell is not None and spell.seconds >= 10
+        },
         "users": [(use.user, use.idle_memory, use.gpus) for use in users(shown, history)],
         "graphs": [
             history.gpu_buckets(card.uuid, field, 60, 20, history.now)
@@ -117,6 +130,24 @@ def demo() -> list[Snapshot]:
     return seen
 
 
+def history_of(tape: Iterable[Snapshot]) -> History:
+    history = History(conditions())
+    for shown in tape:
+        history.add(shown)
+    return history
+
+
+@functools.cache
+def demo_history() -> History:
+    return history_of(demo())
+
+
+@pytest.fixture(params=["rewind", "replay"])
+def past(request: pytest.FixtureRequest) -> History | None:
+    """What the demo's past is asked of: the history that saw it, or nothing but the samples."""
+    return demo_history() if request.param == "rewind" else None
+
+
 @functools.cache
 def live(
     times: tuple[float, ...],
@@ -134,27 +165,38 @@ def live(
 MOMENTS = tuple(NOON + second for second in (-1800.0, 0.0, 47.0, 600.0, 3599.0, 5000.0, 7199.0))
 
 
-def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from() -> None:
+def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from(
+    past: History | None,
+) -> None:
     was = live(MOMENTS)
-    deck = Deck(ListTape(demo()))
+    deck = Deck(ListTape(demo()), history=past)
     for place in (6, 0, 3, 2, 5):
         shown, history = deck.go(MOMENTS[place])
         assert shown.time == MOMENTS[place]
-        assert told(shown, history) == was[shown.time][0]
+        now, then = told(shown, history), dict(was[shown.time][0])
+        graphs, graphs_then = (cast("Graphs", one.pop("graphs")) for one in (now, then))
+        assert now == then
+        if past is None or past.now - shown.time <= HOUR:
+            assert graphs == graphs_then
+        else:
+            # Of more than an hour ago there are only tens of seconds.
+            assert [[one is None for one in graph] for graph in graphs] == [
+                [one is None for one in graph] for graph in graphs_then
+            ]
 
 
-def test_the_hours_of_users_are_known_closely() -> None:
+def test_the_hours_of_users_are_known_closely(past: History | None) -> None:
     was = live(MOMENTS)
-    deck = Deck(ListTape(demo()))
+    deck = Deck(ListTape(demo()), history=past)
     for moment in MOMENTS[4:]:
         hours = gpu_hours(*deck.go(moment))
         assert hours == pytest.approx(was[moment][1], rel=0.01, abs=0.01)
 
 
 @pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
-def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
+def test_a_moment_reached_by_playing_is_the_same(speed: float, past: History | None) -> None:
     moment = MOMENTS[5]
-    deck = Deck(ListTape(demo()), moment + 0.5 - 15 * speed)
+    deck = Deck(ListTape(demo()), moment + 0.5 - 15 * speed, past)
     deck.settle()
     deck.player.speed = speed
     deck.player.play()
@@ -167,9 +209,11 @@ def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
 
 
 @pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
-def test_nothing_that_lasts_breaks_off_while_it_is_played(speed: float) -> None:
+def test_nothing_that_lasts_breaks_off_while_it_is_played(
+    speed: float, past: History | None
+) -> None:
     """Cards 2, 3 and 5 are hot, idle and stuck for hours."""
-    deck = Deck(ListTape(demo()), NOON + 600)
+    deck = Deck(ListTape(demo()), NOON + 600, past)
     deck.settle()
     deck.player.speed = speed
     deck.player.play()
@@ -190,7 +234,7 @@ def test_a_step_shows_at_once_and_right_once_the_place_is_known() -> None:
     deck.go(moment + 30)
     deck.player.seek(moment)
     assert deck.sample().time == moment
-    assert deck.player._work is not None
+    assert not deck.player.settled
     shown, history = deck.player.moment or (None, None)
     assert shown is not None
     assert history is not None
@@ -215,8 +259,8 @@ def test_a_sketch_says_nothing_of_what_only_began_later() -> None:
     assert NOON <= spell.since < NOON + 150
 
 
-def test_a_jump_back_makes_another_history_and_a_step_on_does_not() -> None:
-    deck = Deck(ListTape(demo()))
+def test_a_jump_back_makes_another_history_and_a_step_on_does_not(past: History | None) -> None:
+    deck = Deck(ListTape(demo()), history=past)
     _, before = deck.go(NOON + 600)
     _, after = deck.go(NOON + 602)
     assert after is before
@@ -232,7 +276,7 @@ def test_time_passes_on_while_the_place_is_looked_at_closely() -> None:
     deck.player.play()
     deck.sample()
     goes = 0
-    while deck.player._work is not None:
+    while not deck.player.settled:
         deck.sample(0.0)
         goes += 1
     shown, history = deck.player.moment or (None, None)
@@ -244,8 +288,8 @@ def test_time_passes_on_while_the_place_is_looked_at_closely() -> None:
     assert told(shown, history) == told(*other.go(shown.time))
 
 
-def test_snapshot_and_history_belong_together() -> None:
-    deck = Deck(ListTape(demo()))
+def test_snapshot_and_history_belong_together(past: History | None) -> None:
+    deck = Deck(ListTape(demo()), history=past)
     for moment in (NOON + 3000, NOON + 100, NOON + 110, NOON - 7200):
         shown, history = deck.go(moment)
         assert history is deck.player.history
@@ -307,8 +351,8 @@ def test_a_gap_stays_a_gap() -> None:
     assert [value is None for value in graph] == [*[False] * 3, *[True] * 2, *[False] * 7]
 
 
-def test_the_history_begins_where_the_tape_does() -> None:
-    deck = Deck(ListTape(demo()))
+def test_the_history_begins_where_the_tape_does(past: History | None) -> None:
+    deck = Deck(ListTape(demo()), history=past)
     for moment in (NOON + 7000, NOON - 7000):
         _, history = deck.go(moment)
         assert history.started == demo()[0].time
@@ -348,11 +392,9 @@ def test_a_jump_gives_up_the_work_on_the_place_before() -> None:
     deck = Deck(ListTape(demo()))
     deck.player.seek(NOON + 3000)
     deck.sample()
-    work = deck.player._work
     deck.player.seek(NOON + 1000)
     deck.sample()
-    assert deck.player._work is not None
-    assert deck.player._work is not work
+    assert not deck.player.settled
     assert deck.settle()[1].now == NOON + 1000
 
 
@@ -472,7 +514,7 @@ def test_a_control_is_sampled_at_once() -> None:
 
     def comes(time: float) -> bool:
         with shown:
-            return shown.wait_for(lambda: time in times and player._work is None, PATIENCE)
+            return shown.wait_for(lambda: time in times and player.settled, PATIENCE)
 
     player.subscribe(take)
     player.start()

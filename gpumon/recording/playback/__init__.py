@@ -17,7 +17,6 @@ What began and ended unseen between two samples of long ago has not been: of a c
 three hours ago for half a minute it may be said that it has been idle for longer.
 """
 
-from gpumon.recording.playback.beginnings import going_on
 from gpumon.recording.playback.player import SPEEDS, Player
 
-__all__ = ["SPEEDS", "Player", "going_on"]
+__all__ = ["SPEEDS", "Player"]

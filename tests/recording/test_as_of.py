@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpumon.findings import card_state, conditions
 from gpumon.findings.groups import users
 from gpumon.recording.history import History, HistoryAsOf
+from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.recording.csv.reading import opened, write_log
+from tests.recording.deck import Deck
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
@@ -35,7 +41,14 @@ class Span(NamedTuple):
 
 
 def span(interval: Interval | None) -> Span | None:
-    return None if interval is None else Span(interval.since, interval.begin_seen)
+    # A log tells times in milliseconds.
+    return None if interval is None else Span(round(interval.since, 3), interval.begin_seen)
+
+
+def owner(holding: Holding | None) -> Holding | None:
+    if holding is None or holding.owner_since is None:
+        return holding
+    return replace(holding, owner_since=round(holding.owner_since, 3))
 
 
 class Answers(NamedTuple):
@@ -67,9 +80,12 @@ def ask(history: History, shown: Snapshot) -> Answers:
             for name in CONDITIONS
         },
         {one.id: span(history.process_idle(one.id)) for one in shown.processes},
-        [history.holding(card) for card in shown.gpus],
+        [owner(history.holding(card)) for card in shown.gpus],
         [history.old(card) for card in shown.gpus],
-        [history.xids(card.uuid) for card in shown.gpus],
+        [
+            {number: at and round(at, 3) for number, at in history.xids(card.uuid).items()}
+            for card in shown.gpus
+        ],
         {use.user: use.gpu_seconds or 0.0 for use in users(shown, history)},
         charts,
     )
@@ -130,6 +146,14 @@ def course(phases: list[Phase], interval: float) -> list[Snapshot]:
     return seen
 
 
+def assert_same(now: Answers, then: Answers, *, charts: bool = True) -> None:
+    assert now._replace(hours={}, charts=[]) == then._replace(hours={}, charts=[])
+    assert now.hours == pytest.approx(then.hours)
+    if charts:
+        for after, before in zip(now.charts, then.charts, strict=True):
+            assert after == pytest.approx(before, rel=1e-6)
+
+
 @settings(max_examples=60, deadline=None)
 @given(phases=PHASES, interval=st.sampled_from([0.1, 0.5, 1.0, 2.0, 5.0]), data=st.data())
 def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
@@ -148,12 +172,38 @@ def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
             assert now._replace(charts=[]) == told[place]._replace(charts=[])
     for place, then in told.items():
         now = ask(history.as_of(seen[place]), seen[place])
-        assert now._replace(hours={}, charts=[]) == then._replace(hours={}, charts=[])
-        assert now.hours == pytest.approx(then.hours)
         # For an hour values are kept second by second.
-        if history.now - seen[place].time < HOUR - 60:
-            for before, after in zip(then.charts, now.charts, strict=True):
-                assert after == pytest.approx(before, rel=1e-6)
+        assert_same(now, then, charts=history.now - seen[place].time < HOUR - 60)
+
+
+@settings(max_examples=25, deadline=None)
+@given(phases=PHASES, interval=st.sampled_from([0.1, 0.5]), data=st.data())
+def test_the_present_a_held_picture_a_rewind_and_a_replay_tell_the_same_of_a_moment(
+    phases: list[Phase], interval: float, data: st.DataObject
+) -> None:
+    """Of a log's last two minutes every sample is read."""
+    seen = [shown for shown in course(phases, interval) if shown.time < NOON + 110]
+    places = data.draw(st.sets(st.integers(0, len(seen) - 1), min_size=1, max_size=4))
+    history, recording = History(CONDITIONS), MemoryRecording(full_share=0.05)
+    live: dict[int, Answers] = {}
+    held: dict[int, History] = {}
+    for place, shown in enumerate(seen):
+        history.add(shown)
+        recording.add(shown)
+        if place in places and int(shown.time) not in {int(seen[one].time) for one in live}:
+            live[place], held[place] = ask(history, shown), history.as_of(shown)
+    with TemporaryDirectory() as folder:
+        path = write_log(Path(folder) / "run.csv", seen)
+        with opened(path) as log:
+            rewind, replay = Deck(recording, history=history), Deck(log)
+            for place, then in live.items():
+                assert_same(ask(held[place], seen[place]), then)
+                shown, past = rewind.go(seen[place].time)
+                assert_same(ask(past, shown), then)
+                # A list in which nobody came or left is written every few seconds only.
+                shown, past = replay.go(seen[place].time)
+                of_cards = ask(past, shown)._replace(idle=then.idle, hours=then.hours)
+                assert_same(of_cards, then)
 
 
 def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:

@@ -291,6 +291,21 @@ def test_a_gap_stays_a_gap() -> None:
     assert [value is None for value in graph] == [*[False] * 3, *[True] * 2, *[False] * 7]
 
 
+def test_what_no_history_keeps_for_so_long_is_drawn_from_samples_in_a_rewind() -> None:
+    """A process that ended an hour ago, and a card of more than a day ago."""
+    seen = [
+        snapshot(NOON + at, processes=(process(sm=7),) if at < 29 * HOUR else ())
+        for at in range(0, int(30 * HOUR), 30)
+    ]
+    deck = Deck(ListTape(seen), history=history_of(seen))
+    shown, history = deck.go(NOON + 28.9 * HOUR)
+    (ended,) = shown.processes
+    assert {value for _, value in history.process_window(ended.id, "sm", 300)} == {7.0}
+    assert None not in history.process_buckets(ended.id, "sm", 300, 10, history.now)
+    _, history = deck.go(NOON + HOUR)
+    assert None not in history.gpu_buckets("GPU-0", "memory_used", 600, 10, history.now)
+
+
 def test_the_history_begins_where_the_tape_does(past: History | None) -> None:
     deck = Deck(ListTape(demo()), history=past)
     for moment in (NOON + 7000, NOON - 7000):

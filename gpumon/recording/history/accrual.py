@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 
-TURNS_KEPT = 512
+TURNS_KEPT = 256
 """How many changes of the rate are kept; of the older half every other one goes."""
 
 

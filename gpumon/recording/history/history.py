@@ -59,7 +59,7 @@ GONE_SECONDS = 600.0
 """How long a process that has ended is remembered."""
 GONE_KEPT = 100
 """How many of them at most, so that a machine that starts thousands an hour costs no more."""
-PAST_KEPT = 2000
+PAST_KEPT = 1000
 """Of how many processes that ended before that it is still known since when they were there and
 rested, for ``History.as_of``."""
 XIDS_KEPT = 500

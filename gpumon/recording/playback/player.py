@@ -100,7 +100,7 @@ class Player:
 
     @property
     def settled(self) -> bool:
-        """Whether the history is all that the tape tells of the moment, and no sketch any more."""
+        """Whether the history is all that the tape tells of the moment, and no draft any more."""
         return self._moments.settled
 
     @property

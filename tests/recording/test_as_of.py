@@ -255,3 +255,24 @@ def test_values_of_hours_ago_are_told_in_tens_of_seconds() -> None:
     then = history.as_of(seen[1995])
     told = then.gpu_buckets("GPU-0", "utilization_gpu", 600, 200, then.now)
     assert told == [(1398 + 3 * place) // 10 * 10 // 100 for place in range(200)]
+
+
+def test_a_moment_that_is_held_stays_what_it_is_while_the_clock_is_set_back() -> None:
+    history = History(CONDITIONS)
+    for second in range(100):
+        shown = snapshot(NOON + second, processes=(process(),))
+        history.add(shown)
+    held = history.as_of(shown)
+
+    def told() -> tuple[object, ...]:
+        spell = held.spell("GPU-0", "idle")
+        idle = held.process_idle(process().id)
+        assert spell is not None
+        assert idle is not None
+        hours = held.gpu_seconds("ann")
+        return spell.seconds, held.now - spell.since, idle.seconds, held.now - idle.since, hours
+
+    before = told()
+    for second in range(100):
+        history.add(snapshot(NOON - 3600 + second, gpu(utilization_gpu=50)))
+    assert told() == before == (99, 99, 99, 99, 99)

@@ -48,6 +48,8 @@ class HistoryAsOf(History):
         vars(self).update(vars(history))
         self.drawn: History | None = None
         self._open = {}
+        with self.lock:
+            self._views.add(self)
         self.show(snapshot)
 
     def show(self, snapshot: Snapshot) -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from gpumon.model.snapshot import CardStatus
 from gpumon.model.thresholds import DEFAULTS
@@ -211,6 +212,7 @@ class History:
         self._lists_seen = array("d")
         self._list_pace = SeriesRate()
         self._lists_known = False
+        self._views: WeakSet[History] = WeakSet()
         self.lock = Lock()
 
     def add(self, snapshot: Snapshot) -> None:
@@ -453,10 +455,17 @@ class History:
                 known.series.shift(whole)
         if self._host is not None:
             self._host.shift(whole)
-        self._list_seen -= seconds
-        self._lists_seen = array("d", [seen - seconds for seen in self._lists_seen])
         for counted in self._gpu_seconds.values():
             counted.shift(seconds)
+        for place in range(len(self._lists_seen)):
+            self._lists_seen[place] -= seconds
+        for moment in (self, *self._views):
+            moment.move_moment_back(seconds)
+
+    def move_moment_back(self, seconds: float) -> None:
+        """Call the moment that is asked about by another time; under ``lock``."""
+        self.now -= seconds
+        self._list_seen -= seconds
         if self.started is not None:
             self.started -= seconds
 

@@ -70,6 +70,8 @@ class RecordedMoments:
 
     def show(self, snapshot: Snapshot) -> None:
         """See ``Moments.show``."""
+        if self._shown is not None and self._shown.latest is snapshot:
+            return
         if self._shown is None or not 0 <= snapshot.time - self._shown.now <= _STRIDE:
             self._shown = HistoryAsOf(self._seen, snapshot)
         else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.recording.history import HeldPicture, History
+    from gpumon.recording.history import History
 
 
 class UserUse(Struct, frozen=True):
@@ -74,7 +74,7 @@ class Job(Struct, frozen=True):
     started_at: float | None
 
 
-def users(snapshot: Snapshot, history: History | HeldPicture) -> list[UserUse]:
+def users(snapshot: Snapshot, history: History) -> list[UserUse]:
     """What each user has, most memory first, unknown amounts after the known ones."""
     owned: defaultdict[str | None, list[GpuProcess]] = defaultdict(list)
     for process in snapshot.processes:
@@ -87,7 +87,7 @@ def _use(
     user: str | None,
     processes: list[GpuProcess],
     snapshot: Snapshot,
-    history: History | HeldPicture,
+    history: History,
 ) -> UserUse:
     memory = _memory(processes)
     idle_memory = idle_unknown = 0

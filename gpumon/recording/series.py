@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -226,26 +226,32 @@ class Series:
         self._tens.renumber(seconds // 10)
         self._times.reduce(seconds)
 
+    def reaches(self, time: float) -> bool:
+        """Whether all that there was since a time is kept, if only in tens of seconds."""
+        return self._tens.start * 10 <= max(time, self.first)
+
     def buckets(
         self, field: int, seconds: float, count: int, now: float, peak: bool
     ) -> list[float | None]:
         """The last ``count`` buckets, oldest first, the one that ``now`` is in included.
 
         Bucket ``k`` is the time from ``k * width`` to ``(k + 1) * width`` since the epoch, where
-        the width is ``seconds / count``. ``None`` is unknown.
+        the width is ``seconds / count``. ``None`` is unknown. Of a ``now`` that is past the buckets
+        are as they were then; the older it is the coarser.
         """
         width = seconds / count
         first = math.floor(now / width) - count + 1
-        if width < 1 and self._has_samples(seconds):
-            return self._fine_buckets(field, first, count, width, peak)
-        tens = width >= 10 or seconds > self._depth.seconds
+        if width < 1 and self._has_samples(seconds, now):
+            return self._fine_buckets(field, first, count, width, now, peak)
+        tens = width >= 10 or not self._has_seconds(seconds, now)
         size = 10 if tens else 1
         if width < size:
-            get = self._ten if tens else self._one
             slots = (int((first + place) * width / size) for place in range(count))
-            return [_known(get(field, slot, peak)) for slot in slots]
+            return [_known(self._slot(field, slot, now, peak, tens=tens)) for slot in slots]
         begin, end = math.floor(first * width / size), math.floor(now / size) + 1
         values = self._slots(field, begin, end, peak, tens=tens)
+        if now < self.last:
+            values[-1] = self._slot(field, end - 1, now, peak, tens=tens)
         if width == size:
             # The sum of what is known is known.
             if math.isfinite(sum(values)):
@@ -259,9 +265,7 @@ class Series:
                 gathered[place].append(value)
         return [_known(_summary(known, peak)) for known in gathered]
 
-    def _slots(
-        self, field: int, begin: int, end: int, peak: bool, *, tens: bool
-    ) -> Sequence[float]:
+    def _slots(self, field: int, begin: int, end: int, peak: bool, *, tens: bool) -> list[float]:
         """The values of the slots from one to before another, those put away all at once."""
         rows, get = (self._tens, self._ten) if tens else (self._seconds, self._one)
         oldest, newest = min(max(begin, rows.start), end), max(begin, min(rows.end, end))
@@ -274,25 +278,40 @@ class Series:
     ) -> Iterator[tuple[float, float]]:
         """The known values of the last ``seconds``, oldest first, as finely as they are kept."""
         start = now - seconds
-        if self._has_samples(seconds):
-            for time, value in zip(*self._recent_from(start, field), strict=True):
+        if self._has_samples(seconds, now):
+            for time, value in zip(*self._recent_values(field, start, now), strict=True):
                 if not math.isnan(value):
                     yield time, value
             return
-        size, get = (10, self._ten) if seconds > self._depth.seconds else (1, self._one)
+        tens = not self._has_seconds(seconds, now)
+        size = 10 if tens else 1
         oldest = max(math.ceil(start / size), int(self.first) // size)
-        for slot in range(oldest, self._second // size + 1):
-            if not math.isnan(value := get(field, slot, peak)):
+        for slot in range(oldest, min(self._second, int(now)) // size + 1):
+            if not math.isnan(value := self._slot(field, slot, now, peak, tens=tens)):
                 yield float(slot * size), value
 
-    def known_since(self, field: int, time: float) -> int:
-        """How many of the samples that are kept one by one are no older, and known."""
-        _, values = self._recent_from(time, field)
-        return sum(not math.isnan(value) for value in values)
+    def known_since(self, field: int, time: float, now: float) -> int:
+        """How many of the samples that are kept one by one are no older, and known.
 
-    def _has_samples(self, seconds: float) -> bool:
-        """Whether the last so many seconds are there sample by sample."""
-        return self._depth.samples > 0 and seconds <= RECENT_SPAN
+        Of a ``now`` before those, how many seconds or tens of seconds are.
+        """
+        if self._has_samples(0.0, now):
+            _, values = self._recent_values(field, time, now)
+            return sum(not math.isnan(value) for value in values)
+        return sum(1 for _ in self.window(field, now - time, now, peak=False))
+
+    def _has_samples(self, seconds: float, now: float) -> bool:
+        """Whether the last so many seconds by ``now`` are there sample by sample."""
+        if not self._depth.samples or seconds > RECENT_SPAN:
+            return False
+        times = self._times
+        return now >= self.last or times.get(0, times.start) <= max(now - seconds, self.first)
+
+    def _has_seconds(self, seconds: float, now: float) -> bool:
+        """Whether the last so many seconds by ``now`` are there second by second."""
+        if seconds > self._depth.seconds:
+            return False
+        return now >= self.last or self._seconds.start <= max(now - seconds, self.first)
 
     def _keep(self, time: float, values: Sequence[float | None]) -> None:
         """Put a sample among the recent ones."""
@@ -300,10 +319,16 @@ class Series:
             self._times.append((time,))
             self._recent.append(_row(values))
 
-    def _recent_from(self, time: float, field: int) -> tuple[array[float], array[float]]:
-        """Times and values of the recent samples that are no older."""
-        first = self._first_since(time)
-        return self._times.column(0, first), self._recent.column(field, first)
+    def _recent_values(
+        self, field: int, since: float, now: float
+    ) -> tuple[array[float], array[float]]:
+        """Times and values of the samples kept one by one from one time to another."""
+        first = self._first_since(since)
+        times, values = self._times.column(0, first), self._recent.column(field, first)
+        if now >= self.last:
+            return times, values
+        count = bisect_right(times, now)
+        return times[:count], values[:count]
 
     def _first_since(self, time: float) -> int:
         """Number of the first of the recent samples that is no older."""
@@ -367,6 +392,23 @@ class Series:
         """Where the mean or the peak of a field stands in a row of slots."""
         return self._depth.fields + field if peak and field < self._depth.peaks else field
 
+    def _slot(self, field: int, slot: int, now: float, peak: bool, *, tens: bool) -> float:
+        """The value of a second, or of ten, with nothing of what came after ``now``."""
+        size = 10 if tens else 1
+        if now >= self.last or slot < now // size:
+            return self._ten(field, slot, peak) if tens else self._one(field, slot, peak)
+        if tens and self._has_seconds(10.0, now):
+            seconds = range(10 * slot, int(now) + 1)
+            values = [self._slot(field, second, now, peak, tens=False) for second in seconds]
+        elif not tens and self._has_samples(1.0, now):
+            values = self._recent_values(field, slot, now)[1].tolist()
+        else:
+            return self._ten(field, slot, peak) if tens else self._one(field, slot, peak)
+        if not values:
+            # The sample before this second stands.
+            return self._recent.get(field, self._first_since(slot) - 1)
+        return _summary([value for value in values if not math.isnan(value)], peak)
+
     def _one(self, field: int, slot: int, peak: bool) -> float:
         """The value of a second, past, open, or one that the newest value still stands for."""
         if slot < self._seconds.end:
@@ -388,12 +430,12 @@ class Series:
         return _summary([value for value in values if not math.isnan(value)], peak)
 
     def _fine_buckets(
-        self, field: int, first: int, count: int, width: float, peak: bool
+        self, field: int, first: int, count: int, width: float, now: float, peak: bool
     ) -> list[float | None]:
         """Buckets shorter than a second, from the recent samples."""
         gathered: dict[int, list[float]] = {}
         begin = first * width
-        for time, value in zip(*self._recent_from(begin, field), strict=True):
+        for time, value in zip(*self._recent_values(field, begin, now), strict=True):
             gathered.setdefault(math.floor(time / width) - first, []).append(value)
         standing = self._recent.get(field, self._first_since(begin) - 1)
         result: list[float | None] = []

@@ -104,13 +104,12 @@ class ViewedTime:
         if self.player is None:
             if self._session.tape.first is None:
                 return None
-            from gpumon.recording.playback import Player, going_on
+            from gpumon.recording.playback import Player
 
-            thresholds = self._session.history.thresholds
-            watched = conditions(thresholds)
-            present = going_on(self._session.history, watched)
+            history = self._session.history
+            watched = conditions(history.thresholds)
             self.player = Player(
-                self._session.tape, watched, thresholds=thresholds, present=present
+                self._session.tape, watched, thresholds=history.thresholds, history=history
             )
             self.player.subscribe(lambda _: self._ring(), lambda _: self._ring())
             self.player.start()

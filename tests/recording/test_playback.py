@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pytest
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from gpumon.recording.playback import SPEEDS, Player
 from gpumon.sources import SourceError
 from gpumon.sources.demo import DemoSource
 from tests.build import NOON, gpu, process, snapshot
-from tests.clock import HandClock
+from tests.recording.deck import CreepingClock, Deck
 from tests.recordings import ListTape
 
 if TYPE_CHECKING:
@@ -26,51 +26,10 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
 
+Graphs: TypeAlias = "list[list[float | None]]"
+
 HOUR = 3600.0
 PATIENCE = 60.0
-
-
-class CreepingClock(HandClock):
-    """One on which some seconds pass while somebody looks at it."""
-
-    creep = 0.0
-
-    def monotonic(self) -> float:
-        self.now += self.creep
-        return self.now
-
-
-class Deck:
-    """A player whose samples are taken on the test's own thread, and its clock."""
-
-    def __init__(
-        self, tape: ListTape, position: float | None = None, *, playing: bool = False
-    ) -> None:
-        self.clock = CreepingClock(0.0, epoch=0.0)
-        self.player = Player(
-            tape, conditions(), position=position, playing=playing, clock=self.clock
-        )
-        self.seen: list[Snapshot] = []
-        self.player.subscribe(self.seen.append)
-
-    def sample(self, seconds: float = 0.1) -> Snapshot:
-        """Let so much time pass, and take a sample."""
-        self.clock.now += seconds
-        self.player.collector._tick()
-        return self.seen[-1]
-
-    def go(self, time: float) -> tuple[Snapshot, History]:
-        """Go to a moment and stay until nothing about it becomes better."""
-        self.player.seek(time)
-        return self.settle()
-
-    def settle(self) -> tuple[Snapshot, History]:
-        self.sample()
-        while self.player._work is not None:
-            self.sample()
-        moment = self.player.moment
-        assert moment is not None
-        return moment
 
 
 def told(shown: Snapshot, history: History) -> dict[str, object]:
@@ -79,7 +38,12 @@ def told(shown: Snapshot, history: History) -> dict[str, object]:
     states = [card_state(history, card) for card in shown.gpus]
     return {
         "states": [(state.kind, state.sentence, state.short) for state in states],
-        "idle": {one: spell and (spell.since, spell.begin_seen) for one, spell in idle.items()},
+        "idle": {
+            one: (spell.since, spell.begin_seen)
+            for one, spell in idle.items()
+            # The history forgets the shorter ones of hours ago.
+            if spell is not None and spell.seconds >= 10
+        },
         "users": [(use.user, use.idle_memory, use.gpus) for use in users(shown, history)],
         "graphs": [
             history.gpu_buckets(card.uuid, field, 60, 20, history.now)
@@ -106,6 +70,24 @@ def demo() -> list[Snapshot]:
     return seen
 
 
+def history_of(tape: Iterable[Snapshot]) -> History:
+    history = History(conditions())
+    for shown in tape:
+        history.add(shown)
+    return history
+
+
+@functools.cache
+def demo_history() -> History:
+    return history_of(demo())
+
+
+@pytest.fixture(params=["rewind", "replay"])
+def past(request: pytest.FixtureRequest) -> History | None:
+    """What the demo's past is asked of: the history that saw it, or nothing but the samples."""
+    return demo_history() if request.param == "rewind" else None
+
+
 @functools.cache
 def live(
     times: tuple[float, ...],
@@ -123,27 +105,38 @@ def live(
 MOMENTS = tuple(NOON + second for second in (-1800.0, 0.0, 47.0, 600.0, 3599.0, 5000.0, 7199.0))
 
 
-def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from() -> None:
+def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from(
+    past: History | None,
+) -> None:
     was = live(MOMENTS)
-    deck = Deck(ListTape(demo()))
+    deck = Deck(ListTape(demo()), history=past)
     for place in (6, 0, 3, 2, 5):
         shown, history = deck.go(MOMENTS[place])
         assert shown.time == MOMENTS[place]
-        assert told(shown, history) == was[shown.time][0]
+        now, then = told(shown, history), dict(was[shown.time][0])
+        graphs, graphs_then = (cast("Graphs", one.pop("graphs")) for one in (now, then))
+        assert now == then
+        if past is None or past.now - shown.time <= HOUR:
+            assert graphs == graphs_then
+        else:
+            # Of more than an hour ago there are only tens of seconds.
+            assert [[one is None for one in graph] for graph in graphs] == [
+                [one is None for one in graph] for graph in graphs_then
+            ]
 
 
-def test_the_hours_of_users_are_known_closely() -> None:
+def test_the_hours_of_users_are_known_closely(past: History | None) -> None:
     was = live(MOMENTS)
-    deck = Deck(ListTape(demo()))
+    deck = Deck(ListTape(demo()), history=past)
     for moment in MOMENTS[4:]:
         hours = gpu_hours(*deck.go(moment))
         assert hours == pytest.approx(was[moment][1], rel=0.01, abs=0.01)
 
 
 @pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
-def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
+def test_a_moment_reached_by_playing_is_the_same(speed: float, past: History | None) -> None:
     moment = MOMENTS[5]
-    deck = Deck(ListTape(demo()), moment + 0.5 - 15 * speed)
+    deck = Deck(ListTape(demo()), moment + 0.5 - 15 * speed, past)
     deck.settle()
     deck.player.speed = speed
     deck.player.play()
@@ -156,9 +149,11 @@ def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
 
 
 @pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
-def test_nothing_that_lasts_breaks_off_while_it_is_played(speed: float) -> None:
+def test_nothing_that_lasts_breaks_off_while_it_is_played(
+    speed: float, past: History | None
+) -> None:
     """Cards 2, 3 and 5 are hot, idle and stuck for hours."""
-    deck = Deck(ListTape(demo()), NOON + 600)
+    deck = Deck(ListTape(demo()), NOON + 600, past)
     deck.settle()
     deck.player.speed = speed
     deck.player.play()
@@ -179,7 +174,7 @@ def test_a_step_shows_at_once_and_right_once_the_place_is_known() -> None:
     deck.go(moment + 30)
     deck.player.seek(moment)
     assert deck.sample().time == moment
-    assert deck.player._work is not None
+    assert not deck.player.settled
     shown, history = deck.player.moment or (None, None)
     assert shown is not None
     assert history is not None
@@ -204,8 +199,8 @@ def test_a_sketch_says_nothing_of_what_only_began_later() -> None:
     assert NOON <= spell.since < NOON + 150
 
 
-def test_a_jump_back_makes_another_history_and_a_step_on_does_not() -> None:
-    deck = Deck(ListTape(demo()))
+def test_a_jump_back_makes_another_history_and_a_step_on_does_not(past: History | None) -> None:
+    deck = Deck(ListTape(demo()), history=past)
     _, before = deck.go(NOON + 600)
     _, after = deck.go(NOON + 602)
     assert after is before
@@ -221,7 +216,7 @@ def test_time_passes_on_while_the_place_is_looked_at_closely() -> None:
     deck.player.play()
     deck.sample()
     goes = 0
-    while deck.player._work is not None:
+    while not deck.player.settled:
         deck.sample(0.0)
         goes += 1
     shown, history = deck.player.moment or (None, None)
@@ -233,8 +228,8 @@ def test_time_passes_on_while_the_place_is_looked_at_closely() -> None:
     assert told(shown, history) == told(*other.go(shown.time))
 
 
-def test_snapshot_and_history_belong_together() -> None:
-    deck = Deck(ListTape(demo()))
+def test_snapshot_and_history_belong_together(past: History | None) -> None:
+    deck = Deck(ListTape(demo()), history=past)
     for moment in (NOON + 3000, NOON + 100, NOON + 110, NOON - 7200):
         shown, history = deck.go(moment)
         assert history is deck.player.history
@@ -296,8 +291,23 @@ def test_a_gap_stays_a_gap() -> None:
     assert [value is None for value in graph] == [*[False] * 3, *[True] * 2, *[False] * 7]
 
 
-def test_the_history_begins_where_the_tape_does() -> None:
-    deck = Deck(ListTape(demo()))
+def test_what_no_history_keeps_for_so_long_is_drawn_from_samples_in_a_rewind() -> None:
+    """A process that ended an hour ago, and a card of more than a day ago."""
+    seen = [
+        snapshot(NOON + at, processes=(process(sm=7),) if at < 29 * HOUR else ())
+        for at in range(0, int(30 * HOUR), 30)
+    ]
+    deck = Deck(ListTape(seen), history=history_of(seen))
+    shown, history = deck.go(NOON + 28.9 * HOUR)
+    (ended,) = shown.processes
+    assert {value for _, value in history.process_window(ended.id, "sm", 300)} == {7.0}
+    assert None not in history.process_buckets(ended.id, "sm", 300, 10, history.now)
+    _, history = deck.go(NOON + HOUR)
+    assert None not in history.gpu_buckets("GPU-0", "memory_used", 600, 10, history.now)
+
+
+def test_the_history_begins_where_the_tape_does(past: History | None) -> None:
+    deck = Deck(ListTape(demo()), history=past)
     for moment in (NOON + 7000, NOON - 7000):
         _, history = deck.go(moment)
         assert history.started == demo()[0].time
@@ -337,11 +347,9 @@ def test_a_jump_gives_up_the_work_on_the_place_before() -> None:
     deck = Deck(ListTape(demo()))
     deck.player.seek(NOON + 3000)
     deck.sample()
-    work = deck.player._work
     deck.player.seek(NOON + 1000)
     deck.sample()
-    assert deck.player._work is not None
-    assert deck.player._work is not work
+    assert not deck.player.settled
     assert deck.settle()[1].now == NOON + 1000
 
 
@@ -461,7 +469,7 @@ def test_a_control_is_sampled_at_once() -> None:
 
     def comes(time: float) -> bool:
         with shown:
-            return shown.wait_for(lambda: time in times and player._work is None, PATIENCE)
+            return shown.wait_for(lambda: time in times and player.settled, PATIENCE)
 
     player.subscribe(take)
     player.start()

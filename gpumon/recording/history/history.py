@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from array import array
 from functools import lru_cache, partial
 from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.model.snapshot import CardStatus
 from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording.history.accrual import Accrual
 from gpumon.recording.history.holdings import Holding, holdings
 from gpumon.recording.history.intervals import ConditionTracker, is_active
 from gpumon.recording.series import RECENT_SAMPLES, Depth, Series, SeriesRate
@@ -43,8 +46,8 @@ PROCESS_CHARTED = ("memory_used", "sm", "cpu_percent", "rss")
 CARD_DEPTH = Depth(fields=len(CHARTED), peaks=6, seconds=3601, tens=8641, samples=RECENT_SAMPLES)
 """Of a card: two minutes sample by sample, an hour in seconds, a day in tens of seconds. No peaks
 are kept of the links, of which a sample tells an instant only."""
-HOST_DEPTH = Depth(fields=len(HOST_CHARTED), peaks=0, seconds=901, tens=361)
-"""Of the machine, which is read once a second: a quarter of an hour in seconds."""
+HOST_DEPTH = Depth(fields=len(HOST_CHARTED), peaks=0, seconds=901, tens=8641)
+"""Of the machine, which is read once a second: a quarter of an hour in seconds, a day in tens."""
 PROCESS_DEPTH = Depth(fields=len(PROCESS_CHARTED), peaks=2, seconds=901, tens=4321)
 """Of a process, of which there may be hundreds: a quarter of an hour in seconds, as their lists are
 read no faster, and half a day in tens. Peaks of GPU memory and SM use alone."""
@@ -63,6 +66,13 @@ CARDS_KEPT = 16
 were away for longest are forgotten."""
 XIDS_KEPT = 32
 """How many different XIDs of a card are remembered: the newest."""
+PAST_KEPT = 1000
+"""Of how many processes that ended before that it is still known since when they were there and
+rested, for ``History.as_of``."""
+REPORTS_KEPT = 500
+"""How many reports of XIDs of a card are remembered with when they were seen."""
+LISTS_KEPT = 3600
+"""Of how many process lists it is remembered when they came: an hour of one a second."""
 STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back."""
 PATIENCE = 10.0
@@ -80,7 +90,17 @@ class _Card:
     that changes, and until then it is only counted how often it came again.
     """
 
-    __slots__ = ("again", "held", "patience", "sampled_at", "seen_at", "series", "watches", "xids")
+    __slots__ = (
+        "again",
+        "held",
+        "patience",
+        "sampled_at",
+        "seen_at",
+        "series",
+        "watches",
+        "xids",
+        "xids_seen",
+    )
 
     def __init__(self, conditions: int, time: float) -> None:
         self.series = Series(CARD_DEPTH, time)
@@ -91,6 +111,7 @@ class _Card:
         self.sampled_at: float | None = None
         self.patience = PATIENCE
         self.xids: dict[int, float | None] = {}
+        self.xids_seen: list[tuple[float, int, float | None]] = []
 
     def see(
         self, held: tuple[bool | None, ...], time: float, conditions: Sequence[Condition]
@@ -115,7 +136,7 @@ class _Card:
         self.again = 0
 
 
-class _Process:
+class TrackedProcess:
     """What is kept of one process.
 
     Attributes:
@@ -142,7 +163,7 @@ _PROCESS_FIELD = {field: place for place, field in enumerate(PROCESS_CHARTED)}
 _HOST_FIELD = {field: place for place, field in enumerate(HOST_CHARTED)}
 _card_values = attrgetter(*CHARTED)
 _process_values = attrgetter(*PROCESS_CHARTED)
-_ANSWERING = (CardStatus.OK, CardStatus.FAILING)
+ANSWERING = (CardStatus.OK, CardStatus.FAILING)
 
 
 class History:
@@ -153,6 +174,7 @@ class History:
         started: When the first one was taken: before that nothing is known.
         now: When the newest was taken. In these times everything else is told.
         thresholds: Where the lines are drawn by whoever judges what was seen.
+        lock: Held while something is added, or looked up.
     """
 
     def __init__(
@@ -176,25 +198,30 @@ class History:
         bits = tuple(one.holds for one in self._conditions if isinstance(one.holds, int))
         self._active = lru_cache(maxsize=64)(partial(_active, bits))
         self._cards: dict[str, _Card] = {}
-        self._processes: dict[ProcessId, _Process] = {}
+        self._processes: dict[ProcessId, TrackedProcess] = {}
+        # Those that ended longer ago, in the order in which they were forgotten.
+        self._past: dict[ProcessId, TrackedProcess] = {}
         self._host: Series | None = None
         self._host_seen: Host | None = None
         self._host_seen_at = 0.0
         self._holdings: dict[str, Holding] = {}
-        self._gpu_seconds: dict[str | None, float] = {}
+        self._gpu_seconds: dict[str | None, Accrual] = {}
+        self._cards_of: dict[str | None, int] = {}
         # What has been told of buckets that were still open, in the second that was asked for last.
         self._second = 0
         self._open: dict[tuple[object, ...], list[float | None]] = {}
         self._listed_at: float | None = None
         self._listed_cards: frozenset[str] = frozenset()
         self._list_seen = -math.inf
+        self._lists_seen = array("d")
         self._list_pace = SeriesRate()
         self._lists_known = False
-        self._lock = Lock()
+        self._views: WeakSet[History] = WeakSet()
+        self.lock = Lock()
 
     def add(self, snapshot: Snapshot) -> None:
         """Take the next snapshot; each once."""
-        with self._lock:
+        with self.lock:
             time = self._tell_time(snapshot.time)
             self._see_processes(snapshot, time)
             for gpu in snapshot.gpus:
@@ -203,6 +230,12 @@ class History:
                 self._forget_cards(snapshot)
             self._see_host(snapshot.host, time)
             self.latest = snapshot
+
+    def as_of(self, snapshot: Snapshot) -> History:
+        """What this history told when a snapshot that it was given was the newest."""
+        from gpumon.recording.history.as_of import HistoryAsOf
+
+        return HistoryAsOf(self, snapshot)
 
     def holding(self, gpu: Gpu) -> Holding | None:
         """What the processes hold of a card; ``None`` while no present list of them is known."""
@@ -218,7 +251,7 @@ class History:
         """
         if gpu.sampled_at is None:
             return None
-        with self._lock:
+        with self.lock:
             card = self._cards.get(gpu.uuid)
             late = OLD_AFTER if card is None else max(OLD_AFTER, card.series.pace.late)
             age = self.now - gpu.sampled_at
@@ -239,7 +272,7 @@ class History:
         Raises:
             KeyError: No such condition.
         """
-        with self._lock:
+        with self.lock:
             card = self._cards.get(uuid)
             if card is None:
                 return None
@@ -260,7 +293,7 @@ class History:
         ``PATIENCE`` seconds does not end a spell. Its beginning was seen where the process was at
         work, or not there, at the look before.
         """
-        with self._lock:
+        with self.lock:
             known = self._processes.get(process)
             if known is None or known.last < self._list_seen or not known.rests:
                 return None
@@ -273,8 +306,9 @@ class History:
         where the newer came late, as after a suspend or from a driver that hung, nothing counts.
         ``None`` is whoever owns the processes that are not visible here.
         """
-        with self._lock:
-            return self._gpu_seconds.get(user, 0.0)
+        with self.lock:
+            counted = self._gpu_seconds.get(user)
+            return 0.0 if counted is None else counted.total
 
     def samples(self, uuid: str, field: str, since: float) -> int:
         """How many of the newest ``series.RECENT_SAMPLES`` tell a card's field since a time.
@@ -283,9 +317,9 @@ class History:
             KeyError: The field is not in ``CHARTED``.
         """
         place = _CARD_FIELD[field]
-        with self._lock:
-            series = self._card_series(uuid)
-            return 0 if series is None else series.known_since(place, since)
+        with self.lock:
+            series = self.card_series(uuid)
+            return 0 if series is None else series.known_since(place, since, self.now)
 
     def xids(self, uuid: str) -> dict[int, float | None]:
         """Every XID that was seen of a card, with when it last came.
@@ -293,7 +327,7 @@ class History:
         A card tells the last one only, and an error of the card is followed by those of the
         programs that end by it.
         """
-        with self._lock:
+        with self.lock:
             card = self._cards.get(uuid)
             return {} if card is None else dict(card.xids)
 
@@ -322,8 +356,8 @@ class History:
             KeyError: The field is not in ``CHARTED``.
         """
         place = _CARD_FIELD[field]
-        with self._lock:
-            return self._buckets(self._card_series(uuid), place, seconds, count, now, peak)
+        with self.lock:
+            return self._buckets(self.card_series(uuid), place, seconds, count, now, peak)
 
     def process_buckets(
         self,
@@ -340,8 +374,8 @@ class History:
         From seconds up to a quarter of an hour, from tens beyond that.
         """
         place = _PROCESS_FIELD[field]
-        with self._lock:
-            return self._buckets(self._process_series(process), place, seconds, count, now, peak)
+        with self.lock:
+            return self._buckets(self.process_series(process), place, seconds, count, now, peak)
 
     def host_buckets(
         self, field: str, seconds: float, count: int, now: float
@@ -351,8 +385,10 @@ class History:
         Raises:
             KeyError: The field is not in ``HOST_CHARTED``.
         """
-        with self._lock:
-            return self._buckets(self._host, _HOST_FIELD[field], seconds, count, now, peak=False)
+        with self.lock:
+            return self._buckets(
+                self.host_series(), _HOST_FIELD[field], seconds, count, now, peak=False
+            )
 
     def gpu_window(self, uuid: str, field: str, seconds: float) -> list[tuple[float, float]]:
         """Time and value of a card's field over the last ``seconds``, oldest first.
@@ -363,7 +399,7 @@ class History:
         Raises:
             KeyError: The field is not in ``CHARTED``.
         """
-        return self._window(self._card_series(uuid), _CARD_FIELD[field], seconds)
+        return self._window(self.card_series(uuid), _CARD_FIELD[field], seconds)
 
     def process_window(
         self, process: ProcessId, field: str, seconds: float
@@ -372,18 +408,18 @@ class History:
 
         Means of seconds for up to a quarter of an hour, of tens for longer, up to half a day.
         """
-        return self._window(self._process_series(process), _PROCESS_FIELD[field], seconds)
+        return self._window(self.process_series(process), _PROCESS_FIELD[field], seconds)
 
     def gpu_peak(self, uuid: str, field: str, seconds: float) -> float | None:
         """The highest value of a card's field over the last ``seconds``, of all samples."""
-        return self._peak(self._card_series(uuid), _CARD_FIELD[field], seconds)
+        return self._peak(self.card_series(uuid), _CARD_FIELD[field], seconds)
 
     def process_peak(self, process: ProcessId, field: str, seconds: float) -> float | None:
         """``gpu_peak`` for a process and a field of ``PROCESS_CHARTED``.
 
         Beyond a quarter of an hour that of CPU and host memory is the highest mean of ten seconds.
         """
-        return self._peak(self._process_series(process), _PROCESS_FIELD[field], seconds)
+        return self._peak(self.process_series(process), _PROCESS_FIELD[field], seconds)
 
     def gpu_slope(self, uuid: str, field: str, seconds: float) -> float | None:
         """How much a card's field rises a second: the least-squares line through ``gpu_window``.
@@ -414,9 +450,10 @@ class History:
         for card in self._cards.values():
             card.series.shift(whole)
             card.seen_at -= seconds
+            card.xids_seen = [(seen - seconds, xid, at) for seen, xid, at in card.xids_seen]
             for watch in card.watches:
                 watch.shift(seconds)
-        for known in self._processes.values():
+        for known in (*self._processes.values(), *self._past.values()):
             known.first -= seconds
             known.last -= seconds
             known.rest.shift(seconds)
@@ -424,6 +461,16 @@ class History:
                 known.series.shift(whole)
         if self._host is not None:
             self._host.shift(whole)
+        for counted in self._gpu_seconds.values():
+            counted.shift(seconds)
+        for place in range(len(self._lists_seen)):
+            self._lists_seen[place] -= seconds
+        for moment in (self, *self._views):
+            moment.move_moment_back(seconds)
+
+    def move_moment_back(self, seconds: float) -> None:
+        """Call the moment that is asked about by another time; under ``lock``."""
+        self.now -= seconds
         self._list_seen -= seconds
         if self.started is not None:
             self.started -= seconds
@@ -432,11 +479,13 @@ class History:
         card = self._cards.get(gpu.uuid)
         if card is None:
             card = self._cards[gpu.uuid] = _Card(len(self._conditions), time)
-        if gpu.xid is not None:
+        if gpu.xid is not None and card.xids.get(gpu.xid, math.nan) != gpu.xid_at:
             card.xids[gpu.xid] = gpu.xid_at
+            card.xids_seen.append((time, gpu.xid, gpu.xid_at))
+            del card.xids_seen[:-REPORTS_KEPT]
             if len(card.xids) > XIDS_KEPT:
                 del card.xids[min(card.xids, key=lambda xid: card.xids[xid] or -math.inf)]
-        if gpu.status not in _ANSWERING:
+        if gpu.status not in ANSWERING:
             return
         # While one card hangs, the values of the others come again as they were.
         if gpu.sampled_at is not None and gpu.sampled_at == card.sampled_at:
@@ -444,12 +493,15 @@ class History:
         card.sampled_at = gpu.sampled_at
         card.patience = max(PATIENCE, card.series.pace.late)
         card.series.add(time, _card_values(gpu))
+        card.see(self._holding_now(gpu), time, self._conditions)
+
+    def _holding_now(self, gpu: Gpu) -> tuple[bool | None, ...]:
+        """Whether each of the conditions holds for a card, by what is known of this moment."""
         holding = self.holding(gpu)
-        held = (
+        return (
             *[holds(gpu, holding) for holds in self._asked],
             *self._active(gpu.clock_event_reasons),
         )
-        card.see(held, time, self._conditions)
 
     def _forget_cards(self, snapshot: Snapshot) -> None:
         """Drop those that were away for longest."""
@@ -481,12 +533,15 @@ class History:
         patience = max(PATIENCE, self._list_pace.late)
         if self._list_seen > -math.inf:
             self._count_cards(time - self._list_seen)
+        self._lists_seen.append(time)
+        if len(self._lists_seen) > LISTS_KEPT:
+            del self._lists_seen[: LISTS_KEPT // 2]
         there = [(one, self._see_process(one, time, patience)) for one in snapshot.processes]
         self._list_seen = time
         self._listed_cards = frozenset(
             gpu.uuid
             for gpu in snapshot.gpus
-            if gpu.status in _ANSWERING and "processes" not in gpu.unknown
+            if gpu.status in ANSWERING and "processes" not in gpu.unknown
         )
         for process, known in self._to_chart(there):
             if known.series is None:
@@ -496,16 +551,16 @@ class History:
             self._forget_gone(time)
         self._holdings = holdings((process, known.first) for process, known in there)
 
-    def _see_process(self, process: GpuProcess, time: float, patience: float) -> _Process:
+    def _see_process(self, process: GpuProcess, time: float, patience: float) -> TrackedProcess:
         """Take a process of a new list."""
         known = self._processes.get(process.id)
         if known is None:
-            known = self._processes[process.id] = _Process(time)
+            known = self._processes[process.id] = TrackedProcess(time)
             if all(use.gpu_uuid in self._listed_cards for use in process.uses):
                 # It was not there, and whoever is not there does not rest.
                 known.rest.denied = self._list_seen
         known.last = time
-        known.rests = _rests(process)
+        known.rests = is_resting(process)
         known.rest.see(known.rests, time, patience)
         return known
 
@@ -513,25 +568,36 @@ class History:
         """Add the time since the list before to whoever was on cards then."""
         late = seconds > max(FRESH_SECONDS, self._list_pace.late)
         self._list_pace.see(seconds)
-        if late:
-            return
+        cards_of: dict[str | None, int] = {}
+        if not late:
+            for holding in self._holdings.values():
+                for owner in holding.owners:
+                    cards_of[owner] = cards_of.get(owner, 0) + 1
         counted = self._gpu_seconds
-        for holding in self._holdings.values():
-            for owner in holding.owners:
-                counted[owner] = counted.get(owner, 0.0) + seconds
+        if cards_of != self._cards_of:
+            for owner in cards_of.keys() | self._cards_of.keys():
+                if owner not in counted:
+                    counted[owner] = Accrual()
+                if cards_of.get(owner) != self._cards_of.get(owner):
+                    counted[owner].turn(self._list_seen)
+            self._cards_of = cards_of
+        for owner, cards in cards_of.items():
+            counted[owner].total += cards * seconds
         if len(counted) > USERS_KEPT:
             self._forget_users()
 
     def _forget_users(self) -> None:
         """Drop those with the least time of too many who have left."""
         here = {owner for holding in self._holdings.values() for owner in holding.owners}
-        left = sorted(self._gpu_seconds.keys() - here, key=lambda user: self._gpu_seconds[user])
+        left = sorted(
+            self._gpu_seconds.keys() - here, key=lambda user: self._gpu_seconds[user].total
+        )
         for user in left[: len(self._gpu_seconds) - USERS_KEPT]:
             del self._gpu_seconds[user]
 
     def _to_chart(
-        self, there: list[tuple[GpuProcess, _Process]]
-    ) -> Sequence[tuple[GpuProcess, _Process]]:
+        self, there: list[tuple[GpuProcess, TrackedProcess]]
+    ) -> Sequence[tuple[GpuProcess, TrackedProcess]]:
         """Those whose values are kept; forgets the values of who fell too far behind."""
         if len(there) <= PROCESSES_CHARTED:
             return there
@@ -547,15 +613,24 @@ class History:
         gone.sort(key=lambda process: self._processes[process].last, reverse=True)
         for number, process in enumerate(gone):
             if number >= GONE_KEPT or time - self._processes[process].last > GONE_SECONDS:
-                del self._processes[process]
+                known = self._past[process] = self._processes.pop(process)
+                known.series = None
+        while len(self._past) > PAST_KEPT:
+            del self._past[next(iter(self._past))]
 
-    def _card_series(self, uuid: str) -> Series | None:
+    def card_series(self, uuid: str) -> Series | None:
+        """What is kept of a card's values; to be read under ``lock``, as those below."""
         card = self._cards.get(uuid)
         return None if card is None else card.series
 
-    def _process_series(self, process: ProcessId) -> Series | None:
+    def process_series(self, process: ProcessId) -> Series | None:
+        """What is kept of a process's values."""
         known = self._processes.get(process)
         return None if known is None else known.series
+
+    def host_series(self) -> Series | None:
+        """What is kept of the machine's values."""
+        return self._host
 
     def _buckets(
         self,
@@ -582,7 +657,7 @@ class History:
     def _window(
         self, series: Series | None, place: int, seconds: float, peak: bool = False
     ) -> list[tuple[float, float]]:
-        with self._lock:
+        with self.lock:
             return [] if series is None else list(series.window(place, seconds, self.now, peak))
 
     def _peak(self, series: Series | None, place: int, seconds: float) -> float | None:
@@ -595,7 +670,7 @@ def _active(bits: Sequence[int], reasons: int | None) -> tuple[bool | None, ...]
     return tuple(is_active(bit, reasons) for bit in bits)
 
 
-def _rests(process: GpuProcess) -> bool | None:
+def is_resting(process: GpuProcess) -> bool | None:
     """Whether a process has memory and does nothing."""
     if process.type == "G":
         return False

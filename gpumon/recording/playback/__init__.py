@@ -1,9 +1,13 @@
 """Playing a tape: a source for its position, who samples it, and a history that fits the position.
 
-A history only goes forward. So while time passes, or little of it is passed over, it is fed what
-lies between; after a jump there is another one. That is made twice, both times on the sampling
-thread: at once as a sketch from few samples, so that a step shows before the finger is up again,
-and then, between samples and given up when the position jumps on, as it shall be:
+In a rewind the history of the present is asked as of the position (``History.as_of``): a jump costs
+a few milliseconds. Only values over time that it does not keep for so long are drawn from samples.
+
+Of a log there is no history. One is made of samples, and it only goes forward. So while time
+passes, or little of it is passed over, it is fed what lies between; after a jump there is another
+one. That is made twice, both times on the sampling thread: at once as a draft from few samples, so
+that a step shows before the finger is up again, and then, between samples and given up when the
+position jumps on, as it shall be:
 
 - from the last two minutes sample by sample, and ever fewer samples of what was before, at most
   ``warming.COARSE`` of each stretch of time that is as long as all that came after it: GPU-hours
@@ -17,7 +21,6 @@ What began and ended unseen between two samples of long ago has not been: of a c
 three hours ago for half a minute it may be said that it has been idle for longer.
 """
 
-from gpumon.recording.playback.beginnings import going_on
 from gpumon.recording.playback.player import SPEEDS, Player
 
-__all__ = ["SPEEDS", "Player", "going_on"]
+__all__ = ["SPEEDS", "Player"]

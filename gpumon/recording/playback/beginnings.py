@@ -54,24 +54,12 @@ class Beginnings(Struct, frozen=True):
     until: float = 0.0
     of: Mapping[Subject, Beginning] = {}
 
-    def over(self, other: Beginnings) -> Beginnings:
-        """What another one tells of its moment, and in place of that what this one knows of it."""
-        return Beginnings(other.until, {**other.of, **self.by(other.until).of})
-
     def by(self, time: float) -> Beginnings:
         """Those that are known to have gone on at an earlier moment too."""
         if time > self.until:
             return Beginnings()
         begun = {what: beginning for what, beginning in self.of.items() if beginning.time <= time}
         return Beginnings(time, begun)
-
-
-def going_on(history: History, conditions: Mapping[str, Condition]) -> Beginnings:
-    """When everything began that goes on in a history, as far as it saw.
-
-    That of the present knows it of every moment since: there is nothing to look up.
-    """
-    return Beginnings(history.now, _going(history, conditions))
 
 
 class PastHistory(History):
@@ -89,6 +77,10 @@ class PastHistory(History):
     ) -> None:
         super().__init__(conditions, thresholds)
         self.beginnings = beginnings
+
+    def as_of(self, snapshot: Snapshot) -> History:  # noqa: ARG002 - the signature of History
+        """See ``History.as_of``: it is of one moment itself."""
+        return self
 
     def spell(self, uuid: str, name: str) -> Interval | None:
         """See ``History.spell``."""

@@ -8,17 +8,15 @@ from msgspec.structs import replace
 
 from gpumon.model.snapshot import Trouble
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.recording.playback.beginnings import Beginnings, find_beginnings
-from gpumon.recording.playback.replay import FINE_SECONDS, Playing, ReplaySource
-from gpumon.recording.playback.warming import Feed, HistoryDrafts, at_once, build
-from gpumon.recording.series import RECENT_SAMPLES
+from gpumon.recording.playback.moments import Moments, RebuiltMoments, RecordedMoments
+from gpumon.recording.playback.replay import Playing, ReplaySource
 from gpumon.sampling.collector import Collector
 from gpumon.system.clock import SystemClock
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
@@ -30,11 +28,6 @@ if TYPE_CHECKING:
 
 SPEEDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 """The speeds to choose from."""
-
-_STRIDE = FINE_SECONDS
-"""Seconds of the tape between two samples that are passed over; more is a jump."""
-_SLICE = 0.03
-"""Seconds for which the history is worked on between two samples."""
 
 
 class Player:
@@ -54,7 +47,8 @@ class Player:
         interval: Seconds from one sample to the next, 0.1 to 3600.
         thresholds: Where the lines are drawn for what is seen.
         clock: Time, for tests.
-        present: What is known to go on at the end of the tape, and since when.
+        history: What was told the snapshots of the tape, and may go on; without one histories are
+            made of samples.
     """
 
     def __init__(
@@ -67,7 +61,7 @@ class Player:
         interval: float = 0.1,
         thresholds: Thresholds = DEFAULTS,
         clock: Clock | None = None,
-        present: Beginnings | None = None,
+        history: History | None = None,
     ) -> None:
         self._tape = tape
         self._clock = clock or SystemClock()
@@ -79,13 +73,17 @@ class Player:
             annotate=self._keep_up,
             silence=_silence,
         )
-        self._conditions = conditions
-        self._thresholds = thresholds
-        self._feed = Feed(tape, conditions, thresholds=thresholds)
-        self._sketches = HistoryDrafts(tape, conditions, thresholds)
-        self._present = present or Beginnings()
-        self._known = self._present
-        self._work: Generator[None, None, None] | None = None
+        self._moments: Moments
+        if history is not None:
+            self._moments = RecordedMoments(tape, history)
+        else:
+            self._moments = RebuiltMoments(
+                tape,
+                conditions,
+                thresholds,
+                clock=self._clock,
+                sample_now=self.collector.sample_now,
+            )
         self._moment: tuple[Snapshot, History] | None = None
         self.collector.subscribe(self._show)
 
@@ -98,12 +96,12 @@ class Player:
     def history(self) -> History:
         """What had been seen by the moment that is shown; another one after a jump."""
         moment = self._moment
-        return self._feed.history if moment is None else moment[1]
+        return self._moments.history if moment is None else moment[1]
 
     @property
     def settled(self) -> bool:
-        """Whether the history is all that the tape tells of the moment, and no sketch any more."""
-        return self._work is None
+        """Whether the history is all that the tape tells of the moment, and no draft any more."""
+        return self._moments.settled
 
     @property
     def playing(self) -> Playing:
@@ -184,49 +182,12 @@ class Player:
         return mark
 
     def _show(self, snapshot: Snapshot) -> None:
-        self._moment = snapshot, self._feed.history
+        self._moment = snapshot, self._moments.history
 
     def _keep_up(self, snapshot: Snapshot) -> Snapshot:
         """Bring the history to a snapshot before anybody gets it."""
-        ahead = snapshot.time - self._feed.until
-        if not 0 <= ahead <= _STRIDE:
-            self._feed = self._sketches.make(snapshot, self._known_at(snapshot.time))
-            self._work = self._improve(snapshot)
-            self.collector.sample_now()
-            return snapshot
-        if self._feed.pass_to(snapshot, at_once(snapshot)):
-            # Too fast for all of it: that is made up for when there is time.
-            self._work = self._improve(snapshot)
-        elif self._work is not None:
-            self._go_on(self._work)
+        self._moments.show(snapshot)
         return snapshot
-
-    def _known_at(self, time: float) -> Beginnings:
-        """What is known by now to have gone on at a moment."""
-        return self._present.over(Beginnings(time, self._known.by(time).of))
-
-    def _go_on(self, work: Generator[None, None, None]) -> None:
-        """Work for a while on what is to be better."""
-        end = self._clock.monotonic() + _SLICE
-        for _ in work:
-            if self._clock.monotonic() >= end:
-                self.collector.sample_now()
-                return
-        self._work = None
-
-    def _improve(self, snapshot: Snapshot) -> Generator[None, None, None]:
-        """Put the history as it shall be in the sketch's place."""
-        feed = yield from build(self._tape, self._conditions, snapshot, self._thresholds)
-        newest = self._feed.history.latest
-        if newest is not None:
-            feed.pass_to(newest, RECENT_SAMPLES)
-        feed.history.beginnings = self._known_at(feed.until)
-        self._feed = feed
-        yield
-        found = yield from find_beginnings(
-            self._tape, self._conditions, feed.history, list(feed.times)
-        )
-        self._known = feed.history.beginnings = self._present.over(found)
 
 
 class _PlaybackClock:

@@ -5,7 +5,7 @@ The screen, a first frame and the tests all draw through ``Dashboard.rows``.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -15,7 +15,6 @@ from gpumon.config.columns import CHOSEN
 from gpumon.findings import Finding, Severity, card_state
 from gpumon.findings.groups import users
 from gpumon.model.snapshot import CardStatus, ProcessId
-from gpumon.recording.history import HeldPicture
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import printable
 from gpumon.ui.view.cards import CardList, CardsShape, card_line, cards_shape
@@ -312,7 +311,7 @@ class _Basis(NamedTuple):
     processes: Sequence[GpuProcess]
     beat: float
     sight: RowContext
-    standing: HeldPicture
+    standing: History
 
 
 class Dashboard:
@@ -401,9 +400,6 @@ class Dashboard:
         self.room = max(0, table - 1)
         self.columns = visible_columns(width, view.columns)
         self.headed = user_columns(width) if view.listing is Listing.USERS else self.columns
-        if view.paused:
-            # While the picture is held the history goes on.
-            self._basis_of(snapshot, view).standing.hold(snapshot.processes)
         self._list(snapshot, view)
         self._settle(snapshot, view)
         states = self._states_of(snapshot)
@@ -462,9 +458,9 @@ class Dashboard:
             or basis.processes is not snapshot.processes
             or (basis.beat != self._beat and not view.paused)
         ):
-            standing = HeldPicture(self._history)
+            standing = self._history.as_of(snapshot)
             idle_after = standing.thresholds.idle_after
-            sight = RowContext(snapshot.time, standing.process_idle, idle_after)
+            sight = RowContext(snapshot.time, cache(standing.process_idle), idle_after)
             basis = self._basis = _Basis(snapshot.processes, self._beat, sight, standing)
         return basis
 

@@ -367,6 +367,10 @@ def test_what_led_to_a_moment_of_the_past_is_told_as_soon_as_it_is_known() -> No
         def process_idle(self, process: ProcessId) -> Interval | None:
             return began.get(process)
 
+        def as_of(self, snapshot: Snapshot) -> History:
+            assert snapshot is now
+            return self
+
     history = Told(conditions())
     history.add(now)
     for process_ in now.processes:

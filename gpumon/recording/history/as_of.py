@@ -1,0 +1,209 @@
+"""A history as of a moment that is past: what it told then, though it goes on."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from gpumon.availability import FRESH_SECONDS
+from gpumon.recording.history.history import (
+    ANSWERING,
+    PATIENCE,
+    History,
+    is_resting,
+)
+from gpumon.recording.history.holdings import holdings
+from gpumon.recording.history.intervals import Interval
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+    from gpumon.recording.history.history import TrackedProcess
+    from gpumon.recording.history.holdings import Holding
+    from gpumon.recording.series import Series
+
+REACH = 3600.0
+"""Seconds before the moment for which values over time are to be known."""
+
+
+class HistoryAsOf(History):
+    """What a history told at the moment of a snapshot that it was told. It is not told more.
+
+    What is so at the moment is taken from the snapshot; since when, from the intervals that the
+    history keeps. One of them that it has forgotten was short: it counts as just begun.
+
+    Args:
+        history: The history, which may go on meanwhile.
+        snapshot: The moment.
+
+    Attributes:
+        drawn: Another history of the moment, made from samples, for values over time that the first
+            one does not keep for so long: those of processes that have ended, and of days ago.
+    """
+
+    def __init__(self, history: History, snapshot: Snapshot) -> None:
+        # All that was seen is shared; what is set in ``show`` is of this moment.
+        vars(self).update(vars(history))
+        self.drawn: History | None = None
+        self._open = {}
+        with self.lock:
+            self._views.add(self)
+        self.show(snapshot)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Take another moment, which the history was told too."""
+        listed_at = snapshot.processes_at
+        self.now, self.latest = snapshot.time, snapshot
+        self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
+        self._listed = {process.id: process for process in snapshot.processes}
+        self._lists_known = listed_at is not None and snapshot.time - listed_at <= FRESH_SECONDS
+        with self.lock:
+            self._list_seen = self._list_before(snapshot)
+        self._held: dict[str, tuple[bool | None, ...]] = {}
+        self._holdings_known = False
+
+    def lacks_values(self) -> bool:
+        """Whether values over time of something in the snapshot are not kept for so long."""
+        with self.lock:
+            cards = (self._cards.get(uuid) for uuid in self._gpus)
+            processes = (self._processes.get(process) for process in self._listed)
+            series = [one.series if one else None for some in (cards, processes) for one in some]
+            return not all(self._is_known(one) for one in (*series, self._host))
+
+    def holding(self, gpu: Gpu) -> Holding | None:
+        """See ``History.holding``."""
+        if not self._holdings_known:
+            with self.lock:
+                there = [(one, self._first_seen(one)) for one in self._listed.values()]
+            self._holdings = holdings(there)
+            self._holdings_known = True
+        return super().holding(gpu)
+
+    def held(self, uuid: str) -> tuple[bool | None, ...]:
+        """See ``History.held``."""
+        held = self._held.get(uuid)
+        if held is None:
+            gpu = self._gpus.get(uuid)
+            silent = gpu is None or gpu.status not in ANSWERING
+            held = () if gpu is None or silent else self._holding_now(gpu)
+            self._held[uuid] = held
+        return held
+
+    def spell(self, uuid: str, name: str) -> Interval | None:
+        """See ``History.spell``."""
+        place = self._place[name]
+        held = self.held(uuid)
+        # A card that is silent is as it was, for as long as that may be so.
+        holds = held[place] if held else True
+        with self.lock:
+            card = self._cards.get(uuid)
+            if card is None or holds is None:
+                return None
+            card.settle(self._conditions)
+            found = card.watches[place].at(self.now)
+            patience = card.patience
+        since_then = self.now - (self.now if found is None else found.last)
+        if not holds:
+            # It may be away for a moment.
+            return found if since_then < self._conditions[place].linger else None
+        if found is not None and since_then <= patience:
+            return found
+        return Interval(self.now, self.now, begin_seen=True, samples=1) if held else None
+
+    def process_idle(self, process: ProcessId) -> Interval | None:
+        """See ``History.process_idle``."""
+        listed = self._listed.get(process)
+        if listed is None or not is_resting(listed):
+            return None
+        with self.lock:
+            known = self._process(process)
+            found = None if known is None else known.rest.at(self._list_seen)
+            patience = max(PATIENCE, self._list_pace.late)
+        if found is not None and found.last >= self._list_seen - patience:
+            return found
+        return Interval(self._list_seen, self._list_seen, begin_seen=True, samples=1)
+
+    def gpu_seconds(self, user: str | None) -> float:
+        """See ``History.gpu_seconds``."""
+        with self.lock:
+            counted = self._gpu_seconds.get(user)
+            newest = self._lists_seen[-1] if self._lists_seen else self.now
+            return 0.0 if counted is None else counted.at(self._list_seen, newest)
+
+    def samples(self, uuid: str, field: str, since: float) -> int:
+        """See ``History.samples``."""
+        with self._drawing():
+            return super().samples(uuid, field, since)
+
+    def xids(self, uuid: str) -> dict[int, float | None]:
+        """See ``History.xids``."""
+        with self.lock:
+            card = self._cards.get(uuid)
+            seen = [] if card is None else card.xids_seen
+            return {number: at for time, number, at in seen if time <= self.now}
+
+    def _list_before(self, snapshot: Snapshot) -> float:
+        """When the newest process list by the moment came."""
+        place = bisect_right(self._lists_seen, self.now)
+        if place:
+            return self._lists_seen[place - 1]
+        return min(self.now, snapshot.processes_at or self.now)
+
+    def _process(self, process: ProcessId) -> TrackedProcess | None:
+        """What is kept of a process that was there at the moment."""
+        known = self._processes.get(process)
+        if known is None or known.first > self.now:
+            known = self._past.get(process)
+        return known
+
+    def _first_seen(self, process: GpuProcess) -> float:
+        known = self._process(process.id)
+        return self._list_seen if known is None else min(known.first, self._list_seen)
+
+    def _is_known(self, series: Series | None) -> bool:
+        return series is not None and series.first <= self.now and series.reaches(self.now - REACH)
+
+    def card_series(self, uuid: str) -> Series | None:
+        """See ``History.card_series``."""
+        series = super().card_series(uuid)
+        if self.drawn is None or self._is_known(series):
+            return series
+        return self.drawn.card_series(uuid)
+
+    def process_series(self, process: ProcessId) -> Series | None:
+        """See ``History.process_series``."""
+        series = super().process_series(process)
+        if self.drawn is None or self._is_known(series):
+            return series
+        return self.drawn.process_series(process)
+
+    def host_series(self) -> Series | None:
+        """See ``History.host_series``."""
+        series = super().host_series()
+        if self.drawn is None or self._is_known(series):
+            return series
+        return self.drawn.host_series()
+
+    def _buckets(
+        self,
+        series: Series | None,
+        place: int,
+        seconds: float,
+        count: int,
+        now: float,
+        peak: bool,
+    ) -> list[float | None]:
+        with self._drawing():
+            return super()._buckets(series, place, seconds, count, now, peak)
+
+    def _window(
+        self, series: Series | None, place: int, seconds: float, peak: bool = False
+    ) -> list[tuple[float, float]]:
+        with self._drawing():
+            return super()._window(series, place, seconds, peak)
+
+    def _drawing(self) -> AbstractContextManager[object]:
+        """Nobody adds to what is drawn meanwhile."""
+        return nullcontext() if self.drawn is None else self.drawn.lock

@@ -1,0 +1,63 @@
+"""A player in the hands of a test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.findings import conditions
+from gpumon.recording.playback import Player
+from tests.clock import HandClock
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording import Recording
+    from gpumon.recording.history import History
+
+
+class CreepingClock(HandClock):
+    """One on which some seconds pass while somebody looks at it."""
+
+    creep = 0.0
+
+    def monotonic(self) -> float:
+        self.now += self.creep
+        return self.now
+
+
+class Deck:
+    """A player whose samples are taken on the test's own thread, and its clock.
+
+    Args:
+        tape: What is played.
+        position: Where it begins.
+        history: What was told the samples of the tape, as in a rewind; without, as in a replay.
+    """
+
+    def __init__(
+        self, tape: Recording, position: float | None = None, history: History | None = None
+    ) -> None:
+        self.clock = CreepingClock(0.0, epoch=0.0)
+        self.player = Player(
+            tape, conditions(), position=position, clock=self.clock, history=history
+        )
+        self.seen: list[Snapshot] = []
+        self.player.subscribe(self.seen.append)
+
+    def sample(self, seconds: float = 0.1) -> Snapshot:
+        """Let so much time pass, and take a sample."""
+        self.clock.now += seconds
+        self.player.collector._tick()
+        return self.seen[-1]
+
+    def go(self, time: float) -> tuple[Snapshot, History]:
+        """Go to a moment and stay until nothing about it becomes better."""
+        self.player.seek(time)
+        return self.settle()
+
+    def settle(self) -> tuple[Snapshot, History]:
+        self.sample()
+        while not self.player.settled:
+            self.sample()
+        moment = self.player.moment
+        assert moment is not None
+        return moment

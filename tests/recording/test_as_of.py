@@ -1,0 +1,278 @@
+"""What a history promises of a moment that is past: the answers that it gave then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.findings import card_state, conditions
+from gpumon.findings.groups import users
+from gpumon.recording.history import History, HistoryAsOf
+from gpumon.recording.memory.recording import MemoryRecording
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.recording.csv.reading import opened, write_log
+from tests.recording.deck import Deck
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+    from gpumon.recording.history import Holding, Interval
+
+Phase: TypeAlias = "tuple[int, int | None, int | None, int, str, int | None, int | None, int]"
+
+CONDITIONS = conditions()
+HOUR = 3600.0
+
+
+class Span(NamedTuple):
+    """When an interval began.
+
+    Of the past it is told about how many samples it has, and when one that is away for a moment
+    held last.
+    """
+
+    since: float
+    begin_seen: bool
+
+
+def span(interval: Interval | None) -> Span | None:
+    # A log tells times in milliseconds.
+    return None if interval is None else Span(round(interval.since, 3), interval.begin_seen)
+
+
+def owner(holding: Holding | None) -> Holding | None:
+    if holding is None or holding.owner_since is None:
+        return holding
+    return replace(holding, owner_since=round(holding.owner_since, 3))
+
+
+class Answers(NamedTuple):
+    """What a history says at one moment."""
+
+    states: list[str]
+    spells: dict[tuple[str, str], Span | None]
+    idle: dict[ProcessId, Span | None]
+    holdings: list[Holding | None]
+    old: list[float | None]
+    xids: list[dict[int, float | None]]
+    hours: dict[str | None, float]
+    charts: list[list[float | None]]
+
+
+def ask(history: History, shown: Snapshot) -> Answers:
+    charts = [
+        history.gpu_buckets(card.uuid, field, seconds, count, history.now)
+        for card in shown.gpus
+        for field in ("utilization_gpu", "power_draw")
+        # Sample by sample, in seconds, and in several seconds.
+        for seconds, count in ((60, 120), (60, 60), (60, 20))
+    ]
+    return Answers(
+        [card_state(history, card).sentence for card in shown.gpus],
+        {
+            (card.uuid, name): span(history.spell(card.uuid, name))
+            for card in shown.gpus
+            for name in CONDITIONS
+        },
+        {one.id: span(history.process_idle(one.id)) for one in shown.processes},
+        [owner(history.holding(card)) for card in shown.gpus],
+        [history.old(card) for card in shown.gpus],
+        [
+            {number: at and round(at, 3) for number, at in history.xids(card.uuid).items()}
+            for card in shown.gpus
+        ],
+        {use.user: use.gpu_seconds or 0.0 for use in users(shown, history)},
+        charts,
+    )
+
+
+PHASES = st.lists(
+    st.tuples(
+        st.integers(1, 90),
+        st.sampled_from([0, 0, 50, 100, None]),
+        st.sampled_from([0, 0, 0x40, 0x08, None]),
+        st.sampled_from([40, 95]),
+        st.sampled_from(["", "a", "b", "ab", "abc"]),
+        st.sampled_from([0, 0, 30, None]),
+        st.sampled_from([None, None, None, 13, 79]),
+        st.sampled_from([0, 0, 0, 4, 60, 900]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+"""For so many samples: utilisation, reasons, temperature, whose processes, their SM use, an XID;
+then for so many seconds nothing is sampled."""
+
+
+def course(phases: list[Phase], interval: float) -> list[Snapshot]:
+    """What is seen while one phase follows the other on two cards."""
+    seen: list[Snapshot] = []
+    listed: tuple[tuple[GpuProcess, ...], float] = ((), NOON)
+    xid: tuple[int | None, float | None] = (None, None)
+    number, gaps = 0, 0
+    pids: dict[str, int] = {}
+    for count, utilization, reasons, degrees, there, sm, error, gap in phases:
+        if error is not None:
+            xid = error, NOON + gaps + number * interval
+        for _ in range(count):
+            time = NOON + gaps + number * interval
+            number += 1
+            if not seen or time - listed[1] >= 1 or [*pids] != [*there]:
+                # One that comes again is another one.
+                pids = {user: pids.get(user, 3 * number + ord(user)) for user in there}
+                processes = tuple(
+                    process(pid, user=user, sm=sm, gpus=(0, 1) if user == "b" else (0,))
+                    for user, pid in pids.items()
+                )
+                listed = (processes, time)
+            first = gpu(
+                utilization_gpu=utilization,
+                clock_event_reasons=reasons,
+                temperature_gpu=degrees,
+                sampled_at=time,
+                xid=xid[0],
+                xid_at=xid[1],
+                power_draw=100.0 + number % 7,
+                memory_used=GIB,
+            )
+            cards: tuple[Gpu, ...] = (first, gpu(index=1, sampled_at=time))
+            seen.append(snapshot(time, *cards, processes=listed[0], processes_at=listed[1]))
+        gaps += gap
+    return seen
+
+
+def assert_same(now: Answers, then: Answers, *, charts: bool = True) -> None:
+    assert now._replace(hours={}, charts=[]) == then._replace(hours={}, charts=[])
+    assert now.hours == pytest.approx(then.hours)
+    if charts:
+        for after, before in zip(now.charts, then.charts, strict=True):
+            assert after == pytest.approx(before, rel=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(phases=PHASES, interval=st.sampled_from([0.1, 0.5, 1.0, 2.0, 5.0]), data=st.data())
+def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
+    phases: list[Phase], interval: float, data: st.DataObject
+) -> None:
+    seen = course(phases, interval)
+    places = data.draw(st.sets(st.integers(0, len(seen) - 1), max_size=6))
+    history = History(CONDITIONS)
+    told: dict[int, Answers] = {}
+    for place, shown in enumerate(seen):
+        history.add(shown)
+        # Within a second the present repeats what it told of a chart's newest value.
+        if place in places and int(shown.time) not in {int(seen[one].time) for one in told}:
+            told[place] = ask(history, shown)
+            now = ask(history.as_of(shown), shown)
+            assert now._replace(charts=[]) == told[place]._replace(charts=[])
+    for place, then in told.items():
+        now = ask(history.as_of(seen[place]), seen[place])
+        # For an hour values are kept second by second.
+        assert_same(now, then, charts=history.now - seen[place].time < HOUR - 60)
+
+
+@settings(max_examples=25, deadline=None)
+@given(phases=PHASES, interval=st.sampled_from([0.1, 0.5]), data=st.data())
+def test_the_present_a_held_picture_a_rewind_and_a_replay_tell_the_same_of_a_moment(
+    phases: list[Phase], interval: float, data: st.DataObject
+) -> None:
+    """Of a log's last two minutes every sample is read."""
+    seen = [shown for shown in course(phases, interval) if shown.time < NOON + 110]
+    places = data.draw(st.sets(st.integers(0, len(seen) - 1), min_size=1, max_size=4))
+    history, recording = History(CONDITIONS), MemoryRecording(full_share=0.05)
+    live: dict[int, Answers] = {}
+    held: dict[int, History] = {}
+    for place, shown in enumerate(seen):
+        history.add(shown)
+        recording.add(shown)
+        if place in places and int(shown.time) not in {int(seen[one].time) for one in live}:
+            live[place], held[place] = ask(history, shown), history.as_of(shown)
+    with TemporaryDirectory() as folder:
+        path = write_log(Path(folder) / "run.csv", seen)
+        with opened(path) as log:
+            rewind, replay = Deck(recording, history=history), Deck(log)
+            for place, then in live.items():
+                assert_same(ask(held[place], seen[place]), then)
+                shown, past = rewind.go(seen[place].time)
+                assert_same(ask(past, shown), then)
+                # A list in which nobody came or left is written every few seconds only.
+                shown, past = replay.go(seen[place].time)
+                of_cards = ask(past, shown)._replace(idle=then.idle, hours=then.hours)
+                assert_same(of_cards, then)
+
+
+def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:
+    """Half an hour after it ended, when nothing else is kept of it."""
+    history = History(CONDITIONS)
+    seen = [
+        snapshot(NOON + second, processes=(process(),) if second < 300 else ())
+        for second in range(2100)
+    ]
+    for shown in seen:
+        history.add(shown)
+    then = history.as_of(seen[299])
+    idle = then.process_idle(process().id)
+    holding = then.holding(seen[299].gpus[0])
+    assert idle is not None
+    assert (idle.since, idle.last, idle.samples) == (NOON, NOON + 299, 300)
+    assert holding is not None
+    assert holding.owner_since == NOON
+    assert then.gpu_seconds("ann") == 299.0
+    assert isinstance(then, HistoryAsOf)
+    assert then.lacks_values()
+    assert history.as_of(seen[-1]).gpu_seconds("ann") == 300.0
+
+
+def test_of_what_comes_and_goes_all_day_the_longest_and_the_newest_are_kept() -> None:
+    """A card that rests for three seconds of four; and once, early, for a minute."""
+    history = History(CONDITIONS)
+    seen = [
+        snapshot(
+            NOON + second,
+            gpu(utilization_gpu=0 if 100 <= second < 160 or second % 4 else 50),
+            processes=(process(),),
+        )
+        for second in range(7200)
+    ]
+    for shown in seen:
+        history.add(shown)
+    for second, since in ((159, 97), (7198, 7197)):
+        spell = history.as_of(seen[second]).spell("GPU-0", "idle")
+        assert spell is not None
+        assert spell.since == NOON + since
+
+
+def test_values_of_hours_ago_are_told_in_tens_of_seconds() -> None:
+    history = History(CONDITIONS)
+    seen = [snapshot(NOON + second, gpu(utilization_gpu=second // 100)) for second in range(9000)]
+    for shown in seen:
+        history.add(shown)
+    then = history.as_of(seen[1995])
+    told = then.gpu_buckets("GPU-0", "utilization_gpu", 600, 200, then.now)
+    assert told == [(1398 + 3 * place) // 10 * 10 // 100 for place in range(200)]
+
+
+def test_a_moment_that_is_held_stays_what_it_is_while_the_clock_is_set_back() -> None:
+    history = History(CONDITIONS)
+    for second in range(100):
+        shown = snapshot(NOON + second, processes=(process(),))
+        history.add(shown)
+    held = history.as_of(shown)
+
+    def told() -> tuple[object, ...]:
+        spell = held.spell("GPU-0", "idle")
+        idle = held.process_idle(process().id)
+        assert spell is not None
+        assert idle is not None
+        hours = held.gpu_seconds("ann")
+        return spell.seconds, held.now - spell.since, idle.seconds, held.now - idle.since, hours
+
+    before = told()
+    for second in range(100):
+        history.add(snapshot(NOON - 3600 + second, gpu(utilization_gpu=50)))
+    assert told() == before == (99, 99, 99, 99, 99)

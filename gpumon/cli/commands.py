@@ -7,32 +7,46 @@ takes, ``run`` runs it. Importing all of them would double the time of ``gpumon 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import argparse
+    from typing import Protocol
 
     from gpumon.cli.help import MakeParser
+
+    class CommandModule(Protocol):
+        """What the module of a command has."""
+
+        def add_options(self, command: MakeParser) -> None:
+            """Add the command with its options to the parser."""
+
+        def run(self, options: argparse.Namespace) -> int:
+            """Run the command; the exit status."""
+
 
 GENERAL = ("log", "columns", "readonly", "interval", "theme", "gpus", "user", "filter", "demo")
 """Options that may stand before a command."""
 _SAMPLES = ("gpus", "user", "filter", "demo")
 
 
-class Command(NamedTuple):
-    """A command.
+class Command:
+    """A command. No named tuple: to make its class takes as long as to import this.
 
-    Attributes:
+    Args:
         about: Its line in the list of commands.
         takes: Those of ``GENERAL`` that have an effect on it; it refuses the others.
         prints: Whether it needs standard output.
         short: Whether it runs without garbage collection, or starts that later by itself.
     """
 
-    about: str
-    takes: tuple[str, ...] = ()
-    prints: bool = True
-    short: bool = False
+    def __init__(
+        self, about: str, takes: tuple[str, ...] = (), *, prints: bool = True, short: bool = False
+    ) -> None:
+        self.about = about
+        self.takes = takes
+        self.prints = prints
+        self.short = short
 
 
 COMMANDS = {
@@ -58,16 +72,6 @@ COMMANDS = {
     ),
     "doctor": Command("check driver, permissions, cards and CUDA, and suggest fixes"),
 }
-
-
-class CommandModule(Protocol):
-    """What the module of a command has."""
-
-    def add_options(self, command: MakeParser) -> None:
-        """Add the command with its options to the parser."""
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Run the command; the exit status."""
 
 
 def module_of(name: str) -> CommandModule:

@@ -56,7 +56,7 @@ def _script(shell: str) -> str:
     return f"{shtab.complete(parser, shell=shell).rstrip()}\n"
 
 
-def _add_values(parser: argparse.ArgumentParser, themes: list[str], files: dict[str, str]) -> None:
+def _add_values(parser: argparse.ArgumentParser, themes: list[str], files: object) -> None:
     """Mark which arguments are names of files and of themes, in all commands."""
     for action in parser._actions:  # noqa: SLF001 - argparse lists them nowhere else
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - likewise

@@ -97,7 +97,7 @@ def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:
 
 
 def take_settings() -> Thresholds:
-    """Tell amounts as was settled, and what is wrong with how it was; where lines are drawn."""
+    """Load the configuration, report its mistakes and use its units; its thresholds."""
     from gpumon.config import load
     from gpumon.text.units import use_units
 

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 _HEADINGS = """\
 headings of the table:
-  COVERED             for how long samples tell of the card
-  UTIL%, SM%          mean utilisation of a card, SM share of who uses it
-  MED, P95            what that did not exceed for 50 and 95 % of the time
+  COVERED             how long the card was sampled
+  UTIL%, SM%          mean utilisation of a card, or SM share of processes
+  MED, P95            the median and 95th percentile of that
   MEAN-GiB, PEAK-GiB  GPU memory in use
-  BUSY, IDLE          hours with utilisation, and without though in use
-  GPU-H               hours times cards with a process that computes
+  BUSY, IDLE          hours in use with utilisation, and without
+  GPU-H               cards with a compute process, times hours
   kWh, Wh             energy
-  HEAT, BRAKE         for how long slowed down by heat, by the power brake,
-  HW-SLOW, CAPPED     by the hardware for neither, held at the power limit
+  HEAT, BRAKE         how long slowed down by heat, by the power brake,
+  HW-SLOW, CAPPED     by the hardware for other reasons; at the power limit
   GAPS                how often samples are missing, and for how long
 
-A dash is unknown, * known for a part of the time.
+A dash is unknown; * means known for a part of the time.
 """
 
 

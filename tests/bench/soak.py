@@ -28,7 +28,8 @@ from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
 from gpumon.sampling.collector import Collector
 from gpumon.sources.nvml.source import NvmlSource
-from gpumon.ui.view.dashboard import Dashboard, View
+from gpumon.ui.view.dashboard import Dashboard
+from gpumon.ui.view.view import View
 from tests.driver import GIB, Driver, Owner, Wave, h100
 
 CARDS, PROCESSES = 8, 100

@@ -29,7 +29,8 @@ from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.timed import TimedScreen
-from gpumon.ui.view.dashboard import View, footer_keys
+from gpumon.ui.view.dashboard import footer_keys
+from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

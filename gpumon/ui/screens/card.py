@@ -15,7 +15,8 @@ from gpumon.ui.clipboard import copy, cuda_line
 from gpumon.ui.keys import with_names
 from gpumon.ui.screens.page import EndRequested, PageScreen
 from gpumon.ui.view.card_page import CardView, card_rows
-from gpumon.ui.view.charts import Charts, window_title
+from gpumon.ui.view.charts import chart_rows, window_title
+from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.pages import Section, Side, moment_text, text_rows
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class CardScreen(PageScreen):
         self._uuid = uuid
         self._readonly = readonly
         self._window = USUAL_WINDOW
-        self._charts = Charts()
+        self._charts = Memo()
         self._gpu: Gpu | None = None
         self._gone_at: float | None = None
 
@@ -105,7 +106,8 @@ class CardScreen(PageScreen):
 
     def _chart_rows(self, gpu: Gpu, width: int) -> list[Row]:
         room = self.body_height
-        return self._charts.rows(gpu, self._history, self._window, self._marks, width, room)
+        history, window = self._history, self._window
+        return chart_rows(self._charts, gpu, history, window, self._marks, width, room)
 
     def _marks(self, first: float, last: float) -> list[Event]:
         """What happened on this card."""

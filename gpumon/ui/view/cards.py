@@ -6,7 +6,6 @@ which things are worth having. Reading it backwards gives what is dropped first.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -108,7 +107,7 @@ _STEPS: tuple[tuple[str, int, bool], ...] = (
 )
 
 
-def card_columns(width: int, gpus: Sequence[Gpu], *, graphs: bool = True) -> CardColumns:
+def card_columns(width: int, gpus: Sequence[Gpu], graphs: bool = True) -> CardColumns:
     """What a card's line of ``width`` cells holds.
 
     Args:
@@ -122,13 +121,6 @@ def card_columns(width: int, gpus: Sequence[Gpu], *, graphs: bool = True) -> Car
     # As wide as the largest value can become, so that no number moves or is cut.
     watts = max((len(number(limit)) for limit in {gpu.power_limit for gpu in gpus}), default=0)
     sizes = max((len(gibibytes(size)) for size in {gpu.memory_total for gpu in gpus}), default=0)
-    return _columns_for(width, core, whole_name, watts, sizes, graphs=graphs)
-
-
-@lru_cache(maxsize=64)
-def _columns_for(
-    width: int, core: int, whole_name: int, watts: int, sizes: int, *, graphs: bool
-) -> CardColumns:
     fixed = {
         _FIRST_WORD: min(core, _LONGEST_NAME) + 1,
         _WHOLE_NAME: min(whole_name, _LONGEST_NAME) + 1,
@@ -197,11 +189,12 @@ def card_lines(snapshot: Snapshot) -> int:
 
 
 def list_columns(
-    snapshot: Snapshot, shape: CardsShape, width: int, *, graphs: bool = True
+    memo: Memo, snapshot: Snapshot, shape: CardsShape, width: int, graphs: bool
 ) -> CardColumns | None:
     """What the lines of the cards hold; ``None`` for tall panels.
 
     Args:
+        memo: What was found before.
         snapshot: What to show.
         shape: From ``cards_shape``.
         width: Cells of all lines side by side.
@@ -210,7 +203,8 @@ def list_columns(
     if shape.panels:
         return None
     each = (width - _GUTTER * (shape.columns - 1)) // shape.columns
-    return card_columns(each, snapshot.gpus, graphs=graphs)
+    kinds = {(gpu.name, gpu.power_limit, gpu.memory_total) for gpu in snapshot.gpus}
+    return memo.by((each, kinds, graphs), card_columns, each, snapshot.gpus, graphs)
 
 
 def card_rows(

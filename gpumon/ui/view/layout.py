@@ -212,7 +212,7 @@ def lay_out(
     beat = context.beat if _depends_on_time(view) else None
     key = (beat, view.narrowing, view.order, view.listing, view.turned)
     shown, entries = memo.by((*key, snapshot.processes, view.kin), _listed, context, snapshot, view)
-    card_columns = list_columns(snapshot, shape.cards, width, graphs=not shape.tiles)
+    card_columns = list_columns(memo, snapshot, shape.cards, width, not shape.tiles)
     layout = Layout(
         view,
         snapshot.gpus,

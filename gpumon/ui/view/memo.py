@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Memo:
     """The newest result of each function, with what it was made of.
 
-    One result a function keeps memory bounded; functions that are called for several cards or
-    processes have a part for each.
+    One result a function keeps memory bounded, for functions of a module; those that are called for
+    several cards or processes have a part for each.
     """
 
     __slots__ = ("_made", "_parts")

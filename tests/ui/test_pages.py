@@ -401,6 +401,9 @@ class Counted(PageScreen):
     def keys(self) -> list[tuple[str, str]]:
         return []
 
+    def follow(self) -> None:
+        pass
+
     def page(self, width: int) -> list[Any]:
         self.made += 1
         return [((" " * width, ""),)]

@@ -84,19 +84,24 @@ class CardScreen(PageScreen):
         copied = ("y", "copy CUDA_VISIBLE_DEVICES")
         return (("Esc", "back"), *windows, *end, ("↑↓", "scroll"), copied)
 
+    def follow(self) -> None:
+        """Take the card from the newest snapshot, or notice that it is no longer there."""
+        snapshot = self._history.latest
+        if snapshot is None:
+            return
+        found = next((gpu for gpu in snapshot.gpus if gpu.uuid == self._uuid), None)
+        if found is not None:
+            self._gpu, self._gone_at = found, None
+        elif self._gone_at is None:
+            self._gone_at = snapshot.time
+
     def page(self, width: int) -> list[Row]:
         """The page as the card stands in the newest snapshot, or as it was last seen."""
         snapshot = self._history.latest
         gone = ""
-        if snapshot is not None:
-            found = next((gpu for gpu in snapshot.gpus if gpu.uuid == self._uuid), None)
-            if found is not None:
-                self._gpu, self._gone_at = found, None
-            elif self._gone_at is None:
-                self._gone_at = snapshot.time
-            if self._gone_at is not None:
-                at = moment_text(self._gone_at, snapshot.time)
-                gone = f"Not in the driver's list since {at}; what is shown is the last seen of it."
+        if snapshot is not None and self._gone_at is not None:
+            at = moment_text(self._gone_at, snapshot.time)
+            gone = f"Not in the driver's list since {at}; what is shown is the last seen of it."
         if self._gpu is None:
             return text_rows(f"  {self._uuid}: {gone}", width)
         view = CardView(self._gpu, gone)

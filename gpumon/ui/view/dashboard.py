@@ -248,10 +248,13 @@ def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, beat: flo
 
     Unless something begins or ends; and what is wrong is told with numbers of this moment.
     """
-    held = history.held(gpu.uuid)
-    key = (beat, snapshot.reserved, held, gpu.status, not gpu.utilization_gpu)
-    state = memo.by(key, card_state, history, gpu)
-    return state if state.severity < Severity.WARNING else card_state(history, gpu)
+    before = memo.newest(card_state)
+    wrong = before is not None and before.severity >= Severity.WARNING
+    key = (
+        *(beat, snapshot.time if wrong else None, snapshot.reserved),
+        *(history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
+    )
+    return memo.by(key, card_state, history, gpu)
 
 
 def _header(memo: Memo, snapshot: Snapshot, view: View, width: int) -> Row:

@@ -82,7 +82,7 @@ class WordWanted(Message):
 def _updating(
     change: Callable[Concatenate[View, Layout, _P], View | Said],
 ) -> Callable[Concatenate[DashboardScreen, _P], None]:
-    """The action that shows what a function of ``update`` makes of the view."""
+    """Make an action of a function of ``update``: it shows the next view."""
 
     def action(self: DashboardScreen, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         self._show(change(self._view, self._layout, *args, **kwargs))

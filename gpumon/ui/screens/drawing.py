@@ -1,4 +1,4 @@
-"""The dashboard as it is drawn: rows go to the widgets that send them, messages to the footer."""
+"""Draws the dashboard on screen: sends its rows to the widgets, and messages to the footer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _BEHIND_SECONDS = 1.0
 
 
 class DrawingScreen(TimedScreen):
-    """Shows a view of the newest snapshot, on a terminal that may be slow."""
+    """Draws a view of the newest snapshot, less often where the terminal is slow."""
 
     AUTO_FOCUS = ""
 
@@ -253,7 +253,7 @@ class DrawingScreen(TimedScreen):
         return True
 
     def _show(self, after: View | Said) -> None:
-        """Draw what a key has made of the view, and say what is to be said of it."""
+        """Draw the next view, and show its message if it has one."""
         if isinstance(after, Said):
             self._view = after.view
             self.say(after.message)

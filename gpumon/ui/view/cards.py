@@ -194,7 +194,7 @@ def list_columns(
     """What the lines of the cards hold; ``None`` for tall panels.
 
     Args:
-        memo: What was found before.
+        memo: Keeps the result.
         snapshot: What to show.
         shape: From ``cards_shape``.
         width: Cells of all lines side by side.
@@ -222,7 +222,7 @@ def card_rows(
     """All rows of the cards, a line each.
 
     Args:
-        memo: What was drawn before.
+        memo: Keeps what was drawn.
         snapshot: What to show.
         history: Where the graphs come from.
         states: What is said of each card, by UUID.

@@ -222,7 +222,7 @@ def chart_rows(
     """All charts there is room for, and what their signs mean.
 
     Args:
-        memo: What was drawn before of this card.
+        memo: Keeps what was drawn of this card.
         gpu: Whose.
         history: Where the curves come from; they end at its newest moment.
         window: How much of the past.

@@ -1,4 +1,4 @@
-"""The whole dashboard as rows: what stands in each part.
+"""Draws the whole dashboard as rows, part by part.
 
 The screen, a first frame and the tests all draw through ``Dashboard.rows``.
 """
@@ -152,7 +152,7 @@ class Parts(Struct, frozen=True):
 
 
 class Dashboard:
-    """Draws the dashboard: the same rows of the same history, snapshot, view and size.
+    """Draws the dashboard. Equal history, snapshot, view and size give equal rows.
 
     Args:
         history: Where graphs and states come from.
@@ -176,13 +176,13 @@ class Dashboard:
             height: Rows.
         """
         history, settled = self._history, view.timeline is None or view.timeline.settled
-        # Before all that led to a moment is known, the same snapshot is drawn of less.
+        # The same snapshot is drawn anew once all that led to its moment is known.
         memo = self._memo.by((history, settled), Memo)
         if snapshot is None or not snapshot.gpus:
             return _without_cards(snapshot, view, width, height)
         context = table_context(memo, history, snapshot, view)
         key = (snapshot, settled)
-        # Once a snapshot: a held picture keeps its words.
+        # Once a snapshot, so that a held picture keeps its states.
         states = memo.by(key, _states, memo, history, snapshot, context.beat, settled)
         if is_tiny(width, height):
             moment = _moment(snapshot, view)

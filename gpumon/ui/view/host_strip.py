@@ -53,7 +53,7 @@ def host_rows(
     """The line, or two, or none.
 
     Args:
-        memo: What was drawn before.
+        memo: Keeps what was drawn.
         host: The machine as of now.
         history: Where the graphs come from.
         now: At which moment they end.

@@ -1,4 +1,4 @@
-"""What a terminal has room for: how it is shared out, what is listed, and a view within bounds."""
+"""The layout: how a terminal is divided, what the table lists, and a view within its bounds."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def dashboard_shape(lines: int, cards: int, width: int, height: int) -> Dashboar
 
 
 class TableContext(NamedTuple):
-    """What the history tells of the processes of a list: the same for a second.
+    """What the table needs from the history. It is renewed once a second, and with each list.
 
     Attributes:
-        processes: The list.
-        beat: From ``_beat``.
-        row: What a row of the table needs to know.
-        held: The same of users and for all processes, told once and kept.
+        processes: The list of processes.
+        beat: The second, from ``_beat``.
+        row: What a row needs.
+        held: Answers about processes and users; each stays what it was when first asked for.
     """
 
     processes: Sequence[GpuProcess]
@@ -107,14 +107,14 @@ class TableContext(NamedTuple):
 
 
 def table_context(memo: Memo, history: History, snapshot: Snapshot, view: View) -> TableContext:
-    """What a table is drawn by; while the picture is held, what it was drawn by before."""
+    """Return the context of a snapshot; a held picture keeps the one it was last drawn with."""
     context = memo.newest(_table_context)
     if context is None or not view.paused or context.processes is not snapshot.processes:
         beat = _beat(snapshot, view.interval)
         key = (beat, snapshot.processes)
         context = memo.by(key, _table_context, history, snapshot, beat)
     if view.paused:
-        # The history goes on.
+        # The history goes on while the picture is held.
         context.held.hold(snapshot.processes)
     return context
 
@@ -139,19 +139,19 @@ def _beat(snapshot: Snapshot, interval: float) -> float:
 
 
 class Layout(Struct, frozen=True):
-    """What is drawn where: what keys and clicks are about.
+    """Where everything is drawn. Keys and clicks are resolved against it.
 
     Attributes:
-        view: What is chosen, within the bounds of what there is.
+        view: The view, with its cursor, tags and scrolling within bounds.
         gpus: The cards.
-        shape: Where everything is; ``None`` where there is no dashboard.
+        shape: How the rows are divided; ``None`` where no dashboard is drawn.
         lines: Lines the cards need.
-        card_columns: What the lines of the cards hold; ``None`` where they are panels.
+        card_columns: Columns of a card's line; ``None`` where cards are panels.
         room: Rows the table has for its lines.
-        columns: The columns of processes.
-        headed: The columns of the table: these, or those of users.
+        columns: Columns of processes.
+        headed: Columns of the table: ``columns``, or those of users.
         shown: The processes that pass the filter.
-        entries: The table's lines, in its order.
+        entries: The lines of the table, in order.
     """
 
     view: View
@@ -196,13 +196,13 @@ def lay_out(
     shape: DashboardShape,
     room: int,
 ) -> Layout:
-    """Say what is listed, and bring a view within bounds.
+    """List the processes, and bring the view within bounds.
 
     Args:
-        memo: What was listed before.
+        memo: Keeps the list.
         context: From ``table_context``.
         snapshot: What is shown.
-        view: What is chosen.
+        view: The view.
         width: Cells.
         shape: From ``dashboard_shape``.
         room: Rows of the table, without its heading.

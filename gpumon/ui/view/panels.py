@@ -75,7 +75,7 @@ def panel_rows(
     """Every card in ``height`` rows of ``width`` cells.
 
     Args:
-        memo: What was drawn before.
+        memo: Keeps what was drawn.
         snapshot: What to show.
         history: Where the graphs come from.
         states: What is said of each card, by UUID.

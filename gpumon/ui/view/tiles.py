@@ -56,7 +56,7 @@ def graph_rows(
     """The graphs of all cards; nothing where they have no height.
 
     Args:
-        memo: What was drawn before.
+        memo: Keeps what was drawn.
         snapshot: What to show.
         history: Where the graphs come from.
         states: What is said of each card, by UUID.

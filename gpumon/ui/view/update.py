@@ -1,6 +1,6 @@
-"""What a key or a click makes of a view: functions that give the next one.
+"""Pure functions from a view to the next one, one for each key or click that changes the view.
 
-Each takes the view, and the layout that it was last drawn in, which says what the key is about.
+Each takes the view and the layout of the last drawing, against which the key is resolved.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SHIFT_CELLS = 8
 
 
 class Said(NamedTuple):
-    """The next view, and what the footer says of it for a moment.
+    """The next view, and a message for the footer.
 
     Attributes:
         view: The view.
-        message: A few words; empty takes away what stands there.
+        message: Replaces what the footer says for a few seconds; empty removes it.
     """
 
     view: View
@@ -44,7 +44,7 @@ class Said(NamedTuple):
 
 
 def quiet(view: View) -> View:
-    """Something else is chosen now: take away what was said of the choice before."""
+    """Remove the message, which was about an earlier choice."""
     return view if view.editing else replace(view, message="")
 
 
@@ -70,7 +70,7 @@ def edge(view: View, layout: Layout, end: int) -> View:
 
 
 def move_to(view: View, layout: Layout, index: int) -> View:
-    """Put the cursor on a line of the table, the nearest one beyond its ends."""
+    """Put the cursor on a line of the table; beyond its ends, on the nearest line."""
     if not layout.entries:
         return view
     key = layout.entries[max(0, min(index, len(layout.entries) - 1))].key
@@ -120,7 +120,7 @@ def scroll_table(view: View, _: Layout, lines: int) -> View:
 
 
 def release(view: View) -> View:
-    """Clear the last of what was chosen; the view itself where there is nothing to clear."""
+    """Clear one choice, the most recent kind first; return the same view if there is none."""
     asked = ProcessFilter(user=view.narrowing.user)
     if view.tags:
         return replace(view, tags=frozenset())

@@ -1,4 +1,4 @@
-"""What is chosen of a dashboard, and which moment it shows: a value that nothing changes."""
+"""The view: what the user has chosen to see, and of which moment. An immutable value."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class View(Struct, frozen=True):
         awaited: UUIDs of the cards that somebody wants to be told of once they are free.
         cards_top: Lines of cards scrolled away.
         graph: Key of what the small graph of a card shows.
-        graphed: Whether there is room for it; ``lay_out`` says so.
+        graphed: Whether there is room for it; set by ``lay_out``.
         paused: Whether the picture is held.
         host_strip: Whether processor, memory and load of the machine have a line of their own.
         show_cost: Whether the header tells gpumon's own cost.

@@ -181,9 +181,8 @@ class Dashboard:
         if snapshot is None or not snapshot.gpus:
             return _without_cards(snapshot, view, width, height)
         context = table_context(memo, history, snapshot, view)
-        key = (snapshot, settled)
         # Once a snapshot, so that a held picture keeps its states.
-        states = memo.by(key, _states, memo, history, snapshot, context.beat, settled)
+        states = memo.by(snapshot, _states, memo, history, snapshot, context.beat, settled)
         if is_tiny(width, height):
             moment = _moment(snapshot, view)
             tiny = tiny_rows(snapshot, states, moment, width, height, view.message)

@@ -353,7 +353,9 @@ def _processes(
         layout.room > 0 and has_no_lists(snapshot),
         layout.columns,
         layout.headed,
-        layout.entries[view.top : view.top + layout.room],
+        view.top,
+        layout.room,
+        layout.entries,
     )
 
 
@@ -368,12 +370,15 @@ def _table(
     unlisted: bool,
     columns: tuple[Column, ...],
     headed: Sequence[ColumnHeader],
+    top: int,
+    room: int,
     entries: Sequence[Entry],
 ) -> list[Row]:
     rows = [heading_row(headed, order, width)]
     if unlisted:
         return [*rows, fill([(f"  {_NO_LISTS}", "dim")], width)]
-    for entry in entries:
+    shown = entries[top : top + room]
+    for entry in shown:
         members = entry.processes
         tagged = bool(members) and all(process.id in tags for process in members)
         marks = RowMarks(entry.key == cursor, tagged, entry.branch, shift)
@@ -384,7 +389,7 @@ def _table(
         elif entry.process is not None:
             part = memo.part(entry.key)
             rows.append(part(process_row, entry.process, columns, sight, width, marks))
-    memo.keep([entry.key for entry in entries])
+    memo.keep([entry.key for entry in shown])
     return rows
 
 

@@ -402,6 +402,9 @@ class Counted(PageScreen):
     def keys(self) -> list[FooterKey]:
         return []
 
+    def follow(self) -> None:
+        pass
+
     def page(self, width: int) -> list[Any]:
         self.made += 1
         return [((" " * width, ""),)]

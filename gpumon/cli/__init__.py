@@ -1,4 +1,4 @@
-"""The command line: reads it, says what is wrong with it, imports a command only when it runs.
+"""The command line: parses it, reports what is wrong with it, imports a command when it runs.
 
 Importing this module imports no other: Ctrl+C, or a machine that has run out of something, is
 handled from the first line of ``main`` on, and not before.
@@ -14,16 +14,10 @@ TYPE_CHECKING = False
 """To import ``typing`` takes longer than all that is imported before ``main``."""
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from typing import TextIO
 
-_CHOOSING = ("select", "run", "wait")
 _TAKING_MOMENTS = ("report", "replay", "run")
-_SOON_THERE = (None, "snapshot", "select", "replay")
-"""Commands that end soon, or begin to collect garbage once their screen stands."""
-_FOR_THE_DASHBOARD = ("log", "columns", "readonly")
-_FOR_SAMPLES = ("gpus", "user", "filter", "demo")
-"""What is of no use where nobody looks at the machine."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,10 +83,10 @@ def _flushed(status: int) -> int:
     except BrokenPipeError:
         _silence(sys.stdout)
     except OSError as error:
-        from gpumon.cli.messages import fail
+        from gpumon.cli.messages import cannot_write
 
         _silence(sys.stdout)
-        status = fail(f"cannot write to standard output: {error.strerror}.")
+        status = cannot_write(error)
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
@@ -142,19 +136,6 @@ def _bound(arguments: Sequence[str]) -> Sequence[str]:
     return bind_moments(arguments, ("--from", "--to", "--at"))
 
 
-def _of_no_use(command: str) -> Iterator[str]:
-    """What may stand before a command, and does nothing for it."""
-    yield from _FOR_THE_DASHBOARD
-    if command != "log":
-        yield "interval"
-    if command != "replay":
-        yield "theme"
-    if command in _CHOOSING:
-        yield from ("user", "filter")
-    elif command not in {"snapshot", "log"}:
-        yield from _FOR_SAMPLES
-
-
 def _run(options: argparse.Namespace) -> int:
     from gpumon.system.startup_imports import import_msgspec
 
@@ -165,74 +146,19 @@ def _run(options: argparse.Namespace) -> int:
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
-    if options.command not in _SOON_THERE:
-        gc.enable()
-    if options.command is not None:
-        for name in _of_no_use(options.command):
-            if getattr(options, name, None):
-                return fail(
-                    f"--{name} does nothing for gpumon {options.command}: leave it out.", EXIT_USAGE
-                )
-    if options.command == "log":
-        from gpumon.cli.without_screen import run_log
+    name, prints = options.command, True
+    if name is None:
+        from gpumon.cli.dashboard import run
+    else:
+        from gpumon.cli.commands import COMMANDS, GENERAL, module_of
 
-        return run_log(options)
-    if options.command == "run":
-        from gpumon.cli.scheduling import run_job
-
-        return run_job(options)
-    if options.command == "wait":
-        from gpumon.cli.wait import run_wait
-
-        return run_wait(options)
-    if sys.stdout is None:
+        command = COMMANDS[name]
+        if not command.short:
+            gc.enable()
+        for option in GENERAL:
+            if option not in command.takes and getattr(options, option, None):
+                return fail(f"--{option} does nothing for gpumon {name}: leave it out.", EXIT_USAGE)
+        prints, run = command.prints, module_of(name).run
+    if prints and sys.stdout is None:
         return fail("standard output is closed: there is nowhere to write.")
-    if options.command not in {None, "replay"}:
-        return _print(options)
-    if options.command == "replay" and not sys.stdout.isatty():
-        return fail("standard output is no terminal to replay on: use gpumon report.")
-    if not sys.stdout.isatty():
-        if options.log is not None:
-            return fail("standard output is no terminal, so --log has no screen: use gpumon log.")
-        from gpumon.cli.without_screen import run_without_terminal
-
-        return run_without_terminal(options)
-    return _show(options)
-
-
-def _print(options: argparse.Namespace) -> int:
-    """Run a command that writes to standard output."""
-    if options.command == "select":
-        from gpumon.cli.scheduling import run_select
-
-        return run_select(options)
-    if options.command == "doctor":
-        from gpumon.cli.doctor import run_doctor
-
-        return run_doctor(options)
-    from gpumon.cli import without_screen as commands
-
-    run: Mapping[str, Callable[[argparse.Namespace], int]] = {
-        "snapshot": commands.run_snapshot,
-        "report": commands.run_report,
-        "theme": commands.run_theme,
-        "config": commands.run_config,
-        "completion": commands.run_completion,
-    }
-    return run[options.command](options)
-
-
-def _show(options: argparse.Namespace) -> int:
-    """Run a command that has a screen."""
-    from gpumon.cli.messages import fail
-
-    if sys.stdin is None or not sys.stdin.isatty():
-        return fail("standard input is no terminal, so no key could be read: use gpumon snapshot.")
-    terminal = os.environ.get("TERM", "")
-    if terminal in {"", "dumb"}:
-        named = "TERM=dumb" if terminal else "TERM is not set"
-        return fail(f"this terminal ({named}) cannot move its cursor: use gpumon snapshot.")
-    from gpumon.cli import screens
-
-    run = screens.run_replay if options.command == "replay" else screens.run_dashboard
     return run(options)

@@ -1,4 +1,4 @@
-"""What several commands do first: where snapshots come from, how standard output is written."""
+"""What several commands do: open the source of snapshots, load settings, write standard output."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from gpumon.cli.messages import say
+from gpumon.cli.messages import cannot_write, say
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from gpumon.config import Loaded
+    from gpumon.config.themes import ThemeChoice
     from gpumon.host import ProcessHost
     from gpumon.model.snapshot import ReservationHolder
     from gpumon.model.thresholds import Thresholds
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
+    from gpumon.sources.links import Links
+    from gpumon.ui.startup_options import StartupOptions
 
 
 def codeset(options: argparse.Namespace) -> str:
@@ -44,6 +48,23 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
     return NvmlSource(selection), LocalHost(readonly=readonly)
 
 
+def all_cards(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
+    """A source of every card, also of those that are not asked for, and what tells their links."""
+    if getattr(options, "demo", False):
+        from gpumon.sources.demo import DemoSource
+
+        return DemoSource(), None
+    from gpumon.sources.nvml.source import NvmlSource
+
+    return NvmlSource(), _links
+
+
+def _links() -> Links:
+    from gpumon.sources.nvml.topology import read_links
+
+    return read_links()
+
+
 def reservations(options: argparse.Namespace) -> Reservations | None:
     """Who tells which cards are reserved; nobody for a machine that does not exist."""
     if getattr(options, "demo", False):
@@ -59,7 +80,14 @@ def reservations(options: argparse.Namespace) -> Reservations | None:
 
 
 def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:
-    """Have standard output write a format: a table is for the person's terminal."""
+    """Set up standard output for a format.
+
+    Args:
+        options: The command line.
+        form: A ``table`` gets the characters that the terminal has; any other format replaces
+            those that the encoding lacks.
+        utf_8: Whether the format is always UTF-8.
+    """
     if form == "table":
         from gpumon.text.charset import take_stream
 
@@ -78,6 +106,58 @@ def take_settings() -> Thresholds:
         say(complaint.sentence)
     use_units(loaded.settings.units)
     return loaded.settings.thresholds
+
+
+def startup_options(
+    loaded: Loaded, theme: ThemeChoice, columns: tuple[str, ...] | None
+) -> StartupOptions:
+    """How the screens begin.
+
+    Args:
+        loaded: The configuration.
+        theme: The theme that was chosen.
+        columns: Columns of the command line, which go over those of the configuration.
+    """
+    from gpumon.config.columns import CHOSEN
+    from gpumon.text.units import use_units
+    from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.view.processes import Sort
+
+    settings = loaded.settings
+    use_units(settings.units)
+    return StartupOptions(
+        columns=columns or settings.columns or CHOSEN,
+        sort=Sort(settings.sort.column, settings.sort.descending),
+        keys=settings.keys,
+        complaint=loaded.brief,
+        theme=theme,
+        graph=settings.graph,
+        host_strip=settings.host_strip,
+    )
+
+
+def screen_fault() -> str | None:
+    """Why no screen can be shown here, in a sentence; ``None`` where one can."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return "standard input is no terminal, so no key could be read: use gpumon snapshot."
+    terminal = os.environ.get("TERM", "")
+    if terminal in {"", "dumb"}:
+        named = "TERM=dumb" if terminal else "TERM is not set"
+        return f"this terminal ({named}) cannot move its cursor: use gpumon snapshot."
+    return None
+
+
+def print_all(write: Callable[[], int]) -> int:
+    """Do what writes to standard output, and flush that; the exit status."""
+    try:
+        status = write()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # no failure: main ends quietly
+    except OSError as error:
+        silence(sys.stdout)
+        return cannot_write(error)
+    return status
 
 
 def silence(stream: TextIO) -> None:

@@ -1,29 +1,28 @@
-"""``gpumon doctor`` on the command line."""
+"""``gpumon doctor``: check this machine."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import silence, take_output
-from gpumon.cli.messages import fail
+from gpumon.cli.common import print_all, take_output
+from gpumon.cli.options import drawing
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
-    from gpumon.cli.help import Command
+    from gpumon.cli.help import MakeParser
 
 
-def add_doctor(command: Command, parents: Sequence[argparse.ArgumentParser]) -> None:
+def add_options(command: MakeParser) -> None:
     """Add ``gpumon doctor`` to the parser."""
     doctor = command(
-        parents=list(parents),
+        parents=[drawing()],
         description="Check driver, permissions, cards, CUDA, Python packages and terminal: PASS, "
-        "WARN or FAIL, with what to do. Nothing is changed. The exit status is 1 where a check "
+        "WARN or FAIL, with what to do. Nothing is changed. The exit status is 1 if a check "
         "fails. docs/doctor.md describes the checks.",
     )
-    doctor.add_argument("--json", action="store_true", help="for a program")
+    doctor.add_argument("--json", action="store_true", help="print JSON, for a program")
     doctor.add_argument(
         "--scrub",
         action="store_true",
@@ -31,16 +30,12 @@ def add_doctor(command: Command, parents: Sequence[argparse.ArgumentParser]) -> 
     )
 
 
-def run_doctor(options: argparse.Namespace) -> int:
-    """``gpumon doctor``."""
+def run(options: argparse.Namespace) -> int:
+    """Run the checks; the exit status."""
     from gpumon.doctor.output import doctor
     from gpumon.sources.nvml.source import NvmlSource
 
     take_output(options, "json" if options.json else "table", utf_8=options.json)
-    try:
-        return doctor(NvmlSource(), sys.stdout, as_json=options.json, scrub=options.scrub)
-    except BrokenPipeError:
-        raise  # no failure: main ends quietly
-    except OSError as error:
-        silence(sys.stdout)
-        return fail(f"cannot write to standard output: {error.strerror}.")
+    return print_all(
+        lambda: doctor(NvmlSource(), sys.stdout, as_json=options.json, scrub=options.scrub)
+    )

@@ -9,8 +9,8 @@ from typing import Any, NoReturn, TypeAlias
 
 from gpumon.cli.messages import EXIT_USAGE, fail
 
-Command: TypeAlias = Callable[..., argparse.ArgumentParser]
-"""Makes the parser of a command, whose name and line in the list of all it has."""
+MakeParser: TypeAlias = Callable[..., argparse.ArgumentParser]
+"""Makes the parser of a command; its name and its line in the list of commands are set already."""
 
 _USUAL_COLUMNS = 80
 

@@ -27,6 +27,11 @@ def fail(sentence: str, status: int = EXIT_FAILED) -> int:
     return status
 
 
+def cannot_write(error: OSError) -> int:
+    """Say why standard output takes no more; the exit status."""
+    return fail(f"cannot write to standard output: {error.strerror}.")
+
+
 def say(sentence: str) -> None:
     """Write a sentence to standard error, whatever characters it holds."""
     from gpumon.text.formatting import printable

@@ -1,33 +1,99 @@
-"""``gpumon snapshot``: one sample on standard output."""
+"""``gpumon snapshot``: print one sample.
+
+The dashboard imports this where standard output is no terminal, and that without argparse.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, TextIO
 
-import msgspec
-
-from gpumon.model.thresholds import DEFAULTS
-from gpumon.sampling.one_sample import take_one
-from gpumon.sources import SourceError
+from gpumon.cli.common import print_all, reservations, source_and_host, take_output, take_settings
+from gpumon.cli.messages import EXIT_USAGE, explain, fail, say
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
 
+    from gpumon.cli.help import MakeParser
     from gpumon.filters import Filter
     from gpumon.host import ProcessHost
     from gpumon.model.snapshot import GpuProcess, ProcessId, Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
-    from gpumon.text.cells import Row
 
 _NOT_WATCHED = (
     "the filter asks who is idle, which takes watching: in one sample nobody is seen to be; "
     "gpumon without snapshot watches."
 )
 
-_UNBOUNDED = 160
-"""Cells of a table that no terminal bounds; the commands at its end are written whole."""
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon snapshot`` to the parser."""
+    from gpumon.cli.options import drawing, samples
+
+    snapshot = command(
+        parents=[samples(filtered=True), drawing()],
+        description="Print one sample and exit. docs/snapshot.md describes the formats.",
+    )
+    snapshot.add_argument(
+        "--format",
+        choices=("table", "json", "csv", "prometheus"),
+        default="table",
+        help="for a person, or for a program (default: %(default)s)",
+    )
+    snapshot.add_argument(
+        "--processes",
+        action="store_true",
+        help="with --format csv: a row for each process and card instead of a row for each card",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one sample; the exit status."""
+    return print_sample(options, options.format, by_process=options.processes)
+
+
+def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) -> int:
+    """Print one sample in a format; the exit status."""
+    from gpumon.model.thresholds import DEFAULTS
+    from gpumon.sources import SourceError
+
+    if by_process and form != "csv":
+        return fail(
+            "--processes goes with --format csv; the other formats hold them anyway.", EXIT_USAGE
+        )
+    # JSON and Prometheus' format are UTF-8 by definition; a person's terminal may be anything.
+    # What programs read does not depend on the configuration.
+    thresholds = take_settings() if form == "table" else DEFAULTS
+    take_output(options, form, utf_8=form in {"json", "prometheus"})
+    source, host = source_and_host(options)
+    sentences: list[str] = []
+
+    def write() -> int:
+        sentences.extend(
+            print_snapshot(
+                source,
+                form,
+                sys.stdout,
+                host=host,
+                user=getattr(options, "user", None),
+                filter=getattr(options, "filter", None),
+                by_process=by_process,
+                thresholds=thresholds,
+                reservations=reservations(options),
+            )
+        )
+        return 0
+
+    try:
+        status = print_all(write)
+    except SourceError as error:
+        return explain(error)
+    for sentence in sentences:
+        say(sentence)
+    return status
 
 
 def print_snapshot(
@@ -39,7 +105,7 @@ def print_snapshot(
     user: str | None = None,
     filter: Filter | None = None,  # noqa: A002 - the word of the command line
     by_process: bool = False,
-    thresholds: Thresholds = DEFAULTS,
+    thresholds: Thresholds | None = None,
     reservations: Reservations | None = None,
 ) -> list[str]:
     """Print one sample.
@@ -52,7 +118,7 @@ def print_snapshot(
         user: Only this user's processes.
         filter: Only the processes that it matches. One sample does not tell who is idle.
         by_process: With ``csv``: a row a process and card.
-        thresholds: Where the lines are drawn, for the words of the table.
+        thresholds: Thresholds of the findings in the table.
         reservations: Who tells which cards are reserved; by default nobody.
 
     Returns:
@@ -62,6 +128,11 @@ def print_snapshot(
         SourceError: There is nothing to print, or the driver does not answer.
         OSError: The stream takes no more.
     """
+    import msgspec
+
+    from gpumon.sampling.one_sample import take_one
+    from gpumon.sources import SourceError
+
     snapshot = take_one(source)
     if snapshot.trouble is not None:
         raise SourceError(snapshot.trouble.sentence, snapshot.trouble.advice)
@@ -72,7 +143,10 @@ def print_snapshot(
     asked: list[ProcessId] = []
     shown, words = _narrowed(snapshot, user, filter, asked.append)
     if form == "table":
-        stream.write(_table(snapshot, shown, words, stream, thresholds))
+        from gpumon.model.thresholds import DEFAULTS
+        from gpumon.ui.view.snapshot_table import table
+
+        stream.write(table(snapshot, shown, words, stream, thresholds or DEFAULTS))
     else:
         kept = msgspec.structs.replace(snapshot, processes=tuple(shown))
         stream.write(_exported(kept, form, by_process))
@@ -119,60 +193,3 @@ def _exported(snapshot: Snapshot, form: str, by_process: bool) -> str:
     from gpumon.export.as_prometheus import to_prometheus
 
     return to_prometheus(snapshot)
-
-
-def _table(
-    snapshot: Snapshot,
-    shown: Sequence[GpuProcess],
-    narrowing: Sequence[str],
-    stream: TextIO,
-    thresholds: Thresholds,
-) -> str:
-    """What the dashboard shows, all of it, one after the other.
-
-    Args:
-        snapshot: With all processes, whoever they belong to.
-        shown: Those to list.
-        narrowing: Which those are, in words.
-        stream: Where it will go; a terminal bounds its width.
-        thresholds: Where the lines are drawn.
-    """
-    from gpumon.config.columns import CHOSEN
-    from gpumon.findings import card_state, conditions
-    from gpumon.recording.history import History
-    from gpumon.ui.view.cards import CardsShape, card_columns, card_lines, card_rows
-    from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
-    from gpumon.ui.view.memo import Memo
-    from gpumon.ui.view.processes import (
-        RowContext,
-        Sort,
-        heading_row,
-        process_row,
-        sort_processes,
-        visible_columns,
-        whole_width,
-    )
-
-    bounded, width = stream.isatty(), _UNBOUNDED
-    if bounded:
-        import shutil
-
-        width = shutil.get_terminal_size().columns
-    history = History(conditions(thresholds), thresholds)
-    history.add(snapshot)
-    states = {gpu.uuid: card_state(history, gpu) for gpu in snapshot.gpus}
-    shape = CardsShape(panels=0, columns=1, rows=card_lines(snapshot) + 1)
-    parts = card_columns(width, snapshot.gpus, graphs=False)
-    sort, sight = Sort(), RowContext(snapshot.time)
-    # Nobody is seen to be idle in one sample, and a column left blank would say that nobody is.
-    columns = visible_columns(width, tuple(key for key in CHOSEN if key != "idle"))
-    processes = sort_processes(shown, sort, sight)
-    table = width if bounded else max(width, whole_width(processes, columns))
-    rows: list[Row] = [
-        header_row(snapshot, Moment(), width),
-        *card_rows(Memo(), snapshot, history, states, parts, width, shape),
-        rule_row(snapshot, processes, Scrolled(tuple(narrowing)), width),
-        heading_row(columns, sort, width),
-        *(process_row(process, columns, sight, table) for process in processes),
-    ]
-    return "".join("".join(text for text, _ in row).rstrip() + "\n" for row in rows)

@@ -1,4 +1,7 @@
-"""The values of options: read, or refused in a sentence. Nothing is imported before it is used."""
+"""Values of options that several commands have: parsed, or refused in a sentence.
+
+Nothing heavy is imported before an option is given.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from gpumon.model.selection import GpuSelection
     from gpumon.text.unit_parsing import Measure
 
-LEAST_ROTATION = 2**16
+MOST_CARDS = 1024
 
 
 def interval(text: str) -> float:
@@ -27,50 +30,24 @@ def interval(text: str) -> float:
     return value
 
 
-def speed(text: str) -> float:
-    """How many times as fast as it happened."""
-    value = float(text) if re.fullmatch(r"\d+\.?\d*|\.\d+", text, re.ASCII) else math.nan
-    if not 0.1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a speed from 0.1 to 1000")
-    return value
-
-
 def timespan(text: str) -> float:
     """A length of time, in seconds."""
     from gpumon.text.unit_parsing import TIMESPAN
 
-    seconds = _amount(text, TIMESPAN)
+    seconds = amount(text, TIMESPAN)
     if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time to log for")
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time")
     return seconds
 
 
-def rotation(text: str) -> int:
-    """The size of a file, in bytes."""
-    from gpumon.text.unit_parsing import SIZE
-
-    size = _amount(text, SIZE)
-    if not LEAST_ROTATION <= size < math.inf:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no size for a file: give {LEAST_ROTATION // 1024}K at least, or 100M"
-        )
-    return int(size)
-
-
-def _amount(text: str, measure: Measure) -> float:
+def amount(text: str, measure: Measure) -> float:
+    """An amount of a measure, in its base unit."""
     from gpumon.text.unit_parsing import QuantityError
 
     try:
         return measure.read(text)[0]
     except QuantityError as advice:
         raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}") from None
-
-
-def keep(text: str) -> int:
-    """A number of files."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of files to keep, from 1")
-    return int(text)
 
 
 def user(text: str) -> str:
@@ -90,6 +67,86 @@ def filter_terms(text: str) -> Filter:
         raise argparse.ArgumentTypeError(error.sentence) from None
 
 
+def selection(text: str) -> GpuSelection:
+    """Which cards."""
+    from gpumon.model.selection import SelectionError, parse_selection
+
+    try:
+        return parse_selection(text)
+    except SelectionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def count(text: str) -> tuple[int, int]:
+    """A number of cards, or a range of it."""
+    match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", text)
+    least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= least <= MOST_CARDS or most > MOST_CARDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of cards: write 2, or 1-4 for as many as there are"
+        )
+    if most < least:
+        raise argparse.ArgumentTypeError(f"the range {text!r} runs backwards: write {most}-{least}")
+    return least, most
+
+
+def size(text: str) -> int:
+    """An amount of memory, in bytes."""
+    from gpumon.text.unit_parsing import SIZE
+
+    size = amount(text, SIZE)
+    if not size < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size of memory")
+    return int(size)
+
+
+def percent(text: str) -> float:
+    """A percentage."""
+    from gpumon.text.unit_parsing import PERCENT
+
+    percent = amount(text, PERCENT)
+    if not percent <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than 100 %")
+    return percent
+
+
+def celsius(text: str) -> float:
+    """A temperature."""
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no temperature in degrees Celsius: write 60")
+    return float(text)
+
+
+def number(text: str) -> int:
+    """A number of processes."""
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: write 0, 1 or more")
+    return int(text)
+
+
+def capability(text: str) -> tuple[int, int]:
+    """A CUDA compute capability."""
+    match = re.fullmatch(r"([0-9]{1,3})(?:\.([0-9]{1,3}))?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: write 8.0 or 9")
+    return int(match[1]), int(match[2] or 0)
+
+
+def folder(text: str) -> str:
+    """The path of a folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no folder")
+    return text
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names separated by commas, lower case."""
+    words = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    if not words:
+        raise argparse.ArgumentTypeError(f"{text!r} names nothing")
+    return words
+
+
 def columns(text: str) -> tuple[str, ...]:
     """Keys of the process table's columns, the command always among them."""
     from gpumon.config.columns import COLUMN, with_command
@@ -105,13 +162,3 @@ def columns(text: str) -> tuple[str, ...]:
                 f"{key!r} is no column{meant(key, COLUMN)}; there are {', '.join(COLUMN)}"
             )
     return with_command(keys)
-
-
-def selection(text: str) -> GpuSelection:
-    """Which cards."""
-    from gpumon.model.selection import SelectionError, parse_selection
-
-    try:
-        return parse_selection(text)
-    except SelectionError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

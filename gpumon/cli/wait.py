@@ -1,26 +1,29 @@
-"""``gpumon wait`` on the command line."""
+"""``gpumon wait``: wait for cards, or for processes to end."""
 
 from __future__ import annotations
 
+import argparse
+import re
 from typing import TYPE_CHECKING
 
+from gpumon.cli import values
+from gpumon.cli.common import all_cards
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.scheduling import whole_machine
-from gpumon.scheduling.options import add_options as add_cards
-from gpumon.scheduling.wait.options import add_options, fault, terms
+from gpumon.cli.options import add_cards, cards_fault, drawing, requirements
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
+    from gpumon.cli.help import MakeParser
 
-    from gpumon.cli.help import Command
+KINDS = ("free", "idle", "cool")
+MOST_PIDS = 1024
+"""So many processes can be waited for; each takes an open file."""
 
 
-def add_wait(command: Command, parents: Sequence[argparse.ArgumentParser]) -> None:
+def add_options(command: MakeParser) -> None:
     """Add ``gpumon wait`` to the parser."""
     wait = command(
-        parents=list(parents),
+        parents=[drawing()],
         description="Wait until gpumon select would succeed, until cards are idle or cool, or "
         "until processes\nhave ended:\n"
         "  gpumon wait -n 2 --free 20G --notify\n"
@@ -28,22 +31,88 @@ def add_wait(command: Command, parents: Sequence[argparse.ArgumentParser]) -> No
         "Standard error says who holds what, and since when. docs/wait.md.",
         formatter_class=RawFormatter,
     )
-    add_options(wait)
+    what = wait.add_argument_group("what to wait for")
+    what.add_argument(
+        "what",
+        metavar="WHAT",
+        nargs="?",
+        choices=KINDS,
+        help="free: gpumon select would take it; idle: nothing ran on it for a minute, or for "
+        "--stable; cool: at most 50 °C, or --temp (default: free)",
+    )
+    what.add_argument(
+        "--pid",
+        metavar="LIST",
+        type=_pids,
+        default=(),
+        help="wait until these processes have ended, instead of for cards: 4711 or 4711,4712",
+    )
+    what.add_argument(
+        "--timeout",
+        metavar="TIME",
+        type=values.timespan,
+        help="give up after this long, with exit status 124: 90, 30s, 15m, 1h30m, 2d",
+    )
+    then = wait.add_argument_group("what to do then")
+    then.add_argument("--bell", action="store_true", help="ring the terminal's bell")
+    then.add_argument(
+        "--notify",
+        action="store_true",
+        help="show a desktop notification, if the terminal can (OSC 9 or 777); tmux needs "
+        "`set -g allow-passthrough on`",
+    )
+    then.add_argument(
+        "--exec",
+        metavar="COMMAND",
+        dest="shell",
+        help="then replace gpumon with this shell command; it reserves no card, gpumon run does",
+    )
     add_cards(wait)
 
 
-def run_wait(options: argparse.Namespace) -> int:
-    """``gpumon wait``."""
-    wrong = fault(options)
+def _pids(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[1-9][0-9]{0,9}(,[1-9][0-9]{0,9})*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of process numbers: write 4711,4712")
+    found = tuple(dict.fromkeys(int(number) for number in text.split(",")))
+    if len(found) > MOST_PIDS or max(found) >= 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of process numbers: write 4711,4712")
+    return found
+
+
+def _fault(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options together, in a sentence."""
+    from gpumon.scheduling.requirements import Requirements
+
+    if options.pid and (options.what or requirements(options) != Requirements()):
+        return "--pid waits for processes, the other options for cards: give one or the other."
+    return cards_fault(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Wait; the exit status."""
+    wrong = _fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
     from gpumon.recording import RecordingError
     from gpumon.scheduling.allocation import UncertainAllocationError
-    from gpumon.scheduling.wait.wait import wait
+    from gpumon.scheduling.wait.wait import WaitOptions, wait
     from gpumon.sources import SourceError
 
+    terms = WaitOptions(
+        options.what or KINDS[0],
+        requirements(options),
+        options.pid,
+        options.timeout,
+        options.verbose,
+        options.bell,
+        options.notify,
+        options.shell,
+        options.lock_dir,
+        options.past,
+    )
+    source, _ = all_cards(options)
     try:
-        return wait(whole_machine(options)[0], terms(options))
+        return wait(source, terms)
     except SourceError as error:
         return explain(error)
     except (RecordingError, UncertainAllocationError) as error:

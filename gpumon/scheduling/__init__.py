@@ -1,6 +1,6 @@
-"""Which cards to take: what is asked of one, which fit, which of those are best, and the waiting.
+"""Which cards to take: requirements, eligibility, the choice among cards that fit, and waiting.
 
-``requirements`` says what somebody asks for and ``options`` reads it from a command line;
-``judging`` tells of each card why it does not fit, or that it does; ``ordering`` takes the best of
-those that do; ``lookout`` looks at the cards when asked; ``outputs`` writes what came of it.
+``requirements`` holds what is asked; ``eligibility`` says of each card whether it fits, or why not;
+``ranking`` takes the best of those that fit; ``chooser`` joins these; ``lookout`` samples the
+cards; ``outputs`` writes the result. ``select``, ``run`` and ``wait`` do the work of the commands.
 """

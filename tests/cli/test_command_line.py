@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon import __version__
+from gpumon.cli.dashboard import SnapshotBuffer
 from gpumon.cli.help import Formatter
 from gpumon.cli.messages import fail
 from gpumon.cli.parser import make_parser
 from gpumon.cli.plain import read_plainly
-from gpumon.cli.screens import SnapshotBuffer
 from gpumon.sampling.one_sample import take_one
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.source import NvmlSource
@@ -80,13 +80,13 @@ def the_help() -> str:
 def test_the_help_is_grouped_and_names_every_option(the_help: str) -> None:
     headings = re.findall(r"^([a-z ]+):$", the_help, re.MULTILINE)
     assert headings == [
+        "examples",
         "options",
         "what to show",
         "how to draw",
         "how often",
         "the dashboard",
         "commands",
-        "examples",
     ]
     bodies = re.split(r"^[a-z ]+:$", the_help, flags=re.MULTILINE)[1:]
     groups = dict(zip(headings, bodies, strict=True))
@@ -338,8 +338,8 @@ def test_a_driver_that_hangs_is_told_when_patience_ends(driver: Driver, function
 
 IMPATIENT = """
 from functools import partial
-from gpumon.cli import snapshot
-snapshot.take_one = partial(snapshot.take_one, patience=0.2)
+from gpumon.sampling import one_sample
+one_sample.take_one = partial(one_sample.take_one, patience=0.2)
 from gpumon.cli import main
 raise SystemExit(main(["snapshot"]))
 """

@@ -558,7 +558,7 @@ def test_what_cannot_be_logged_is_not_run(driver: Driver, tmp_path: Path) -> Non
     [
         ([], "there is no command to run: write it behind --"),
         (["--wait=soon", "--", "true"], "cannot read 'soon'"),
-        (["--wait=0", "--", "true"], "no length of time to wait"),
+        (["--wait=0", "--", "true"], "'0' is no length of time"),
         (["--mig", "-n", "2", "--", "true"], "CUDA gives a program one MIG device"),
         (["--demo", "--", "true"], "a simulated machine runs nothing"),
     ],

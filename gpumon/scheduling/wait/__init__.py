@@ -1,6 +1,5 @@
-"""Waits for cards or processes, at a pace that costs next to nothing, and tells when they came.
+"""``gpumon wait``: waits for cards or processes, at little cost, and notifies.
 
-``goals`` says whether what is waited for has come, and who stands in the way; ``lives`` holds
-processes until they end; ``pace`` and ``rates`` say how often to look and how long it may still
-take; ``notice`` tells somebody who does not look.
+``wait`` is the loop and its pace; ``goals`` says whether the cards are there, who holds them and
+how long it may take; ``targets`` holds processes until they end; ``notification`` notifies.
 """

@@ -9,24 +9,23 @@ import sys
 import time
 from contextlib import ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.scheduling.allocation import UncertainAllocationError
 from gpumon.scheduling.lookout import QUICK_PATIENCE, CardSampler, UnavailableError
 from gpumon.scheduling.messages import many
 from gpumon.scheduling.wait.goals import FREE, CardGoal, HopelessError, cards_in_use
 from gpumon.scheduling.wait.notification import BELL, notification, send
-from gpumon.scheduling.wait.pace import FASTEST, Pace
 from gpumon.scheduling.wait.targets import hold, wait_for_one
 from gpumon.text.formatting import duration, printable
 from gpumon.text.status_line import StatusLine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
+    from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.wait.goals import Progress
     from gpumon.scheduling.wait.targets import WaitedProcess
-    from gpumon.scheduling.wait.terms import WaitOptions
     from gpumon.sources import Source
 
 EXIT_TIMEOUT = 124
@@ -35,6 +34,37 @@ _TOLD_SECONDS = 1.0
 """Between two looks of the line that says how it goes."""
 _HELD_SECONDS = 15.0
 """Between two looks at what a process has of the cards."""
+FASTEST, SLOWEST = 1.0, 5.0
+"""Seconds. Cards that must stay calm for a while are to be seen every ten at the latest."""
+_SLOWER = 1.3
+
+
+class WaitOptions(NamedTuple):
+    """What was asked for on the command line.
+
+    Attributes:
+        kind: ``free``, ``idle`` or ``cool``.
+        requirements: Of the cards.
+        pids: Processes to wait for in place of cards; empty for cards.
+        timeout: After how many seconds to give up; ``None`` is never.
+        verbose: Whether to say which cards these are and why.
+        bell: Whether to ring when it has come.
+        notify: Whether to have the desktop notify.
+        command: What the shell is given to run then; ``None`` is nothing.
+        lock_dir: Where the locks are; ``None`` is the usual place.
+        past: A log that knows the past; ``None`` is none.
+    """
+
+    kind: str
+    requirements: Requirements
+    pids: tuple[int, ...] = ()
+    timeout: float | None = None
+    verbose: bool = False
+    bell: bool = False
+    notify: bool = False
+    command: str | None = None
+    lock_dir: str | None = None
+    past: str | None = None
 
 
 def wait(source: Source, terms: WaitOptions) -> int:
@@ -79,6 +109,28 @@ def _announce(sentence: str, terms: WaitOptions) -> None:
             # By Python, for itself; a program that is started so would not end with its reader.
             signal.signal(ignored, signal.SIG_DFL)
         os.execv("/bin/sh", ["sh", "-c", terms.command])  # noqa: S606 - a shell was asked for
+
+
+class Pace:
+    """How often to look: seconds, fewer while something changes and more while nothing does."""
+
+    def __init__(self) -> None:
+        self._last: Hashable = None
+        self.seconds = FASTEST
+
+    def after(self, mark: Hashable) -> bool:
+        """Take what was seen.
+
+        Args:
+            mark: Differs from the one before where something has changed.
+
+        Returns:
+            Whether it does.
+        """
+        changed = mark != self._last
+        self.seconds = FASTEST if changed else min(SLOWEST, self.seconds * _SLOWER)
+        self._last = mark
+        return changed
 
 
 class _Patience:

@@ -1,31 +1,23 @@
-"""``gpumon theme``: which themes there are, what one looks like, whether a file is one."""
+"""Prints a theme: a sample in its colours, or its file."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.color import Color, ColorSystem
 
-from gpumon.config.themes import DEFAULT, TEXTUAL_THEMES, ThemeError, ThemeLibrary, looks
-from gpumon.config.themes.colours import contrast
+from gpumon.config.themes import ThemeError, ThemeLibrary, looks
 from gpumon.config.themes.files import nearest
-from gpumon.config.themes.styles import DRAWN, LEAST_CONTRAST
 from gpumon.text.cells import bar, bar_style, fill
-from gpumon.text.formatting import printable
 from gpumon.ui.view.writer import CellWriter, SgrStyle, SgrStyles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import TextIO
 
     from gpumon.config.themes import Look, ThemeFile
     from gpumon.text.cells import Row
 
-EXIT_FAULTY = 1
-EXIT_USAGE = 2
-
-_NAME = 22
 _BAR = 24
 _WIDTH = 92
 _WHOLE = {"header.dim", "footer", "cursor"}
@@ -42,24 +34,6 @@ _SYSTEMS = {
     "256": ColorSystem.EIGHT_BIT,
     "truecolor": ColorSystem.TRUECOLOR,
 }
-
-
-def list_themes(out: TextIO, shelf: ThemeLibrary | None = None) -> None:
-    """Print every theme's name, and where it comes from or what it is."""
-    shelf = shelf or ThemeLibrary()
-    own = shelf.own()
-    out.writelines(
-        f"{printable(name):<{_NAME}}  {printable(str(shelf.path(name)))}\n" for name in own
-    )
-    for name in shelf.shipped():
-        if name not in own:
-            about = shelf.read(name).about
-            out.write(f"{name:<{_NAME}}  {about}\n")
-    for name in TEXTUAL_THEMES:
-        if name not in own:
-            out.write(f"{name:<{_NAME}}  Textual's\n")
-    if not own:
-        out.write(f"Your own go to {shelf.folder}; gpumon theme show {DEFAULT} prints one.\n")
 
 
 def show_theme(
@@ -94,47 +68,6 @@ def show_theme(
         writer.row(row)
         out.write(f"{writer.take()}\n")
     return ""
-
-
-def check_theme(path: str, out: TextIO, say: Callable[[str], None]) -> int:
-    """Say what is wrong with a theme file, or print that nothing is.
-
-    Args:
-        path: The file.
-        out: Where to print.
-        say: Says a sentence on standard error.
-
-    Returns:
-        The exit status: 0 for a theme that can be used, 1 for one that cannot, 2 when there is no
-        such file.
-    """
-    file = Path(path)
-    if not file.is_file():
-        say(f"{path}: no such file; gpumon theme check takes a theme's file.")
-        return EXIT_USAGE
-    try:
-        theme = ThemeLibrary().read_path(file)
-    except ThemeError as error:
-        for sentence in error.sentences:
-            say(sentence)
-        return EXIT_FAULTY
-    faint = _hard_to_read(theme)
-    for sentence in faint:
-        say(f"{path}: {sentence}")
-    if not faint:
-        out.write(f"{printable(path)}: a theme that can be used; T chooses it.\n")
-    return 0
-
-
-def _hard_to_read(theme: ThemeFile) -> list[str]:
-    """Texts of less contrast than they should have: a matter of taste, so no fault."""
-    return [
-        f"the style {style} has a contrast of {ratio:.1f}; text is read well from "
-        f"{LEAST_CONTRAST:g} on."
-        for style, look in looks(theme.variables).items()
-        if not style.startswith(DRAWN)
-        and (ratio := contrast(look.fore, look.ground)) < LEAST_CONTRAST
-    ]
 
 
 def _as_file(theme: ThemeFile) -> str:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from gpumon.scheduling.stability import GAP_SECONDS
 from gpumon.scheduling.wait import targets as lives
+from gpumon.scheduling.wait.goals import Cooling
 from gpumon.scheduling.wait.notification import notification
-from gpumon.scheduling.wait.pace import FASTEST, SLOWEST, Pace
-from gpumon.scheduling.wait.rates import Cooling
 from gpumon.scheduling.wait.targets import hold, wait_for_one
+from gpumon.scheduling.wait.wait import FASTEST, SLOWEST, Pace
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:

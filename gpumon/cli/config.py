@@ -1,4 +1,4 @@
-"""``gpumon config``: where the configuration is, a first one, what is wrong with it, what holds."""
+"""``gpumon config``: find, create, check or show the configuration."""
 
 from __future__ import annotations
 
@@ -6,30 +6,49 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.config import load
+from gpumon.cli.common import print_all, take_output
+from gpumon.cli.messages import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import argparse
 
+    from gpumon.cli.help import MakeParser
     from gpumon.config import Loaded
 
 
-def config(what: str, say: Callable[[str], None]) -> int:
-    """Do one of ``path``, ``init``, ``check`` and ``show``.
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon config`` to the parser."""
+    config = command(
+        description="The configuration; docs/config.md describes it. The command line overrides "
+        "the environment (GPUMON_INTERVAL, ...), the environment overrides the file, the file "
+        "overrides the defaults.",
+    )
+    config.add_argument(
+        "what",
+        metavar="path|init|check|show",
+        choices=("path", "init", "check", "show"),
+        help="path: print the path of the file; init: create it with all defaults, commented out; "
+        "check: report mistakes, with exit status 1 if there are any; show: print every setting "
+        "and where it comes from",
+    )
 
-    Args:
-        what: Which.
-        say: Says a sentence on standard error.
 
-    Returns:
-        The exit status: 1 where something is wrong, or cannot be written.
-    """
+def run(options: argparse.Namespace) -> int:
+    """Do what is asked; the exit status: 1 if something is wrong or cannot be written."""
+    take_output(options, "toml", utf_8=False)
+    return print_all(lambda: _do(options.what))
+
+
+def _do(what: str) -> int:
+    """One of ``path``, ``init``, ``check`` and ``show``."""
+    from gpumon.config import load
+
     loaded = load()
     if what == "path":
         print(loaded.path)  # noqa: T201 - that is what was asked for
         return 0
     if what == "init":
-        return _init(loaded.path, say)
+        return _init(loaded.path)
     sentences = [complaint.sentence for complaint in loaded.complaints]
     if what == "check":
         sentences += _about_the_theme(loaded)
@@ -68,7 +87,7 @@ def _about_the_theme(loaded: Loaded) -> list[str]:
     return []
 
 
-def _init(path: str, say: Callable[[str], None]) -> int:
+def _init(path: str) -> int:
     from pathlib import Path
 
     from gpumon.config.messages import commented

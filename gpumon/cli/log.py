@@ -1,0 +1,117 @@
+"""``gpumon log``: log to CSV files without a screen."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING
+
+from gpumon.cli import values
+from gpumon.cli.common import source_and_host
+from gpumon.cli.messages import EXIT_USAGE, explain, fail
+from gpumon.cli.options import drawing, samples
+from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
+
+if TYPE_CHECKING:
+    from gpumon.cli.help import MakeParser
+
+LEAST_ROTATION = 2**16
+
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon log`` to the parser."""
+    log = command(
+        parents=[samples(filtered=False), drawing()],
+        description="Log to two CSV files, one of cards and one of processes, until the time is "
+        "over, Ctrl+C or SIGTERM. Standard error shows the progress. docs/log.md describes the "
+        "files.",
+    )
+    log.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="the file of the cards, such as run.csv; that of the processes is then "
+        "run.processes.csv; an existing log is continued; in a directory the log gets the default "
+        "name (default: gpumon-HOST-DATE-TIME.csv)",
+    )
+    log.add_argument(
+        "-n",
+        "--interval",
+        metavar="SECONDS",
+        type=values.interval,
+        default=argparse.SUPPRESS,
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
+        f"(default: {LOG_INTERVAL:g})",
+    )
+    log.add_argument(
+        "--for",
+        metavar="TIME",
+        dest="seconds",
+        type=values.timespan,
+        help="end this long after the first sample: 90, 30s, 15m, 1h30m, 2d",
+    )
+    log.add_argument(
+        "--rotate",
+        metavar="SIZE",
+        type=_rotation,
+        help="rename the files to run.part0001.csv and so on when one of them exceeds this size: "
+        "100M, 1.5G; powers of 1024",
+    )
+    log.add_argument(
+        "--keep",
+        metavar="NUMBER",
+        type=_keep,
+        help="with --rotate: keep this many of them and remove the oldest (default: keep all)",
+    )
+    log.add_argument(
+        "--no-commands",
+        dest="commands",
+        action="store_false",
+        default=argparse.SUPPRESS,
+        help="leave out command lines, which can hold secrets",
+    )
+
+
+def _rotation(text: str) -> int:
+    from gpumon.text.unit_parsing import SIZE
+
+    size = values.amount(text, SIZE)
+    if not LEAST_ROTATION <= size < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size for a file: give {LEAST_ROTATION // 1024}K at least, or 100M"
+        )
+    return int(size)
+
+
+def _keep(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of files to keep, from 1")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Log until the end; the exit status."""
+    if "filter" in options:
+        return fail("--filter chooses what is shown; a log takes --user and --gpus.", EXIT_USAGE)
+    if options.keep is not None and options.rotate is None:
+        return fail("--keep goes with --rotate: nothing is moved aside without.", EXIT_USAGE)
+    from gpumon.recording.csv.log_session import LogOptions, log
+    from gpumon.recording.csv.opening import LogError
+    from gpumon.sources import SourceError
+
+    source, host = source_and_host(options)
+    terms = LogOptions(
+        options.file,
+        options.interval or LOG_INTERVAL,
+        options.seconds,
+        options.rotate,
+        options.keep,
+        options.commands,
+        getattr(options, "user", None),
+    )
+    try:
+        return log(source, host, terms)
+    except SourceError as error:
+        return explain(error)
+    except LogError as error:
+        return fail(error.sentence)

@@ -1,0 +1,212 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from gpumon.cli import values
+from gpumon.cli.help import Parser
+
+if TYPE_CHECKING:
+    from gpumon.scheduling.requirements import Requirements
+
+LOCK_DIR_VARIABLE = "GPUMON_LOCK_DIR"
+
+
+def drawing() -> Parser:
+    """How text for a person is drawn: a parent of the parser of nearly every command."""
+    parser = Parser(add_help=False)
+    parser.add_argument_group("how to draw").add_argument(
+        "--ascii",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="draw with ASCII only (default: what the locale can show; GPUMON_ASCII=1 does the "
+        "same)",
+    )
+    return parser
+
+
+def samples(*, filtered: bool) -> Parser:
+    """Which cards and processes of which machine: a parent of parsers.
+
+    Args:
+        filtered: Whether ``--filter`` is among them.
+    """
+    parser = Parser(add_help=False)
+    what = parser.add_argument_group("what to show")
+    _add_gpus(what)
+    what.add_argument(
+        "--user",
+        metavar="NAME",
+        type=values.user,
+        default=argparse.SUPPRESS,
+        help="only this user's processes",
+    )
+    if filtered:
+        what.add_argument(
+            "--filter",
+            metavar="TERMS",
+            type=values.filter_terms,
+            default=argparse.SUPPRESS,
+            help="only processes that match, such as 'user:ann mem>10G !idle>1h'; the help page "
+            "of the dashboard lists the terms",
+        )
+    _add_demo(what)
+    return parser
+
+
+def add_theme(to: argparse._ActionsContainer) -> None:
+    """Add the choice of a theme."""
+    to.add_argument(
+        "--theme",
+        metavar="NAME",
+        default=argparse.SUPPRESS,
+        help="colours of the dashboard; gpumon theme list names them, the key T chooses",
+    )
+
+
+def _add_gpus(to: argparse._ActionsContainer) -> None:
+    to.add_argument(
+        "--gpus",
+        metavar="LIST",
+        type=values.selection,
+        default=argparse.SUPPRESS,
+        help="only these cards: indices, ranges, UUIDs or their beginnings, such as 0,2-3,GPU-1a2b",
+    )
+
+
+def _add_demo(to: argparse._ActionsContainer) -> None:
+    to.add_argument(
+        "--demo",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="a simulated machine with eight cards; needs no GPU",
+    )
+
+
+def add_cards(parser: argparse.ArgumentParser) -> None:
+    """Add which cards are wanted, and how many: for the commands that select cards."""
+    asked = parser.add_argument_group("which cards")
+    asked.add_argument(
+        "-n",
+        "--count",
+        metavar="NUMBER",
+        type=values.count,
+        default=(1, 1),
+        help="how many: 2, or 1-4 for as many as are free (default: 1)",
+    )
+    asked.add_argument(
+        "--free",
+        metavar="SIZE",
+        type=values.size,
+        help="at least this much free memory, such as 20G; other processes may run on the card "
+        "(default: the card must be empty)",
+    )
+    asked.add_argument(
+        "--total",
+        metavar="SIZE",
+        type=values.size,
+        help="at least this much total memory, such as 80G",
+    )
+    asked.add_argument(
+        "--util",
+        metavar="PERCENT",
+        type=values.percent,
+        help="at most this utilisation over the last second",
+    )
+    asked.add_argument(
+        "--temp", metavar="CELSIUS", type=values.celsius, help="at most this temperature"
+    )
+    asked.add_argument(
+        "--processes",
+        metavar="NUMBER",
+        type=values.number,
+        help="at most this many compute processes on the card",
+    )
+    asked.add_argument(
+        "--mine-is-free",
+        action="store_true",
+        help="ignore your own processes and count their memory as free",
+    )
+    asked.add_argument(
+        "--model",
+        metavar="NAMES",
+        type=values.names,
+        help="the product name contains one of these: h100,a100",
+    )
+    asked.add_argument(
+        "--arch",
+        metavar="NAMES",
+        type=values.names,
+        help="one of these architectures: hopper,ampere",
+    )
+    asked.add_argument(
+        "--capability",
+        metavar="NUMBER",
+        type=values.capability,
+        help="at least this CUDA compute capability, such as 8.0",
+    )
+    _add_gpus(asked)
+    asked.add_argument(
+        "--not", metavar="LIST", type=values.selection, dest="never", help="none of these cards"
+    )
+    asked.add_argument("--mig", action="store_true", help="MIG devices instead of whole cards")
+    asked.add_argument(
+        "--stable",
+        metavar="TIME",
+        type=values.timespan,
+        help="the card has met all this for at least this long, such as 60s: read from --from, or "
+        "watched",
+    )
+    asked.add_argument(
+        "--from",
+        metavar="FILE",
+        dest="past",
+        help="with --stable: a log that gpumon is writing, to read the past from",
+    )
+    asked.add_argument(
+        "--lock-dir",
+        metavar="FOLDER",
+        type=values.folder,
+        default=os.environ.get(LOCK_DIR_VARIABLE) or None,
+        help="folder of the locks that all users of this machine share (default: "
+        f"{LOCK_DIR_VARIABLE}, or what docs/run.md says)",
+    )
+    _add_demo(parser)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print which cards were chosen, and why"
+    )
+
+
+def requirements(options: argparse.Namespace) -> Requirements:
+    """The requirements that ``add_cards`` has read."""
+    from gpumon.model.selection import ALL
+    from gpumon.scheduling.requirements import Requirements
+
+    least, most = options.count
+    return Requirements(
+        least=least,
+        most=most,
+        free=options.free,
+        total=options.total,
+        utilization=options.util,
+        temperature=options.temp,
+        processes=options.processes,
+        models=options.model or (),
+        architectures=options.arch or (),
+        capability=options.capability,
+        only=getattr(options, "gpus", ALL),
+        never=options.never or ALL,
+        mig=options.mig,
+        mine_is_free=options.mine_is_free,
+        stable=options.stable,
+    )
+
+
+def cards_fault(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options of ``add_cards`` together, in a sentence."""
+    if options.past is not None and options.stable is None:
+        return "--from goes with --stable, which says how much of the log counts."
+    return None

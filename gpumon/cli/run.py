@@ -1,0 +1,108 @@
+"""``gpumon run``: run a command on free cards and reserve them for it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING
+
+from gpumon.cli import values
+from gpumon.cli.common import all_cards
+from gpumon.cli.help import RawFormatter
+from gpumon.cli.messages import EXIT_USAGE, explain, fail
+from gpumon.cli.options import add_cards, cards_fault, drawing, requirements
+
+if TYPE_CHECKING:
+    from gpumon.cli.help import MakeParser
+
+EXIT_CANNOT_RUN = 126
+"""As shells have it for a command that is there and cannot be run."""
+
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon run`` to the parser."""
+    run = command(
+        parents=[drawing()],
+        usage="gpumon run [options] -- COMMAND ...",
+        description="Run a command on free cards, with CUDA_VISIBLE_DEVICES set, and reserve them "
+        "until it ends:\ngpumon run and gpumon select of every user leave them out.\n"
+        "  gpumon run -n 1 --free 20G --wait=2h -- python train.py\n"
+        "The exit status is that of the command, 128+N if signal N ended it, 1 if no card fits, "
+        "124 if\nnone did in time. docs/run.md.",
+        formatter_class=RawFormatter,
+    )
+    add_cards(run)
+    how = run.add_argument_group("how to run")
+    how.add_argument(
+        "--wait",
+        metavar="TIME",
+        nargs="?",
+        type=values.timespan,
+        const=math.inf,
+        help="wait for cards, with =TIME at most this long: --wait=2h",
+    )
+    how.add_argument(
+        "--log",
+        metavar="FILE",
+        dest="job_log",
+        help="log the cards and processes of this job to this CSV file",
+    )
+    how.add_argument(
+        "--tf-growth",
+        action="store_true",
+        help="set TF_FORCE_GPU_ALLOW_GROWTH=true: TensorFlow takes memory as it needs it",
+    )
+    how.add_argument(
+        "--jax-no-prealloc",
+        action="store_true",
+        help="set XLA_PYTHON_CLIENT_PREALLOCATE=false: JAX takes memory as it needs it",
+    )
+    run.add_argument("argv", metavar="COMMAND", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; the exit status."""
+    command = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    wrong = cards_fault(options)
+    if not command:
+        wrong = "there is no command to run: write it behind --, as in gpumon run -- python x.py"
+    elif options.mig and options.count[1] > 1:
+        wrong = "CUDA gives a program one MIG device: --mig goes with -n 1."
+    elif getattr(options, "demo", False):
+        wrong = "a simulated machine runs nothing: --demo goes with gpumon select."
+    if wrong is not None:
+        return fail(wrong, EXIT_USAGE)
+    from gpumon.recording import RecordingError
+    from gpumon.recording.csv.opening import LogError
+    from gpumon.scheduling.allocation import UncertainAllocationError
+    from gpumon.scheduling.reservation.lock_folder import FolderError
+    from gpumon.scheduling.run.run import RunOptions
+    from gpumon.scheduling.run.run import run as run_job
+    from gpumon.sources import SourceError
+
+    variables = {}
+    if options.tf_growth:
+        variables["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    if options.jax_no_prealloc:
+        variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    terms = RunOptions(
+        requirements(options),
+        command,
+        options.wait,
+        options.job_log,
+        options.verbose,
+        options.lock_dir,
+        options.past,
+        variables,
+    )
+    source, links = all_cards(options)
+    try:
+        return run_job(source, terms, links)
+    except SourceError as error:
+        return explain(error)
+    except FolderError as error:
+        return fail(f"no card can be reserved: {error}.")
+    except (LogError, RecordingError, UncertainAllocationError) as error:
+        return fail(error.sentence)
+    except OSError as error:
+        return fail(f"{command[0]} cannot be run: {error.strerror}.", EXIT_CANNOT_RUN)

@@ -1,0 +1,119 @@
+"""``gpumon theme``: list themes, show one, check a theme file."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gpumon.cli.common import print_all, take_output
+from gpumon.cli.messages import EXIT_FAILED, EXIT_USAGE, fail, say
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpumon.cli.help import MakeParser
+    from gpumon.config.themes import ThemeFile
+
+_NAME_WIDTH = 22
+
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon theme`` to the parser."""
+    theme = command(
+        description="Themes: gpumon's own, Textual's, and yours, which are TOML files. "
+        "docs/themes.md describes them.",
+    )
+    actions = theme.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help="print the name of every theme")
+    show = actions.add_parser(
+        "show",
+        help="print a sample in colours on a terminal, else the theme as a file",
+    )
+    show.add_argument("name", metavar="NAME")
+    check = actions.add_parser(
+        "check",
+        help="report what is wrong with a theme file; the exit status is 0 when it can be used, 1 "
+        "when not, 2 when there is no such file",
+    )
+    check.add_argument("file", metavar="FILE")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List, show or check; the exit status."""
+    take_output(options, "toml", utf_8=False)
+    return print_all(lambda: _do(options))
+
+
+def _do(options: argparse.Namespace) -> int:
+    if options.action == "list":
+        _list()
+        return 0
+    if options.action == "check":
+        return _check(options.file)
+    from rich.console import Console
+
+    from gpumon.ui.view.theme_sample import show_theme
+
+    system = Console(file=sys.stdout).color_system
+    fault = show_theme(options.name, sys.stdout, system)
+    return fail(fault, EXIT_USAGE) if fault else 0
+
+
+def _list() -> None:
+    """Print every theme's name, and where it comes from or what it is."""
+    from gpumon.config.themes import DEFAULT, TEXTUAL_THEMES, ThemeLibrary
+    from gpumon.text.formatting import printable
+
+    out, shelf = sys.stdout, ThemeLibrary()
+    own = shelf.own()
+    out.writelines(
+        f"{printable(name):<{_NAME_WIDTH}}  {printable(str(shelf.path(name)))}\n" for name in own
+    )
+    for name in shelf.shipped():
+        if name not in own:
+            about = shelf.read(name).about
+            out.write(f"{name:<{_NAME_WIDTH}}  {about}\n")
+    for name in TEXTUAL_THEMES:
+        if name not in own:
+            out.write(f"{name:<{_NAME_WIDTH}}  Textual's\n")
+    if not own:
+        out.write(f"Your own go to {shelf.folder}; gpumon theme show {DEFAULT} prints one.\n")
+
+
+def _check(path: str) -> int:
+    """Report what is wrong with a theme file, or print that nothing is; the exit status."""
+    from pathlib import Path
+
+    from gpumon.config.themes import ThemeError, ThemeLibrary
+    from gpumon.text.formatting import printable
+
+    file = Path(path)
+    if not file.is_file():
+        return fail(f"{path}: no such file; gpumon theme check takes a theme's file.", EXIT_USAGE)
+    try:
+        theme = ThemeLibrary().read_path(file)
+    except ThemeError as error:
+        for sentence in error.sentences:
+            say(sentence)
+        return EXIT_FAILED
+    faint = _hard_to_read(theme)
+    for sentence in faint:
+        say(f"{path}: {sentence}")
+    if not faint:
+        sys.stdout.write(f"{printable(path)}: a theme that can be used; T chooses it.\n")
+    return 0
+
+
+def _hard_to_read(theme: ThemeFile) -> list[str]:
+    """Texts of less contrast than they should have: a matter of taste, so no fault."""
+    from gpumon.config.themes import looks
+    from gpumon.config.themes.colours import contrast
+    from gpumon.config.themes.styles import DRAWN, LEAST_CONTRAST
+
+    return [
+        f"the style {style} has a contrast of {ratio:.1f}; text is read well from "
+        f"{LEAST_CONTRAST:g} on."
+        for style, look in looks(theme.variables).items()
+        if not style.startswith(DRAWN)
+        and (ratio := contrast(look.fore, look.ground)) < LEAST_CONTRAST
+    ]

@@ -39,9 +39,9 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
         demo = DemoSource(selection=selection)
         return demo, demo.host(readonly=readonly)
     from gpumon.kill.local_host import LocalHost
-    from gpumon.sources.nvml.source import NvmlSource
+    from gpumon.sources.nvml.source import DEVICE_FILES, NvmlSource
 
-    return NvmlSource(selection), LocalHost(readonly=readonly)
+    return NvmlSource(selection), LocalHost(DEVICE_FILES, readonly=readonly)
 
 
 def reservations(options: argparse.Namespace) -> Reservations | None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pynvml
 
+from gpumon.host.device_files import DeviceFiles
 from gpumon.host.machine import MachineReader
 from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
 from gpumon.host.processes import ProcessReader
@@ -50,6 +51,8 @@ from gpumon.system.resource_errors import lack_behind
 
 if TYPE_CHECKING:
     from gpumon.system.clock import Clock
+
+DEVICE_FILES = DeviceFiles(card="/dev/nvidia{minor}", prefix="/dev/nvidia")
 
 _SPOT_SECONDS = _MEDIUM_SECONDS = 0.95
 """A second, less what a tick may come too early."""
@@ -206,6 +209,7 @@ class _Driver:
             gpus=tuple(card.snapshot() for card in self._roster.cards) if self._running else (),
             processes=self._processes,
             processes_at=self._processes_at,
+            source="nvml",
             trouble=self._trouble if not self._running else self._emptiness(),
         )
 

@@ -39,9 +39,10 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
         demo = DemoSource(selection=selection)
         return demo, demo.host(readonly=readonly)
     from gpumon.kill.local_host import LocalHost
-    from gpumon.sources.nvml.source import DEVICE_FILES, NvmlSource
+    from gpumon.sources.machine import this_machine
 
-    return NvmlSource(selection), LocalHost(DEVICE_FILES, readonly=readonly)
+    source = this_machine(selection)
+    return source, LocalHost(source.backend.device_files, readonly=readonly)
 
 
 def reservations(options: argparse.Namespace) -> Reservations | None:

@@ -34,11 +34,11 @@ def add_doctor(command: Command, parents: Sequence[argparse.ArgumentParser]) -> 
 def run_doctor(options: argparse.Namespace) -> int:
     """``gpumon doctor``."""
     from gpumon.doctor.output import doctor
-    from gpumon.sources.nvml.source import NvmlSource
+    from gpumon.sources.machine import this_machine
 
     take_output(options, "json" if options.json else "table", utf_8=options.json)
     try:
-        return doctor(NvmlSource(), sys.stdout, as_json=options.json, scrub=options.scrub)
+        return doctor(this_machine(), sys.stdout, as_json=options.json, scrub=options.scrub)
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:

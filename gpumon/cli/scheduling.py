@@ -173,12 +173,7 @@ def whole_machine(options: argparse.Namespace) -> tuple[Source, Callable[[], Lin
         from gpumon.sources.demo import DemoSource
 
         return DemoSource(), None
-    from gpumon.sources.nvml.source import NvmlSource
+    from gpumon.sources.machine import this_machine
 
-    return NvmlSource(), _links
-
-
-def _links() -> Links:
-    from gpumon.sources.nvml.topology import read_links
-
-    return read_links()
+    source = this_machine()
+    return source, source.backend.links

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpumon.host.device_files import DeviceFiles
 from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Host, ProcessId, Snapshot
 
 GIB = 2**30
@@ -27,6 +28,11 @@ _GPU = Gpu(
     clock_sm=1980,
     clock_event_reasons=0,
 )
+
+
+def device_files(folder: object = "/dev") -> DeviceFiles:
+    """Device files named as NVIDIA's driver names them, in a folder of their own."""
+    return DeviceFiles(card=f"{folder}/nvidia{{minor}}", prefix=f"{folder}/nvidia")
 
 
 def gpu(**changes: object) -> Gpu:

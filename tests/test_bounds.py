@@ -120,12 +120,12 @@ def test_a_driver_that_fails_again_and_again_leaves_no_questions() -> None:
         source.open()
         try:
             source.sample()
-            assert source._driver is not None
+            assert source.backend._driver is not None
             for _ in range(50):
                 # The handle is stale: each card is asked anew.
-                source._driver._roster.forget_handles()
-                source._driver._roster.find(0.0)
-            assert len(source._driver._turns._queue) < 1100
+                source.backend._driver._roster.forget_handles()
+                source.backend._driver._roster.find(0.0)
+            assert len(source.backend._driver._turns._queue) < 1100
         finally:
             source.close()
 

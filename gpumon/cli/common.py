@@ -43,9 +43,10 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
         demo = DemoSource(selection=selection)
         return demo, demo.host(readonly=readonly)
     from gpumon.kill.local_host import LocalHost
-    from gpumon.sources.nvml.source import NvmlSource
+    from gpumon.sources.machine import this_machine
 
-    return NvmlSource(selection), LocalHost(readonly=readonly)
+    source = this_machine(selection)
+    return source, LocalHost(source.backend.device_files, readonly=readonly)
 
 
 def all_cards(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
@@ -54,15 +55,10 @@ def all_cards(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] 
         from gpumon.sources.demo import DemoSource
 
         return DemoSource(), None
-    from gpumon.sources.nvml.source import NvmlSource
+    from gpumon.sources.machine import this_machine
 
-    return NvmlSource(), _links
-
-
-def _links() -> Links:
-    from gpumon.sources.nvml.topology import read_links
-
-    return read_links()
+    source = this_machine()
+    return source, source.backend.links
 
 
 def reservations(options: argparse.Namespace) -> Reservations | None:

@@ -33,9 +33,9 @@ def add_options(command: MakeParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the checks; the exit status."""
     from gpumon.doctor.output import doctor
-    from gpumon.sources.nvml.source import NvmlSource
+    from gpumon.sources.machine import this_machine
 
     take_output(options, "json" if options.json else "table", utf_8=options.json)
     return print_all(
-        lambda: doctor(NvmlSource(), sys.stdout, as_json=options.json, scrub=options.scrub)
+        lambda: doctor(this_machine(), sys.stdout, as_json=options.json, scrub=options.scrub)
     )

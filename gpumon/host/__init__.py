@@ -68,8 +68,8 @@ class Details(Struct, frozen=True):
         threads: How many it has.
         state: One letter, as in ``ps``.
         wait_channel: Where in the kernel it waits, told only in state D.
-        devices: The ``/dev/nvidia*`` files it holds open, sorted, each once; ``None`` where that
-            is not ours to see.
+        devices: The device files of cards and of their driver that it holds open, sorted, each
+            once; ``None`` where that is not ours to see.
         place: Where it runs.
         family: Its ancestors and descendants, itself included.
         unreadable: What could not be read and why, a sentence each.

@@ -27,6 +27,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpumon.host.device_files import DeviceFiles
     from gpumon.model.snapshot import Place, ProcessId
 
 T = TypeVar("T")
@@ -44,9 +45,9 @@ _HANGS = (
 
 def read_details(
     process: ProcessId,
+    files: DeviceFiles,
     proc: str = "/proc",
     place: Place | None = None,
-    device_folder: str = "/dev",
 ) -> Details | None:
     """Everything about one process.
 
@@ -54,9 +55,9 @@ def read_details(
 
     Args:
         process: Which.
+        files: The device files of the cards.
         proc: Where the process file system is mounted.
         place: Where it runs; handed on.
-        device_folder: Where the cards' device files are.
 
     Returns:
         ``None`` when it has ended or its number was reused.
@@ -68,7 +69,7 @@ def read_details(
             asked = _Asked(directory)
             command, environment = asked.strings()
             executable, cwd = asked.link("exe", "program"), asked.link("cwd", "working directory")
-            devices = asked.devices(f"{device_folder}/nvidia")
+            devices = asked.devices(files.prefix)
             # The answers of a process that ended while it was asked are empty, and look true.
             stat = read_stat(directory)
             waits_in = wait_channel(directory) if stat.state == "D" else None

@@ -8,7 +8,6 @@ no process accounts for. Why each matters is said by ``gpumon.host.suspicion``.
 from __future__ import annotations
 
 import os
-import re
 import stat as modes
 from typing import TYPE_CHECKING
 
@@ -27,11 +26,11 @@ from gpumon.model.snapshot import HolderScan
 from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping
 
+    from gpumon.host.device_files import DeviceFiles
     from gpumon.model.snapshot import ProcessId, Snapshot, Suspect
-
-_DEVICE = re.compile(r"/nvidia[0-9]+(?: \(deleted\))?$")
 
 _Device = tuple[int, ...]
 
@@ -43,21 +42,22 @@ class HolderScanner:
     certain. Not safe to use from several threads at a time.
 
     Args:
+        files: The device files of the cards.
         proc: Where the process file system is mounted.
-        device_folder: Where the cards' device files are.
         own_pid: The number of this program, which is never a suspect.
         clock: Time, for tests.
     """
 
     def __init__(
         self,
+        files: DeviceFiles,
         proc: str = "/proc",
-        device_folder: str = "/dev",
         own_pid: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._proc = proc
-        self._device_folder = device_folder
+        self._files = files
+        self._name = files.name_pattern()
         self._own_pid = os.getpid() if own_pid is None else own_pid
         self._clock: Clock = clock or SystemClock()
         self._known: Mapping[ProcessId, Known] = {}
@@ -75,7 +75,7 @@ class HolderScanner:
         Returns:
             ``None`` where there is no card to look for, or no ``/proc`` to look in.
         """
-        devices = _devices(snapshot, self._device_folder)
+        devices = _devices(snapshot, self._files)
         if not devices or snapshot.processes_at is None:
             return None
         try:
@@ -114,7 +114,7 @@ class HolderScanner:
     ) -> Suspect | None:
         """One process; ``None`` when there is nothing against it."""
         with opened(self._proc, pid) as directory:
-            held = _held(directory, devices)
+            held = _held(directory, devices, self._name)
             if not held:
                 return None
             stat = read_stat(directory)
@@ -129,14 +129,15 @@ class HolderScanner:
         return stat is not None and not stat.kernel_thread and not stat.ended
 
 
-def _devices(snapshot: Snapshot, folder: str) -> dict[_Device, str]:
+def _devices(snapshot: Snapshot, files: DeviceFiles) -> dict[_Device, str]:
     """The cards' device files, each with the UUID of its card."""
     devices: dict[_Device, str] = {}
     for gpu in snapshot.gpus:
-        if gpu.minor_number is None or "processes" in gpu.unknown:
+        path = files.path_of(gpu)
+        if path is None or "processes" in gpu.unknown:
             continue
         try:
-            status = os.stat(f"{folder}/nvidia{gpu.minor_number}")  # noqa: PTH116 - as below
+            status = os.stat(path)  # noqa: PTH116 - as below
         except OSError:
             continue
         devices[_device(status)] = gpu.uuid
@@ -150,25 +151,26 @@ def _device(status: os.stat_result) -> _Device:
     return status.st_dev, status.st_ino
 
 
-def _held(directory: int, devices: Mapping[_Device, str]) -> set[str]:
+def _held(directory: int, devices: Mapping[_Device, str], name: re.Pattern[str]) -> set[str]:
     """UUIDs of the cards that a process has open.
 
     Args:
         directory: Its ``/proc/PID``, open.
         devices: What to look for.
+        name: Matches the paths that may be one of them.
 
     Raises:
         PermissionError: It is not ours to look into.
     """
     try:
-        held = _cards(directory, "fd", devices)
+        held = _cards(directory, "fd", devices, name)
     except PermissionError:
         # The files of a dead main thread are root's to see, those of the living remain its user's.
         if not _has_threads(directory):
             raise
         held = None
     if held is None and _has_threads(directory):
-        held = _cards(directory, f"{living_thread(directory)}fd", devices)
+        held = _cards(directory, f"{living_thread(directory)}fd", devices, name)
     return held or set()
 
 
@@ -177,22 +179,26 @@ def _has_threads(directory: int) -> bool:
     return os.stat("task", dir_fd=directory).st_nlink > 3
 
 
-def _cards(directory: int, path: str, devices: Mapping[_Device, str]) -> set[str] | None:
+def _cards(
+    directory: int, path: str, devices: Mapping[_Device, str], name: re.Pattern[str]
+) -> set[str] | None:
     """UUIDs of the cards among some open files; ``None`` where none is open, as in dead threads."""
     files = os.open(path, os.O_DIRECTORY, dir_fd=directory)
     try:
         numbers = os.listdir(files)  # noqa: PTH208 - pathlib knows no open directories
-        found = [_card(files, number, devices) for number in numbers]
+        found = [_card(files, number, devices, name) for number in numbers]
     finally:
         os.close(files)
     return {uuid for uuid in found if uuid is not None} if found else None
 
 
-def _card(files: int, number: str, devices: Mapping[_Device, str]) -> str | None:
+def _card(
+    files: int, number: str, devices: Mapping[_Device, str], name: re.Pattern[str]
+) -> str | None:
     try:
         # By name first: to ask a file itself may wait for its file system for ever. In other mount
         # name spaces the rest of the path may differ, so the name decides nothing.
-        if _DEVICE.search(os.readlink(number, dir_fd=files)) is None:
+        if name.search(os.readlink(number, dir_fd=files)) is None:
             return None
         return devices.get(_device(os.stat(number, dir_fd=files)))
     except (FileNotFoundError, ProcessLookupError):

@@ -53,11 +53,16 @@ class MachineReader:
         self._total = 0.0
         self._cpu_percent: float | None = None
 
+    @property
+    def name(self) -> str:
+        """Host name."""
+        return os.uname().nodename
+
     def read(self) -> MachineFacts:
         """What is known of the machine at this moment."""
         total, used = self._memory()
         return MachineFacts(
-            name=os.uname().nodename,
+            name=self.name,
             cpu_percent=self._measure_cpu(),
             cpu_count=os.cpu_count(),
             load=_load(),

@@ -33,6 +33,8 @@ from gpumon.system.users import user_name
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from gpumon.model.snapshot import Place
+
 COMMAND_BYTES = 4096
 """How much of a command line is read. Command lines reach megabytes; a page holds nearly all."""
 
@@ -57,6 +59,7 @@ class ProcessFacts(Struct, frozen=True):
         rss: Resident bytes, by the counters that ``ps`` shows. ``None`` for a process whose main
             thread is dead while others live: the kernel then reports 0, whatever they hold.
         started_at: When it started, seconds since the epoch.
+        place: Where it runs, where that is known without a look; see ``places``.
     """
 
     id: ProcessId
@@ -68,6 +71,7 @@ class ProcessFacts(Struct, frozen=True):
     cpu_percent: float | None
     rss: int | None
     started_at: float
+    place: Place | None = None
 
 
 class _Known:

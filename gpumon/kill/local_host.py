@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.host import Details, ProcessHandle, RelatedProcess, Target
+    from gpumon.host.device_files import DeviceFiles
     from gpumon.host.holders import HolderScanner
     from gpumon.host.places import PlaceReader
     from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
@@ -25,17 +26,15 @@ class LocalHost:
     What they need is imported at the first call, since none is needed for the first frame.
 
     Args:
+        files: The device files of the cards.
         readonly: Whether every signal is refused.
         proc: Where the process file system is mounted.
-        device_folder: Where the cards' device files are.
     """
 
-    def __init__(
-        self, *, readonly: bool = False, proc: str = "/proc", device_folder: str = "/dev"
-    ) -> None:
+    def __init__(self, files: DeviceFiles, *, readonly: bool = False, proc: str = "/proc") -> None:
+        self._files = files
         self._readonly = readonly
         self._proc = proc
-        self._device_folder = device_folder
         self._places_lock = threading.Lock()
         self._scan_lock = threading.Lock()
 
@@ -81,7 +80,7 @@ class LocalHost:
         # A reader of its own, so that one that hangs elsewhere does not keep the details waiting.
         anybody = GpuProcess(process, type="", uses=())
         place = PlaceReader(self._proc).read([anybody]).get(process)
-        return read_details(process, self._proc, place, self._device_folder)
+        return read_details(process, self._files, self._proc, place)
 
     def grip(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.grip``."""
@@ -105,4 +104,4 @@ class LocalHost:
     def _scanner(self) -> HolderScanner:
         from gpumon.host.holders import HolderScanner
 
-        return HolderScanner(self._proc, self._device_folder)
+        return HolderScanner(self._files, self._proc)

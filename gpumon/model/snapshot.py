@@ -421,7 +421,7 @@ class Suspect(Struct, frozen=True, gc=False):
 
     Attributes:
         id: Its identity.
-        gpu_uuids: The cards whose ``/dev/nvidia<minor>`` it holds open or mapped.
+        gpu_uuids: The cards whose device files it holds open or mapped.
         reason: The strongest reason to look at it.
         sentence: The same for a person, with its evidence: ``its parent 41233 ended 22m ago``.
         user: Name of its owner.
@@ -558,7 +558,7 @@ class Snapshot(Struct, frozen=True, gc=False):
         gpus: Its cards, in nvidia-smi's order.
         processes: Who owns what on them, in no particular order.
         processes_at: When the process lists were read; they have a slower pace than the cards.
-        source: ``nvml``, ``demo`` or ``replay``.
+        source: ``demo``, ``replay``, or the name of the backend that asked the driver.
         trouble: Set when the driver cannot be reached; then ``gpus`` is empty.
         cost: What sampling costs, filled in by the collector.
         holders: Who holds the cards' device files besides; ``None`` until that was looked up.
@@ -570,8 +570,13 @@ class Snapshot(Struct, frozen=True, gc=False):
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
     processes_at: float | None = None
-    source: str = "nvml"
+    source: str = "live"
     trouble: Trouble | None = None
     cost: OwnCost | None = None
     holders: HolderScan | None = None
     reserved: tuple[Reserved, ...] = ()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is of this machine now: neither of the demo nor of a recording."""
+        return self.source not in {"demo", "replay"}

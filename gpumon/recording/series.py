@@ -302,9 +302,9 @@ class Series:
 
     def _has_samples(self, seconds: float, now: float) -> bool:
         """Whether the last so many seconds by ``now`` are there sample by sample."""
-        if not self._depth.samples or seconds > RECENT_SPAN:
-            return False
         times = self._times
+        if times.start == times.end or seconds > RECENT_SPAN:
+            return False
         return now >= self.last or times.get(0, times.start) <= max(now - seconds, self.first)
 
     def _has_seconds(self, seconds: float, now: float) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.config.columns import CHOSEN
-from gpumon.ui.view.dashboard import View
 from gpumon.ui.view.graphs import UTIL
 from gpumon.ui.view.processes import Sort
+from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gpumon.findings import conditions
-from gpumon.ui.view.dashboard import Timeline
+from gpumon.ui.view.view import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

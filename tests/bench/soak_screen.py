@@ -23,6 +23,7 @@ import pytest
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
 from gpumon.sampling.enrichment import Lookup
+from gpumon.sources.nvml.source import DEVICE_FILES
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
@@ -55,7 +56,7 @@ class ScreenDay(Day):
     def __init__(self, driver: Driver, interval: float, pids: list[int], folder: Path) -> None:
         super().__init__(driver, interval)
         self._pids = cycle(pids)
-        host = LocalHost()
+        host = LocalHost(DEVICE_FILES)
         self._lookup = Lookup(host)
         self._collector._annotate = self._lookup.annotate
         self._logbook = Logbook(self._collector, str(folder / "soak.csv"))

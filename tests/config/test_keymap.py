@@ -25,8 +25,9 @@ from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.process import ProcessScreen
-from gpumon.ui.view.dashboard import View, footer_keys
+from gpumon.ui.view.dashboard import footer_keys
 from gpumon.ui.view.key_names import explained, keycap, use_keys
+from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,7 +22,7 @@ from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.nvml.source import NvmlSource
+from gpumon.sources.nvml.source import DEVICE_FILES, NvmlSource
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
@@ -101,7 +101,7 @@ class Machine:
         self.clock = HandClock()
         self.spent = 0.0
         self.source = NvmlSource(clock=self.clock)
-        self._host = LocalHost()
+        self._host = LocalHost(DEVICE_FILES)
         self.history, self._tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._reserved: dict[str, ReservationHolder] = {}
         self.lookup = Lookup(self._host, reservations=self._who_reserved)

@@ -42,7 +42,8 @@ from gpumon.scheduling.reservation.locks import Locks, lock
 from gpumon.scheduling.wait_queue import WaitQueue
 from gpumon.text.formatting import cell_width
 from gpumon.text.time_parsing import MomentError, parse_moment
-from gpumon.ui.view.dashboard import Dashboard, View
+from gpumon.ui.view.dashboard import Dashboard
+from gpumon.ui.view.view import View
 from tests.build import NOON, gpu, snapshot
 from tests.recording.csv.test_recording import GOOD, LISTS
 

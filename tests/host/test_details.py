@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gpumon.host import Details
 from gpumon.host.details import LIMIT, is_secret, read_details
 from gpumon.model.snapshot import Place, ProcessId
-from tests import lives
+from tests import build, lives
 from tests.host import programs
 from tests.host.fakes import FakeProc
 
@@ -26,18 +26,21 @@ if TYPE_CHECKING:
     from tests.lives import Family
 
 NOBODY = 65534
+FILES = build.device_files()
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
 
 AS_ANOTHER = """
 import msgspec, os, sys
 from gpumon.host.details import read_details
+from gpumon.host.device_files import DeviceFiles
 from gpumon.model.snapshot import ProcessId
 import pwd
 uid, pid, start_time = map(int, sys.argv[1:])
 os.setgroups([])
 os.setgid(uid)
 os.setuid(uid)
-print(msgspec.json.encode(read_details(ProcessId(pid, start_time))).decode())
+files = DeviceFiles("/dev/nvidia{minor}", "/dev/nvidia")
+print(msgspec.json.encode(read_details(ProcessId(pid, start_time), files)).decode())
 """
 
 
@@ -62,7 +65,7 @@ def identity(pid: int) -> ProcessId:
 
 
 def told(pid: int, device_folder: Path | None = None) -> Details:
-    details = read_details(identity(pid), device_folder=str(device_folder or "/dev"))
+    details = read_details(identity(pid), build.device_files(device_folder or "/dev"))
     assert details is not None
     return details
 
@@ -104,12 +107,12 @@ def test_a_reused_number_and_one_that_ended_have_no_details(family: Family) -> N
     process = family.sleeper()
     known = identity(process.pid)
     assert known.start_time is not None
-    assert read_details(known) is not None
-    assert read_details(ProcessId(known.pid, known.start_time + 1)) is None
-    assert read_details(ProcessId(known.pid, None)) is None
+    assert read_details(known, FILES) is not None
+    assert read_details(ProcessId(known.pid, known.start_time + 1), FILES) is None
+    assert read_details(ProcessId(known.pid, None), FILES) is None
     process.kill()
     process.wait()
-    assert read_details(known) is None
+    assert read_details(known, FILES) is None
 
 
 def test_a_process_that_ends_while_it_is_asked_is_not_told_half() -> None:
@@ -119,11 +122,11 @@ def test_a_process_that_ends_while_it_is_asked_is_not_told_half() -> None:
             assert process.stdout is not None
             process.stdout.readline()
             known = identity(process.pid)
-            details = read_details(known)
+            details = read_details(known, FILES)
             while details is not None and not details.unreadable:
                 assert details.command == command
                 assert details.environment
-                details = read_details(known)
+                details = read_details(known, FILES)
 
 
 def test_a_process_whose_main_thread_died_is_told_through_another(
@@ -166,17 +169,17 @@ def test_a_wait_channel_is_told_in_state_d_only(
 ) -> None:
     fake = FakeProc(tmp_path)
     process = fake.add(20, state="D", wait_channel=channel)
-    details = read_details(process, str(fake))
+    details = read_details(process, FILES, str(fake))
     assert details is not None
     assert details.wait_channel == said
-    details = read_details(fake.add(20, state="S", wait_channel=channel), str(fake))
+    details = read_details(fake.add(20, state="S", wait_channel=channel), FILES, str(fake))
     assert details is not None
     assert details.wait_channel is None
 
 
 def test_a_process_that_is_ending_says_what_is_gone(tmp_path: Path) -> None:
     fake = FakeProc(tmp_path)
-    details = read_details(fake.add(20, state="D", flags=0x4), str(fake))
+    details = read_details(fake.add(20, state="D", flags=0x4), FILES, str(fake))
     assert details is not None
     assert details.environment is None
     assert details.unreadable == ("It is ending: its command and environment are gone already.",)
@@ -219,7 +222,7 @@ def test_who_may_read_it_is_named(family: Family) -> None:
 
 def test_a_place_is_handed_on(family: Family) -> None:
     place = Place(tmux="train")
-    details = read_details(identity(family.sleeper().pid), place=place)
+    details = read_details(identity(family.sleeper().pid), FILES, place=place)
     assert details is not None
     assert details.place is place
 
@@ -227,7 +230,7 @@ def test_a_place_is_handed_on(family: Family) -> None:
 def test_a_command_of_megabytes_is_cut(tmp_path: Path) -> None:
     fake = FakeProc(tmp_path)
     process = fake.add(20, command=b"x" * (LIMIT + 10))
-    details = read_details(process, str(fake))
+    details = read_details(process, FILES, str(fake))
     assert details is not None
     assert [len(part) for part in details.command] == [LIMIT]
 
@@ -237,7 +240,7 @@ def test_an_environment_keeps_its_order_and_passes_over_what_is_none(tmp_path: P
     process = fake.add(20)
     environ = b"B=2\0A=1=1\0a title\0=x\0E=\0\xff=\xff\0"
     (tmp_path / "20" / "environ").write_bytes(environ)
-    details = read_details(process, str(fake))
+    details = read_details(process, FILES, str(fake))
     assert details is not None
     odd = "\N{REPLACEMENT CHARACTER}"
     assert details.environment == (("B", "2"), ("A", "1=1"), ("E", ""), (odd, odd))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpumon.host import holders
+from gpumon.host.device_files import DeviceFiles
 from gpumon.host.holders import HolderScanner
 from gpumon.host.procfs import read_table
 from gpumon.model.snapshot import (
@@ -83,7 +83,7 @@ def cards(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scanner(cards: Path, clock: Time) -> HolderScanner:
-    return HolderScanner(device_folder=str(cards), clock=clock)
+    return HolderScanner(build.device_files(cards), clock=clock)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def fakes(fake: FakeProc, cards: Path, clock: Time) -> HolderScanner:
     """A scanner of the fake ``/proc``, in which it is itself process 10."""
     fake.add(1, 0, session=0, group=0, name="systemd")
     fake.add(10)
-    return HolderScanner(str(fake), str(cards), own_pid=10, clock=clock)
+    return HolderScanner(build.device_files(cards), str(fake), own_pid=10, clock=clock)
 
 
 GPUS = (build.gpu(index=0, minor_number=4), build.gpu(index=1, minor_number=5))
@@ -173,7 +173,7 @@ def test_who_is_listed_on_another_card_is_told_as_such(scanner: HolderScanner, c
 def test_one_that_holds_two_cards_is_told_once(family: Family, cards: Path) -> None:
     program = programs.HOLDING + "os.open(sys.argv[2], os.O_RDONLY)\nready(); signal.pause()"
     family.python(program, str(cards / "nvidia5"), str(cards / "nvidia4"))
-    assert only(HolderScanner(device_folder=str(cards))).gpu_uuids == ("GPU-0", "GPU-1")
+    assert only(HolderScanner(build.device_files(cards))).gpu_uuids == ("GPU-0", "GPU-1")
 
 
 def test_other_files_of_the_driver_make_nobody_a_suspect(
@@ -188,13 +188,13 @@ def test_a_device_is_known_by_its_number_under_any_path(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Every machine has these, and nobody may make another device.
-    monkeypatch.setattr(holders, "_DEVICE", re.compile("/(null|zero)$"))
+    monkeypatch.setattr(DeviceFiles, "name_pattern", lambda _: re.compile("/(null|zero)$"))
     folder = tmp_path / "dev"
     folder.mkdir()
     (folder / "nvidia4").symlink_to("/dev/null")
     holder = family.python(programs.HOLDER, "/dev/null")
     other = family.python(programs.HOLDER, "/dev/zero", stderr=subprocess.STDOUT)
-    found = [one.id.pid for one in scan(HolderScanner(device_folder=str(folder))).suspects]
+    found = [one.id.pid for one in scan(HolderScanner(build.device_files(folder))).suspects]
     assert holder.pid in found
     assert other.pid not in found
 
@@ -356,7 +356,7 @@ def test_a_process_of_another_user_is_named_with_its_owner(
 AS_ANOTHER = """
 import os, pwd, sys
 import msgspec
-from gpumon.host import holders
+from gpumon.host.device_files import DeviceFiles
 from gpumon.host.holders import HolderScanner
 from gpumon.host.procfs import read_table
 from gpumon.model.snapshot import Snapshot
@@ -365,7 +365,8 @@ if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-print(msgspec.json.encode(HolderScanner(device_folder=sys.argv[2]).scan(given)).decode())
+files = DeviceFiles(sys.argv[2] + "/nvidia{minor}", sys.argv[2] + "/nvidia")
+print(msgspec.json.encode(HolderScanner(files).scan(given)).decode())
 """
 
 
@@ -389,12 +390,12 @@ def test_who_could_not_be_looked_into_is_counted(family: Family) -> None:
 
 def test_where_nobody_can_look_there_is_no_answer(tmp_path: Path, cards: Path) -> None:
     absent = str(tmp_path / "absent")
-    assert HolderScanner(absent, str(cards)).scan(snapshot()) is None
-    assert HolderScanner(device_folder=absent).scan(snapshot()) is None
+    assert HolderScanner(build.device_files(cards), absent).scan(snapshot()) is None
+    assert HolderScanner(build.device_files(absent)).scan(snapshot()) is None
     without_minors = snapshot(gpus=(build.gpu(index=0), build.gpu(index=1)))
-    assert HolderScanner(device_folder=str(cards)).scan(without_minors) is None
+    assert HolderScanner(build.device_files(cards)).scan(without_minors) is None
     never_listed = snapshot(processes_at=None)
-    assert HolderScanner(device_folder=str(cards)).scan(never_listed) is None
+    assert HolderScanner(build.device_files(cards)).scan(never_listed) is None
 
 
 def test_a_card_whose_processes_are_not_listed_has_no_suspects(

@@ -42,7 +42,7 @@ def card(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def host(card: Path) -> ProcessHost:
-    return LocalHost(device_folder=str(card.parent))
+    return LocalHost(build.device_files(card.parent))
 
 
 def identity(pid: int) -> ProcessId:
@@ -123,7 +123,7 @@ def test_a_process_that_is_held_can_be_ended_and_waited_for(
 
 
 def test_read_only_refuses_every_signal(family: Family) -> None:
-    host = LocalHost(readonly=True)
+    host = LocalHost(build.device_files(), readonly=True)
     assert host.readonly
     target = lives.target(family.sleeper().pid)
     with pytest.raises(Refused) as refused:
@@ -158,7 +158,8 @@ def test_any_thread_may_ask_anything(host: ProcessHost, family: Family, card: Pa
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = (
-        "import sys; from gpumon.kill.local_host import LocalHost; LocalHost(); print(*sys.modules)"
+        "import sys; from gpumon.kill.local_host import LocalHost; LocalHost(None); "
+        "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("gpumon.")}

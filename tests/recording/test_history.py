@@ -245,6 +245,15 @@ def test_a_card_never_seen_and_a_time_before_the_first_look_are_unknown() -> Non
     assert history.gpu_peak("GPU-9", "utilization_gpu", 60) is None
 
 
+@pytest.mark.parametrize(("seconds", "count"), [(6, 60), (60, 60), (600, 3)])
+def test_a_card_that_never_answered_is_unknown_just_before_it_was_seen_too(
+    seconds: float, count: int
+) -> None:
+    history = History({})
+    history.add(snapshot(NOON + 0.5, gpu(status=CardStatus.LOST)))
+    assert utilization(history, seconds, count, NOON) == [None] * count
+
+
 def test_what_lies_before_a_day_is_unknown_and_not_something_newer() -> None:
     history = History({})
     feed(history, *[30] * 1500, step=120)

@@ -372,7 +372,7 @@ def test_a_family_has_ancestors_and_loaders_but_no_cousins(demo: Demo) -> None:
 
 def test_no_two_processes_of_the_machine_share_a_number() -> None:
     demo = Demo()
-    world = demo.source._world
+    world = demo.source.backend.world
     for day in range(31):
         now, deeds = day * 86400 + 100.0, world.state.deeds
         there = [world.present(role, now, deeds) for role in world.roles.values()]
@@ -528,13 +528,15 @@ def test_it_may_be_signalled_while_it_is_sampled(demo: Demo) -> None:
     finally:
         sys.setswitchinterval(switch)
     assert not failures
-    assert all(len(lot.turns) % 2 == 0 for lot in demo.source._world.state.deeds.lots.values())
+    assert all(
+        len(lot.turns) % 2 == 0 for lot in demo.source.backend.world.state.deeds.lots.values()
+    )
 
 
 def test_the_story_changes_only_while_it_is_locked(
     demo: Demo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = demo.source._world
+    world = demo.source.backend.world
     change, locked = world.change, []
 
     def watch(deeds: SignalEffects) -> None:

@@ -473,7 +473,7 @@ def record_pauses(room: Room, longest: float = math.inf) -> list[float]:
         room: Where it waits.
         longest: Of each of them only so many seconds pass here.
     """
-    driver = room.sources[0]._driver
+    driver = room.sources[0].backend._driver
     assert driver is not None
     assert driver._watcher is not None
     pauses: list[float] = []

@@ -573,7 +573,7 @@ def test_instances_that_come_after_the_whole_card_was_refused_are_listed(
 
 def refuse_whole_cards(room: Room, name: str) -> None:
     """As the driver treats a user without rights: only instances may be listed."""
-    driver = room.sources[0]._driver
+    driver = room.sources[0].backend._driver
     assert driver is not None
     whole = driver._roster.cards[0].handle.value
 

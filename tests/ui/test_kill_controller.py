@@ -86,7 +86,7 @@ class Ending(App[int]):
 
 @asynccontextmanager
 async def opened(tmp_path: Path) -> AsyncIterator[tuple[Ending, Pilot[int]]]:
-    app = Ending(LocalHost(), tmp_path / "state")
+    app = Ending(LocalHost(build.device_files()), tmp_path / "state")
     try:
         async with app.run_test(size=(100, 30)) as pilot:
             yield app, pilot

@@ -28,7 +28,7 @@ from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.theme import Palette, load_theme
 from gpumon.ui.widgets.cell_view import CellView
-from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.build import GIB, NOON, device_files, gpu, process, snapshot
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ async def test_a_real_process_is_told_as_it_is() -> None:
         readonly = True
 
         def details(self, process: ProcessId) -> Details | None:
-            return read_details(process)
+            return read_details(process, device_files())
 
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "--lr", "3e-4"],
@@ -401,6 +401,9 @@ class Counted(PageScreen):
     @property
     def keys(self) -> list[FooterKey]:
         return []
+
+    def follow(self) -> None:
+        pass
 
     def page(self, width: int) -> list[Any]:
         self.made += 1

@@ -1,4 +1,4 @@
-"""The demo as a source: what its driver would say at each moment."""
+"""The demo as a backend: what its driver would say at each moment, and its host beside it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.host.device_files import DeviceFiles
+from gpumon.host.machine import MachineFacts
+from gpumon.host.processes import ProcessFacts
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.model.snapshot import GpuProcess, GpuUse, HolderScan, Host, Snapshot
+from gpumon.model.snapshot import GpuUse, HolderScan
 from gpumon.sources import NoSuchCardError
+from gpumon.sources.backend import DriverFacts, ListedProcess, Reading
 from gpumon.sources.demo.cards import (
     decoding_of,
     make_noise,
@@ -22,16 +26,21 @@ from gpumon.sources.demo.curves import mean, ripples, steady, together
 from gpumon.sources.demo.processes import LEADS
 from gpumon.sources.demo.scenario import GIB, HOUR, PAST
 from gpumon.sources.demo.world import State, World
+from gpumon.sources.links import NONE_KNOWN
+from gpumon.sources.sampler import Sampler
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from gpumon.sources import Call
     from gpumon.sources.demo.host import DemoHost
     from gpumon.sources.demo.instances import ProcessInstance, Role
     from gpumon.sources.demo.scenario import Share
+    from gpumon.sources.links import Links
     from gpumon.system.clock import Clock
+
+_NAME = "ada-07"
 
 # (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
 # charts of that past look, and no finer, since all of it is told before the first frame.
@@ -44,51 +53,53 @@ class _Lists(Struct, frozen=True):
     Attributes:
         at: When it was asked, seconds since the epoch.
         state: How the story went then.
-        processes: Those with work on a card.
+        listed: Those with work on a card, by PID.
+        facts: What the host knows of them, by PID.
         holders: Who only holds their device files; ``None`` before the demo began.
         used: Bytes in use of each card.
     """
 
     at: float
     state: State
-    processes: tuple[GpuProcess, ...]
+    listed: Mapping[int, ListedProcess]
+    facts: Mapping[int, ProcessFacts]
     holders: HolderScan | None
     used: tuple[int, ...]
 
 
-class DemoSource:
-    """The demo as a ``gpumon.sources.Source``."""
+class DemoBackend:
+    """The demo as a ``GpuBackend``, and what its host knows at the same moment.
 
-    def __init__(
-        self, seed: int = 1, clock: Clock | None = None, selection: GpuSelection = ALL
-    ) -> None:
-        """Begin the story now.
+    Attributes:
+        world: The machine.
+        shown: Those of its cards that are looked at.
 
-        Args:
-            seed: Chooses the machine: names of its cards, and when what rises and falls.
-            clock: Where the time comes from; the machine's own by default.
-            selection: Which of the cards are looked at, and what processes have on them.
-        """
+    Args:
+        seed: Chooses the machine: names of its cards, and when what rises and falls.
+        clock: Where the time comes from.
+        selection: Which of the cards are looked at, and what processes have on them.
+    """
+
+    name = "demo"
+    device_files = DeviceFiles(card="/dev/nvidia{minor}", prefix="/dev/nvidia")
+
+    def __init__(self, seed: int, clock: Clock, selection: GpuSelection) -> None:
         random = Random(seed)  # noqa: S311 - a story is told here, no secret is made
-        self._world = World(random, clock or SystemClock())
-        self._start = self._world.start
+        self.world = World(random, clock)
+        self._start = self.world.start
         self._selection = selection
-        self._shown = [c for c in self._world.cards if selection.includes(c.index, c.uuid)]
-        self._leads = self._on({card.index for card in self._shown})
+        self.shown = [c for c in self.world.cards if selection.includes(c.index, c.uuid)]
+        self._leads = self._on({card.index for card in self.shown})
         self._cpu_busy = together(
             steady(0.41), ripples(*make_noise(random, 0.06), (0.05, 97.0, random.random()))
         )
         self._lists: _Lists | None = None
-
-    def host(self, *, readonly: bool = False) -> DemoHost:
-        """The processes of this machine, to be looked at and signalled; none of them is real.
-
-        Args:
-            readonly: Whether every signal is refused.
-        """
-        from gpumon.sources.demo.host import DemoHost
-
-        return DemoHost(self._world, self._shown, readonly=readonly)
+        self._driver = DriverFacts(
+            version="570.124.06",
+            library_version="12.570.124.06",
+            cuda_version="12.8",
+            since=self._start - PAST,
+        )
 
     def open(self) -> None:
         """Nothing to make ready; there may be nothing to show.
@@ -96,7 +107,7 @@ class DemoSource:
         Raises:
             NoSuchCardError: When one was chosen that it does not have.
         """
-        cards = self._world.cards
+        cards = self.world.cards
         missing = self._selection.missing(len(cards), [card.uuid for card in cards])
         if missing:
             raise NoSuchCardError(missing, len(cards), "The demo")
@@ -108,10 +119,9 @@ class DemoSource:
         """Never: no driver is asked."""
         return False
 
-    @property
-    def hostname(self) -> str:
-        """See ``Source.hostname``."""
-        return "ada-07"
+    def links(self) -> Links:
+        """Nobody tells."""
+        return NONE_KNOWN
 
     @property
     def current_call(self) -> Call | None:
@@ -123,11 +133,11 @@ class DemoSource:
         """Always 0: no driver is asked."""
         return 0.0
 
-    def sample(self, *, closely: bool = True) -> Snapshot:  # noqa: ARG002 - the protocol's signature
+    def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the protocol's signature
         """The machine as it is now."""
-        return self._at(self._world.clock.time())
+        return self._at(self.world.clock.time())
 
-    def past(self) -> Iterator[Snapshot]:
+    def past(self) -> Iterator[Reading]:
         """The four hours before the demo began, coarsely at first, by the second at the end.
 
         To be fed to the history before the first sample, so that graphs are filled and what is
@@ -138,33 +148,33 @@ class DemoSource:
             for number in range(round((before - end) / step)):
                 yield self._at(self._start - before + number * step)
 
-    def _at(self, time: float) -> Snapshot:
-        state = self._world.state
+    def _at(self, time: float) -> Reading:
+        state = self.world.state
         lists = self._listed(time, state)
-        return Snapshot(
+        return Reading(
             time=time,
-            host=self._host(time),
             gpus=tuple(
                 [
                     read(state.cards[card.index], self._start, time, lists.used[card.index])
-                    for card in self._shown
+                    for card in self.shown
                 ]
             ),
-            processes=lists.processes,
-            processes_at=lists.at,
-            source="demo",
+            driver=self._driver,
+            listed=lists.listed,
+            listed_at=lists.at,
             holders=lists.holders,
         )
 
-    def _host(self, time: float) -> Host:
-        now = time - self._start
+    def process(self, pid: int) -> ProcessFacts | None:
+        """What the host knew of a process when the lists were read."""
+        return None if self._lists is None else self._lists.facts.get(pid)
+
+    def machine(self) -> MachineFacts:
+        """How the machine was when the lists were read."""
+        now = 0.0 if self._lists is None else self._lists.at - self._start
         busy = self._cpu_busy
-        return Host(
-            name=self.hostname,
-            driver_version="570.124.06",
-            nvml_version="12.570.124.06",
-            cuda_version="12.8",
-            driver_since=self._start - PAST,
+        return MachineFacts(
+            name=_NAME,
             cpu_percent=round(100 * mean(busy, now, 1.0), 1),
             cpu_count=96,
             load=(
@@ -182,7 +192,7 @@ class DemoSource:
         for lead in LEADS:
             shares = tuple(share for share in lead.shares if share.card in cards)
             if shares:
-                found.append((self._world.roles[lead.pid], shares))
+                found.append((self.world.roles[lead.pid], shares))
         return found
 
     def _listed(self, time: float, state: State) -> _Lists:
@@ -195,24 +205,26 @@ class DemoSource:
             at, now = self._start + newest, newest
         # Remembered for the samples that follow in the same second; it could as well be made anew.
         if self._lists is None or self._lists.at != at or self._lists.state is not state:
-            processes = self._processes(now, state)
-            used = self._world.stray(now, state.deeds)
-            for process in processes:
+            found = self._processes(now, state)
+            used = self.world.stray(now, state.deeds)
+            for process, _ in found:
                 for use in process.uses:
                     used[use.gpu_index] += use.memory_used or 0
             # Who holds a card besides is looked for from the start on, as by a real gpumon.
-            holders = self._world.scan(self._shown, now, state.deeds) if now >= 0 else None
-            self._lists = _Lists(at, state, processes, holders, tuple(used))
+            holders = self.world.scan(self.shown, now, state.deeds) if now >= 0 else None
+            listed = {facts.id.pid: process for process, facts in found}
+            facts = {facts.id.pid: facts for _, facts in found}
+            self._lists = _Lists(at, state, listed, facts, holders, tuple(used))
         return self._lists
 
-    def _processes(self, now: float, state: State) -> tuple[GpuProcess, ...]:
-        utilizations = [utilization_of(card, now) for card in self._world.cards]
+    def _processes(self, now: float, state: State) -> list[tuple[ListedProcess, ProcessFacts]]:
+        utilizations = [utilization_of(card, now) for card in self.world.cards]
         found = []
         for role, shares in self._leads:
-            being = self._world.present(role, now, state.deeds)
+            being = self.world.present(role, now, state.deeds)
             if being is not None:
                 found.append(self._process(being, shares, now, state, utilizations))
-        return tuple(found)
+        return found
 
     def _process(
         self,
@@ -221,14 +233,14 @@ class DemoSource:
         now: float,
         state: State,
         utilizations: list[int],
-    ) -> GpuProcess:
+    ) -> tuple[ListedProcess, ProcessFacts]:
         role, actor = being.role, being.role.actor
         stopped = state.deeds.stopped(being.id, now)
         # Allocators take memory from the driver in large blocks.
         grown = int(actor.gib_per_hour * (now - being.began) / HOUR * 8) * (GIB // 8)
         uses = []
         for share in shares:
-            card = self._world.cards[share.card]
+            card = self.world.cards[share.card]
             sm = 0 if stopped else round(share.part * utilizations[share.card])
             decoder = decoding_of(card, now) if share.decodes and not stopped else 0
             uses.append(
@@ -243,17 +255,65 @@ class DemoSource:
                 )
             )
         busy = utilizations[shares[0].card] / 100
-        return GpuProcess(
+        return ListedProcess(actor.type, tuple(uses)), ProcessFacts(
             id=being.id,
-            type=actor.type,
-            uses=tuple(uses),
             user=actor.user,
             uid=role.uid,
             name=role.name,
             command=role.command,
-            state=self._world.letter(being, now, state.deeds),
+            state=self.world.letter(being, now, state.deeds),
             cpu_percent=0.0 if stopped else round(actor.cpu * (0.8 + 0.4 * busy), 1),
             rss=int(actor.rss_gib * GIB),
             started_at=self._start + being.began,
             place=role.place,
         )
+
+
+class _DemoMachine:
+    """The machine around the demo's cards, as ``MachineReader`` reads a real one."""
+
+    name = _NAME
+
+    def __init__(self, backend: DemoBackend) -> None:
+        self._backend = backend
+
+    def read(self) -> MachineFacts:
+        """See ``MachineReader.read``."""
+        return self._backend.machine()
+
+
+class _DemoProcesses:
+    """The demo's processes, as ``ProcessReader`` reads real ones."""
+
+    def __init__(self, backend: DemoBackend) -> None:
+        self._backend = backend
+
+    def read(self, pid: int, now: float) -> ProcessFacts | None:  # noqa: ARG002 - the protocol's signature
+        """See ``ProcessReader.read``."""
+        return self._backend.process(pid)
+
+    def keep_only(self, pids: Collection[int]) -> None:
+        """Nothing is kept."""
+
+
+class DemoSource(Sampler):
+    """The demo as a ``Source``: the story begins when it is made. See ``DemoBackend``."""
+
+    backend: DemoBackend
+
+    def __init__(
+        self, seed: int = 1, clock: Clock | None = None, selection: GpuSelection = ALL
+    ) -> None:
+        clock = clock or SystemClock()
+        backend = DemoBackend(seed, clock, selection)
+        super().__init__(backend, clock, _DemoMachine(backend), _DemoProcesses(backend))
+
+    def host(self, *, readonly: bool = False) -> DemoHost:
+        """The processes of this machine, to be looked at and signalled; none of them is real.
+
+        Args:
+            readonly: Whether every signal is refused.
+        """
+        from gpumon.sources.demo.host import DemoHost
+
+        return DemoHost(self.backend.world, self.backend.shown, readonly=readonly)

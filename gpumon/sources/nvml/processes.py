@@ -1,4 +1,4 @@
-"""Who owns what on the cards: NVML's process lists and utilisation samples, joined with the host.
+"""Who owns what on the cards: NVML's process lists and utilisation samples.
 
 NVML keeps three lists a card (compute, graphics, clients of MPS), each of which grows while it is
 read, and speaks of PIDs that need not be this program's. Utilisation comes as samples with a
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pynvml
 
-from gpumon.model.snapshot import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import GpuUse
+from gpumon.sources.backend import ListedProcess
 from gpumon.sources.nvml.card import COMPUTE, GRAPHICS, MPS
 from gpumon.sources.nvml.queries import Pace, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from gpumon.host.namespaces import PidTrust
-    from gpumon.host.processes import ProcessFacts, ProcessReader
     from gpumon.sources.nvml.card import NvmlCard
 
 _UTILIZATION = "utilization"
@@ -252,7 +251,7 @@ class _Utilization:
         return {pid: sample for pid, (at, sample) in newest.items() if at >= oldest}
 
 
-# Joining
+# Merging
 
 
 class _Owner:
@@ -265,72 +264,22 @@ class _Owner:
         self.uses: list[GpuUse] = []
 
 
-class Joined:
-    """One process for each identity, with its uses over all cards, list after list.
+def list_processes(
+    cards: Iterable[NvmlCard], *, with_utilization: bool
+) -> dict[int, ListedProcess]:
+    """The processes of these cards by PID, each with its uses over all of them.
 
     Args:
-        host: Looks processes up.
+        cards: In the order of their indices.
+        with_utilization: Whether the PIDs of the utilisation samples are those of the lists.
     """
-
-    def __init__(self, host: ProcessReader) -> None:
-        self._host = host
-        self._made: dict[int, tuple[ProcessFacts, GpuProcess]] = {}
-
-    def processes(
-        self, cards: Iterable[NvmlCard], trust: PidTrust, now: float
-    ) -> tuple[GpuProcess, ...]:
-        """The processes of these cards; one of which nothing changed is the same object again.
-
-        Args:
-            cards: In the order of their indices.
-            trust: Which of the driver's PIDs are this program's.
-            now: On the monotonic clock.
-        """
-        owners: dict[int, _Owner] = {}
-        for card in cards:
-            _gather(card, trust, owners)
-        self._host.keep_only(owners.keys())
-        before, self._made = self._made, {}
-        return tuple([self._one(pid, owner, trust, now, before) for pid, owner in owners.items()])
-
-    def forget(self) -> None:
-        """Let go of all of them."""
-        self._made = {}
-        self._host.keep_only(())
-
-    def _one(
-        self,
-        pid: int,
-        owner: _Owner,
-        trust: PidTrust,
-        now: float,
-        before: Mapping[int, tuple[ProcessFacts, GpuProcess]],
-    ) -> GpuProcess:
-        kinds, uses = _type_of(owner.kinds), tuple(owner.uses)
-        facts = self._host.read(pid, now) if trust.processes else None
-        if facts is None:
-            return GpuProcess(ProcessId(pid, None), kinds, uses, visible=False)
-        known, process = before.get(pid, (None, None))
-        if process is None or known is not facts or (process.type, process.uses) != (kinds, uses):
-            process = _process(facts, kinds, uses)
-        self._made[pid] = facts, process
-        return process
-
-
-def _process(facts: ProcessFacts, kinds: str, uses: tuple[GpuUse, ...]) -> GpuProcess:
-    return GpuProcess(
-        facts.id,
-        kinds,
-        uses,
-        user=facts.user,
-        uid=facts.uid,
-        name=facts.name,
-        command=facts.command,
-        state=facts.state,
-        cpu_percent=facts.cpu_percent,
-        rss=facts.rss,
-        started_at=facts.started_at,
-    )
+    owners: dict[int, _Owner] = {}
+    for card in cards:
+        _gather(card, owners, with_utilization=with_utilization)
+    return {
+        pid: ListedProcess(_type_of(owner.kinds), tuple(owner.uses))
+        for pid, owner in owners.items()
+    }
 
 
 def _type_of(kinds: set[str]) -> str:
@@ -338,7 +287,7 @@ def _type_of(kinds: set[str]) -> str:
     return "+".join(kind for kind in (MPS, COMPUTE, GRAPHICS) if kind in kinds)
 
 
-def _gather(card: NvmlCard, trust: PidTrust, owners: dict[int, _Owner]) -> None:
+def _gather(card: NvmlCard, owners: dict[int, _Owner], *, with_utilization: bool) -> None:
     """Merge the lists of one card: a process may be in several, with the same memory in each."""
     merged: dict[tuple[int, Instance | None], int | None] = {}
     for kind in (COMPUTE, GRAPHICS, MPS):
@@ -351,7 +300,7 @@ def _gather(card: NvmlCard, trust: PidTrust, owners: dict[int, _Owner]) -> None:
             if owner is None:
                 owner = owners[row.pid] = _Owner()
             owner.kinds.add(kind)
-    samples = card.lists.values.get(_UTILIZATION) if trust.utilization else None
+    samples = card.lists.values.get(_UTILIZATION) if with_utilization else None
     for (pid, instance), memory in sorted(merged.items(), key=lambda item: item[0][1] or ()):
         if samples is None:
             use = GpuUse(card.uuid, card.index, instance, memory)

@@ -1,4 +1,4 @@
-"""The cards of this machine, from NVIDIA's driver.
+"""The cards of NVIDIA's driver: the backend ``nvml``.
 
 One thread asks (the driver serialises its callers anyway), each question at its own pace:
 
@@ -22,15 +22,16 @@ from ctypes import byref
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 import pynvml
+from msgspec.structs import replace
 
-from gpumon.host.machine import MachineReader
+from gpumon.host.device_files import DeviceFiles
 from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
 from gpumon.host.processes import ProcessReader
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.model.snapshot import CardStatus, GpuProcess, Host, Snapshot, Trouble, Unknown
+from gpumon.model.snapshot import CardStatus, Trouble, Unknown
 from gpumon.sources import Call, NoSuchCardError, SourceError, cards_there
+from gpumon.sources.backend import DriverFacts, Reading
 from gpumon.sources.nvml.card import DriverGoneError, NvmlCard
 from gpumon.sources.nvml.device_registry import RETRY_SECONDS, DeviceRegistry
 from gpumon.sources.nvml.driver_errors import (
@@ -42,14 +43,19 @@ from gpumon.sources.nvml.driver_errors import (
 )
 from gpumon.sources.nvml.events import XidWatcher
 from gpumon.sources.nvml.library import Library, load_library
-from gpumon.sources.nvml.processes import Joined
+from gpumon.sources.nvml.processes import list_processes
 from gpumon.sources.nvml.queries import pause_after
 from gpumon.sources.nvml.slow_call_budget import PERIOD, SHARE, SlowCallBudget
+from gpumon.sources.sampler import Sampler
 from gpumon.system.clock import SystemClock
 from gpumon.system.resource_errors import lack_behind
 
 if TYPE_CHECKING:
+    from gpumon.sources.backend import ListedProcess
+    from gpumon.sources.links import Links
     from gpumon.system.clock import Clock
+
+DEVICE_FILES = DeviceFiles(card="/dev/nvidia{minor}", prefix="/dev/nvidia")
 
 _SPOT_SECONDS = _MEDIUM_SECONDS = 0.95
 """A second, less what a tick may come too early."""
@@ -61,8 +67,8 @@ _PATIENCE = 1.0
 """Before NVML is initialised anew its other user has to be gone, or would take the new one down."""
 
 
-class NvmlSource:
-    """The cards of this machine. See ``Source``.
+class NvmlBackend:
+    """The cards of NVIDIA's driver. See ``GpuBackend``.
 
     ``open`` may be called again after it failed.
 
@@ -86,6 +92,16 @@ class NvmlSource:
         self._sys = sys
         self._driver: _Driver | None = None
 
+    @property
+    def name(self) -> str:
+        """See ``GpuBackend.name``."""
+        return "nvml"
+
+    @property
+    def device_files(self) -> DeviceFiles:
+        """See ``GpuBackend.device_files``."""
+        return DEVICE_FILES
+
     def open(self) -> None:
         """See ``Source.open``."""
         if self._driver is None:
@@ -105,15 +121,21 @@ class NvmlSource:
             self._driver.stop()
             raise SourceError(trouble.sentence, trouble.advice)
 
-    def sample(self, *, closely: bool = True) -> Snapshot:
-        """See ``Source.sample``."""
+    def read(self, *, closely: bool = True) -> Reading:
+        """See ``GpuBackend.read``."""
         if self._driver is None:
             raise RuntimeError("a source is opened before it is sampled")
-        return self._driver.sample(closely=closely)
+        return self._driver.read(closely=closely)
 
-    def past(self) -> tuple[Snapshot, ...]:
+    def past(self) -> tuple[Reading, ...]:
         """Nothing: a driver does not remember."""
         return ()
+
+    def links(self) -> Links:
+        """See ``GpuBackend.links``."""
+        from gpumon.sources.nvml.topology import read_links
+
+        return read_links()
 
     def close(self) -> None:
         """See ``Source.close``."""
@@ -125,11 +147,6 @@ class NvmlSource:
         return self._driver is not None and self._driver.library.give_up(call)
 
     @property
-    def hostname(self) -> str:
-        """See ``Source.hostname``."""
-        return os.uname().nodename
-
-    @property
     def current_call(self) -> Call | None:
         """See ``Source.current_call``."""
         return None if self._driver is None else self._driver.library.current_call
@@ -138,6 +155,22 @@ class NvmlSource:
     def driver_seconds(self) -> float:
         """See ``Source.driver_seconds``."""
         return 0.0 if self._driver is None else self._driver.library.driver_seconds
+
+
+class NvmlSource(Sampler):
+    """The cards of NVIDIA's driver on this machine. See ``NvmlBackend`` for the arguments."""
+
+    backend: NvmlBackend
+
+    def __init__(
+        self,
+        selection: GpuSelection = ALL,
+        clock: Clock | None = None,
+        proc: str = "/proc",
+        sys: str = "/sys",
+    ) -> None:
+        backend = NvmlBackend(selection, clock, proc, sys)
+        super().__init__(backend, clock, processes=ProcessReader(proc))
 
 
 class _Driver:
@@ -152,8 +185,6 @@ class _Driver:
         self._proc = proc
         self._turns = SlowCallBudget()
         self._roster = DeviceRegistry(library, clock, self._turns, selection, sys)
-        self._machine = MachineReader()
-        self._joined = Joined(ProcessReader(proc))
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
         self._xids: dict[str, tuple[int, float]] = {}
@@ -168,9 +199,9 @@ class _Driver:
         self._closely = True
         self._spots_due = -math.inf
         self._processes_due = -math.inf
-        self._processes: tuple[GpuProcess, ...] = ()
-        self._processes_at: float | None = None
-        self._host = Host(name=os.uname().nodename)
+        self._listed: dict[int, ListedProcess] | None = None
+        self._listed_at: float | None = None
+        self._facts = DriverFacts()
 
     def open(self) -> Trouble | None:
         """Initialise it and find the cards.
@@ -194,18 +225,18 @@ class _Driver:
             raise NoSuchCardError(missing, self._roster.count)
         return Trouble(NONE_CHOSEN.sentence, cards_there(self._roster.count))
 
-    def sample(self, *, closely: bool) -> Snapshot:
-        """One snapshot, now; see ``Source.sample``."""
+    def read(self, *, closely: bool) -> Reading:
+        """Ask what is due; see ``GpuBackend.read``."""
         now = self._clock.monotonic()
         self._closely = closely
         if self._running or now >= self._retry_at:
             self._try_to_read(now)
-        return Snapshot(
+        return Reading(
             time=self._clock.time(),
-            host=self._host,
             gpus=tuple(card.snapshot() for card in self._roster.cards) if self._running else (),
-            processes=self._processes,
-            processes_at=self._processes_at,
+            driver=self._facts,
+            listed=self._listed,
+            listed_at=self._listed_at,
             trouble=self._trouble if not self._running else self._emptiness(),
         )
 
@@ -220,8 +251,7 @@ class _Driver:
             self._take_xids(self._watcher.latest)
             self._watcher = None
         self._roster.forget_handles()
-        self._processes, self._processes_at = (), None
-        self._joined.forget()
+        self._listed, self._listed_at = None, None
         self._running = False
         if self._initialised:
             self._initialised = False
@@ -259,7 +289,7 @@ class _Driver:
             self._initialised = True
             self._roster.forget_handles()
             self._descriptions = 0
-            self._host = msgspec.structs.replace(self._host, driver_since=self._clock.time())
+            self._facts = replace(self._facts, since=self._clock.time())
             self._describe(now)
             self._slots = self._list_slots()
         self._look_around_at = now + PERIOD
@@ -276,17 +306,19 @@ class _Driver:
         initial_namespace = in_initial_pid_namespace(self._proc)
         cuda = ctypes.c_int()
         no_cuda = self.library.call(None, "nvmlSystemGetCudaDriverVersion_v2", byref(cuda))
-        self._host = msgspec.structs.replace(
-            self._host,
-            driver_version=None if no_driver else driver,
-            nvml_version=None if no_nvml else nvml,
+        version = None if no_driver else driver
+        self._trust = pid_trust(version, initial_namespace)
+        self._facts = DriverFacts(
+            version=version,
+            library_version=None if no_nvml else nvml,
             cuda_version=None if no_cuda else f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
+            since=self._facts.since,
             in_container=not initial_namespace,
+            pids_are_ours=self._trust.processes,
         )
         self._descriptions += 1
         pause = pause_after(self._descriptions, answered=True)
         self._describe_at = now + pause if no_driver or no_nvml or no_cuda else math.inf
-        self._trust = pid_trust(self._host.driver_version, initial_namespace)
 
     def _list_slots(self) -> list[str]:
         """The cards the kernel module has, which NVML sees when it is initialised."""
@@ -335,10 +367,10 @@ class _Driver:
             self._roster.look_around(now)
             return
         # NVML counts its cards when its first user comes, so its last user has to go before.
-        since = self._host.driver_since
+        since = self._facts.since
         self.stop(_PATIENCE)
         self._start(now)
-        self._host = msgspec.structs.replace(self._host, driver_since=since)
+        self._facts = replace(self._facts, since=since)
 
     def _read_processes(self, now: float) -> None:
         self._roster.asked_anew = False
@@ -346,27 +378,14 @@ class _Driver:
         for card in self._roster.cards:
             if card.fast:
                 self._roster.guard(card, partial(card.ask_all, card.medium, now))
-        self._processes = self._joined.processes(self._roster.cards, self._trust, now)
-        self._processes_at = self._clock.time()
+        self._listed = list_processes(self._roster.cards, with_utilization=self._trust.utilization)
+        self._listed_at = self._clock.time()
         # Lists that take long, as on some laptops, are read less often.
         spent = self.library.driver_seconds - spent
         pause = min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
         self._processes_due = now + pause
-        self._measure_host()
         for card in self._roster.cards:
-            _share_host_memory(card, self._host, self._processes)
-
-    def _measure_host(self) -> None:
-        facts = self._machine.read()
-        self._host = msgspec.structs.replace(
-            self._host,
-            name=facts.name,
-            cpu_percent=facts.cpu_percent,
-            cpu_count=facts.cpu_count,
-            load=facts.load,
-            memory_total=facts.memory_total,
-            memory_used=facts.memory_used,
-        )
+            _judge_memory(card)
 
     def _take_xids(self, xids: dict[str, tuple[int, float]]) -> None:
         if xids is self._xids:
@@ -377,30 +396,14 @@ class _Driver:
                 card.facts.values["xid"], card.facts.values["xid_at"] = xids[card.uuid]
 
 
-def _share_host_memory(card: NvmlCard, host: Host, processes: tuple[GpuProcess, ...]) -> None:
-    """A chip without memory of its own uses the host's.
+def _judge_memory(card: NvmlCard) -> None:
+    """Whether a chip has memory of its own.
 
-    The evidence is both that the driver tells no memory and that chips of this compute capability
-    have none: a card of its own that does not tell stays unknown. What the chip uses is what its
-    processes do; what the host uses is not the chip's (nvtop#511).
+    The evidence that it has none is both that the driver tells no memory and that chips of this
+    compute capability have none: a card of its own that does not tell stays unknown.
     """
     facts = card.facts
     if card.fast and facts.values.get("memory_unified") is None:
         tells_none = facts.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
         if tells_none and facts.values.get("compute_capability") is not None:
             facts.values["memory_unified"] = card.integrated
-    if not facts.values.get("memory_unified") or card.status is not CardStatus.OK:
-        return
-    facts.found(("memory_total", "memory_free", "memory_used"))
-    facts.values["memory_total"] = host.memory_total
-    facts.values["memory_free"] = (
-        None
-        if host.memory_total is None or host.memory_used is None
-        else host.memory_total - host.memory_used
-    )
-    if card.processes_unknown is not None:
-        facts.miss(("memory_used",), card.processes_unknown)
-        return
-    uses = [use for process in processes for use in process.uses if use.gpu_uuid == card.uuid]
-    known = [use.memory_used for use in uses if use.memory_used is not None]
-    facts.values["memory_used"] = sum(known) if len(known) == len(uses) else None

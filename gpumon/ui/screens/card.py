@@ -13,8 +13,9 @@ from gpumon.ui.clipboard import copy, cuda_line
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
 from gpumon.ui.view.card_page import CardView, card_rows
-from gpumon.ui.view.charts import Charts, window_title
+from gpumon.ui.view.charts import chart_rows, window_title
 from gpumon.ui.view.key_names import FooterKey, footer_key
+from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.pages import Section, Side, moment_text, text_rows
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class CardScreen(PageScreen):
         self._uuid = uuid
         self._readonly = readonly
         self._window = USUAL_WINDOW
-        self._charts = Charts()
+        self._charts = Memo()
         self._gpu: Gpu | None = None
         self._gone_at: float | None = None
 
@@ -82,19 +83,24 @@ class CardScreen(PageScreen):
         copied = footer_key("copy", label="copy CUDA_VISIBLE_DEVICES")
         return (footer_key("back"), *windows, *end, SCROLL, copied)
 
+    def follow(self) -> None:
+        """Take the card from the newest snapshot, or notice that it is no longer there."""
+        snapshot = self._history.latest
+        if snapshot is None:
+            return
+        found = next((gpu for gpu in snapshot.gpus if gpu.uuid == self._uuid), None)
+        if found is not None:
+            self._gpu, self._gone_at = found, None
+        elif self._gone_at is None:
+            self._gone_at = snapshot.time
+
     def page(self, width: int) -> list[Row]:
         """The page as the card stands in the newest snapshot, or as it was last seen."""
         snapshot = self._history.latest
         gone = ""
-        if snapshot is not None:
-            found = next((gpu for gpu in snapshot.gpus if gpu.uuid == self._uuid), None)
-            if found is not None:
-                self._gpu, self._gone_at = found, None
-            elif self._gone_at is None:
-                self._gone_at = snapshot.time
-            if self._gone_at is not None:
-                at = moment_text(self._gone_at, snapshot.time)
-                gone = f"Not in the driver's list since {at}; what is shown is the last seen of it."
+        if snapshot is not None and self._gone_at is not None:
+            at = moment_text(self._gone_at, snapshot.time)
+            gone = f"Not in the driver's list since {at}; what is shown is the last seen of it."
         if self._gpu is None:
             return text_rows(f"  {self._uuid}: {gone}", width)
         view = CardView(self._gpu, gone)
@@ -104,7 +110,8 @@ class CardScreen(PageScreen):
 
     def _chart_rows(self, gpu: Gpu, width: int) -> list[Row]:
         room = self.body_height
-        return self._charts.rows(gpu, self._history, self._window, self._marks, width, room)
+        history, window = self._history, self._window
+        return chart_rows(self._charts, gpu, history, window, self._marks, width, room)
 
     def _marks(self, first: float, last: float) -> list[Event]:
         """What happened on this card."""

@@ -98,6 +98,10 @@ class PageScreen(Screen[None]):
         """The footer's keys, most needed first."""
 
     @abstractmethod
+    def follow(self) -> None:
+        """Take what the page is of from the newest snapshot."""
+
+    @abstractmethod
     def page(self, width: int) -> list[Row]:
         """All rows of the page."""
 
@@ -171,6 +175,7 @@ class PageScreen(Screen[None]):
         self._drawn_from = self._told()
         # The screen has no size before its first layout; the terminal has.
         self._rows_width = (self.size if self.size.width else self.app.size).width
+        self.follow()
         self._rows = self.page(self._rows_width)
         self.draw()
 

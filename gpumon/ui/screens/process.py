@@ -91,10 +91,9 @@ class ProcessScreen(PageScreen):
 
     def page(self, width: int) -> list[Row]:
         """The page as it stands in the newest snapshot."""
-        self._follow()
         return process_rows(self._view, self._history, self._history.latest, width)
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
         """Take the process from the newest snapshot, or notice that it is no longer there."""
         snapshot = self._history.latest
         if snapshot is None:

@@ -10,6 +10,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpumon.config.ui_state import load
 from gpumon.sources import SourceError
 from gpumon.system.folders import state_folder
@@ -143,5 +145,5 @@ def first_picture(
     view = first_view(interval, narrowing, chosen, readonly=readonly)
     remembered = load(state_folder()).host_strip
     if remembered is not None:
-        view.host_strip = remembered
+        view = replace(view, host_strip=remembered)
     return FirstPicture(history, view, inks)

@@ -6,15 +6,13 @@ which things are worth having. Reading it backwards gives what is dropped first.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import chain
-from operator import is_
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpumon.findings import Severity, not_free
-from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, row_width, spark
+from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle, spark
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
@@ -30,27 +28,23 @@ from gpumon.ui.view.graphs import UTIL
 from gpumon.ui.view.messages import (
     GLYPHS,
     STATE_STYLES,
-    CardHolders,
     core_name,
     is_stale,
     rate,
     share,
     short_name,
     state_field,
+    users_by_card,
 )
-from gpumon.ui.view.panels import Panels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from typing_extensions import TypeVarTuple, Unpack
+    from collections.abc import Mapping, Sequence
 
     from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu, GpuProcess, MigInstance, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.graphs import Graph
-
-    _Told = TypeVarTuple("_Told")
+    from gpumon.ui.view.memo import Memo
 
 _SHORTEST = 40
 """Below this width a card's short line no longer holds its numbers."""
@@ -113,7 +107,7 @@ _STEPS: tuple[tuple[str, int, bool], ...] = (
 )
 
 
-def card_columns(width: int, gpus: Sequence[Gpu], *, graphs: bool = True) -> CardColumns:
+def card_columns(width: int, gpus: Sequence[Gpu], graphs: bool = True) -> CardColumns:
     """What a card's line of ``width`` cells holds.
 
     Args:
@@ -127,13 +121,6 @@ def card_columns(width: int, gpus: Sequence[Gpu], *, graphs: bool = True) -> Car
     # As wide as the largest value can become, so that no number moves or is cut.
     watts = max((len(number(limit)) for limit in {gpu.power_limit for gpu in gpus}), default=0)
     sizes = max((len(gibibytes(size)) for size in {gpu.memory_total for gpu in gpus}), default=0)
-    return _columns_for(width, core, whole_name, watts, sizes, graphs=graphs)
-
-
-@lru_cache(maxsize=64)
-def _columns_for(
-    width: int, core: int, whole_name: int, watts: int, sizes: int, *, graphs: bool
-) -> CardColumns:
     fixed = {
         _FIRST_WORD: min(core, _LONGEST_NAME) + 1,
         _WHOLE_NAME: min(whole_name, _LONGEST_NAME) + 1,
@@ -168,6 +155,11 @@ class CardsShape(Struct, frozen=True):
     columns: int
     rows: int
 
+    @property
+    def in_sight(self) -> int:
+        """Lines that there is room for."""
+        return self.columns * (self.rows - 1)
+
 
 def cards_shape(lines: int, cards: int, width: int, room: int, panel_room: int = 0) -> CardsShape:
     """Choose a shape.
@@ -191,110 +183,106 @@ def cards_shape(lines: int, cards: int, width: int, room: int, panel_room: int =
     return CardsShape(0, 1, max(0, room))
 
 
-class CardList:
-    """Draws cards, remembering the small graphs for as long as their second lasts."""
+def card_lines(snapshot: Snapshot) -> int:
+    """Lines all cards need when each has one, and each MIG instance one under it."""
+    return sum(1 + len(gpu.mig) for gpu in snapshot.gpus)
 
-    def __init__(self) -> None:
-        self._sparks: dict[str, tuple[tuple[int, int, Graph], str]] = {}
-        self._kept: dict[str, _Line] = {}
-        self._heading: tuple[CardColumns | None, Graph | None, Row] = (None, None, ())
-        self._panels = Panels()
-        self.graphed = False
-        """Whether there was room for small graphs when the cards were drawn last."""
-        self._holders = CardHolders()
 
-    def line_count(self, snapshot: Snapshot) -> int:
-        """Lines all cards need when each has one, and each MIG instance one under it."""
-        return sum(1 + len(gpu.mig) for gpu in snapshot.gpus)
+def list_columns(
+    memo: Memo, snapshot: Snapshot, shape: CardsShape, width: int, graphs: bool
+) -> CardColumns | None:
+    """What the lines of the cards hold; ``None`` for tall panels.
 
-    def rows(
-        self,
-        snapshot: Snapshot,
-        history: History,
-        states: Mapping[str, Finding],
-        width: int,
-        shape: CardsShape,
-        top: int = 0,
-        *,
-        graphs: bool = True,
-        chosen: str | None = None,
-        graph: Graph = UTIL,
-    ) -> list[Row]:
-        """All rows of the cards.
+    Args:
+        memo: Keeps the result.
+        snapshot: What to show.
+        shape: From ``cards_shape``.
+        width: Cells of all lines side by side.
+        graphs: Whether there is a past to draw, and it is not drawn larger below.
+    """
+    if shape.panels:
+        return None
+    each = (width - _GUTTER * (shape.columns - 1)) // shape.columns
+    kinds = {(gpu.name, gpu.power_limit, gpu.memory_total) for gpu in snapshot.gpus}
+    return memo.by((each, kinds, graphs), card_columns, each, snapshot.gpus, graphs)
 
-        Args:
-            snapshot: What to show.
-            history: Where the graphs come from.
-            states: What is said of each card, by UUID.
-            width: Cells.
-            shape: From ``cards_shape``.
-            top: Lines scrolled away.
-            graphs: Whether there is a past to draw, and it is not drawn larger below.
-            chosen: UUID of the card under the cursor.
-            graph: What the small graph shows.
-        """
-        if shape.panels:
-            self.graphed = True
-            panels = self._panels
-            return panels.rows(snapshot, history, states, width, shape.panels, chosen, graph)
-        column_width = (width - _GUTTER * (shape.columns - 1)) // shape.columns
-        columns = card_columns(column_width, snapshot.gpus, graphs=graphs)
-        self.graphed = columns.spark > 0
-        room = shape.rows - 1
-        seen = range(top, top + shape.columns * room)
-        lines = self._lines(snapshot, history, states, columns, seen, chosen, graph)
-        if self._heading[:2] != (columns, graph):
-            self._heading = (columns, graph, _heading(columns, graph))
-        heading = self._heading[2]
-        rows = [heading, *lines[:room]]
-        if shape.columns > 1:
-            seconds: list[Row] = [heading, *lines[room : 2 * room]]
-            rows = [
-                fill([*row, (" " * _GUTTER, ""), *(seconds[y] if y < len(seconds) else ())], width)
-                for y, row in enumerate(rows)
-            ]
-        return rows
 
-    def _lines(
-        self,
-        snapshot: Snapshot,
-        history: History,
-        states: Mapping[str, Finding],
-        columns: CardColumns,
-        seen: range,
-        chosen: str | None,
-        graph: Graph,
-    ) -> list[Row]:
-        """The lines in sight; those of other cards cost nothing."""
-        lines: list[Row] = []
-        first = 0
-        sparks: dict[str, tuple[tuple[int, int, Graph], str]] = {}
-        lines_kept: dict[str, _Line] = {}
-        key = (int(snapshot.time), columns.spark, graph)
-        for gpu in snapshot.gpus:
-            own = range(first, first + 1 + len(gpu.mig))
-            first = own.stop
-            if own.stop <= seen.start or own.start >= seen.stop:
-                continue
-            on_card = self._holders.on(gpu, snapshot.processes) if columns.users else ""
-            drawn: Field = ("", graph.style)
-            if columns.spark:
-                known = self._sparks.get(gpu.uuid)
-                if known is None or known[0] != key:
-                    known = (key, _spark(history, gpu, columns.spark - 1, snapshot.time, graph))
-                sparks[gpu.uuid] = known
-                drawn = (known[1], graph.style)
-            kept = lines_kept[gpu.uuid] = self._kept.get(gpu.uuid) or _Line()
-            line = kept.row(gpu, states[gpu.uuid], on_card, drawn, columns)
-            if gpu.uuid == chosen:
-                line = restyle(_pointed_at(gpu, line), "cursor")
-            of_card = [
-                line,
-                *(_mig_line(gpu, instance, snapshot, history, columns) for instance in gpu.mig),
-            ]
-            lines += of_card[max(0, seen.start - own.start) : seen.stop - own.start]
-        self._sparks, self._kept = sparks, lines_kept
-        return lines
+def card_rows(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    columns: CardColumns,
+    width: int,
+    shape: CardsShape,
+    top: int = 0,
+    chosen: str | None = None,
+    graph: Graph = UTIL,
+) -> list[Row]:
+    """All rows of the cards, a line each.
+
+    Args:
+        memo: Keeps what was drawn.
+        snapshot: What to show.
+        history: Where the graphs come from.
+        states: What is said of each card, by UUID.
+        columns: From ``list_columns``.
+        width: Cells.
+        shape: From ``cards_shape``.
+        top: Lines scrolled away.
+        chosen: UUID of the card under the cursor.
+        graph: What the small graph shows.
+    """
+    room = shape.rows - 1
+    seen = range(top, top + shape.columns * room)
+    lines = _lines(memo, snapshot, history, states, columns, seen, chosen, graph)
+    heading = memo(_heading, columns, graph)
+    rows = [heading, *lines[:room]]
+    if shape.columns > 1:
+        seconds: list[Row] = [heading, *lines[room : 2 * room]]
+        rows = [
+            fill([*row, (" " * _GUTTER, ""), *(seconds[y] if y < len(seconds) else ())], width)
+            for y, row in enumerate(rows)
+        ]
+    return rows
+
+
+def _lines(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    columns: CardColumns,
+    seen: range,
+    chosen: str | None,
+    graph: Graph,
+) -> list[Row]:
+    """The lines in sight; those of other cards cost nothing."""
+    lines: list[Row] = []
+    first = 0
+    holders = memo(users_by_card, snapshot.processes) if columns.users else {}
+    second = int(snapshot.time)
+    for gpu in snapshot.gpus:
+        own = range(first, first + 1 + len(gpu.mig))
+        first = own.stop
+        if own.stop <= seen.start or own.start >= seen.stop:
+            continue
+        part = memo.part(gpu.uuid)
+        drawn = ""
+        if columns.spark:
+            # The graph stays the same for as long as its newest second lasts.
+            key = (second, columns.spark, graph)
+            drawn = part.by(key, _spark, history, gpu, columns.spark - 1, second, graph)
+        on_card = holders.get(gpu.uuid, "")
+        line = _line(part, gpu, states[gpu.uuid], on_card, (drawn, graph.style), columns)
+        if gpu.uuid == chosen:
+            line = restyle(_pointed_at(gpu, line), "cursor")
+        of_card = [
+            line,
+            *(_mig_line(gpu, instance, snapshot, history, columns) for instance in gpu.mig),
+        ]
+        lines += of_card[max(0, seen.start - own.start) : seen.stop - own.start]
+    return lines
 
 
 def card_line(snapshot: Snapshot, uuid: str | None) -> int | None:
@@ -325,10 +313,10 @@ def card_at(
     return None
 
 
-def _spark(history: History, gpu: Gpu, width: int, now: float, graph: Graph) -> str:
+def _spark(history: History, gpu: Gpu, width: int, second: int, graph: Graph) -> str:
     """The graph in ``width`` buckets of a second or more, the same for all of a second."""
     # By its end: then what the second has brought so far is always in the newest bucket.
-    end = int(now) + 0.999
+    end = second + 0.999
     return spark(graph.values(history, gpu, max(60, width), width, end), 1.0)
 
 
@@ -362,57 +350,26 @@ def _heading(columns: CardColumns, graph: Graph) -> Row:
     return fill((field for field in fields if field[0]), columns.width, "heading")
 
 
-class _Line:
+def _line(
+    memo: Memo, gpu: Gpu, state: Finding, on_card: str, graph: Field, columns: CardColumns
+) -> Row:
     """A card's line, whose parts are kept for as long as what they tell stays the same."""
-
-    __slots__ = ("_parts", "_row")
-
-    def __init__(self) -> None:
-        self._parts: dict[Callable[..., Sequence[Field]], _Part] = {}
-        self._row: tuple[list[_Part], CardColumns | None, Row] = ([], None, ())
-
-    def row(
-        self, gpu: Gpu, state: Finding, on_card: str, graph: Field, columns: CardColumns
-    ) -> Row:
-        """The line."""
-        quiet = "stale" if is_stale(gpu, state) else ""
-        kept = self._kept
-        parts = [
-            kept(_name, gpu.index, gpu.name, gpu.temperature_gpu, columns.name, quiet),
-            kept(_power, gpu.power_draw, gpu.power_limit, columns.power, quiet),
-            kept(_memory, gpu.memory_used, gpu.memory_total, columns, quiet),
-            kept(_utilization, gpu.utilization_gpu, columns.util_bar, quiet),
-            kept(_clock, gpu.clock_sm, columns.clock, quiet),
-            kept(_traffic, gpu.pcie_rx, gpu.pcie_tx, columns.pcie, quiet),
-            kept(_last, graph, on_card, state, columns, quiet),
-        ]
-        before, in_columns, row = self._row
-        if columns is not in_columns or not all(map(is_, parts, before)):
-            row = tuple(chain.from_iterable([part.fields for part in parts]))
-            left = columns.width - sum([part.width for part in parts])
-            if left:
-                row = fill(row, columns.width) if left < 0 else (*row, (" " * left, ""))
-            self._row = (parts, columns, row)
-        return row
-
-    def _kept(
-        self, make: Callable[[Unpack[_Told]], Sequence[Field]], *told: Unpack[_Told]
-    ) -> _Part:
-        known = self._parts.get(make)
-        if known is None or known.told != told:
-            known = self._parts[make] = _Part(told, make(*told))
-        return known
+    quiet = "stale" if is_stale(gpu, state) else ""
+    return memo(
+        _joined,
+        columns.width,
+        memo(_name, gpu.index, gpu.name, gpu.temperature_gpu, columns.name, quiet),
+        memo(_power, gpu.power_draw, gpu.power_limit, columns.power, quiet),
+        memo(_memory, gpu.memory_used, gpu.memory_total, columns, quiet),
+        memo(_utilization, gpu.utilization_gpu, columns.util_bar, quiet),
+        memo(_clock, gpu.clock_sm, columns.clock, quiet),
+        memo(_traffic, gpu.pcie_rx, gpu.pcie_tx, columns.pcie, quiet),
+        memo(_last, graph, on_card, state, columns, quiet),
+    )
 
 
-class _Part:
-    """A part of a line, its cells, and what it was made of."""
-
-    __slots__ = ("fields", "told", "width")
-
-    def __init__(self, told: tuple[object, ...], fields: Sequence[Field]) -> None:
-        self.told = told
-        self.fields = fields
-        self.width = row_width(fields)
+def _joined(width: int, *parts: Sequence[Field]) -> Row:
+    return fill(chain.from_iterable(parts), width)
 
 
 def _name(

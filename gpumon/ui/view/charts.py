@@ -28,12 +28,13 @@ from gpumon.ui.view.messages import rate
 from gpumon.ui.view.plots import EDGE, Scale, Span, kinds_at, legend, plot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.config.chart_windows import ChartWindow
     from gpumon.model.snapshot import Gpu
     from gpumon.recording import Event
     from gpumon.recording.history import History
+    from gpumon.ui.view.memo import Memo
 
 
 _SPANS = (
@@ -196,97 +197,90 @@ class _Sight(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """A chart as it was drawn last.
+    """A chart without its title.
 
     Attributes:
-        key: From what.
         words: What is said of its highest value.
-        rows: All of it but the title.
+        rows: Its rows.
+        happened: What its marks are, by cell.
     """
 
-    key: tuple[object, ...]
     words: str
     rows: list[Row]
+    happened: Mapping[int, int]
 
 
-class Charts:
-    """Draws the charts of one card, remembering them for as long as they hardly change."""
+def chart_rows(
+    memo: Memo,
+    gpu: Gpu,
+    history: History,
+    window: ChartWindow,
+    marks: Callable[[float, float], Iterable[Event]],
+    width: int,
+    height: int,
+) -> list[Row]:
+    """All charts there is room for, and what their signs mean.
 
-    def __init__(self) -> None:
-        self._drawn: dict[str, _Drawn] = {}
-        self._happened: dict[int, int] = {}
-
-    def rows(
-        self,
-        gpu: Gpu,
-        history: History,
-        window: ChartWindow,
-        marks: Callable[[float, float], Iterable[Event]],
-        width: int,
-        height: int,
-    ) -> list[Row]:
-        """All charts there is room for, and what their signs mean.
-
-        Args:
-            gpu: Whose.
-            history: Where the curves come from; they end at its newest moment.
-            window: How much of the past.
-            marks: Gives what happened on the card from one moment to another.
-            width: Cells.
-            height: Rows of the page in sight; the charts of a small one are to be scrolled to.
-        """
-        kinds = [kind for kind in _KINDS if _is_told(gpu, kind)]
-        across = next((count for least, count in _COLUMNS if width >= least), 1)
-        if across == 1:
-            kinds = kinds[:_FEW]
-        if not kinds or history.started is None:
-            return []
-        down = -(-len(kinds) // across)
-        tall = max(_LEAST_HEIGHT, min(_MOST_HEIGHT, (height - _AROUND) // down))
-        sight = _Sight(gpu, history, window_seconds(window, history), marks)
-        gap: Field = (" " * _GUTTER, "")
-        rows: list[Row] = []
-        for first in range(0, len(kinds), across):
-            beside = kinds[first : first + across]
-            each = (width - _GUTTER * (len(beside) - 1)) // len(beside)
-            charts = [self._chart(kind, sight, each, tall) for kind in beside]
-            rows += [
-                fill([field for row in line for field in (*row, gap)][:-1], width)
-                for line in zip(*charts, strict=True)
-            ]
-        return [*rows, legend(self._happened.values(), width)]
-
-    def _chart(self, kind: _Kind, sight: _Sight, width: int, height: int) -> list[Row]:
-        gpu, history, seconds, _ = sight
-        bucket = seconds / _dots(width)
-        pace = min(_MOST_SECONDS, max(_LEAST_SECONDS, bucket))
-        top, limit = kind.top(gpu), kind.limit(gpu)
-        key = (history, seconds, width, height, int(history.now / pace), top, limit)
-        known = self._drawn.get(kind.label)
-        if known is None or known.key != key:
-            known = self._drawn[kind.label] = self._draw(kind, sight, key, width, height - 1)
-        return [_title(kind, gpu, limit, known.words, width), *known.rows]
-
-    def _draw(
-        self, kind: _Kind, sight: _Sight, key: tuple[object, ...], width: int, height: int
-    ) -> _Drawn:
-        gpu, history, seconds, marks = sight
-        dots = _dots(width)
-        bucket = seconds / dots
-        span = Span((math.floor(history.now / bucket) - dots + 1) * bucket, seconds)
-        curves = [
-            [
-                _told(kind, value)
-                for value in history.gpu_buckets(gpu.uuid, field, seconds, dots, history.now)
-            ]
-            for field in kind.fields
+    Args:
+        memo: Keeps what was drawn of this card.
+        gpu: Whose.
+        history: Where the curves come from; they end at its newest moment.
+        window: How much of the past.
+        marks: Gives what happened on the card from one moment to another.
+        width: Cells.
+        height: Rows of the page in sight; the charts of a small one are to be scrolled to.
+    """
+    kinds = [kind for kind in _KINDS if _is_told(gpu, kind)]
+    across = next((count for least, count in _COLUMNS if width >= least), 1)
+    if across == 1:
+        kinds = kinds[:_FEW]
+    if not kinds or history.started is None:
+        return []
+    down = -(-len(kinds) // across)
+    tall = max(_LEAST_HEIGHT, min(_MOST_HEIGHT, (height - _AROUND) // down))
+    sight = _Sight(gpu, history, window_seconds(window, history), marks)
+    gap: Field = (" " * _GUTTER, "")
+    rows: list[Row] = []
+    for first in range(0, len(kinds), across):
+        beside = kinds[first : first + across]
+        each = (width - _GUTTER * (len(beside) - 1)) // len(beside)
+        charts = [_chart(memo.part(kind.label), kind, sight, each, tall) for kind in beside]
+        titles = [
+            _title(kind, gpu, chart.words, each) for kind, chart in zip(beside, charts, strict=True)
         ]
-        peaks = [history.gpu_peak(gpu.uuid, field, seconds) for field in kind.fields]
-        self._happened = kinds_at(marks(span.began, span.began + seconds), span, width)
-        top, limit = _told(kind, kind.top(gpu)), _told(kind, kind.limit(gpu))
-        scale = Scale(kind.name, kind.unit, top, limit)
-        rows = plot(curves, kind.styles, scale, span, self._happened, width, height)
-        return _Drawn(key, _peak_words(kind, peaks), rows)
+        rows += [
+            fill([field for row in line for field in (*row, gap)][:-1], width)
+            for line in (titles, *zip(*(chart.rows for chart in charts), strict=True))
+        ]
+    return [*rows, legend(charts[-1].happened.values(), width)]
+
+
+def _chart(memo: Memo, kind: _Kind, sight: _Sight, width: int, height: int) -> _Drawn:
+    gpu, history, seconds, _ = sight
+    pace = min(_MOST_SECONDS, max(_LEAST_SECONDS, seconds / _dots(width)))
+    moment = int(history.now / pace)
+    key = (history, seconds, width, height, moment, kind.top(gpu), kind.limit(gpu))
+    return memo.by(key, _draw, kind, sight, width, height - 1)
+
+
+def _draw(kind: _Kind, sight: _Sight, width: int, height: int) -> _Drawn:
+    gpu, history, seconds, marks = sight
+    dots = _dots(width)
+    bucket = seconds / dots
+    span = Span((math.floor(history.now / bucket) - dots + 1) * bucket, seconds)
+    curves = [
+        [
+            _told(kind, value)
+            for value in history.gpu_buckets(gpu.uuid, field, seconds, dots, history.now)
+        ]
+        for field in kind.fields
+    ]
+    peaks = [history.gpu_peak(gpu.uuid, field, seconds) for field in kind.fields]
+    happened = kinds_at(marks(span.began, span.began + seconds), span, width)
+    top, limit = _told(kind, kind.top(gpu)), _told(kind, kind.limit(gpu))
+    scale = Scale(kind.name, kind.unit, top, limit)
+    rows = plot(curves, kind.styles, scale, span, happened, width, height)
+    return _Drawn(_peak_words(kind, peaks), rows, happened)
 
 
 def _told(kind: _Kind, value: float | None) -> float | None:
@@ -314,10 +308,10 @@ def _peak_words(kind: _Kind, peaks: Sequence[float | None]) -> str:
     return f"peak {kind.peak(kind.told(max(known)))}" if known else "nothing known of it"
 
 
-def _title(kind: _Kind, gpu: Gpu, limit: float | None, words: str, width: int) -> Row:
+def _title(kind: _Kind, gpu: Gpu, words: str, width: int) -> Row:
     """The name, the newest value, and the highest where there is room for it."""
     *values, rest = kind.now(gpu)
-    newest = getattr(gpu, kind.fields[0])
+    newest, limit = getattr(gpu, kind.fields[0]), kind.limit(gpu)
     styles = kind.styles if len(values) > 1 else ("strong",)
     if limit is not None and newest is not None and newest >= limit:
         styles = ("state.warning",)

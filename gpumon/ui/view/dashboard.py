@@ -1,27 +1,23 @@
-"""The whole dashboard as rows: how a terminal is shared out, and what stands in each part.
+"""Draws the whole dashboard as rows, part by part.
 
 The screen, a first frame and the tests all draw through ``Dashboard.rows``.
 """
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.config.columns import CHOSEN
 from gpumon.findings import Finding, Severity, card_state
-from gpumon.findings.groups import users
-from gpumon.model.snapshot import CardStatus, ProcessId
+from gpumon.model.snapshot import CardStatus
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import printable
-from gpumon.ui.view.cards import CardList, CardsShape, card_line, cards_shape
-from gpumon.ui.view.graphs import GRAPH, UTIL
-from gpumon.ui.view.grouped import job_row, sort_users, user_columns, user_row
+from gpumon.ui.view.cards import card_lines, card_rows
+from gpumon.ui.view.graphs import GRAPH
+from gpumon.ui.view.grouped import job_row, user_columns, user_row
 from gpumon.ui.view.header_footer import (
-    LogNote,
     Moment,
     Scrolled,
     empty_rows,
@@ -32,52 +28,32 @@ from gpumon.ui.view.header_footer import (
     rule_row,
     tiny_rows,
 )
-from gpumon.ui.view.host_strip import HostStrip, strip_rows
+from gpumon.ui.view.host_strip import host_rows, strip_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
-from gpumon.ui.view.listing import (
-    Entry,
-    Key,
-    Listing,
-    ProcessFilter,
-    job_entries,
-    process_entries,
-    tree_entries,
-    user_entries,
+from gpumon.ui.view.layout import (
+    LEAST_TABLE,
+    Layout,
+    dashboard_shape,
+    is_tiny,
+    lay_out,
+    table_context,
 )
+from gpumon.ui.view.listing import Listing
+from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.messages import STATE_STYLES
-from gpumon.ui.view.processes import (
-    ProcessRows,
-    RowContext,
-    RowMarks,
-    Sort,
-    heading_row,
-    visible_columns,
-)
-from gpumon.ui.view.tiles import Tiles, tile_height, tiles_rows
+from gpumon.ui.view.panels import panel_rows
+from gpumon.ui.view.processes import RowMarks, heading_row, process_row
+from gpumon.ui.view.tiles import graph_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpumon.config.columns import Column
-    from gpumon.filters import Facts
-    from gpumon.host import RelatedProcess
-    from gpumon.kill.outcome import TerminationReport
-    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
-    from gpumon.recording import Event
+    from gpumon.model.snapshot import Gpu, ProcessId, Snapshot
     from gpumon.recording.history import History
-    from gpumon.recording.playback.replay import Playing
-    from gpumon.ui.view.processes import ColumnHeader
-
-LEAST_WIDTH = 60
-LEAST_HEIGHT = 15
-
-_CHROME = 3
-"""Header, rule and footer, a row each."""
-_FEW_CARDS = 8
-_LEAST_TABLE = 3
-"""The table's heading and two processes."""
-_EARLY, _EARLY_SHARE = 0.05, 0.5
-"""Seconds, or the part of an interval, by which a sample may come before a whole second is over."""
+    from gpumon.ui.view.listing import Entry, Key
+    from gpumon.ui.view.processes import ColumnHeader, RowContext, Sort
+    from gpumon.ui.view.view import View
 
 _MOST_REPORT_ROWS = 8
 _NO_LISTS = "This log does not say who was on the cards."
@@ -139,144 +115,14 @@ _LOOK = (footer_key("host_strip"), footer_key("theme"))
 _LISTINGS = ("tree", "users", "jobs")
 
 
-class Timeline(Struct, frozen=True):
-    """Which moment of the past is shown.
+class Parts(Struct, frozen=True):
+    """The dashboard from the top down; in a tiny terminal only ``tiny``.
 
     Attributes:
-        playing: The moment, and whether time passes.
-        marks: What happened, on the whole of the tape.
-        live: Whether there is a present to return to.
-        settled: Whether all that led to the moment has been looked at.
+        layout: What is drawn where.
     """
 
-    playing: Playing
-    marks: Sequence[Event]
-    live: bool
-    settled: bool = True
-
-
-class DashboardShape(Struct, frozen=True):
-    """Where everything goes.
-
-    Attributes:
-        cards: The shape of the cards.
-        tiles: Rows of each large graph below them; 0 is without.
-        table: Rows of the process table, its heading included.
-    """
-
-    cards: CardsShape
-    tiles: int
-    table: int
-
-
-def is_tiny(width: int, height: int) -> bool:
-    """Whether a terminal is too small for the dashboard."""
-    return width < LEAST_WIDTH or height < LEAST_HEIGHT
-
-
-@lru_cache(maxsize=16)
-def dashboard_shape(lines: int, cards: int, width: int, height: int) -> DashboardShape:
-    """Share out the rows: the processes keep a third, unless a few cards would not all fit.
-
-    Under tall panels, of which there are one or two, and under large graphs of more cards they keep
-    half of them and more.
-
-    Args:
-        lines: Lines the cards need, see ``CardList.line_count``.
-        cards: Number of cards.
-        width: Cells of the terminal.
-        height: Rows of the terminal.
-    """
-    rest = max(0, height - _CHROME)
-    panels = rest // 2 if cards > 1 else rest * 2 // 5
-    shape = cards_shape(lines, cards, width, rest - rest // 3, panels)
-    if lines <= _FEW_CARDS and shape.columns == 1 and shape.rows < lines + 1:
-        shape = cards_shape(lines, cards, width, rest - _LEAST_TABLE)
-    tiles = 0
-    if not shape.panels and shape.columns == 1 and shape.rows > lines:
-        tiles = tile_height(cards, width, rest // 2 - shape.rows)
-    table = rest - shape.rows - tiles_rows(cards, tiles)
-    return DashboardShape(shape, tiles, table)
-
-
-class View(Struct):
-    """What the person at the keyboard has chosen.
-
-    Attributes:
-        interval: Seconds between samples.
-        narrowing: Which of the processes are shown.
-        listing: Whether processes, their families, users or jobs are listed.
-        sort: Order of the processes.
-        user_sort: Order of the users.
-        columns: Keys of the columns, in order.
-        cursor: The line under the cursor.
-        tags: The tagged processes.
-        turned: Lines folded, or unfolded where they begin folded.
-        kin: The families of the processes, for the tree.
-        top: Lines of the table scrolled away.
-        following: Whether the table scrolls with the cursor; a turn of the wheel ends that.
-        shift: Cells by which commands are scrolled to the side.
-        card: UUID of the card under the cursor, while the cards have it.
-        awaited: UUIDs of the cards that somebody wants to be told of once they are free.
-        cards_top: Lines of cards scrolled away.
-        graph: Key of what the small graph of a card shows.
-        graphed: Whether there was room for it when the dashboard was drawn last.
-        paused: Whether the picture is held.
-        host_strip: Whether processor, memory and load of the machine have a line of their own.
-        show_cost: Whether the header tells gpumon's own cost.
-        readonly: Whether no signal is sent.
-        editing: Whether the filter line is open; it takes the place of the table's last line.
-        covered: Whether a dialog lies on top, which has keys of its own.
-        reports: How the cases stand in which processes are ended.
-        timeline: Which moment of the past is shown; ``None`` for the present.
-        log: How the log stands that is being written.
-        message: What stands in the footer in place of the keys.
-    """
-
-    interval: float
-    narrowing: ProcessFilter = ProcessFilter()
-    listing: Listing = Listing.PROCESSES
-    sort: Sort = Sort()
-    user_sort: Sort = Sort()
-    columns: tuple[str, ...] = CHOSEN
-    cursor: Key | None = None
-    tags: frozenset[ProcessId] = frozenset()
-    turned: frozenset[Key] = frozenset()
-    kin: tuple[RelatedProcess, ...] = ()
-    top: int = 0
-    following: bool = True
-    shift: int = 0
-    card: str | None = None
-    awaited: frozenset[str] = frozenset()
-    cards_top: int = 0
-    graph: str = UTIL.key
-    graphed: bool = True
-    paused: bool = False
-    host_strip: bool = False
-    show_cost: bool = False
-    readonly: bool = False
-    editing: bool = False
-    covered: bool = False
-    reports: tuple[TerminationReport, ...] = ()
-    timeline: Timeline | None = None
-    log: LogNote | None = None
-    message: str = ""
-
-    @property
-    def order(self) -> Sort:
-        """Order of what is listed."""
-        return self.user_sort if self.listing is Listing.USERS else self.sort
-
-    @order.setter
-    def order(self, sort: Sort) -> None:
-        if self.listing is Listing.USERS:
-            self.user_sort = sort
-        else:
-            self.sort = sort
-
-
-class Parts(Struct):
-    """The dashboard from the top down; in a tiny terminal only ``tiny``."""
+    layout: Layout
 
     header: list[Row] = []
     host: list[Row] = []
@@ -305,372 +151,252 @@ class Parts(Struct):
         ]
 
 
-class _Basis(NamedTuple):
-    """What the processes of a beat are drawn by."""
-
-    processes: Sequence[GpuProcess]
-    beat: float
-    sight: RowContext
-    standing: History
-
-
 class Dashboard:
-    """Draws the dashboard, keeping what did not change.
+    """Draws the dashboard. Equal history, snapshot, view and size give equal rows.
 
     Args:
         history: Where graphs and states come from.
-
-    Attributes:
-        entries: The table's lines, in its order, as last drawn.
-        columns: The columns of processes, as last drawn.
-        headed: The table's columns, as last drawn: these, or those of users.
-        room: Rows the table had for its lines, as last drawn.
-        lines: Lines the cards need, as last drawn.
-        shape: Where everything was, as last drawn; ``None`` where no dashboard was.
     """
 
     def __init__(self, history: History) -> None:
-        self.entries: Sequence[Entry] = ()
-        self.columns: tuple[Column, ...] = ()
-        self.headed: Sequence[ColumnHeader] = ()
-        self.room = 0
-        self.lines = 0
-        self.shape: DashboardShape | None = None
         self._history = history
-        self._settled = True
-        self._cards = CardList()
-        self._strip = HostStrip()
-        self._tiles = Tiles()
-        self._states: tuple[Snapshot | None, dict[str, Finding]] = (None, {})
-        self._judged: dict[str, tuple[tuple[object, ...], Finding]] = {}
-        self._process_rows = ProcessRows()
-        self._beat = 0.0
-        self._basis: _Basis | None = None
-        self._shown: list[GpuProcess] = []
-        self._drawn_from: tuple[object, ...] = ()
-        self._headed_by: tuple[tuple[object, ...], Row] = ((), ())
-        self._ruled_by: tuple[tuple[object, ...], Row] = ((), ())
-        self._footed_by: tuple[tuple[object, ...], Row] = ((), ())
-        self._tabled: tuple[Sequence[Entry], tuple[object, ...], list[Row]] = ((), (), [])
+        self._memo = Memo()
 
     def look_at(self, history: History) -> None:
         """Draw from another history, as after a jump in time."""
-        if history is not self._history:
-            self._history = history
-            self._forget()
-
-    def _forget(self) -> None:
-        """Draw everything anew: what was drawn of these snapshots was drawn of less."""
-        self._cards = CardList()
-        self._states = (None, {})
-        self._judged = {}
-        self._process_rows = ProcessRows()
-        self._basis = None
-        self._drawn_from = ()
+        self._history = history
 
     def rows(self, snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
         """All rows for a terminal of this size.
 
         Args:
             snapshot: What to show; ``None`` while there is nothing yet.
-            view: What is chosen; its cursor, tags and scrolling are brought within bounds.
+            view: What is chosen.
             width: Cells.
             height: Rows.
         """
-        self.shape = None
-        settled = view.timeline is None or view.timeline.settled
-        if settled and not self._settled:
-            self._forget()
-        self._settled = settled
-        self._beat = 0.0 if snapshot is None else _beat(snapshot, view.interval)
-        if is_tiny(width, height):
-            states = self._states_of(snapshot)
-            moment = Moment() if snapshot is None else _moment(snapshot, view)
-            return Parts(tiny=tiny_rows(snapshot, states, moment, width, height, view.message))
+        history, settled = self._history, view.timeline is None or view.timeline.settled
+        # The same snapshot is drawn anew once all that led to its moment is known.
+        memo = self._memo.by((history, settled), Memo)
         if snapshot is None or not snapshot.gpus:
-            return self._empty(snapshot, view, width, height)
-        self.lines = self._cards.line_count(snapshot)
+            return _without_cards(snapshot, view, width, height)
+        context = table_context(memo, history, snapshot, view.interval)
+        # Once a snapshot, so that a held picture keeps its states.
+        states = memo.by(snapshot, _states, memo, history, snapshot, context.beat, settled)
+        if is_tiny(width, height):
+            moment = _moment(snapshot, view)
+            tiny = tiny_rows(snapshot, states, moment, width, height, view.message)
+            return Parts(Layout(view, snapshot.gpus), tiny=tiny)
         strip = strip_rows(height) if view.host_strip else 0
-        shape = dashboard_shape(self.lines, len(snapshot.gpus), width, height - strip)
-        self.shape = shape
-        room = max(1, min(_MOST_REPORT_ROWS, shape.table - _LEAST_TABLE))
-        report = _report_rows(view, width, room)
+        lines, cards = card_lines(snapshot), len(snapshot.gpus)
+        shape = dashboard_shape(lines, cards, width, height - strip)
+        report = _report_rows(view, width, shape.table - LEAST_TABLE)
         timeline = _timeline_rows(snapshot, view, width)
         table = shape.table - len(report) - len(timeline) - view.editing
-        self.room = max(0, table - 1)
-        self.columns = visible_columns(width, view.columns)
-        self.headed = user_columns(width) if view.listing is Listing.USERS else self.columns
-        self._list(snapshot, view)
-        self._settle(snapshot, view)
-        states = self._states_of(snapshot)
-        scrolled = self._scrolled(snapshot, view, shape)
-        cards = self._cards.rows(
-            snapshot,
-            self._history,
-            states,
-            width,
-            shape.cards,
-            view.cards_top,
-            graphs=not shape.tiles,
-            chosen=view.card,
-            graph=GRAPH[view.graph],
-        )
-        view.graphed = self._cards.graphed or shape.tiles > 0
-        keys = footer_keys(view, self.entry(view.cursor))
+        layout = lay_out(memo, context, snapshot, view, width, shape, max(0, table - 1))
+        graphs = graph_rows(memo, snapshot, history, states, width, shape.tiles, GRAPH[view.graph])
         return Parts(
-            header=[self._header(snapshot, _moment(snapshot, view), width)],
-            host=self._strip.rows(snapshot.host, self._history, snapshot.time, width, strip),
-            cards=_filled(cards, width, shape.cards.rows),
-            graphs=self._tiles.rows(
-                snapshot, self._history, states, width, shape.tiles, GRAPH[view.graph]
+            layout,
+            header=[_header(memo, snapshot, view, width)],
+            host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
+            cards=_filled(
+                _cards(memo, snapshot, history, states, layout, width), width, shape.cards.rows
             ),
-            rule=[self._rule(snapshot, scrolled, width)],
-            processes=_filled(self._table(snapshot, view, width), width, table),
+            graphs=graphs,
+            rule=[_rule(memo, snapshot, history, states, layout, width)],
+            processes=_filled(_processes(memo, snapshot, layout, context.row, width), width, table),
             report=report,
             timeline=timeline,
-            footer=[self._footer(keys, view.message, width)],
+            footer=[_footer_of(memo, layout, width)],
         )
 
-    def _header(self, snapshot: Snapshot, moment: Moment, width: int) -> Row:
-        # Of the cards it tells for how long one has been silent, which is part of the moment.
-        key = (snapshot.host, snapshot.source, int(snapshot.time), moment, width)
-        if self._headed_by[0] != key:
-            self._headed_by = (key, header_row(snapshot, moment, width))
-        return self._headed_by[1]
 
-    def _rule(self, snapshot: Snapshot, scrolled: Scrolled, width: int) -> Row:
-        key = (snapshot.processes, self._shown, scrolled, rule_facts(snapshot), width)
-        if self._ruled_by[0] != key:
-            self._ruled_by = (key, rule_row(snapshot, self._shown, scrolled, width))
-        return self._ruled_by[1]
-
-    def _footer(self, keys: tuple[FooterKey, ...], message: str, width: int) -> Row:
-        key = (keys, message, width)
-        if self._footed_by[0] != key:
-            self._footed_by = (key, footer_row(keys, message, width))
-        return self._footed_by[1]
-
-    def _basis_of(self, snapshot: Snapshot, view: View) -> _Basis:
-        """What processes are drawn by: the same for a beat, however often they are drawn."""
-        basis = self._basis
-        if (
-            basis is None
-            or basis.processes is not snapshot.processes
-            or (basis.beat != self._beat and not view.paused)
-        ):
-            standing = self._history.as_of(snapshot)
-            idle_after = standing.thresholds.idle_after
-            sight = RowContext(snapshot.time, cache(standing.process_idle), idle_after)
-            basis = self._basis = _Basis(snapshot.processes, self._beat, sight, standing)
-        return basis
-
-    def _table(self, snapshot: Snapshot, view: View, width: int) -> list[Row]:
-        """The heading and the lines that there is room for."""
-        key = (
-            *(view.top, view.cursor, view.tags, view.shift, view.order, view.listing),
-            *(self.room, self.headed, width, self._beat, has_no_lists(snapshot)),
-        )
-        if self._tabled[0] is not self.entries or self._tabled[1] != key:
-            self._tabled = (self.entries, key, self._lines(snapshot, view, width))
-        return self._tabled[2]
-
-    def _lines(self, snapshot: Snapshot, view: View, width: int) -> list[Row]:
-        shown = self.entries[view.top : view.top + self.room]
-        heading = heading_row(self.headed, view.order, width)
-        sight = self._basis_of(snapshot, view).sight
-        self._process_rows.begin()
-        if self.room and has_no_lists(snapshot):
-            return [heading, fill([(f"  {_NO_LISTS}", "dim")], width)]
-        return [heading, *(self._line(entry, view, sight, width) for entry in shown)]
-
-    def _line(self, entry: Entry, view: View, sight: RowContext, width: int) -> Row:
-        # A card may have it.
-        cursor = entry.key == view.cursor and view.card is None
-        members = entry.processes
-        tagged = bool(members) and all(process.id in view.tags for process in members)
-        marks = RowMarks(cursor, tagged, entry.branch, view.shift)
-        if entry.user is not None:
-            return user_row(entry.user, user_columns(width), width, marks)
-        if entry.job is not None:
-            return job_row(entry.job, self.columns, sight, width, marks, entry.folded)
-        assert entry.process is not None  # noqa: S101 - the only kind left
-        return self._process_rows.row(entry.process, self.columns, sight, width, marks)
-
-    def _empty(self, snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
-        """No cards: the reason fills the room."""
-        self.entries, self.room, self.lines = (), 0, 0
-        header = fill((), width, "header")
-        if snapshot is not None:
-            header = header_row(snapshot, _moment(snapshot, view), width)
-        trouble = None if snapshot is None else snapshot.trouble
-        return Parts(
-            header=[header],
-            cards=empty_rows(trouble, width, height - 2),
-            footer=[
-                footer_row(() if view.covered else _ALWAYS, view.message, width),
-            ],
-        )
-
-    def _states_of(self, snapshot: Snapshot | None) -> dict[str, Finding]:
-        """What is said of each card, once a snapshot: a held picture keeps its words.
-
-        Of a moment of the past it is not said that all is well before all that led to it is known.
-        """
-        if snapshot is not self._states[0]:
-            states = {}
-            if snapshot is not None:
-                states = {gpu.uuid: self._judge(snapshot, gpu) for gpu in snapshot.gpus}
-            if not self._settled:
-                states = {uuid: _unless_well(state) for uuid, state in states.items()}
-            self._states = (snapshot, states)
-        return self._states[1]
-
-    def _judge(self, snapshot: Snapshot, gpu: Gpu) -> Finding:
-        """What is said of a card: told in whole seconds, so judged once in each.
-
-        Unless something begins or ends; and what is wrong is told with numbers of this moment.
-        """
-        key = (
-            *(self._beat, snapshot.reserved),
-            *(self._history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
-        )
-        known, state = self._judged.get(gpu.uuid, (None, None))
-        if state is None or known != key or state.severity >= Severity.WARNING:
-            state = card_state(self._history, gpu)
-            self._judged[gpu.uuid] = key, state
-        return state
-
-    def _list(self, snapshot: Snapshot, view: View) -> None:
-        """List and sort anew only when there is something new to list."""
-        narrowing = view.narrowing
-        drawn_from: tuple[object, ...] = (
-            narrowing,
-            view.order,
-            view.listing,
-            view.turned,
-            # What depends on time is told in whole seconds.
-            self._beat if _depends_on_time(view) else None,
-        )
-        before = self._drawn_from
-        if (
-            before
-            and before[0] is snapshot.processes
-            and before[1] is view.kin
-            and before[2:] == drawn_from
-        ):
-            return
-        self._drawn_from = (snapshot.processes, view.kin, *drawn_from)
-        _, _, sight, standing = self._basis_of(snapshot, view)
-        facts = None if narrowing.filter is None else _facts(sight)
-        shown = narrowing.apply(snapshot.processes, facts)
-        self._shown = shown
-        if view.listing is Listing.TREE:
-            self.entries = tree_entries(shown, view.kin, view.sort, sight, view.turned)
-        elif view.listing is Listing.JOBS:
-            self.entries = job_entries(shown, view.sort, sight, view.turned)
-        elif view.listing is Listing.USERS:
-            narrowed = replace(snapshot, time=sight.now, processes=tuple(shown))
-            uses = users(narrowed, standing)
-            self.entries = user_entries(sort_users(uses, view.user_sort))
-        else:
-            self.entries = process_entries(shown, view.sort, sight)
-
-    def _scrolled(self, snapshot: Snapshot, view: View, shape: DashboardShape) -> Scrolled:
-        """What of cards and processes is out of sight; brings the scrolling within bounds."""
-        shown = shape.cards.columns * (shape.cards.rows - 1)
-        hidden = 0 if shape.cards.panels else max(0, self.lines - shown)
-        line = card_line(snapshot, view.card)
-        if line is None:
-            view.card = None
-        elif hidden:
-            view.cards_top = max(min(view.cards_top, line), line - shown + 1)
-        view.cards_top = max(0, min(view.cards_top, hidden))
-        return Scrolled(
-            _narrowing_words(snapshot, view),
-            len(self.entries),
-            view.top,
-            self.room,
-            view.cards_top,
-            hidden - view.cards_top,
-            self._worst_hidden(snapshot, view.cards_top, shown) if hidden else None,
-            self._note(snapshot, view),
-        )
-
-    def _note(self, snapshot: Snapshot, view: View) -> str:
-        """Since when the hours of users are counted."""
-        if view.listing is not Listing.USERS or self._history.started is None:
-            return ""
-        from gpumon.ui.view.pages import moment_text
-
-        return f"GPU-HOURS since {moment_text(self._history.started, snapshot.time)}"
-
-    def _worst_hidden(self, snapshot: Snapshot, above: int, shown: int) -> Field | None:
-        """What is wrong with the worst of the cards out of sight."""
-        worst: Finding | None = None
-        index = line = 0
-        for gpu in snapshot.gpus:
-            state = self._states[1][gpu.uuid]
-            in_sight = above <= line < above + shown
-            if not in_sight and (worst is None or state.severity > worst.severity):
-                worst, index = state, gpu.index
-            line += 1 + len(gpu.mig)
-        if worst is None or worst.severity < Severity.WARNING:
-            return None
-        return f"GPU {index}: {printable(worst.brief)}", STATE_STYLES[worst.severity]
-
-    def _settle(self, snapshot: Snapshot, view: View) -> None:
-        """Keep the cursor on its line and that in sight, and scroll no further than the end.
-
-        A process that ended leaves no cursor and no tag: moving either to a neighbour unasked would
-        offer another process to the next key.
-        """
-        if view.tags:
-            living = {process.id for process in snapshot.processes}
-            view.tags &= living | {relative.id for relative in view.kin}
-        index = self.index_of(view.cursor)
-        if index is None:
-            view.cursor = None
-        elif view.following:
-            view.top = max(min(view.top, index), index - self.room + 1)
-        view.top = max(0, min(view.top, len(self.entries) - self.room))
-
-    def index_of(self, key: Key | None) -> int | None:
-        """Where a line stands in the table."""
-        if key is None:
-            return None
-        for index, entry in enumerate(self.entries):
-            if entry.key == key:
-                return index
-        return None
-
-    def entry(self, key: Key | None) -> Entry | None:
-        """The line of this key, while it is in the table."""
-        index = self.index_of(key)
-        return None if index is None else self.entries[index]
+def _without_cards(snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
+    """No cards: the reason fills the room."""
+    layout = Layout(view)
+    moment = Moment() if snapshot is None else _moment(snapshot, view)
+    if is_tiny(width, height):
+        return Parts(layout, tiny=tiny_rows(snapshot, {}, moment, width, height, view.message))
+    header = fill((), width, "header")
+    if snapshot is not None:
+        header = header_row(snapshot, moment, width)
+    trouble = None if snapshot is None else snapshot.trouble
+    return Parts(
+        layout,
+        header=[header],
+        cards=empty_rows(trouble, width, height - 2),
+        footer=[footer_row(() if view.covered else _ALWAYS, view.message, width)],
+    )
 
 
-def _facts(sight: RowContext) -> Facts:
-    """What a filter needs to know."""
-    from gpumon.filters import Facts
+def _states(
+    memo: Memo, history: History, snapshot: Snapshot, beat: float, settled: bool
+) -> dict[str, Finding]:
+    """What is said of each card.
 
-    def idle(process: ProcessId) -> float | None:
-        spell = sight.idle(process)
-        return None if spell is None else spell.seconds
-
-    return Facts(sight.now, idle, sight.idle_after)
-
-
-def _beat(snapshot: Snapshot, interval: float) -> float:
-    """Changes once a second, for what is told in whole seconds.
-
-    Lists of processes mostly come as often, and what hangs on them is drawn anew with them: on the
-    clock's seconds too it would be drawn twice. So seconds are counted from the newest list.
+    Of a moment of the past it is not said that all is well before all that led to it is known.
     """
-    listed = snapshot.processes_at
-    if listed is None or listed > snapshot.time:
-        return int(snapshot.time)
-    # A sample that comes early after one that came late is meant to be a second later too.
-    return listed + int(snapshot.time - listed + max(_EARLY, interval * _EARLY_SHARE))
+    states = {
+        gpu.uuid: _state(memo.part(gpu.uuid), history, snapshot, gpu, beat) for gpu in snapshot.gpus
+    }
+    return states if settled else {uuid: _unless_well(state) for uuid, state in states.items()}
+
+
+def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, beat: float) -> Finding:
+    """What is said of a card: told in whole seconds, so judged once in each.
+
+    Unless something begins or ends; and what is wrong is told with numbers of this moment.
+    """
+    before = memo.newest(card_state)
+    wrong = before is not None and before.severity >= Severity.WARNING
+    key = (
+        *(beat, snapshot.time if wrong else None, snapshot.reserved),
+        *(history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
+    )
+    return memo.by(key, card_state, history, gpu)
+
+
+def _header(memo: Memo, snapshot: Snapshot, view: View, width: int) -> Row:
+    moment = _moment(snapshot, view)
+    # Of the cards it tells for how long one has been silent, which is part of the moment.
+    key = (int(snapshot.time), snapshot.host, snapshot.source, moment, width)
+    return memo.by(key, header_row, snapshot, moment, width)
+
+
+def _cards(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    layout: Layout,
+    width: int,
+) -> list[Row]:
+    view, shape, columns = layout.view, layout.shape, layout.card_columns
+    assert shape is not None  # noqa: S101 - there are cards
+    graph = GRAPH[view.graph]
+    if columns is None:
+        height = shape.cards.panels
+        return panel_rows(memo, snapshot, history, states, width, height, view.card, graph)
+    top = view.cards_top
+    return card_rows(
+        memo, snapshot, history, states, columns, width, shape.cards, top, view.card, graph
+    )
+
+
+def _rule(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    layout: Layout,
+    width: int,
+) -> Row:
+    """The line between cards and processes, and what of both is out of sight."""
+    view, hidden = layout.view, layout.hidden_cards
+    scrolled = Scrolled(
+        _narrowing_words(snapshot, view),
+        len(layout.entries),
+        view.top,
+        layout.room,
+        view.cards_top,
+        hidden - view.cards_top,
+        _worst_hidden(snapshot, states, layout) if hidden else None,
+        _counted_since(snapshot, history, view),
+    )
+    key = (scrolled, width, rule_facts(snapshot), layout.shown, snapshot.processes)
+    return memo.by(key, rule_row, snapshot, layout.shown, scrolled, width)
+
+
+def _counted_since(snapshot: Snapshot, history: History, view: View) -> str:
+    """Since when the hours of users are counted."""
+    if view.listing is not Listing.USERS or history.started is None:
+        return ""
+    from gpumon.ui.view.pages import moment_text
+
+    return f"GPU-HOURS since {moment_text(history.started, snapshot.time)}"
+
+
+def _worst_hidden(
+    snapshot: Snapshot, states: Mapping[str, Finding], layout: Layout
+) -> Field | None:
+    """What is wrong with the worst of the cards out of sight."""
+    assert layout.shape is not None  # noqa: S101 - there are cards
+    above, shown = layout.view.cards_top, layout.shape.cards.in_sight
+    worst: Finding | None = None
+    index = line = 0
+    for gpu in snapshot.gpus:
+        state = states[gpu.uuid]
+        in_sight = above <= line < above + shown
+        if not in_sight and (worst is None or state.severity > worst.severity):
+            worst, index = state, gpu.index
+        line += 1 + len(gpu.mig)
+    if worst is None or worst.severity < Severity.WARNING:
+        return None
+    return f"GPU {index}: {printable(worst.brief)}", STATE_STYLES[worst.severity]
+
+
+def _processes(
+    memo: Memo, snapshot: Snapshot, layout: Layout, sight: RowContext, width: int
+) -> list[Row]:
+    """The heading and the lines that there is room for."""
+    view = layout.view
+    return memo(
+        _table,
+        memo.part(process_row),
+        sight,
+        view.order,
+        # A card may have it.
+        view.cursor if view.card is None else None,
+        view.tags,
+        view.shift,
+        width,
+        layout.room > 0 and has_no_lists(snapshot),
+        layout.columns,
+        layout.headed,
+        view.top,
+        layout.room,
+        layout.entries,
+    )
+
+
+def _table(
+    memo: Memo,
+    sight: RowContext,
+    order: Sort,
+    cursor: Key | None,
+    tags: frozenset[ProcessId],
+    shift: int,
+    width: int,
+    unlisted: bool,
+    columns: tuple[Column, ...],
+    headed: Sequence[ColumnHeader],
+    top: int,
+    room: int,
+    entries: Sequence[Entry],
+) -> list[Row]:
+    rows = [heading_row(headed, order, width)]
+    if unlisted:
+        return [*rows, fill([(f"  {_NO_LISTS}", "dim")], width)]
+    shown = entries[top : top + room]
+    for entry in shown:
+        members = entry.processes
+        tagged = bool(members) and all(process.id in tags for process in members)
+        marks = RowMarks(entry.key == cursor, tagged, entry.branch, shift)
+        if entry.user is not None:
+            rows.append(user_row(entry.user, user_columns(width), width, marks))
+        elif entry.job is not None:
+            rows.append(job_row(entry.job, columns, sight, width, marks, entry.folded))
+        elif entry.process is not None:
+            part = memo.part(entry.key)
+            rows.append(part(process_row, entry.process, columns, sight, width, marks))
+    memo.keep([entry.key for entry in shown])
+    return rows
+
+
+def _footer_of(memo: Memo, layout: Layout, width: int) -> Row:
+    view = layout.view
+    keys = footer_keys(view, layout.entry(view.cursor))
+    return memo(footer_row, keys, view.message, width)
 
 
 def _unless_well(state: Finding) -> Finding:
@@ -678,12 +404,6 @@ def _unless_well(state: Finding) -> Finding:
         return state
     sentence = "What led to this moment is still being looked at."
     return replace(state, sentence=sentence, short="…", brief="…")
-
-
-def _depends_on_time(view: View) -> bool:
-    """Whether what is listed, or its order, changes while the processes stay as they are."""
-    filtered = view.narrowing.filter is not None and bool(view.narrowing.filter.text)
-    return filtered or view.listing is Listing.USERS or view.sort.column == "idle"
 
 
 def _narrowing_words(snapshot: Snapshot, view: View) -> tuple[str, ...]:
@@ -702,7 +422,7 @@ def _report_rows(view: View, width: int, room: int) -> list[Row]:
         return []
     from gpumon.ui.view.kill import report_rows
 
-    return report_rows(view.reports, width, room)
+    return report_rows(view.reports, width, max(1, min(_MOST_REPORT_ROWS, room)))
 
 
 def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:

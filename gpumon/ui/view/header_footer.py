@@ -71,7 +71,7 @@ def interval_text(interval: float) -> str:
 def header_row(snapshot: Snapshot, moment: Moment, width: int) -> Row:
     """Machine on the left, time on the right; between them as much as there is room for."""
     left: list[Field] = [(" gpumon", "header.title")]
-    if snapshot.source != "nvml":
+    if not snapshot.is_live:
         left.append((f"  {moment.source or snapshot.source.upper()}", "header.mark"))
     left.append((f"  {printable(snapshot.host.name)}", "header"))
     right = _right(snapshot, moment)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Host
     from gpumon.recording.history import History
+    from gpumon.ui.view.memo import Memo
 
 _TALL = 40
 """Rows of a terminal from which on it has a second line."""
@@ -46,44 +47,36 @@ def strip_rows(height: int) -> int:
     return 2 if height >= _TALL else 1
 
 
-class HostStrip:
-    """Draws the machine's line, remembering the graphs for as long as their second lasts."""
+def host_rows(
+    memo: Memo, host: Host, history: History, now: float, width: int, tall: int
+) -> list[Row]:
+    """The line, or two, or none.
 
-    def __init__(self) -> None:
-        self._key: tuple[object, ...] = ()
-        self._graphs: list[list[str]] = []
-
-    def rows(self, host: Host, history: History, now: float, width: int, tall: int) -> list[Row]:
-        """The line, or two, or none.
-
-        Args:
-            host: The machine as of now.
-            history: Where the graphs come from.
-            now: At which moment they end.
-            width: Cells.
-            tall: Rows, 1 or 2; 0 where it is hidden.
-        """
-        if not tall:
-            return []
-        courses = _courses(host)
-        heads = [_head(course) for course in courses]
-        each = (width - 1 - _GAP * len(courses)) // len(courses)
-        rooms = [max(0, each - sum(cell_width(text) for text, _ in head)) for head in heads]
-        key = (history, int(now), tall, rooms, [course.top for course in courses])
-        if key != self._key:
-            self._key = key
-            self._graphs = [
-                _graph(course, history, now, room, tall)
-                for course, room in zip(courses, rooms, strict=True)
-            ]
-        rows: list[Row] = []
-        for y in range(tall):
-            fields: list[Field] = [(" ", "")]
-            for course, head, graph in zip(courses, heads, self._graphs, strict=True):
-                start = head if y == tall - 1 else [(" " * sum(cell_width(t) for t, _ in head), "")]
-                fields += [*start, (graph[y], course.style), (" " * _GAP, "")]
-            rows.append(fill((field for field in fields if field[0]), width))
-        return rows
+    Args:
+        memo: Keeps what was drawn.
+        host: The machine as of now.
+        history: Where the graphs come from.
+        now: At which moment they end.
+        width: Cells.
+        tall: Rows, 1 or 2; 0 where it is hidden.
+    """
+    if not tall:
+        return []
+    courses = _courses(host)
+    heads = [_head(course) for course in courses]
+    each = (width - 1 - _GAP * len(courses)) // len(courses)
+    rooms = [max(0, each - sum(cell_width(text) for text, _ in head)) for head in heads]
+    # The graphs stay the same for as long as their newest second lasts.
+    key = (int(now), tall, rooms, [course.top for course in courses])
+    graphs = memo.by(key, _graphs, courses, history, now, rooms, tall)
+    rows: list[Row] = []
+    for y in range(tall):
+        fields: list[Field] = [(" ", "")]
+        for course, head, graph in zip(courses, heads, graphs, strict=True):
+            start = head if y == tall - 1 else [(" " * sum(cell_width(t) for t, _ in head), "")]
+            fields += [*start, (graph[y], course.style), (" " * _GAP, "")]
+        rows.append(fill((field for field in fields if field[0]), width))
+    return rows
 
 
 def _courses(host: Host) -> Sequence[_Course]:
@@ -110,6 +103,15 @@ def _head(course: _Course) -> list[Field]:
     """Name and newest value, as wide at every value."""
     unit = course.unit if course.value.strip() != UNKNOWN else " " * cell_width(course.unit)
     return [(f"{course.label} ", "dim"), (course.value, "strong"), (f"{unit} ", "dim")]
+
+
+def _graphs(
+    courses: Sequence[_Course], history: History, now: float, rooms: Sequence[int], tall: int
+) -> list[list[str]]:
+    return [
+        _graph(course, history, now, room, tall)
+        for course, room in zip(courses, rooms, strict=True)
+    ]
 
 
 def _graph(course: _Course, history: History, now: float, room: int, tall: int) -> list[str]:

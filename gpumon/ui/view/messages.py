@@ -95,25 +95,8 @@ def core_name(name: str) -> str:
     return " ".join(words)
 
 
-class CardHolders:
-    """The users on each card, the one holding most first.
-
-    A list of processes is gone through once, and stays the same for several pictures.
-    """
-
-    def __init__(self) -> None:
-        self._processes: Sequence[GpuProcess] | None = None
-        self._users: dict[str, str] = {}
-
-    def on(self, gpu: Gpu, processes: Sequence[GpuProcess]) -> str:
-        """Those on a card."""
-        if processes is not self._processes:
-            self._processes = processes
-            self._users = _users_by_card(processes)
-        return self._users.get(gpu.uuid, "")
-
-
-def _users_by_card(processes: Sequence[GpuProcess]) -> dict[str, str]:
+def users_by_card(processes: Sequence[GpuProcess]) -> dict[str, str]:
+    """The users on each card, by its UUID, the one holding most first."""
     held: dict[str, dict[str, int]] = {}
     for process in processes:
         user = process.user or UNKNOWN

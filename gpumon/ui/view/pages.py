@@ -267,7 +267,7 @@ def page_header(
     """
     left: list[Field] = [(f" {printable(title)} ", "header.title")]
     clock = "" if snapshot is None else time.strftime("%H:%M:%S", time.localtime(snapshot.time))
-    if snapshot is not None and snapshot.source != "nvml":
+    if snapshot is not None and not snapshot.is_live:
         left.append((f" {source or snapshot.source.upper()} ", "header.mark"))
     if snapshot is not None:
         left.append((f" {printable(snapshot.host.name)} ", "header.dim"))

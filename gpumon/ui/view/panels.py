@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,7 +19,14 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.units import degree
 from gpumon.ui.view.graphs import MEMORY, UTIL
-from gpumon.ui.view.messages import CardHolders, is_stale, rate, share, short_name, state_field
+from gpumon.ui.view.messages import (
+    is_stale,
+    rate,
+    share,
+    short_name,
+    state_field,
+    users_by_card,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.graphs import Graph
+    from gpumon.ui.view.memo import Memo
 
 _LABEL = 8
 _VALUE = 15
@@ -54,60 +62,44 @@ class Meter(Struct, frozen=True):
     style: str
 
 
-_Key: TypeAlias = "tuple[int, int, int, Graph]"
+def panel_rows(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    width: int,
+    height: int,
+    chosen: str | None = None,
+    graph: Graph = UTIL,
+) -> list[Row]:
+    """Every card in ``height`` rows of ``width`` cells.
 
-
-class Panels:
-    """Draws panels, remembering the graphs for as long as their newest second lasts."""
-
-    def __init__(self) -> None:
-        self._graphs: dict[str, tuple[_Key, list[list[Field]]]] = {}
-        self._holders = CardHolders()
-
-    def rows(
-        self,
-        snapshot: Snapshot,
-        history: History,
-        states: Mapping[str, Finding],
-        width: int,
-        height: int,
-        chosen: str | None = None,
-        graph: Graph = UTIL,
-    ) -> list[Row]:
-        """Every card in ``height`` rows of ``width`` cells.
-
-        Args:
-            snapshot: What to show.
-            history: Where the graphs come from.
-            states: What is said of each card, by UUID.
-            width: Cells.
-            height: Rows of one card.
-            chosen: UUID of the card under the cursor.
-            graph: What the first graph shows; beside it is memory, or utilisation.
-        """
-        left = max(_LEAST_METERS, min(_MOST_METERS, width * 2 // 5))
-        key = (width - left - 1, height - 1, int(snapshot.time), graph)
-        graphs = {gpu.uuid: self._graphs_of(gpu, history, key) for gpu in snapshot.gpus}
-        # Cards that are gone are forgotten here.
-        self._graphs = {uuid: (key, lines) for uuid, lines in graphs.items()}
-        rows: list[Row] = []
-        for gpu in snapshot.gpus:
-            stale = is_stale(gpu, states[gpu.uuid])
-            lines = [_meter_row(meter, left - 2, stale) for meter in _meters(gpu)]
-            lines += [_fact_row(label, text, left - 2) for label, text in _facts(gpu)]
-            users = self._holders.on(gpu, snapshot.processes)
-            title = _title(gpu, states[gpu.uuid], users, width)
-            rows.append(restyle(title, "cursor") if gpu.uuid == chosen else title)
-            for y, drawn in enumerate(graphs[gpu.uuid]):
-                start = lines[y] if y < len(lines) else ()
-                rows.append(fill([(" ", ""), *fill(start, left), *drawn], width))
-        return rows
-
-    def _graphs_of(self, gpu: Gpu, history: History, key: _Key) -> list[list[Field]]:
-        known = self._graphs.get(gpu.uuid)
-        if known is not None and known[0] == key:
-            return known[1]
-        return _draw_graphs(gpu, history, *key)
+    Args:
+        memo: Keeps what was drawn.
+        snapshot: What to show.
+        history: Where the graphs come from.
+        states: What is said of each card, by UUID.
+        width: Cells.
+        height: Rows of one card.
+        chosen: UUID of the card under the cursor.
+        graph: What the first graph shows; beside it is memory, or utilisation.
+    """
+    left = max(_LEAST_METERS, min(_MOST_METERS, width * 2 // 5))
+    holders = memo(users_by_card, snapshot.processes)
+    # The graphs stay the same for as long as their newest second lasts.
+    key = (width - left - 1, height - 1, int(snapshot.time), graph)
+    rows: list[Row] = []
+    for gpu in snapshot.gpus:
+        stale = is_stale(gpu, states[gpu.uuid])
+        lines = [_meter_row(meter, left - 2, stale) for meter in _meters(gpu)]
+        lines += [_fact_row(label, text, left - 2) for label, text in _facts(gpu)]
+        title = _title(gpu, states[gpu.uuid], holders.get(gpu.uuid, ""), width)
+        rows.append(restyle(title, "cursor") if gpu.uuid == chosen else title)
+        graphs = memo.part(gpu.uuid).by(key, _draw_graphs, gpu, history, *key)
+        for y, drawn in enumerate(graphs):
+            start = lines[y] if y < len(lines) else ()
+            rows.append(fill([(" ", ""), *fill(start, left), *drawn], width))
+    return rows
 
 
 def _title(gpu: Gpu, state: Finding, on_card: str, width: int) -> Row:

@@ -43,7 +43,7 @@ def cuda_rows(details: Details, snapshot: Snapshot | None, width: int) -> list[R
     if details.devices is None:
         facts.append(Fact("holds open", UNKNOWN, note="its open files were not read"))
     else:
-        facts.append(Fact("holds open", " ".join(details.devices) or "no /dev/nvidia*"))
+        facts.append(Fact("holds open", " ".join(details.devices) or "no device file of a card"))
     return fact_rows(facts, width, _CUDA_LABEL)
 
 

@@ -323,35 +323,6 @@ _STYLES = {
 }
 
 
-class ProcessRows:
-    """Draws processes, keeping the rows of those that did not change."""
-
-    def __init__(self) -> None:
-        self._kept: dict[ProcessId, tuple[GpuProcess, object, Row]] = {}
-        self._drawn: dict[ProcessId, tuple[GpuProcess, object, Row]] = {}
-
-    def begin(self) -> None:
-        """Begin a new picture: what is not drawn in it is forgotten at the next."""
-        self._kept, self._drawn = self._drawn, {}
-
-    def row(
-        self,
-        process: GpuProcess,
-        columns: Sequence[Column],
-        sight: RowContext,
-        width: int,
-        marks: RowMarks,
-    ) -> Row:
-        """``process_row``, drawn anew only when something in it can have changed."""
-        # Ages are the only texts that change without the process.
-        key = (sight.now, width, columns, marks)
-        known = self._kept.get(process.id)
-        if known is None or known[0] is not process or known[1] != key:
-            known = (process, key, process_row(process, columns, sight, width, marks))
-        self._drawn[process.id] = known
-        return known[2]
-
-
 def users_of(processes: Sequence[GpuProcess]) -> int:
     """How many users own a process."""
     return len({process.user for process in processes if process.user is not None})

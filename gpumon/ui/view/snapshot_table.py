@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from gpumon.config.columns import CHOSEN
 from gpumon.findings import card_state, conditions
 from gpumon.recording.history import History
-from gpumon.ui.view.cards import CardList, CardsShape
+from gpumon.ui.view.cards import CardsShape, card_columns, card_lines, card_rows
 from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
+from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.processes import (
     RowContext,
     Sort,
@@ -55,8 +56,8 @@ def table(
     history = History(conditions(thresholds), thresholds)
     history.add(snapshot)
     states = {gpu.uuid: card_state(history, gpu) for gpu in snapshot.gpus}
-    cards = CardList()
-    shape = CardsShape(0, 1, cards.line_count(snapshot) + 1)
+    shape = CardsShape(panels=0, columns=1, rows=card_lines(snapshot) + 1)
+    parts = card_columns(width, snapshot.gpus, graphs=False)
     sort, sight = Sort(), RowContext(snapshot.time)
     # Nobody is seen to be idle in one sample, and a column left blank would say that nobody is.
     columns = visible_columns(width, tuple(key for key in CHOSEN if key != "idle"))
@@ -64,7 +65,7 @@ def table(
     table = width if bounded else max(width, whole_width(processes, columns))
     rows: list[Row] = [
         header_row(snapshot, Moment(), width),
-        *cards.rows(snapshot, history, states, width, shape, graphs=False),
+        *card_rows(Memo(), snapshot, history, states, parts, width, shape),
         rule_row(snapshot, processes, Scrolled(tuple(narrowing)), width),
         heading_row(columns, sort, width),
         *(process_row(process, columns, sight, table) for process in processes),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.text.cells import Field, Row, braille, fill
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.graphs import Graph
+    from gpumon.ui.view.memo import Memo
 
 _LEAST_WIDTH = 140
 """Cells of a terminal below which the lines' own small graphs have to do."""
@@ -44,55 +44,42 @@ def tiles_rows(cards: int, height: int) -> int:
     return height * -(-cards // _ACROSS)
 
 
-class Tiles:
-    """Draws the graphs, remembering them for as long as their newest second lasts."""
+def graph_rows(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    width: int,
+    height: int,
+    graph: Graph,
+) -> list[Row]:
+    """The graphs of all cards; nothing where they have no height.
 
-    def __init__(self) -> None:
-        self._drawn: tuple[tuple[object, ...], list[list[Row]]] = ((), [])
-        self._titles: dict[int, tuple[list[_Told], int, Row]] = {}
-
-    def rows(
-        self,
-        snapshot: Snapshot,
-        history: History,
-        states: Mapping[str, Finding],
-        width: int,
-        height: int,
-        graph: Graph,
-    ) -> list[Row]:
-        """The graphs of all cards; nothing where they have no height.
-
-        Args:
-            snapshot: What to show.
-            history: Where the graphs come from.
-            states: What is said of each card, by UUID.
-            width: Cells.
-            height: Rows of each, from ``tile_height``.
-            graph: What they show.
-        """
-        if not height:
-            self._drawn = ((), [])
-            return []
-        across = min(len(snapshot.gpus), _ACROSS)
-        each = (width - _GAP * (across + 1)) // across
-        uuids = tuple(gpu.uuid for gpu in snapshot.gpus)
-        key = (width, height, int(snapshot.time), graph, history, uuids)
-        if self._drawn[0] != key:
-            self._drawn = (key, _graphs(snapshot, history, width, height, graph))
-        rows: list[Row] = []
-        for place, graphs in enumerate(self._drawn[1]):
-            beside = snapshot.gpus[place * across : (place + 1) * across]
-            told = [_told(gpu, states[gpu.uuid], graph) for gpu in beside]
-            known = self._titles.get(place)
-            if known is None or known[:2] != (told, width):
-                titles: list[Field] = []
-                for one in told:
-                    titles += [(" " * _GAP, ""), *_title(one, each)]
-                # Each is as wide as its graph.
-                titles.append((" " * (width - len(told) * (_GAP + each)), ""))
-                known = self._titles[place] = (told, width, tuple(titles))
-            rows += [known[2], *graphs]
-        return rows
+    Args:
+        memo: Keeps what was drawn.
+        snapshot: What to show.
+        history: Where the graphs come from.
+        states: What is said of each card, by UUID.
+        width: Cells.
+        height: Rows of each, from ``tile_height``.
+        graph: What they show.
+    """
+    if not height:
+        return []
+    across = min(len(snapshot.gpus), _ACROSS)
+    each = (width - _GAP * (across + 1)) // across
+    uuids = tuple(gpu.uuid for gpu in snapshot.gpus)
+    # They stay the same for as long as their newest second lasts.
+    key = (width, height, int(snapshot.time), graph, uuids)
+    drawn = memo.by(key, _graphs, snapshot, history, width, height, graph)
+    rows: list[Row] = []
+    for place, graphs in enumerate(drawn):
+        beside = snapshot.gpus[place * across : (place + 1) * across]
+        titles = [
+            memo.part(gpu.uuid)(_title, _told(gpu, states[gpu.uuid], graph), each) for gpu in beside
+        ]
+        rows += [memo.part(place)(_beside, width, *titles), *graphs]
+    return rows
 
 
 def _graphs(
@@ -142,7 +129,11 @@ def _told(gpu: Gpu, state: Finding, graph: Graph) -> _Told:
     return _Told(gpu.index, graph.key, *graph.now(gpu), state.severity, quiet)
 
 
-@lru_cache(maxsize=64)
+def _beside(width: int, *titles: Row) -> Row:
+    """Titles side by side, each as wide as its graph."""
+    return fill([field for title in titles for field in ((" " * _GAP, ""), *title)], width)
+
+
 def _title(told: _Told, width: int) -> Row:
     """Which card, its newest value, and over how long the graph goes."""
     quiet = told.quiet

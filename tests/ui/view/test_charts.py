@@ -16,7 +16,8 @@ from gpumon.model.snapshot import Gpu, Unknown
 from gpumon.recording import Event, EventKind
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
-from gpumon.ui.view.charts import Charts, window_seconds, window_title
+from gpumon.ui.view.charts import chart_rows, window_seconds, window_title
+from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.plots import Scale, Span, plot
 from tests.build import GIB, NOON, gpu, snapshot
 
@@ -77,7 +78,7 @@ def rows_of(
     window: ChartWindow = FIVE,
     card: Gpu = CARD,
 ) -> list[Row]:
-    return Charts().rows(card, history, window, lambda _, __: list(MARKS), width, height)
+    return chart_rows(Memo(), card, history, window, lambda _, __: list(MARKS), width, height)
 
 
 def lines_of(rows: list[Row]) -> list[str]:
@@ -105,7 +106,7 @@ def test_every_row_is_whole_at_every_size(window: ChartWindow) -> None:
 def test_what_was_not_seen_is_blank_and_zero_is_a_line() -> None:
     history = seen(gap=range(130, 170))
     # Fifty cells of six seconds.
-    lines = lines_of(Charts().rows(CARD, history, FIVE, no_marks, 56, 22))
+    lines = lines_of(chart_rows(Memo(), CARD, history, FIVE, no_marks, 56, 22))
     foot = lines[4][6:]
     gap = [place for place, dots in enumerate(foot) if dots == BLANK]
     assert gap == list(range(132 // 6, 168 // 6))
@@ -159,7 +160,7 @@ def test_marks_stand_at_their_time_on_the_axis_and_the_legend_names_them() -> No
     assert axis.index("-") == 54 * 120 // 300
     assert axis.index("▼") == 54 * 200 // 300
     assert "+ a process came   - one went   ▼ slowed down" in lines[-1]
-    calm = lines_of(Charts().rows(CARD, seen(), FIVE, no_marks, 100, 38))
+    calm = lines_of(chart_rows(Memo(), CARD, seen(), FIVE, no_marks, 100, 38))
     assert "▼" not in calm[-1]
 
 
@@ -185,7 +186,7 @@ def test_all_that_was_seen_is_shown_in_a_round_stretch_of_time(
 
 
 def test_a_chart_is_drawn_anew_no_more_than_twice_a_second() -> None:
-    charts, drawn = Charts(), []
+    charts, drawn = Memo(), []
     history = seen()
 
     def marks(first: float, last: float) -> list[Event]:
@@ -194,21 +195,21 @@ def test_a_chart_is_drawn_anew_no_more_than_twice_a_second() -> None:
 
     for tenth in range(100):
         history.add(snapshot(NOON + 300 + tenth / 10, CARD))
-        charts.rows(CARD, history, MINUTE, marks, 60, 22)
+        chart_rows(charts, CARD, history, MINUTE, marks, 60, 22)
     # Four charts, in ten seconds.
     assert 4 * 15 <= len(drawn) <= 4 * 20
     drawn.clear()
     for second in range(60):
         history.add(snapshot(NOON + 310 + second, CARD))
-        charts.rows(CARD, history, ALL, marks, 60, 22)
+        chart_rows(charts, CARD, history, ALL, marks, 60, 22)
     assert len(drawn) <= 4 * 20
 
 
 def test_the_newest_values_are_never_those_of_an_older_picture() -> None:
-    charts, history = Charts(), seen()
-    charts.rows(CARD, history, HALF_HOUR, no_marks, 60, 22)
+    charts, history = Memo(), seen()
+    chart_rows(charts, CARD, history, HALF_HOUR, no_marks, 60, 22)
     newer = msgspec.structs.replace(CARD, utilization_gpu=77)
-    assert "77 %" in lines_of(charts.rows(newer, history, HALF_HOUR, no_marks, 60, 22))[0]
+    assert "77 %" in lines_of(chart_rows(charts, newer, history, HALF_HOUR, no_marks, 60, 22))[0]
 
 
 @settings(max_examples=40)
@@ -264,14 +265,15 @@ def test_round_times_are_round_on_the_local_clock(monkeypatch: pytest.MonkeyPatc
 
 
 def test_of_a_card_of_which_nothing_was_seen_nothing_is_drawn() -> None:
-    assert Charts().rows(CARD, History({}), FIVE, no_marks, 100, 38) == []
+    assert chart_rows(Memo(), CARD, History({}), FIVE, no_marks, 100, 38) == []
 
 
 def test_a_cap_that_is_changed_is_drawn_at_once() -> None:
-    charts, history = Charts(), seen()
+    charts, history = Memo(), seen()
     lowered = msgspec.structs.replace(CARD, power_limit=450.0)
     before, after = (
-        picture(charts.rows(card, history, FIVE, no_marks, 100, 38)) for card in (CARD, lowered)
+        picture(chart_rows(charts, card, history, FIVE, no_marks, 100, 38))
+        for card in (CARD, lowered)
     )
     assert "450W┤" not in before
     assert "450W┤" in after

@@ -18,13 +18,15 @@ from gpumon.recording.playback.replay import Playing
 from gpumon.sources.demo import DemoSource
 from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.cards import card_columns
-from gpumon.ui.view.dashboard import Dashboard, Timeline, View, footer_keys, is_tiny
+from gpumon.ui.view.dashboard import Dashboard, footer_keys
 from gpumon.ui.view.grouped import USER_COLUMNS
 from gpumon.ui.view.header_footer import footer_row, key_at
 from gpumon.ui.view.key_names import footer_key, keycap
+from gpumon.ui.view.layout import is_tiny
 from gpumon.ui.view.listing import Listing, ProcessFilter
 from gpumon.ui.view.messages import core_name, state_field
 from gpumon.ui.view.processes import RowContext, Sort, sort_processes, visible_columns
+from gpumon.ui.view.view import Timeline, View
 from tests.build import GIB, NOON, gpu, process
 from tests.build import snapshot as build_snapshot
 
@@ -222,11 +224,11 @@ def test_a_held_picture_keeps_what_it_tells_of_processes_however_it_is_drawn_aga
         drawn(held, 150)
         assert drawn(held) == live
     assert live[1].count("4m ") == 2, "its age and for how long it has been idle"
-    view.paused = True
+    view = msgspec.structs.replace(view, paused=True)
     drawn(held)
     for tick in range(1100, 1500):
         history.add(build_snapshot(NOON + tick * 0.24, gpu(), processes_at=NOON + tick * 0.24))
-    view.cursor = resting[0].id
+    view = msgspec.structs.replace(view, cursor=resting[0].id)
     drawn(held, 150)
     assert drawn(held)[1].replace("▸", " ") == live[1]
 
@@ -251,16 +253,16 @@ def test_users_of_a_held_picture_are_those_of_its_moment_however_late_asked_for(
         held = seen(half / 2)
         told = drawn()
     assert " 0.1 " in told
-    view.listing = Listing.PROCESSES
+    view = msgspec.structs.replace(view, listing=Listing.PROCESSES)
     # Of a new list nobody asks for users while it is fresh.
     for half in range(361 * 2, 362 * 2):
         held = seen(half / 2)
         drawn()
-    view.paused = True
+    view = msgspec.structs.replace(view, paused=True)
     drawn()
     for half in range(362 * 2, 2000 * 2):
         seen(half / 2)
-    view.listing = Listing.USERS
+    view = msgspec.structs.replace(view, listing=Listing.USERS)
     assert drawn() == told
 
 
@@ -287,17 +289,15 @@ def test_what_was_out_of_sight_when_the_picture_was_held_is_told_by_that_moment_
         live = drawn(view)[0]
     told = {"≥5m"} if listing is Listing.PROCESSES else {"0.1"}
     assert told <= set(live), "for how long it has been idle, and the user has had the card"
-    view.paused = True
+    view = msgspec.structs.replace(view, paused=True)
     drawn(view)
     for second in range(360, 2000):
         seen(second)
-    view.interval = 4.0
+    view = msgspec.structs.replace(view, interval=4.0)
     if listing is Listing.USERS:
-        view.listing = Listing.PROCESSES
-        drawn(view)
-        view.listing = Listing.USERS
+        drawn(msgspec.structs.replace(view, listing=Listing.PROCESSES))
     else:
-        view.top, view.following = 30, False
+        view = msgspec.structs.replace(view, top=30, following=False)
     assert drawn(view)[0] == live
 
 
@@ -496,9 +496,10 @@ def test_a_broken_card_out_of_sight_is_named() -> None:
 
 def test_which_of_the_processes_are_in_sight_is_told_where_not_all_are() -> None:
     now, history = demo()
-    dashboard, view = Dashboard(history), View(interval=0.5)
+    dashboard = Dashboard(history)
     texts = []
-    for view.top in (0, 4, 99):
+    for top in (0, 4, 99):
+        view = View(interval=0.5, top=top)
         rule = dashboard.rows(now, view, 100, 24).rule[0]
         texts.append("".join(text for text, _ in rule)[-13:].strip("─ "))
     assert texts == ["1–11 of 18", "5–15 of 18", "8–18 of 18"]
@@ -588,31 +589,28 @@ def test_a_silent_card_turns_the_clock_into_its_silence() -> None:
 def test_the_cursor_survives_every_sort_and_ends_with_its_process() -> None:
     now, history = demo()
     dashboard = Dashboard(history)
-    view = View(interval=0.5)
-    dashboard.rows(now, view, 100, 24)
-    chosen = dashboard.entries[5].key
+    chosen = dashboard.rows(now, View(interval=0.5), 100, 24).layout.entries[5].key
     assert isinstance(chosen, ProcessId)
-    view.cursor = chosen
     for column in COLUMNS:
         for descending in (True, False):
-            view.sort = Sort(column.key, descending)
+            view = View(interval=0.5, cursor=chosen, sort=Sort(column.key, descending))
             rows = dashboard.rows(now, view, 100, 24).processes
             marked = [row for row in rows if row[0][0] == "▸"]
             assert len(marked) == 1
             assert f" {chosen.pid} " in "".join(text for text, _ in marked[0])
     left = tuple(p for p in now.processes if p.id != chosen)
-    dashboard.rows(msgspec.structs.replace(now, processes=left), view, 100, 24)
-    assert view.cursor is None
+    parts = dashboard.rows(msgspec.structs.replace(now, processes=left), view, 100, 24)
+    assert parts.layout.view.cursor is None
 
 
 def test_a_reused_pid_does_not_inherit_the_cursor() -> None:
     _, history = demo()
-    dashboard, view = Dashboard(history), View(interval=0.5)
+    dashboard = Dashboard(history)
     old, new = process(pid=7, start_time=1), process(pid=7, start_time=2)
+    view = View(interval=0.5, cursor=old.id)
     dashboard.rows(build_snapshot(processes=(old,)), view, 100, 24)
-    view.cursor = old.id
-    dashboard.rows(build_snapshot(processes=(new,)), view, 100, 24)
-    assert view.cursor is None
+    parts = dashboard.rows(build_snapshot(processes=(new,)), view, 100, 24)
+    assert parts.layout.view.cursor is None
 
 
 def test_unknown_values_sort_last_in_both_directions() -> None:
@@ -739,10 +737,10 @@ def test_the_footer_names_what_matters_at_the_moment_in_eighty_columns() -> None
 
 def test_a_card_and_a_process_never_have_the_cursor_together() -> None:
     shown = of_cards(8)
-    view = View(interval=0.5, cursor=shown.processes[0].id)
+    dashboard = Dashboard(demo()[1])
     for card in (None, shown.gpus[1].uuid, None):
-        view.card = card
-        rows = Dashboard(demo()[1]).rows(shown, view, 80, 24).all()
+        view = View(interval=0.5, cursor=shown.processes[0].id, card=card)
+        rows = dashboard.rows(shown, view, 80, 24).all()
         marked = ["".join(text for text, _ in row) for row in rows]
         (line,) = [row for row in marked if row.startswith("▸")]
         assert line.startswith("▸1 ") is (card is not None)
@@ -756,10 +754,9 @@ def test_another_small_graph_is_offered_where_there_is_one(
     size: tuple[int, int], cards: int, *, graphed: bool
 ) -> None:
     shown = of_cards(cards)
-    view = View(interval=0.5)
-    drawn = Dashboard(demo()[1]).rows(shown, view, *size).all()
-    assert (footer_key("graph") in footer_keys(view, None)) is graphed
-    text = "\n".join("".join(part for part, _ in row) for row in drawn)
+    parts = Dashboard(demo()[1]).rows(shown, View(interval=0.5), *size)
+    assert (footer_key("graph") in footer_keys(parts.layout.view, None)) is graphed
+    text = "\n".join("".join(part for part, _ in row) for row in parts.all())
     assert (re.search(r"last \d+ s|util, |● 0  util", text) is not None) is graphed
 
 

@@ -9,9 +9,10 @@ import pytest
 from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.text.cells import row_width
-from gpumon.ui.view.dashboard import Dashboard, View
+from gpumon.ui.view.dashboard import Dashboard
 from gpumon.ui.view.graphs import GRAPH, GRAPHS, next_graph
 from gpumon.ui.view.tiles import tile_at
+from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, snapshot
 
 if TYPE_CHECKING:

@@ -11,8 +11,10 @@ from gpumon.findings import conditions
 from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
 from gpumon.text.cells import row_width
-from gpumon.ui.view.dashboard import Dashboard, View
-from gpumon.ui.view.host_strip import HostStrip
+from gpumon.ui.view.dashboard import Dashboard
+from gpumon.ui.view.host_strip import host_rows
+from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, snapshot
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def seen(seconds: int = 70) -> History:
 def lines(width: int, tall: int, seconds: int = 70) -> list[str]:
     history = seen(seconds)
     assert history.latest is not None
-    rows = HostStrip().rows(history.latest.host, history, history.now, width, tall)
+    rows = host_rows(Memo(), history.latest.host, history, history.now, width, tall)
     assert {row_width(row) for row in rows} <= {width}
     return ["".join(text for text, _ in row).rstrip() for row in rows]
 

@@ -9,8 +9,9 @@ import pytest
 from gpumon.findings import conditions
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.recording.history import History
-from gpumon.ui.view.dashboard import Dashboard, View
+from gpumon.ui.view.dashboard import Dashboard
 from gpumon.ui.view.listing import Listing
+from gpumon.ui.view.view import View
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, write_log
 

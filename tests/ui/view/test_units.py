@@ -20,8 +20,10 @@ from gpumon.recording.history import History
 from gpumon.text.formatting import gibibytes, memory_size, temperature
 from gpumon.text.units import Units, use_units
 from gpumon.ui.view.card_page import CardView, card_rows
-from gpumon.ui.view.charts import Charts
-from gpumon.ui.view.dashboard import Dashboard, View
+from gpumon.ui.view.charts import chart_rows
+from gpumon.ui.view.dashboard import Dashboard
+from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.ui.view.test_dashboard import demo
 
@@ -87,7 +89,7 @@ def test_the_charts_have_axes_in_them() -> None:
     history = one_hot_card()
     assert history.latest is not None
     (card,) = history.latest.gpus
-    rows = Charts().rows(card, history, WINDOWS[0], lambda *_: (), 200, 50)
+    rows = chart_rows(Memo(), card, history, WINDOWS[0], lambda *_: (), 200, 50)
     told = "\n".join("".join(text for text, _ in row) for row in rows)
     assert re.search(r"memory  75\.2/85\.9 GB", told)
     assert re.search(r"\b60G┤", told)

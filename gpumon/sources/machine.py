@@ -1,0 +1,20 @@
+"""Which backend reads the cards of this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.model.selection import ALL, GpuSelection
+from gpumon.sources.nvml.source import NvmlSource
+
+if TYPE_CHECKING:
+    from gpumon.sources.sampler import Sampler
+
+
+def this_machine(selection: GpuSelection = ALL) -> Sampler:
+    """The cards of this machine.
+
+    Args:
+        selection: Which of them.
+    """
+    return NvmlSource(selection)

@@ -1,0 +1,240 @@
+"""Joins what a backend tells of its cards with what the host knows of its processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from gpumon.host.machine import MachineReader
+from gpumon.host.processes import ProcessReader
+from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, Host, ProcessId, Snapshot
+from gpumon.system.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from gpumon.host.machine import MachineFacts
+    from gpumon.host.processes import ProcessFacts
+    from gpumon.sources import Call
+    from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+    from gpumon.system.clock import Clock
+
+_MEMORY = ("memory_total", "memory_free", "memory_used")
+
+
+class ReadsMachine(Protocol):
+    """The machine around the cards; see ``MachineReader``."""
+
+    @property
+    def name(self) -> str:
+        """Host name."""
+        ...
+
+    def read(self) -> MachineFacts:
+        """What is known of it at this moment."""
+        ...
+
+
+class ReadsProcesses(Protocol):
+    """The processes of the machine; see ``ProcessReader``."""
+
+    def read(self, pid: int, now: float) -> ProcessFacts | None:
+        """What is known of a process at this moment."""
+        ...
+
+    def keep_only(self, pids: Collection[int]) -> None:
+        """Forget all others."""
+        ...
+
+
+class Sampler:
+    """The snapshots of one machine. See ``Source``.
+
+    Attributes:
+        backend: Its cards.
+
+    Args:
+        backend: Its cards.
+        clock: Where its time comes from.
+        machine: The machine around them; this one by default.
+        processes: The processes on it; those of this machine by default.
+    """
+
+    def __init__(
+        self,
+        backend: GpuBackend,
+        clock: Clock | None = None,
+        machine: ReadsMachine | None = None,
+        processes: ReadsProcesses | None = None,
+    ) -> None:
+        self.backend = backend
+        self._clock: Clock = clock or SystemClock()
+        self._machine: ReadsMachine = machine or MachineReader()
+        self._reader: ReadsProcesses = processes or ProcessReader()
+        self._driver: DriverFacts | None = None
+        self._facts: MachineFacts | None = None
+        self._host = Host(name=self._machine.name)
+        self._listed: Mapping[int, ListedProcess] | None = None
+        self._processes: tuple[GpuProcess, ...] = ()
+        self._made: dict[int, tuple[ProcessFacts, GpuProcess]] = {}
+
+    def open(self) -> None:
+        """See ``Source.open``."""
+        self.backend.open()
+
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        """See ``Source.sample``."""
+        now = self._clock.monotonic()
+        return self._snapshot(self.backend.read(closely=closely), now)
+
+    def past(self) -> Iterator[Snapshot]:
+        """See ``Source.past``."""
+        now = self._clock.monotonic()
+        return (self._snapshot(reading, now) for reading in self.backend.past())
+
+    def give_up(self, call: Call, /) -> bool:
+        """See ``Source.give_up``."""
+        return self.backend.give_up(call)
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        self.backend.close()
+        self._forget()
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``."""
+        return self._machine.name
+
+    @property
+    def current_call(self) -> Call | None:
+        """See ``Source.current_call``."""
+        return self.backend.current_call
+
+    @property
+    def driver_seconds(self) -> float:
+        """See ``Source.driver_seconds``."""
+        return self.backend.driver_seconds
+
+    def _snapshot(self, reading: Reading, now: float) -> Snapshot:
+        listed = reading.listed
+        if listed is not self._listed:
+            if listed is None:
+                self._forget()
+            else:
+                self._processes = self._join(listed, now, reading.driver)
+                self._facts = self._machine.read()
+                self._describe(reading.driver)
+            self._listed = listed
+        if reading.driver is not self._driver:
+            self._describe(reading.driver)
+        return Snapshot(
+            time=reading.time,
+            host=self._host,
+            gpus=tuple(
+                [self._with_host_memory(gpu) if gpu.memory_unified else gpu for gpu in reading.gpus]
+            ),
+            processes=self._processes,
+            processes_at=reading.listed_at,
+            source=self.backend.name,
+            trouble=reading.trouble,
+            holders=reading.holders,
+        )
+
+    # Host
+
+    def _describe(self, driver: DriverFacts) -> None:
+        """Tell of the machine what its driver and its host say."""
+        self._driver, facts = driver, self._facts
+        self._host = Host(
+            name=self._machine.name if facts is None else facts.name,
+            driver_version=driver.version,
+            nvml_version=driver.library_version,
+            cuda_version=driver.cuda_version,
+            driver_since=driver.since,
+            in_container=driver.in_container,
+        )
+        if facts is not None:
+            self._host = replace(
+                self._host,
+                cpu_percent=facts.cpu_percent,
+                cpu_count=facts.cpu_count,
+                load=facts.load,
+                memory_total=facts.memory_total,
+                memory_used=facts.memory_used,
+            )
+
+    def _with_host_memory(self, gpu: Gpu) -> Gpu:
+        """A chip without memory of its own uses the host's.
+
+        What the chip uses is what its processes do; what the host uses is not the chip's
+        (nvtop#511).
+        """
+        total, host_used = self._host.memory_total, self._host.memory_used
+        if gpu.status is not CardStatus.OK:
+            known = {name: why for name, why in gpu.unknown.items() if name != "memory_total"}
+            return replace(gpu, memory_total=total, unknown=known)
+        unknown = {name: why for name, why in gpu.unknown.items() if name not in _MEMORY}
+        used = None
+        if "processes" in unknown:
+            unknown["memory_used"] = unknown["processes"]
+        else:
+            uses = [
+                u for process in self._processes for u in process.uses if u.gpu_uuid == gpu.uuid
+            ]
+            sizes = [use.memory_used for use in uses if use.memory_used is not None]
+            used = sum(sizes) if len(sizes) == len(uses) else None
+        free = None if total is None or host_used is None else total - host_used
+        return replace(gpu, memory_total=total, memory_free=free, memory_used=used, unknown=unknown)
+
+    # Processes
+
+    def _forget(self) -> None:
+        """Let go of all processes."""
+        self._listed, self._processes, self._made = None, (), {}
+        self._reader.keep_only(())
+
+    def _join(
+        self, listed: Mapping[int, ListedProcess], now: float, driver: DriverFacts
+    ) -> tuple[GpuProcess, ...]:
+        """The listed processes; one of which nothing changed is the same object again."""
+        self._reader.keep_only(listed.keys())
+        before, self._made = self._made, {}
+        ours = driver.pids_are_ours
+        return tuple([self._one(pid, one, now, before, ours=ours) for pid, one in listed.items()])
+
+    def _one(
+        self,
+        pid: int,
+        listed: ListedProcess,
+        now: float,
+        before: Mapping[int, tuple[ProcessFacts, GpuProcess]],
+        *,
+        ours: bool,
+    ) -> GpuProcess:
+        facts = self._reader.read(pid, now) if ours else None
+        if facts is None:
+            return GpuProcess(ProcessId(pid, None), listed.type, listed.uses, visible=False)
+        known, process = before.get(pid, (None, None))
+        if process is None or known is not facts or (process.type, process.uses) != listed:
+            process = _process(facts, listed)
+        self._made[pid] = facts, process
+        return process
+
+
+def _process(facts: ProcessFacts, listed: ListedProcess) -> GpuProcess:
+    return GpuProcess(
+        facts.id,
+        listed.type,
+        listed.uses,
+        user=facts.user,
+        uid=facts.uid,
+        name=facts.name,
+        command=facts.command,
+        state=facts.state,
+        cpu_percent=facts.cpu_percent,
+        rss=facts.rss,
+        started_at=facts.started_at,
+        place=facts.place,
+    )

@@ -1,0 +1,156 @@
+"""A view is a value: a key gives the next one, and drawing it changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import TYPE_CHECKING
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpumon.config.columns import COLUMNS
+from gpumon.findings import conditions
+from gpumon.recording.history import History
+from gpumon.sources.demo import DemoSource
+from gpumon.ui.view import update
+from gpumon.ui.view.dashboard import Dashboard, Parts
+from gpumon.ui.view.listing import Listing
+from gpumon.ui.view.update import Said
+from gpumon.ui.view.view import View
+from tests.build import NOON
+from tests.clock import HandClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.ui.view.layout import Layout
+
+    Key = Callable[[View, Layout], View | Said]
+
+SIZES = [(200, 50), (140, 40), (100, 24), (60, 15), (50, 12)]
+
+
+@functools.cache
+def course() -> list[Snapshot]:
+    """The demo for half a minute."""
+    clock, shown = HandClock(epoch=NOON - 1000.0), []
+    source = DemoSource(clock=clock)
+    for _ in range(60):
+        clock.now += 0.5
+        shown.append(source.sample())
+    return shown
+
+
+def with_argument(change: Callable[..., View | Said], *arguments: object) -> Key:
+    return lambda view, layout: change(view, layout, *arguments)
+
+
+KEYS: dict[str, Key] = {
+    **{f"{step:+} line": with_argument(update.move, step) for step in (-1, 1)},
+    **{f"{step:+} page": with_argument(update.page, step) for step in (-1, 1)},
+    **{f"edge {end:+}": with_argument(update.edge, end) for end in (-1, 1)},
+    **{f"aside {step:+}": with_argument(update.aside, step) for step in (-1, 1)},
+    **{f"cards {step:+}": with_argument(update.scroll_cards, step) for step in (-1, 3)},
+    **{f"wheel {step:+}": with_argument(update.scroll_table, step) for step in (-3, 3)},
+    **{one.value: with_argument(update.list_, one.value) for one in Listing},
+    **{f"sort {one.key}": with_argument(update.sort, one.key) for one in COLUMNS},
+    **{f"sort {step:+}": with_argument(update.sort_step, step) for step in (-1, 1)},
+    "side": update.change_side,
+    "kind": update.kind,
+    "reverse": update.reverse,
+    "tag": update.tag,
+    "tag all": update.tag_all,
+    "graph": update.show_next_graph,
+    "cost": update.show_cost,
+    "release": lambda view, _: update.release(view),
+    "mine": lambda view, _: update.mine(view, "ann"),
+    "pause": lambda view, _: msgspec.structs.replace(view, paused=not view.paused),
+    "host": lambda view, _: msgspec.structs.replace(view, host_strip=not view.host_strip),
+}
+
+
+def rows_of(parts: Parts) -> dict[str, object]:
+    return {name: getattr(parts, name) for name in parts.__struct_fields__ if name != "layout"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([*KEYS, "next", "size"]), min_size=10, max_size=50), st.data())
+def test_drawing_twice_gives_equal_rows_and_leaves_everything_as_it_was(
+    keys: list[str], data: st.DataObject
+) -> None:
+    history = History(conditions())
+    dashboard = Dashboard(history)
+    samples = iter(course())
+    shown = next(samples)
+    history.add(shown)
+    view, size = View(interval=0.5), SIZES[0]
+    for key in keys:
+        layout = dashboard.rows(shown, view, *size).layout
+        if key == "next":
+            newer = next(samples, shown)
+            history.add(newer)
+            shown = shown if view.paused else newer
+        elif key == "size":
+            size = data.draw(st.sampled_from(SIZES))
+        else:
+            before = copy.deepcopy(view)
+            after = KEYS[key](view, layout)
+            assert view == before, key
+            view = after.view if isinstance(after, Said) else after
+        before = copy.deepcopy(view)
+        once, again = (dashboard.rows(shown, view, *size) for _ in range(2))
+        assert view == before
+        assert rows_of(once) == rows_of(again)
+        assert once.layout == again.layout
+        # A view within bounds is one that drawing finds within bounds.
+        settled = dashboard.rows(shown, once.layout.view, *size)
+        assert settled.layout.view == once.layout.view
+        assert rows_of(settled) == rows_of(once)
+        new = history.latest is shown and shown.processes_at == shown.time == int(shown.time)
+        if new and not view.paused:
+            # Where everything is new, nothing that is drawn was kept from before.
+            assert rows_of(Dashboard(history).rows(shown, view, *size)) == rows_of(once)
+        view = once.layout.view
+
+
+def layout_of(view: View) -> Layout:
+    history = History(conditions())
+    history.add(course()[0])
+    return Dashboard(history).rows(course()[0], view, 100, 24).layout
+
+
+def test_a_cursor_that_the_cards_take_leaves_its_line_with_the_same_key() -> None:
+    history, shown = History(conditions()), course()[0]
+    history.add(shown)
+    dashboard = Dashboard(history)
+    layout = dashboard.rows(shown, View(interval=0.5), 100, 24).layout
+    view = update.move(layout.view, layout, 0)
+    assert [row[0][0] for row in dashboard.rows(shown, view, 100, 24).processes].count("▸") == 1
+    view = update.change_side(view, layout)
+    assert all(row[0][0] != "▸" for row in dashboard.rows(shown, view, 100, 24).processes)
+
+
+def test_escape_clears_one_thing_after_the_other() -> None:
+    layout = layout_of(View(interval=0.5))
+    view = update.mine(update.tag_all(layout.view, layout), "ann")
+    view = update.change_side(update.move(view, layout, 3), layout)
+    cleared = []
+    while (after := update.release(view)) is not view:
+        fields = View.__struct_fields__
+        cleared.append([name for name in fields if getattr(view, name) != getattr(after, name)])
+        view = after
+    assert cleared == [["tags"], ["narrowing"], ["card"], ["cursor"]]
+    assert view == layout.view
+
+
+def test_the_same_key_again_takes_back_what_it_did() -> None:
+    layout = layout_of(View(interval=0.5))
+    view = layout.view
+    for key in ("tree", "users", "jobs", "side", "tag all", "mine", "cost"):
+        once = KEYS[key](view, layout)
+        assert isinstance(once, View)
+        assert once != view
+        assert KEYS[key](once, layout) == view, key

@@ -117,7 +117,7 @@ def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[tuple[str, s
         yield "health", fault.sentence
     action = recovery_action(gpu)
     if action is not None:
-        yield "health", f"the driver asks for this to make the card whole again: {action}"
+        yield "health", f"the driver recommends a recovery action: {action}"
     if gpu.compute_mode == "Prohibited":
         yield "mode", "its compute mode prohibits computing"
     if reserved:

@@ -56,7 +56,7 @@ class Event(Struct, frozen=True):
     """Something that happened at one moment.
 
     Attributes:
-        time: When it was first seen, on the tape's clock.
+        time: When it was first seen, on the recording's clock.
         kind: What happened.
         subject: The process, or the UUID of the card.
         sentence: A sentence for the user, such as ``41233 python of chen came to GPU 5``; not safe

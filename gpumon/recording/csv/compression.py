@@ -79,7 +79,7 @@ def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:
         stop: Whether to abort; called during decompression.
 
     Raises:
-        TapeError: It cannot be opened, is too large when decompressed, or was aborted.
+        RecordingError: It cannot be opened, is too large when decompressed, or was aborted.
     """
     file = _open(path)
     if not is_packed(path):
@@ -119,7 +119,7 @@ def head(path: Path, size: int) -> bytes:
     """The beginning of a file, decompressed if necessary; less if it is shorter or corrupt.
 
     Raises:
-        TapeError: It cannot be opened.
+        RecordingError: It cannot be opened.
     """
     with _open(path) as file, _readable(path):
         if not is_packed(path):
@@ -150,7 +150,7 @@ def _readable(path: Path) -> Iterator[None]:
     """Convert system errors within the block to an error with the file's name.
 
     Raises:
-        TapeError: A system call failed.
+        RecordingError: A system call failed.
     """
     try:
         yield

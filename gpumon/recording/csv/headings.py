@@ -85,7 +85,7 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
         processes: Whether it should be the process file.
 
     Raises:
-        TapeError: The file does not begin with a header.
+        RecordingError: The file does not begin with a header.
     """
     place = 0
     for number, line in enumerate(block.split(b"\n"), 1):

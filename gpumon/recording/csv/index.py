@@ -107,7 +107,7 @@ class CsvFile:
         set_back: Total seconds by which the clock was set back.
 
     Raises:
-        TapeError: It is not a log file, or its times are invalid.
+        RecordingError: It is not a log file, or its times are invalid.
     """
 
     def __init__(self, file: BinaryIO, name: str, *, processes: bool) -> None:
@@ -140,7 +140,7 @@ class CsvFile:
         """Index the data added up to the last complete line; returns whether there was any.
 
         Raises:
-            TapeError: Its times are invalid.
+            RecordingError: Its times are invalid.
         """
         size = os.fstat(self._file.fileno()).st_size
         if size < self._end:

@@ -56,7 +56,7 @@ class Part:
         set_back: Seconds by which its clock was set back, as far as that is known.
 
     Raises:
-        TapeError: There is no such log.
+        RecordingError: There is no such log.
     """
 
     def __init__(self, files: LogFiles, opener: Opener) -> None:
@@ -101,7 +101,7 @@ class Part:
         """Open its files.
 
         Raises:
-            TapeError: They cannot be read any more.
+            RecordingError: They cannot be read any more.
         """
         self._cards = self._sheet(self.files.gpus, processes=False)
         self._open_lists()
@@ -267,7 +267,7 @@ def _first(path: Path) -> Clocks | None:
     """The clock readings at the first sample of a file.
 
     Raises:
-        TapeError: It is not a GPU file.
+        RecordingError: It is not a GPU file.
     """
     block = head(path, LONGEST_LINE)
     place, header = first_header(block, str(path), processes=False)

@@ -33,7 +33,7 @@ def open_log(path: str | os.PathLike[str], full_share: float = DEFAULTS.full_sha
         full_share: A GPU is full below this share of free memory, for the events.
 
     Raises:
-        TapeError: There is no such file, or it is not a log.
+        RecordingError: There is no such file, or it is not a log.
     """
     return CsvRecording(log_to_read(path), full_share)
 
@@ -48,7 +48,7 @@ class CsvRecording:
         full_share: A card is full below this share of free memory.
 
     Raises:
-        TapeError: There is no such log.
+        RecordingError: There is no such log.
     """
 
     def __init__(self, files: LogFiles, full_share: float = DEFAULTS.full_share) -> None:
@@ -96,7 +96,7 @@ class CsvRecording:
             return None if spot is None else self._shelf.snapshot(spot)
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
-        """See ``Recording.between``. Reads only some samples if there are many more than ``most``."""
+        """See ``Recording.between``. Reads only some samples if there are many more."""
         with self._lock:
             self._shelf.refresh()
             times = self._shelf.times_between(first, last, most)

@@ -61,7 +61,7 @@ class RotatedLog:
         opener: Opens its files; a new one by default.
 
     Raises:
-        TapeError: There is no such log, or no part of it can be read.
+        RecordingError: There is no such log, or no part of it can be read.
     """
 
     def __init__(self, files: LogFiles, opener: Opener | None = None) -> None:
@@ -166,7 +166,7 @@ class RotatedLog:
         return None
 
     def _is_open(self, part: Part) -> bool:
-        """Whether a part is open already; if not, it is opened now, and every time may have moved."""
+        """Whether a part was open; if not, it is opened now, and all times may have moved."""
         if part.is_open:
             if part in self._opened:
                 self._opened.move_to_end(part)
@@ -276,7 +276,7 @@ def _all_parts(files: LogFiles, opener: Opener) -> list[Part]:
     """The existing parts of a log, oldest first.
 
     Raises:
-        TapeError: No part can be read, or the log's own file is not a log.
+        RecordingError: No part can be read, or the log's own file is not a log.
     """
     there = parts(files) or [files]
     found = {each: _part(each, opener) for each in there}

@@ -66,7 +66,7 @@ PROCESS_HEADER = as_csv([[column.name for column in PROCESS_COLUMNS]])
 
 
 class GpuRows:
-    """Writes the rows of the GPUs. Reuses cells whose value has not changed since the last sample."""
+    """Writes the rows of the GPUs. Reuses the cells of values that have not changed."""
 
     def __init__(self) -> None:
         self._cards: dict[str, _Card] = {}

@@ -58,7 +58,7 @@ def rows(
         damage: Counts the damaged lines.
 
     Raises:
-        TapeError: It is not a log file, or cannot be opened.
+        RecordingError: It is not a log file, or cannot be opened.
     """
     begin = -math.inf if first is None else first
     end = math.inf if last is None else last

@@ -261,7 +261,7 @@ class _File:
         self._identity = (status.st_dev, status.st_ino)
 
     def look(self) -> bool:
-        """Whether its path still leads to it; resets the size if another process changed the file."""
+        """Whether its path still leads to it; resets the size if another process changed it."""
         try:
             status = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Words and marks that a report's table, the sentences below it and those of a job share."""
+"""Words and events that a report's table, the sentences below it and those of a job share."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) 
         cards: What to draw, in order.
         width: Cells there are.
         height: Lines there are; charts that would be too low to read take more.
-        colour: Whether the two curves differ by colour; else they differ by their marks.
+        colour: Whether the two curves differ by colour; else they differ by their events.
     """
     if not cards:
         return ""

@@ -210,7 +210,7 @@ def find_logs(paths: Iterable[str]) -> list[Log]:
     """The logs behind some paths, each file in one of them only.
 
     Raises:
-        TapeError: There is no such file.
+        RecordingError: There is no such file.
     """
     found: list[Log] = []
     taken: set[Path] = set()
@@ -247,7 +247,7 @@ def moments(
         owners: Whether it matters whose the processes are.
 
     Raises:
-        TapeError: A file cannot be read, or is no log.
+        RecordingError: A file cannot be read, or is no log.
     """
     began = None if first is None else first - _WARM_UP
     told = [

@@ -1,6 +1,6 @@
-"""Which cards to take: what is asked of one, which fit, which of those are best, and the waiting.
+"""GPU selection: requirements, eligibility, ranking, and waiting.
 
-``requirements`` says what somebody asks for and ``options`` reads it from a command line;
-``judging`` tells of each card why it does not fit, or that it does; ``ordering`` takes the best of
-those that do; ``lookout`` looks at the cards when asked; ``outputs`` writes what came of it.
+``requirements`` defines what a user asks for and ``options`` reads it from the command line;
+``eligibility`` says for each GPU whether it qualifies, or why not; ``ranking`` chooses the best of
+them; ``lookout`` samples the GPUs on request; ``outputs`` writes the result.
 """

@@ -23,8 +23,8 @@ _MARKS_SECONDS = 1.0
 class ViewedTime:
     """Stands between the screens and what they show, so that none of them knows whether it is now.
 
-    A live session can be rewound over its own tape, while it goes on sampling and recording; that
-    of a replay is always in the past.
+    A live session can be rewound over its own recording, while it goes on sampling and recording;
+    that of a replay is always in the past.
 
     Args:
         session: What there is to show.
@@ -96,7 +96,7 @@ class ViewedTime:
                 self.come_back()
 
     def rewind(self) -> Player | None:
-        """Leave the present for the newest moment of the tape, held still; or stay in the past.
+        """Leave the present for the newest moment of the recording, paused; or stay in the past.
 
         Returns:
             What plays it; ``None`` while nothing has been kept.

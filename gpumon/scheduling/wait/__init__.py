@@ -1,6 +1,6 @@
-"""Waits for cards or processes, at a pace that costs next to nothing, and tells when they came.
+"""Waits for GPUs or processes at almost no cost, and notifies the user.
 
-``goals`` says whether what is waited for has come, and who stands in the way; ``lives`` holds
-processes until they end; ``pace`` and ``rates`` say how often to look and how long it may still
-take; ``notice`` tells somebody who does not look.
+``goals`` checks whether the condition holds and what prevents it; ``targets`` holds processes until
+they exit; ``pace`` and ``rates`` define the polling interval and estimate the remaining time;
+``notification`` alerts a user who does not look.
 """

@@ -1,4 +1,4 @@
-"""How often to look: often while something happens, seldom while nothing does."""
+"""The polling interval: short while something changes, long while nothing does."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _SLOWER = 1.3
 
 
 class Pace:
-    """Seconds until the next look."""
+    """Seconds until the next poll."""
 
     def __init__(self) -> None:
         self._last: Hashable = None
         self.seconds = FASTEST
 
     def after(self, mark: Hashable) -> bool:
-        """Take what was seen.
+        """Record an observation.
 
         Args:
-            mark: Differs from the one before where something has changed.
+            mark: A value that differs from the previous one if something has changed.
 
         Returns:
-            Whether it does.
+            Whether it differs.
         """
         changed = mark != self._last
         self.seconds = FASTEST if changed else min(SLOWEST, self.seconds * _SLOWER)

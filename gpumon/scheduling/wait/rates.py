@@ -1,4 +1,4 @@
-"""How long it may still take: only where what was seen carries it."""
+"""Estimates of the remaining time, only where there is evidence."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LEAST_FIT = 0.9
 
 
 class Cooling:
-    """When cards will be cool, by how they have cooled down in the last minutes.
+    """Estimates when GPUs will be cool, from their cooling in the last minutes.
 
-    A card cools ever more slowly, so this is a least.
+    A GPU cools ever more slowly, so this is a minimum.
 
     Args:
-        limit: Degrees Celsius that are cool.
+        limit: The temperature in degrees Celsius to reach.
     """
 
     def __init__(self, limit: float) -> None:
@@ -25,7 +25,7 @@ class Cooling:
         self._seen: dict[str, deque[tuple[float, float]]] = {}
 
     def left(self, uuid: str, now: float, celsius: float | None) -> float | None:
-        """Take a reading; seconds until the card is cool, ``None`` where it does not show."""
+        """Add a reading; returns seconds until the GPU is cool, ``None`` if unknown."""
         points = self._seen.setdefault(uuid, deque())
         if celsius is None:
             points.clear()
@@ -38,7 +38,7 @@ class Cooling:
 
 
 def _falling(points: deque[tuple[float, float]]) -> float | None:
-    """Degrees a second, below 0, where the points fall along a line."""
+    """Degrees per second, below 0, if the points fall along a line."""
     if points[-1][0] - points[0][0] < _LEAST_SECONDS or points[0][1] - points[-1][1] < _LEAST_DROP:
         return None
     count = len(points)
@@ -53,10 +53,10 @@ def _falling(points: deque[tuple[float, float]]) -> float | None:
 
 
 class Resting:
-    """For how much longer cards must stay as they are.
+    """How much longer GPUs must stay as they are.
 
     Args:
-        seconds: For how long in all.
+        seconds: The required seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -64,7 +64,7 @@ class Resting:
         self._since: dict[str, float] = {}
 
     def left(self, uuid: str, now: float, *, rests: bool) -> float | None:
-        """Take a look; seconds that are left, ``None`` for a card that is not as it should be."""
+        """Add a sample; returns the seconds left, ``None`` if the condition does not hold."""
         if not rests:
             self._since.pop(uuid, None)
             return None

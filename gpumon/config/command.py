@@ -1,4 +1,4 @@
-"""``gpumon config``: where the configuration is, a first one, what is wrong with it, what holds."""
+"""``gpumon config``: shows, creates and checks the configuration."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def config(what: str, say: Callable[[str], None]) -> int:
-    """Do one of ``path``, ``init``, ``check`` and ``show``.
+    """Run one of ``path``, ``init``, ``check`` and ``show``.
 
     Args:
-        what: Which.
-        say: Says a sentence on standard error.
+        what: The subcommand.
+        say: Prints a sentence to standard error.
 
     Returns:
-        The exit status: 1 where something is wrong, or cannot be written.
+        The exit status: 1 if there is an error, or writing fails.
     """
     loaded = load()
     if what == "path":
@@ -50,7 +50,7 @@ def config(what: str, say: Callable[[str], None]) -> int:
 
 
 def _about_the_theme(loaded: Loaded) -> list[str]:
-    """Why the theme cannot be had: the dashboard, which looks for it, says so itself."""
+    """Why the theme cannot be used; the dashboard reports this itself when it loads the theme."""
     from gpumon.config.themes import ThemeError, ThemeLibrary
     from gpumon.config.themes.files import nearest
 
@@ -74,7 +74,7 @@ def _init(path: str, say: Callable[[str], None]) -> int:
     from gpumon.config.messages import commented
 
     try:
-        # For whom else the folder is, is nobody's business (XDG Base Directory Specification).
+        # Other users must not read the folder (XDG Base Directory Specification).
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:

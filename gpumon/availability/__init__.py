@@ -1,11 +1,11 @@
 """Whether a GPU is free: the one rule for the screen, ``select``, ``run``, ``wait`` and reports.
 
-A GPU, or a MIG device of it, is free when it is sound, nobody has reserved it, nobody computes on
-it, no memory is in use that nobody accounts for, and nothing runs. What is unknown is never free.
+A GPU, or a MIG device of it, is free if it is healthy, not reserved, has no computing process, no
+unattributed memory, and no utilisation. A GPU with unknown values is never free.
 
-Processes that only draw do not count on a GPU that serves a display: its memory and utilisation are
-the desktop's. Elsewhere they may hold what a display server takes of every GPU it finds, and no
-more: a renderer without a display is somebody's job.
+Processes that only draw do not count on a GPU with a display: its memory and utilisation belong to
+the desktop. On other GPUs they may hold only what a display server takes of every GPU: a renderer
+without a display is a job.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FRESH_SECONDS = 5.0
 
 
 class Listed(Struct, frozen=True):
-    """What the driver's list tells of the processes on a GPU or a MIG device.
+    """The driver's list of processes on a GPU or a MIG device, summarised.
 
     Attributes:
-        processes: How many are on it.
-        computing: How many of them compute; the others only draw.
-        memory: Bytes they hold together; ``None`` when that of any is unknown.
+        processes: Number of processes.
+        computing: Number of computing processes; the others only draw.
+        memory: Bytes they hold together; ``None`` if any is unknown.
     """
 
     processes: int = 0
@@ -49,7 +49,7 @@ class NotFree(Struct, frozen=True):
     Attributes:
         kind: ``status``, ``old``, ``health``, ``mode``, ``reserved``, ``processes``, ``memory`` or
             ``busy``.
-        sentence: For a person, without the GPU's name; safe to print.
+        sentence: For the user, without the GPU's name; safe to print.
     """
 
     kind: str
@@ -60,7 +60,7 @@ NOBODY = Listed()
 
 
 def listed_on(processes: Iterable[GpuProcess], gpu: Gpu, mig: MigInstance | None = None) -> Listed:
-    """What these processes have of a GPU, or of a MIG device of it."""
+    """The use that these processes make of a GPU, or of a MIG device of it."""
     count = computing = total = 0
     known = True
     for process in processes:
@@ -88,17 +88,16 @@ def why_not_free(
     old: bool = False,
     in_container: bool = False,
 ) -> NotFree | None:
-    """The first reason why a GPU, or a MIG device of it, is not free; ``None`` when it is.
+    """The first reason why a GPU, or a MIG device of it, is not free; ``None`` if it is free.
 
     Args:
         gpu: The GPU.
-        listed: What is on it by the driver's list, without ``mine``; ``None`` while no present list
-            is known.
-        thresholds: From which on memory is held by somebody.
+        listed: The driver's list, without ``mine``; ``None`` while there is no current list.
+        thresholds: The thresholds for unattributed memory.
         mig: The MIG device.
-        mine: What is on it and does not count, as the caller asked.
-        reserved: Whether ``gpumon run`` keeps it for a job.
-        old: Whether its values are too old to tell of this moment.
+        mine: Processes that the caller wants to ignore.
+        reserved: Whether ``gpumon run`` has reserved it.
+        old: Whether its values are too old.
         in_container: Whether the driver lists the processes of this container only.
     """
     reasons = _of_the_gpu(gpu, reserved=reserved, old=old)
@@ -117,7 +116,7 @@ def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[tuple[str, s
         yield "health", fault.sentence
     action = recovery_action(gpu)
     if action is not None:
-        yield "health", f"the driver asks for this to make the card whole again: {action}"
+        yield "health", f"the driver recommends a recovery action: {action}"
     if gpu.compute_mode == "Prohibited":
         yield "mode", "its compute mode prohibits computing"
     if reserved:
@@ -175,25 +174,25 @@ def _of_memory(
 
 
 def _is_never_told(gpu: Gpu) -> bool:
-    """Whether the driver never tells this GPU's utilisation, as in MIG mode."""
+    """Whether the driver never reports this GPU's utilisation, as in MIG mode."""
     unsupported = gpu.unknown.get("utilization_gpu") is Unknown.NOT_SUPPORTED
     return unsupported or bool(gpu.mig_mode or gpu.mig)
 
 
 def normal_unlisted(gpu: Gpu, thresholds: Thresholds, mig: MigInstance | None = None) -> float:
-    """Bytes that may be in use on a GPU, or a MIG device of it, and held by no listed process."""
+    """Bytes on a GPU, or a MIG device of it, that may be in use without a listed process."""
     if mig is not None or (gpu.memory_reserved is not None and not gpu.display_active):
         return thresholds.unlisted_bytes
     return normal_with_reserve(gpu.memory_total, thresholds)
 
 
 def normal_with_reserve(total: float | None, thresholds: Thresholds) -> float:
-    """The same where the driver's reserve, or a display's memory, may be among the used."""
+    """The same limit if used memory may include the driver's reserve or a display's memory."""
     return max(thresholds.overhead_bytes, thresholds.overhead_share * (total or 0))
 
 
 def is_busy_unlisted(gpu: Gpu, listed: Listed | None) -> bool | None:
-    """Whether something runs on a GPU on which nobody is listed; ``None`` is unknown."""
+    """Whether something runs on a GPU without listed processes; ``None`` is unknown."""
     if gpu.utilization_gpu is None or listed is None:
         return None
     return gpu.utilization_gpu > 0 and not listed.processes and not gpu.display_active
@@ -205,13 +204,13 @@ def is_full(free: float | None, total: float | None, share: float) -> bool | Non
 
 
 def busy_sentence(utilization: int, *, in_container: bool) -> str:
-    """Something runs, and the list does not say whose it is."""
+    """A sentence: something runs, and the list does not show the owner."""
     who = "visible from this container" if in_container else "that the driver lists"
     return f"{utilization} % busy, by nobody {who}"
 
 
 def unlisted_sentence(size: int, *, in_container: bool) -> str:
-    """Memory is in use, and the list does not say whose it is."""
+    """A sentence: memory is in use, and the list does not show the owner."""
     told = f"{gibibytes(size)} {gib()}"
     if in_container:
         return f"{told} not visible from this container"

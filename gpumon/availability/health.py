@@ -1,4 +1,4 @@
-"""What is wrong with a GPU that still answers: memory faults, and the driver's recovery action."""
+"""Faults of a GPU that still responds: memory faults, and the driver's recovery action."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MemoryFault(Struct, frozen=True):
-    """Something wrong with a card's memory, in words."""
+    """A fault of a GPU's memory, in words."""
 
     sentence: str
     short: str
@@ -22,7 +22,7 @@ class MemoryFault(Struct, frozen=True):
 
 
 def memory_faults(gpu: Gpu) -> list[MemoryFault]:
-    """What is wrong with a card's memory, the worst first."""
+    """The faults of a GPU's memory, most severe first."""
     faults = []
     if gpu.remapped_rows_failure:
         faults.append(
@@ -65,6 +65,6 @@ def memory_faults(gpu: Gpu) -> list[MemoryFault]:
 
 
 def recovery_action(gpu: Gpu) -> str | None:
-    """What the driver asks for, safe to print; ``None`` when that is nothing or unknown."""
+    """The driver's recovery action, safe to print; ``None`` if there is none or it is unknown."""
     action = gpu.recovery_action
     return None if action is None or action.lower() == "none" else printable(action)

@@ -1,4 +1,8 @@
+<<<<<<< HEAD:gpumon/cli/config.py
 """``gpumon config``: find, create, check or show the configuration."""
+=======
+"""``gpumon config``: shows, creates and checks the configuration."""
+>>>>>>> prose:gpumon/config/command.py
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from gpumon.config import Loaded
 
 
+<<<<<<< HEAD:gpumon/cli/config.py
 def add_options(command: MakeParser) -> None:
     """Add ``gpumon config`` to the parser."""
     config = command(
@@ -43,6 +48,18 @@ def _do(what: str) -> int:
     """One of ``path``, ``init``, ``check`` and ``show``."""
     from gpumon.config import load
 
+=======
+def config(what: str, say: Callable[[str], None]) -> int:
+    """Run one of ``path``, ``init``, ``check`` and ``show``.
+
+    Args:
+        what: The subcommand.
+        say: Prints a sentence to standard error.
+
+    Returns:
+        The exit status: 1 if there is an error, or writing fails.
+    """
+>>>>>>> prose:gpumon/config/command.py
     loaded = load()
     if what == "path":
         print(loaded.path)  # noqa: T201 - that is what was asked for
@@ -69,7 +86,7 @@ def _do(what: str) -> int:
 
 
 def _about_the_theme(loaded: Loaded) -> list[str]:
-    """Why the theme cannot be had: the dashboard, which looks for it, says so itself."""
+    """Why the theme cannot be used; the dashboard reports this itself when it loads the theme."""
     from gpumon.config.themes import ThemeError, ThemeLibrary
     from gpumon.config.themes.files import nearest
 
@@ -93,7 +110,7 @@ def _init(path: str) -> int:
     from gpumon.config.messages import commented
 
     try:
-        # For whom else the folder is, is nobody's business (XDG Base Directory Specification).
+        # Other users must not read the folder (XDG Base Directory Specification).
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:

@@ -1,8 +1,8 @@
-"""What a person has settled once and for all: ``config.toml``, and the variables ``GPUMON_…``.
+"""The user's configuration: ``config.toml``, and the variables ``GPUMON_…``.
 
-The command line goes over the environment, the environment over the file, the file over the
-defaults. Whatever is wrong is told, and its default holds: a broken file never keeps gpumon from
-starting. Where there is neither file nor variable nothing is imported for any of it.
+The command line overrides the environment, the environment the file, the file the defaults. Each
+invalid value is reported, and its default applies: a broken file never keeps gpumon from starting.
+Without a file or variable, nothing is imported for it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ VARIABLES = (
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
-    """Where the file is, or would be."""
+    """The path of the file, existing or not."""
     return os.path.join(config_folder(environ), "config.toml")
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Loaded:
-    """What is settled, and what is wrong with how it was written; never raises for either."""
+    """The settings, and the errors in them; never raises for either."""
     path = config_path(environ)
     if not os.path.lexists(path) and not any(environ.get(name) for name in VARIABLES):
         return Loaded(path)

@@ -1,4 +1,4 @@
-"""How much of the past the charts of a card show, and the keys that choose it."""
+"""The time windows of a GPU's charts, and the keys that choose them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from msgspec import Struct
 
 
 class ChartWindow(Struct, frozen=True):
-    """How much of the past the charts show.
+    """A time window of the charts.
 
     Attributes:
         key: The key that chooses it.
         label: Its name in the footer.
         title: Its name over the charts.
-        seconds: How much; ``None`` is all that was seen.
+        seconds: Its length; ``None`` is the whole history.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""The columns of the process table: their keys, headings, widths and sort letters."""
+"""The columns of the process table: their keys, headers, widths and sort letters."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Column(Struct, frozen=True):
     """A column of the table.
 
     Attributes:
-        key: Its line in ``metrics.PROCESS_METRICS``; ``idle`` is told by the history alone.
+        key: Its row in ``metrics.PROCESS_METRICS``; ``idle`` comes from the history.
         width: Cells, without the space before it.
-        keep: How long it stays as the terminal narrows: the lowest goes first.
+        keep: Priority on a narrow terminal: the lowest is dropped first.
         letter: The key that sorts by it.
         left: Whether its text starts at the left.
         descends: Whether a first press sorts the largest first: so for amounts, not for names.
@@ -33,7 +33,7 @@ class Column(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The heading."""
+        """The header."""
         return "IDLE" if self.key == "idle" else PROCESS_METRIC[self.key].label
 
     @property
@@ -71,7 +71,7 @@ CHOSEN = tuple(key for key in COLUMN if key not in {"state", "container", "job"}
 
 
 def with_command(keys: Sequence[str]) -> tuple[str, ...]:
-    """The columns for these keys: each once, the PID among them, the command last."""
+    """The columns for these keys: without duplicates, with the PID, and the command last."""
     kept = dict.fromkeys(keys if "pid" in keys else ["pid", *keys])
     kept.pop("command", None)
     return (*kept, "command")

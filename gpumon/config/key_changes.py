@@ -1,4 +1,4 @@
-"""What becomes of keys that the configuration changes: how they are written, and who gets which."""
+"""Configured keys: how they are written, and which action gets which key."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WITH = re.compile(r"((?:ctrl|shift|alt)\+)+")
 
 
 def read_keys(value: object) -> tuple[str, ...]:
-    """The keys that stand in the file for an action.
+    """The keys that the file has for an action.
 
     Raises:
-        Wrong: They are no keys, or none.
+        Wrong: They are not valid keys, or there are none.
     """
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not keys:
@@ -43,7 +43,7 @@ def _read_key(key: object) -> str:
         if held == ["shift"] and len(name) == 1 and name.isalpha():
             return name.upper()
         if name in _NAMED or (held and len(name) == 1 and name.isascii() and name.isalnum()):
-            # In this order Textual names what is held.
+            # Textual names modifiers in this order.
             return "+".join((*held, name))
     raise InvalidValue(
         f"{shown(key)} is no key{meant(key, _NAMED)}; give a letter or sign, or a name such as f5, "
@@ -54,13 +54,13 @@ def _read_key(key: object) -> str:
 def settle(
     changes: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Which of the changed keys can be had.
+    """Decide which of the configured keys apply.
 
-    An action that wants a fixed key, or one that another action has, keeps its usual keys. Of two
-    that want the same key the one that stands first in the file gets it.
+    An action that requests a fixed key, or a key of another action, keeps its default keys. If two
+    actions request the same key, the first one in the file gets it.
 
     Args:
-        changes: By the name of the action, in the order of the file.
+        changes: The requested keys by action name, in the order of the file.
 
     Returns:
         The keys of actions that have other than their usual ones, and what to say of the actions
@@ -70,7 +70,7 @@ def settle(
     refused: dict[str, str] = {}
     while clash := _clash(granted):
         name, why = clash
-        # Its usual keys may be in the way of others now: they are looked at again.
+        # Its default keys may now conflict with others, so they are checked again.
         del granted[name]
         refused[name] = why
     return granted, refused
@@ -100,8 +100,8 @@ def _clash(granted: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
 
 
 def works_on_pages(action: KeyAction) -> bool:
-    """Whether pages have it too, and so it needs keys that are free there."""
-    # The usual key of "quit" closes a page.
+    """Whether pages have the action too, so that its keys must be free there."""
+    # The default key of "quit" closes a page.
     return not action.on.keys().isdisjoint(("app", "card", "process")) and fixed_keys(
         "page"
     ).keys().isdisjoint(action.keys)

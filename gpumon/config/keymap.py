@@ -1,8 +1,8 @@
-"""The keymap: every key of the screens and dialogs, what it does, and how it is called.
+"""The keymap: every key of the screens and dialogs, its action and its name.
 
-From this table follow the bindings of the screens, footers, the help page, the command palette,
+This table defines the bindings of the screens, footers, the help page, the command palette,
 ``[keys]`` in the configuration, the tables of ``docs/config.md`` and clicks on a footer. Letters
-and signs stand for themselves, other keys have a name: ``f9``, ``delete``, ``shift+up``,
+and signs stand for themselves; other keys have a name: ``f9``, ``delete``, ``shift+up``,
 ``ctrl+k``.
 """
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class KeyAction(Struct, frozen=True):
-    """An action of one or several screens, and its keys.
+    """An action on one or several screens, and its keys.
 
     Attributes:
         name: Its name in the configuration.
         keys: Its default keys.
         action: The action method of the screens, with its arguments, as Textual writes it.
-        on: Where it works, and its description there; the help page leaves out an empty one.
+        on: The screens, with its description on each; the help page omits an empty one.
         label: Its word in a footer.
         fixed: Whether its keys cannot be changed.
-        priority: Whether it goes before the keys of the widget that has the focus.
+        priority: Whether it takes precedence over the focused widget's keys.
     """
 
     name: str
@@ -55,7 +55,7 @@ class KeyAction(Struct, frozen=True):
 def _key(
     name: str, keys: str, action: str, about: str, label: str = "", place: Place = "dashboard"
 ) -> KeyAction:
-    """Keys of one place."""
+    """Configurable keys of one screen."""
     return KeyAction(name, tuple(keys.split()), action, {place: about}, label)
 
 
@@ -224,7 +224,7 @@ ACTIONS = {name: one for name, one in NAMED.items() if not one.fixed}
 
 
 def fixed_keys(*places: Place) -> dict[str, KeyAction]:
-    """The keys that always do the same in these places."""
+    """The keys that always have the same effect on these screens."""
     return {
         key: one
         for one in KEYMAP

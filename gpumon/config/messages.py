@@ -1,4 +1,4 @@
-"""The file as gpumon writes it: all defaults, to begin with; and what is in force."""
+"""The configuration as text: a template with all defaults, and the effective settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD = """\
 
 
 def toml(value: object) -> str:
-    """A value as TOML writes it."""
+    """A value in TOML syntax."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
@@ -33,7 +33,7 @@ def toml(value: object) -> str:
 
 
 def commented() -> str:
-    """A file with every setting, its meaning and its default, none of them in force."""
+    """A file with every setting, its meaning and its default, all commented out."""
     lines = [_HEAD]
     for table, names in _by_table():
         lines += [f"[{table}]"] if table else []
@@ -49,7 +49,7 @@ def commented() -> str:
 
 
 def in_force(loaded: Loaded) -> str:
-    """Every setting as it is in force, and where it comes from; TOML itself."""
+    """Every effective setting with its origin, as TOML."""
     settings, lines = loaded.settings, [f"# {loaded.path}"]
     for table, names in _by_table():
         lines += ["", f"[{table}]"] if table else []
@@ -69,7 +69,7 @@ def _told(key: str, value: object, origin: str | None) -> str:
 
 
 def _by_table() -> Iterator[tuple[str, list[str]]]:
-    """Each table, that of the top first, with the names in it."""
+    """Each table with its settings, the top level first."""
     tables = dict.fromkeys(name.rpartition(".")[0] for name in SETTINGS)
     for table in tables:
         yield table, [name for name in SETTINGS if name.rpartition(".")[0] == table]

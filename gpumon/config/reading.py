@@ -1,4 +1,4 @@
-"""Reads the file and the variables: what can be used of them, and what is wrong with the rest."""
+"""Reads the file and the variables: the valid settings, and errors for the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST = 1000
 
 
 def read(path: str, environ: Mapping[str, str]) -> Loaded:
-    """Read the file, where there is one, and the variables over it."""
+    """Read the file, if it exists, then the variables, which override it."""
     reader = _Reader(path)
     reader.take_file()
     for name, variable in BY_VARIABLE.items():
@@ -38,7 +38,7 @@ def read(path: str, environ: Mapping[str, str]) -> Loaded:
 
 
 class _Reader:
-    """Collects what is settled, and what is wrong."""
+    """Collects the settings and the errors."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -59,13 +59,13 @@ class _Reader:
         return Loaded(self._path, settings, tuple(self._complaints), self._origins)
 
     def complain(self, place: str, what: str) -> None:
-        """Something is wrong, and its default holds."""
-        # A name in the file may go on for its whole length.
+        """Record an error; the default applies."""
+        # A name in the file may be as long as the file.
         words = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
         self._complaints.append(ConfigError(place, f"{words}."))
 
     def take(self, name: str, value: object, place: str, origin: str) -> None:
-        """A setting, from the file or a variable."""
+        """Apply a setting from the file or a variable."""
         try:
             self._values[name] = SETTINGS[name].read(value)
         except InvalidValue as wrong:
@@ -75,7 +75,7 @@ class _Reader:
             self._origins[name] = origin
 
     def take_file(self) -> None:
-        """All that stands in the file."""
+        """Apply the whole file."""
         try:
             text = _text(self._path)
         except FileNotFoundError:
@@ -120,7 +120,7 @@ class _Reader:
             self.complain(place, f"{key} stands {where}, not here")
             return
         table = name.rpartition(".")[0]
-        # A table that was left out or mistaken must not hide what was meant.
+        # A missing or wrong table name must not hide which setting was meant.
         names = {known.rpartition(".")[2]: known for known in SETTINGS}
         names |= {} if table else {known: known for known in TABLES}
         found = nearest(key, names)
@@ -161,13 +161,13 @@ class _Reader:
 
 
 def _text(path: str) -> str:
-    """The file's text.
+    """The text of the file.
 
     Raises:
-        Wrong: It is none; this says why.
+        Wrong: It is not a text file; the message says why.
         OSError: It cannot be read.
     """
-    # A pipe must not keep gpumon waiting for whoever writes into it.
+    # A pipe must not block gpumon.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         kind = os.fstat(descriptor).st_mode
@@ -192,7 +192,7 @@ _AT = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of do
 
 
 def _syntax(path: str, error: Exception) -> tuple[str, str]:
-    """Where the file is no TOML, and why none of it holds."""
+    """The position of a TOML syntax error, and that the whole file is ignored."""
     none = "so nothing of the file holds"
     if isinstance(error, RecursionError):
         return path, f"it is nested too deeply, {none}"
@@ -209,7 +209,7 @@ _KEY = re.compile(r"\s*([\w.\"'-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=")
 
 
 def _lines_of(text: str) -> dict[str, int]:
-    """The line on which each key and table first stands, as far as a look at each line can tell."""
+    """The line of the first occurrence of each key and table, by a simple scan of the lines."""
     lines: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):

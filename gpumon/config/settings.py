@@ -1,4 +1,4 @@
-"""All that can be settled, with its defaults."""
+"""All settings, with their defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpumon.text.units import Units
 
 
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the processes are sorted at first.
+    """The initial sort order of the processes.
 
     Attributes:
         column: Key of the column.
@@ -24,19 +24,19 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is in force, the command line left out.
+    """The effective settings, without the command line.
 
     Attributes:
         interval: Seconds between samples of the dashboard.
-        columns: Keys of the process table's columns, in order; ``None`` for the usual ones.
-        theme: Name of the colours; ``None`` for the default.
+        columns: Keys of the process table's columns, in order; ``None`` for the default ones.
+        theme: Name of the theme; ``None`` for the default.
         readonly: Whether no signal is ever sent.
-        graph: What the small graph of a card shows.
-        host_strip: Whether the strip of the host is shown at first.
-        sort: How the processes are sorted at first.
-        units: What amounts on screen are told in.
-        thresholds: Where the lines are drawn.
-        keys: For each action that does not have its usual keys: those it has.
+        graph: The metric of a GPU's small graph.
+        host_strip: Whether the host line is shown at start.
+        sort: The initial sort order.
+        units: The units on screen.
+        thresholds: The thresholds for findings.
+        keys: The keys of each action with changed keys.
     """
 
     interval: float = 0.5
@@ -52,11 +52,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfigError(Struct, frozen=True):
-    """Something that is wrong with the file or a variable.
+    """An error in the file or a variable.
 
     Attributes:
-        place: The file, with the line where that is known, or the variable.
-        what: What is wrong there, and what to write.
+        place: The file, with the line if known, or the variable.
+        what: The error, and what is valid.
     """
 
     place: str
@@ -64,18 +64,18 @@ class ConfigError(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """All of it."""
+        """The whole message."""
         return f"{self.place}: {self.what}"
 
 
 class Loaded(Struct, frozen=True):
-    """What was found.
+    """The result of loading.
 
     Attributes:
-        path: The file, whether or not there is one.
-        settings: What is in force.
-        complaints: What is wrong; for each of these a default holds.
-        origins: Where a setting comes from that is not a default, by its name.
+        path: The path of the file, existing or not.
+        settings: The effective settings.
+        complaints: The errors; for each of these the default applies.
+        origins: The origin of each setting that is not a default, by name.
     """
 
     path: str
@@ -85,7 +85,7 @@ class Loaded(Struct, frozen=True):
 
     @property
     def brief(self) -> str:
-        """What is wrong, for one line of a screen; empty when nothing is."""
+        """The errors in one line for a screen; empty if there are none."""
         if not self.complaints:
             return ""
         first = self.complaints[0]

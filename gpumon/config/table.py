@@ -1,4 +1,4 @@
-"""The one table of settings: a line each, from which the file, the checks and the help are made."""
+"""The table of settings, which defines the file, its checks and its help."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LONGEST_INTERVAL = 3600.0
 _SHOWN = 40
 
 
-class InvalidValue(Exception):  # noqa: N818 - becomes a Complaint where its place is known
-    """A value that cannot be used; the text says what to give."""
+class InvalidValue(Exception):  # noqa: N818 - becomes a Complaint once its place is known
+    """A value is invalid; the text says what is valid."""
 
 
 class Setting(Struct, frozen=True):
@@ -40,7 +40,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def default(self) -> object:
-        """What holds where nothing is settled."""
+        """The default value."""
         if self.name == "columns":
             return CHOSEN
         if self.name == "theme":
@@ -57,7 +57,7 @@ def value_of(settings: Settings, name: str) -> object:
 
 
 def nearest(word: object, names: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The name that was probably meant, if it is as like the word as that; 0 takes any."""
+    """The most similar known name, if it is similar enough; 0 accepts any."""
     from difflib import get_close_matches
 
     if not isinstance(word, str):
@@ -68,19 +68,19 @@ def nearest(word: object, names: Iterable[str], likeness: float = 0.6) -> str | 
 
 
 def meant(word: object, names: Iterable[str]) -> str:
-    """`` (did you mean interval?)``, or nothing where no name is near."""
+    """`` (did you mean interval?)``, or nothing if no name is similar."""
     near = nearest(word, names)
     return "" if near is None else f" (did you mean {near}?)"
 
 
 def shown(value: object) -> str:
-    """What was written, as far as that is short."""
+    """The written value, shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     try:
         text = value.isoformat() if isinstance(value, (date, time)) else repr(value)
     except ValueError:
-        # A hexadecimal one may have more digits than Python writes.
+        # A hexadecimal number may have more digits than Python converts.
         return "so large a number"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
@@ -91,7 +91,7 @@ def _number(
     def read(value: object) -> float:
         number = math.nan
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            # A whole number may have more digits than a float takes.
+            # An integer may have more digits than a float can hold.
             number = float(value) if abs(value) < 1e300 else math.inf
         elif timespan and isinstance(value, str):
             try:
@@ -218,11 +218,11 @@ TABLES = ("sort", "units", "thresholds", "keys")
 
 
 class Variable(Struct, frozen=True):
-    """A variable of the environment.
+    """An environment variable.
 
     Attributes:
-        example: What it may be set to.
-        names: The settings it goes over.
+        example: An example value.
+        names: The settings that it overrides.
         read: Makes of its text what could stand in the file, by setting; raises ``InvalidValue``.
     """
 

@@ -1,7 +1,7 @@
-"""What the screen was left like, for the next time: a small file in the user's state folder.
+"""The saved state of the screen: a small file in the user's state folder.
 
-It is a convenience, so it never stands in anybody's way: a file that is missing, broken or not to
-be read is as good as none, and one that cannot be written is not written.
+It is a convenience and must never cause an error: a file that is missing, corrupt or unreadable
+counts as absent, and a failed write is ignored.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _MOST_BYTES = 4096
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What is remembered.
+    """The saved state.
 
     Attributes:
         host_strip: Whether the line with processor, memory and load of the machine is shown;
-            ``None`` where that was never chosen.
+            ``None`` if the user never chose it.
     """
 
     host_strip: bool | None = None
 
 
 def load(folder: Folder) -> Remembered:
-    """What was remembered, or what holds where nothing is."""
+    """The saved state, or the defaults."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
         descriptor = os.open(os.path.join(folder, NAME), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -40,7 +40,7 @@ def load(folder: Folder) -> Remembered:
 
 
 def store(folder: Folder, what: Remembered) -> bool:
-    """Remember it, readable by this user only; the file is whole or the one before at any moment.
+    """Save the state, readable by this user only, with an atomic replacement of the file.
 
     Returns:
         Whether that worked.
@@ -51,7 +51,7 @@ def store(folder: Folder, what: Remembered) -> bool:
     place = Path(folder)
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Its mode is 0600 from the beginning.
+        # The mode is 0600 from the start.
         descriptor, name = tempfile.mkstemp(prefix=f"{NAME}.", dir=place)
     except OSError:
         return False

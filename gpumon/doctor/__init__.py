@@ -1,8 +1,8 @@
-"""What is installed, whether it can work, and what to do where it cannot: a check a function.
+"""Checks of the installation, and what to do about problems: one function per check.
 
-A check looks at one thing and gives a ``Result``, or ``None`` where the question does not arise. It
-reads files and asks the driver; it imports no framework, wakes no card and changes nothing. What
-cannot be found out is ``UNKNOWN``, never ``PASS``.
+A check examines one thing and returns a ``Result``, or ``None`` if it does not apply. It reads
+files and queries the driver; it imports no framework, wakes no GPU and changes nothing. If
+something cannot be determined, the result is ``UNKNOWN``, never ``PASS``.
 """
 
 from gpumon.doctor.context import DiagnosticContext, DriverAnswer, ask_driver

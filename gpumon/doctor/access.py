@@ -1,4 +1,4 @@
-"""What this user, in this container or job, may reach: device files, cards, processes."""
+"""Checks of access: device files, GPUs and processes for this user, container or job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AGAIN = (
 
 
 def _has_driver(case: DiagnosticContext) -> bool:
-    """Whether device files are to be expected."""
+    """Whether device files should exist."""
     return case.module_version is not None and not case.in_wsl
 
 
@@ -52,7 +52,7 @@ def _in_container(case: DiagnosticContext) -> bool:
 
 
 def device_files(case: DiagnosticContext) -> Result | None:
-    """Whether the driver's device files are there, and who may open them."""
+    """Whether the driver's device files exist, and who may open them."""
     name = "device files"
     if not _has_driver(case):
         return None
@@ -125,11 +125,11 @@ def unified_memory(case: DiagnosticContext) -> Result | None:
 
 
 def device_limits(case: DiagnosticContext) -> Result | None:
-    """Whether a cgroup keeps device files from us though their modes would let us in.
+    """Whether a cgroup denies device files that their modes would allow.
 
-    Version 1 lists what it allows. Version 2 decides by a program that nobody may read, so the
-    control file is opened: the kernel says EPERM where a cgroup refuses, EACCES where a mode does.
-    Card files are not opened: that would initialise a card, or wake it.
+    Version 1 lists the allowed devices. Version 2 decides by a BPF program that cannot be read, so
+    the control file is opened: the kernel returns EPERM if a cgroup refuses, EACCES if a mode does.
+    GPU device files are not opened: that would initialise or wake a GPU.
     """
     name = "cgroup limits"
     if not _has_driver(case) or not case.machine.path(_CONTROL).exists():
@@ -167,12 +167,12 @@ def _refused(case: DiagnosticContext, device: str) -> bool:
 
 
 def _device_rules(case: DiagnosticContext) -> Sequence[str] | None:
-    """What version 1 allows; ``None`` where the devices are none of its business."""
+    """The devices that version 1 allows; ``None`` if it does not control devices."""
     for line in (case.machine.text("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if "devices" not in controllers.split(","):
             continue
-        # Inside a container its own group is the root of what is mounted.
+        # Inside a container its own group is the root of the mount.
         for folder in (path.rstrip("/"), ""):
             text = case.machine.text(f"/sys/fs/cgroup/devices{folder}/devices.list")
             if text is not None:
@@ -181,7 +181,7 @@ def _device_rules(case: DiagnosticContext) -> Sequence[str] | None:
 
 
 def _allowed(rules: Sequence[str], minor: int) -> bool:
-    """Whether a rule such as ``c 195:* rwm`` lets a device of the driver be read and written."""
+    """Whether a rule such as ``c 195:* rwm`` allows to read and write the driver's devices."""
     for rule in rules:
         kind, _, rest = rule.partition(" ")
         numbers, _, access = rest.partition(" ")
@@ -197,7 +197,7 @@ def _allowed(rules: Sequence[str], minor: int) -> bool:
 
 
 def pid_namespace(case: DiagnosticContext) -> Result | None:
-    """Whether the driver's process numbers mean the same here."""
+    """Whether the driver's PIDs mean the same processes here."""
     name = "process numbers"
     if not case.gpus and not _has_driver(case):
         return None

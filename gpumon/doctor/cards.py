@@ -1,4 +1,4 @@
-"""The cards: whether each answers, how it is kept ready, what is wrong with its memory."""
+"""Checks of the GPUs: response, persistence mode, memory health."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _cards(gpus: Sequence[Gpu]) -> str:
 
 
 def answering(case: DiagnosticContext) -> Result | None:
-    """Whether every card answers the driver."""
+    """Whether every GPU responds to the driver."""
     name = "cards answer"
     gpus = case.gpus
     if not gpus:
@@ -73,7 +73,7 @@ def answering(case: DiagnosticContext) -> Result | None:
 
 
 def persistence(case: DiagnosticContext) -> Result | None:
-    """Whether the cards stay initialised while nobody uses them."""
+    """Whether GPUs stay initialised while they are unused."""
     name = "persistence mode"
     if case.in_wsl or not case.gpus:
         return None
@@ -101,7 +101,7 @@ def persistence(case: DiagnosticContext) -> Result | None:
 
 
 def memory_health(case: DiagnosticContext) -> Result | None:
-    """ECC errors, rows and pages to be replaced, and what the driver asks for."""
+    """ECC errors, rows and pages to be replaced, and the driver's recovery action."""
     name = "card memory"
     gpus = [gpu for gpu in case.gpus if gpu.status is CardStatus.OK]
     if not gpus:
@@ -144,7 +144,7 @@ def _tells_nothing(gpu: Gpu) -> bool:
 
 
 def reported_errors(case: DiagnosticContext) -> Result | None:
-    """XIDs in the kernel's log since the machine started."""
+    """XIDs in the kernel log since the machine started."""
     name = "reported errors"
     if not case.gpus and not case.slots:
         return None
@@ -171,7 +171,7 @@ def reported_errors(case: DiagnosticContext) -> Result | None:
 
 
 def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
-    """The newest of each number and card, a line each, the cards' own first."""
+    """The newest XID of each number and GPU, one line each, hardware errors first."""
     newest: dict[tuple[str, int], Xid] = {}
     counts: dict[tuple[str, int], int] = {}
     for xid in xids:
@@ -196,14 +196,14 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
 
 def _card_at(slot: str, gpus: Sequence[Gpu]) -> str:
     for gpu in gpus:
-        # NVML writes more zeros before it, and the function behind.
+        # NVML writes more zeros in front, and the function at the end.
         if gpu.pci_bus_id is not None and slot in gpu.pci_bus_id.lower():
             return f"card {gpu.index}"
     return slot
 
 
 def asleep(case: DiagnosticContext) -> Result | None:
-    """Which cards the kernel has powered down."""
+    """The GPUs that the kernel has powered down."""
     sleeping = [gpu for gpu in case.gpus if gpu.status is CardStatus.ASLEEP]
     if not sleeping:
         return None

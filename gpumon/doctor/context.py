@@ -1,4 +1,4 @@
-"""What the checks of one examination share: the machine, and what its driver answered."""
+"""Data that the checks of one run share: the machine, and the driver's answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DriverAnswer(Struct, frozen=True):
-    """What came of asking the driver.
+    """The result of querying the driver.
 
     Attributes:
         library: Whether the dynamic linker finds the driver's library.
@@ -38,11 +38,11 @@ class DriverAnswer(Struct, frozen=True):
 
 
 class DiagnosticContext:
-    """One examination.
+    """The context of one run.
 
     Args:
-        machine: Where to look.
-        ask: Asks the driver, once, when the first check wants to know.
+        machine: The machine to examine.
+        ask: Queries the driver once, when the first check needs it.
     """
 
     def __init__(self, machine: Machine, ask: Callable[[], DriverAnswer]) -> None:
@@ -51,17 +51,17 @@ class DiagnosticContext:
 
     @cached_property
     def driver(self) -> DriverAnswer:
-        """What the driver answers."""
+        """The driver's answer."""
         return self._ask()
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The cards that the driver knows."""
+        """The GPUs that the driver knows."""
         return () if self.driver.snapshot is None else self.driver.snapshot.gpus
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """NVIDIA's cards on the PCI bus, by the kernel's names, whoever drives them."""
+        """NVIDIA GPUs on the PCI bus by kernel name, whatever driver they have."""
         from gpumon.host.power import nvidia_pci_devices
 
         return tuple(nvidia_pci_devices(str(self.machine.path("/sys"))))
@@ -90,7 +90,7 @@ class DiagnosticContext:
 
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
-    """Ask the driver of this machine.
+    """Query the driver of this machine.
 
     Args:
         take: Takes one sample.

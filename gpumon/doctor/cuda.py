@@ -1,4 +1,4 @@
-"""CUDA: what the driver allows, which toolkits are installed, what a program would see."""
+"""Checks of CUDA: the driver's limit, installed toolkits, and the GPUs that a program would see."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _CUDNN = re.compile(r"^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d+)", re.MULTI
 
 
 def parse_version(text: str) -> Version | None:
-    """Major and minor number of a version; ``None`` where there is none in it."""
+    """Major and minor number of a version; ``None`` if the text contains none."""
     match = _NUMBER.search(text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def newest(case: DiagnosticContext) -> Result | None:
-    """The newest CUDA that programs may be built for."""
+    """The newest CUDA version that programs may be built for."""
     if case.driver.snapshot is None:
         return None
     if case.cuda_version is None:
@@ -49,7 +49,7 @@ def newest(case: DiagnosticContext) -> Result | None:
 
 
 def toolkits(case: DiagnosticContext) -> Result:
-    """CUDA toolkits that are installed, and whether the driver is new enough for them."""
+    """Installed CUDA toolkits, and whether the driver is new enough for them."""
     name = "toolkits"
     there = dict(_toolkits(case.machine))
     if not there:
@@ -91,7 +91,7 @@ def _toolkits(machine: Machine) -> Iterator[tuple[str, str | None]]:
         if (version := _written_version(path)) is not None:
             yield machine.name(path), version
         elif nvcc.exists():
-            # It may be in /usr/bin, or a script that calls another: the folder says nothing.
+            # It may be in /usr/bin, or a script that calls another: the folder is no evidence.
             yield machine.name(nvcc), _nvcc_version(nvcc)
 
 
@@ -108,7 +108,7 @@ def _toolkit_folders(machine: Machine) -> Iterator[Path]:
 
 
 def _written_version(folder: Path) -> str | None:
-    """From its own files: ``version.json`` from CUDA 11.1 on, before that a text."""
+    """The version from its own files: ``version.json`` from CUDA 11.1 on, before a text file."""
     text = read_text(folder / "version.json")
     if text is not None:
         try:
@@ -137,7 +137,7 @@ def _nvcc_version(nvcc: Path) -> str | None:
 
 
 def cudnn(case: DiagnosticContext) -> Result | None:
-    """CuDNN as the system has it, by its header; Python packages bring their own."""
+    """The system's cuDNN, by its header; Python packages bring their own."""
     machine = case.machine
     folders = [path / "include" for path in _toolkit_folders(machine)]
     folders += [
@@ -173,7 +173,7 @@ def cudnn_of_packages(folder: Path) -> str | None:
 
 
 def visible(case: DiagnosticContext) -> Result | None:
-    """Which cards a program started from here would see."""
+    """The GPUs that a program started from here would see."""
     name = "visible cards"
     value = case.machine.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:

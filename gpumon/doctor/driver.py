@@ -1,4 +1,4 @@
-"""The driver: whether it is loaded, whether its parts belong together, whether it answers."""
+"""Checks of the driver: loaded, consistent, responding."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 
 def cards_on_the_bus(case: DiagnosticContext) -> Result | None:
-    """Whether the machine has a card at all, and who drives it."""
+    """Whether the machine has a GPU, and which driver it has."""
     name = "cards on the bus"
     if case.in_wsl:
         return passed(name, "Windows drives the cards of this guest (WSL).")
     if not case.slots:
         if case.module_version is not None or case.gpus:
-            return None  # on some chips the card is on no PCI bus
+            return None  # On some chips the GPU is not on a PCI bus.
         return failed(
             name,
             "This machine has no NVIDIA card on its PCI bus.",
@@ -96,7 +96,7 @@ def kernel_module(case: DiagnosticContext) -> Result | None:
     if case.machine.path("/sys/module/nvidia").exists():
         return unknown(name, "Loaded, but /proc does not tell its version here.")
     if not case.slots:
-        return None  # said already: there is nothing to drive
+        return None  # Reported already: there is no GPU.
     return failed(
         name,
         "The NVIDIA kernel module is not loaded.",
@@ -106,7 +106,7 @@ def kernel_module(case: DiagnosticContext) -> Result | None:
 
 
 def library(case: DiagnosticContext) -> Result:
-    """The driver's library, and whether it belongs to the loaded module."""
+    """The driver's library, and whether it matches the loaded module."""
     name = "driver library"
     stubs = [
         entry
@@ -180,7 +180,7 @@ def _version_of(link: Path) -> str | None:
 
 
 def answer(case: DiagnosticContext) -> Result | None:
-    """Whether the driver answers, and how fast."""
+    """Whether the driver responds, and how fast."""
     name = "answer"
     if not case.driver.library:
         return None

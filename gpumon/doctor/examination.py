@@ -1,4 +1,4 @@
-"""Which checks there are, in the order in which one depends on the other."""
+"""The list of checks, in the order of their dependencies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
 
 
 def examine(case: DiagnosticContext) -> Iterator[tuple[str, Result]]:
-    """Run every check: the title of its section, and what it found."""
+    """Run every check: its section title and result."""
     for title, checks in SECTIONS:
         for check in checks:
             result = check(case)

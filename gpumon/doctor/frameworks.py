@@ -1,6 +1,6 @@
-"""torch, TensorFlow and JAX: which CUDA each was built for, read from its files.
+"""PyTorch, TensorFlow and JAX: the CUDA version each was built for, read from its files.
 
-None is imported: that takes seconds and memory on the cards, and fails where it is most needed.
+No framework is imported: that takes seconds and GPU memory, and fails when it is most needed.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def torch(case: DiagnosticContext) -> Result | None:
 
 
 def tensorflow(case: DiagnosticContext) -> Result | None:
-    """TensorFlow, by what its build wrote of itself."""
+    """TensorFlow, by its build information."""
     advice = "`pip install 'tensorflow[and-cuda]'`"
     return _judged(case, "TensorFlow", _tensorflow, advice)
 
 
 def jax(case: DiagnosticContext) -> Result | None:
-    """JAX, by the plugins that stand beside it."""
+    """JAX, by its installed plugins."""
     return _judged(case, "JAX", _jax, "`pip install 'jax[cuda12]'`, or 13 for newer drivers")
 
 
@@ -105,7 +105,7 @@ def _judged(
 def _not_compared(
     case: DiagnosticContext, name: str, words: str, details: tuple[str, ...]
 ) -> Result:
-    """Where nobody tells what the driver allows."""
+    """The result if the driver's limit is unknown."""
     if case.driver.snapshot is None:
         return passed(name, f"{words}; without a driver there is nothing to compare.", *details)
     return unknown(name, f"{words}; which CUDA the driver allows is not known.")
@@ -160,7 +160,7 @@ def _jax(folder: Path, prefix: str) -> Build | None:
 
 
 def _distribution(folder: Path, name: str) -> str | None:
-    """Version of an installed distribution, by the folder that installers write."""
+    """The version of an installed distribution, from its metadata folder."""
     for path in found(folder, f"{name}-*.dist-info"):
         version = path.name[len(name) + 1 : -len(".dist-info")]
         if version[:1].isdecimal():
@@ -169,7 +169,7 @@ def _distribution(folder: Path, name: str) -> str | None:
 
 
 def _environments(machine: Machine) -> Iterator[tuple[str, Path]]:
-    """Python environments that a program started from here may run in, the likeliest first.
+    """Python environments that a program started from here may use, the likeliest first.
 
     Yields:
         The name of the environment's folder, and a folder of packages in it.

@@ -1,4 +1,4 @@
-"""XIDs in the kernel's log: what the driver reported before anybody watched."""
+"""XIDs in the kernel log: what the driver reported before gpumon was running."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Xid(Struct, frozen=True):
 
 
 def read_xids(log: Path) -> list[Xid] | None:
-    """The XIDs that the kernel still remembers, oldest first.
+    """The XIDs in the kernel's buffer, oldest first.
 
     The kernel keeps a few thousand lines; what came before is in the system's own log files. See
     ``Documentation/ABI/testing/dev-kmsg`` of the kernel for the form.
@@ -67,13 +67,13 @@ def read_xids(log: Path) -> list[Xid] | None:
             if (match := _XID.match(line))
         ]
     except OSError:
-        return None  # opened by many, read by few: kernel.dmesg_restrict
+        return None  # Anyone may open it, few may read it: kernel.dmesg_restrict
     finally:
         os.close(descriptor)
 
 
 def _is_another_device(log: Path) -> bool:
-    """Whether something else was put there: some containers have a console in its place."""
+    """Whether it is another device: some containers have a console in its place."""
     status = log.stat()
     return stat.S_ISCHR(status.st_mode) and status.st_rdev != _KMSG
 
@@ -85,7 +85,7 @@ def _lines(descriptor: int) -> Iterator[bytes]:
         try:
             data = os.read(descriptor, _RECORD_BYTES)
         except BrokenPipeError:
-            continue  # overwritten meanwhile: the next is there
+            continue  # Overwritten meanwhile: the next line is there.
         except BlockingIOError:
             break
         if not data:

@@ -1,4 +1,4 @@
-"""The machine as the checks see it: a tree of files, an environment, a user."""
+"""The machine as the checks see it: a file tree, an environment, a user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_root() -> bool:
 
 
 class Machine(Struct, frozen=True):
-    """Where the checks look.
+    """The machine to examine.
 
     Attributes:
         root: What stands for ``/``.
@@ -62,18 +62,18 @@ class Machine(Struct, frozen=True):
             return str(path)
 
     def text(self, name: str) -> str | None:
-        """What a file holds, bytes that are no UTF-8 replaced; ``None`` where it cannot be read."""
+        """The text of a file, with invalid UTF-8 replaced; ``None`` if it cannot be read."""
         return read_text(self.path(name))
 
     def folder(self, name: str, pattern: str) -> list[Path]:
-        """What is in a folder, in order; nothing where there is no such folder."""
+        """The entries of a folder, sorted; empty if there is no such folder."""
         return found(self.path(name), pattern)
 
 
 def read_text(path: Path) -> str | None:
-    """The beginning of a regular file; ``None`` where it cannot be read."""
+    """The beginning of a regular file; ``None`` if it cannot be read."""
     try:
-        # A pipe in its place would be waited for.
+        # Reading a pipe in its place would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             return file.read(_MOST_BYTES).decode(errors="replace")
@@ -82,7 +82,7 @@ def read_text(path: Path) -> str | None:
 
 
 def found(folder: Path, pattern: str) -> list[Path]:
-    """What matches in a folder, in order; nothing where it cannot be looked into."""
+    """The matching entries of a folder, sorted; empty if it cannot be read."""
     try:
         return sorted(folder.glob(pattern))
     except OSError:

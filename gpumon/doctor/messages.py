@@ -1,4 +1,4 @@
-"""Words that several checks use."""
+"""Text that several checks use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def index_list(indices: Iterable[int]) -> str:
-    """Indices as a person writes them: ``0-3, 5``."""
+    """Indices as ranges: ``0-3, 5``."""
     spans: list[list[int]] = []
     for index in sorted(set(indices)):
         if spans and spans[-1][1] == index - 1:

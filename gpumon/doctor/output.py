@@ -1,4 +1,4 @@
-"""``gpumon doctor``: what is installed, whether it can work, and what to do where it cannot."""
+"""``gpumon doctor``: checks the installation, and says what to do about problems."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXIT_FAILED = 1
 _COLUMNS = 80
 """Of what goes to a file, where it is read in a browser or an editor."""
 
-# The terminal's own colours: they fit its ground, whatever that is.
+# The terminal's own colours, because they fit its background.
 _COLOURS = {
     "strong": "1",
     "dim": "2",
@@ -46,7 +46,7 @@ _COLOURS = {
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """One check, as JSON has it."""
+    """One check in JSON."""
 
     section: str
     check: str
@@ -57,7 +57,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All of them, as JSON has it.
+    """All checks in JSON.
 
     Attributes:
         schema: Which form this is.
@@ -82,7 +82,7 @@ def doctor(
     scrub: bool = False,
     machine: Machine | None = None,
 ) -> int:
-    """Examine the machine, and print what was found as it is found.
+    """Examine the machine, and print each result as soon as it is there.
 
     Args:
         source: The driver.
@@ -124,7 +124,7 @@ def _json(found: Iterable[tuple[str, Result]], scrubbed: bool) -> str:
 def _print(
     found: Iterable[tuple[str, Result]], stream: TextIO, environ: Mapping[str, str]
 ) -> list[Result]:
-    """Print each result once it is there: what hangs is then what stands last."""
+    """Print each result at once, so that a hung check follows the last line."""
     terminal = stream.isatty()
     width = shutil.get_terminal_size((_COLUMNS, 0)).columns if terminal else _COLUMNS
     coloured = terminal and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"

@@ -1,4 +1,4 @@
-"""gpumon itself: its version, and where its files are."""
+"""Checks of gpumon itself: its version and its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def version(case: DiagnosticContext) -> Result:
-    """What to name in a report of a bug."""
+    """The version to name in a bug report."""
     return passed(
         "version",
         f"gpumon {__version__}, Python {platform.python_version()} in {case.machine.prefix}, "
@@ -27,7 +27,7 @@ def version(case: DiagnosticContext) -> Result:
 
 
 def configuration(case: DiagnosticContext) -> Result:
-    """Where the configuration is, and whether it is understood."""
+    """Where the configuration is, and whether it is valid."""
     name = "configuration"
     environ = case.machine.environ
     loaded = load(environ)
@@ -44,7 +44,7 @@ def configuration(case: DiagnosticContext) -> Result:
 
 
 def state(_case: DiagnosticContext) -> Result:
-    """Where it remembers, and whether it can."""
+    """Where the state is saved, and whether it can be written."""
     from gpumon.system.folders import state_folder
 
     name = "state"
@@ -59,7 +59,7 @@ def state(_case: DiagnosticContext) -> Result:
 
 
 def locks(case: DiagnosticContext) -> Result | None:
-    """Where all users keep the locks of ``gpumon run``, and whether they can be trusted."""
+    """Where the shared locks of ``gpumon run`` are, and whether they are safe."""
     if os.name != "posix":
         return None
     from gpumon.scheduling.reservation.lock_folder import FolderError, shared_folder, usual_path
@@ -92,6 +92,6 @@ def locks(case: DiagnosticContext) -> Result | None:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether the folder, or the nearest there is above it, can be written."""
+    """Whether the folder, or its nearest existing parent, is writable."""
     there = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
     return os.access(there, os.W_OK | os.X_OK)

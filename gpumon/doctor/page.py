@@ -1,4 +1,4 @@
-"""How the results of ``gpumon doctor`` become rows: verdict, name, what was found, what to do."""
+"""Formats results as rows: verdict, name, findings, and what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def title_row(title: str) -> Row:
 
 
 def result_rows(result: Result, width: int) -> Iterator[Row]:
-    """What a check found, the facts behind it, and what to do.
+    """The result of a check, its details, and what to do.
 
     Args:
         result: Of the check.
@@ -62,7 +62,7 @@ def result_rows(result: Result, width: int) -> Iterator[Row]:
 
 
 def summary_rows(results: Sequence[Result], width: int) -> Iterator[Row]:
-    """How many of which verdict, and where to begin."""
+    """The number of each verdict, and where to begin."""
     counts = [
         (sum(result.verdict is verdict for result in results), word, _MARKS[verdict][1])
         for verdict, word in (
@@ -91,5 +91,5 @@ def _where_to_begin(results: Iterable[Result]) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """A text in lines; a path or a word longer than one is not broken: it may be copied."""
+    """A text wrapped to lines; a longer path or word stays whole, because it may be copied."""
     return textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False)

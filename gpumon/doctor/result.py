@@ -1,4 +1,4 @@
-"""What a check gives."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class CheckVerdict(str, Enum):
-    """How it is, from the best to the worst."""
+    """The verdict, from best to worst."""
 
     PASS = "pass"  # noqa: S105 - a verdict, and no secret
     """As it should be, or of no harm."""
@@ -28,9 +28,9 @@ _ORDER = tuple(CheckVerdict)
 
 
 class Result(Struct, frozen=True):
-    """What one check found.
+    """The result of one check.
 
-    Texts may hold what other people chose, such as paths: not safe to print.
+    Texts may contain untrusted parts, such as paths: not safe to print.
 
     Attributes:
         check: Its name, in a few words; the same in every version of gpumon.
@@ -48,17 +48,17 @@ class Result(Struct, frozen=True):
 
 
 def passed(check: str, found: str, *details: str) -> Result:
-    """As it should be."""
+    """The check passed."""
     return Result(check, CheckVerdict.PASS, found, "", details)
 
 
 def unknown(check: str, found: str, todo: str = "") -> Result:
-    """It could not be found out."""
+    """It could not be determined."""
     return Result(check, CheckVerdict.UNKNOWN, found, todo)
 
 
 def warned(check: str, found: str, todo: str, *details: str) -> Result:
-    """It could be better."""
+    """It works, but could be better."""
     return Result(check, CheckVerdict.WARN, found, todo, details)
 
 
@@ -68,5 +68,5 @@ def failed(check: str, found: str, todo: str, *details: str) -> Result:
 
 
 def worst(verdicts: Iterable[CheckVerdict]) -> CheckVerdict:
-    """The worst of them; ``PASS`` where there are none."""
+    """The worst verdict; ``PASS`` if there are none."""
     return max(verdicts, key=_ORDER.index, default=CheckVerdict.PASS)

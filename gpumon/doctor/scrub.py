@@ -1,4 +1,4 @@
-"""Leaves out of a report what does not belong in a public issue."""
+"""Removes private names from a report, for public issues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHORTEST = 2
 
 
 class Scrubber:
-    """Takes names out of texts.
+    """Removes names from texts.
 
     Home folders become ``~``, other people's ``/home/USER``; users, the machine and cards
     lose their names. Versions, numbers and the rest of a path stay: they are what a
@@ -35,7 +35,7 @@ class Scrubber:
     def __init__(self, home: str, users: Iterable[str], hosts: Iterable[str]) -> None:
         self._home = home.rstrip("/")
         names = dict.fromkeys(users, "USER") | dict.fromkeys(hosts, "HOST")
-        # Longer ones first: `ada-07.example.org` holds `ada-07`.
+        # Longer names first: `ada-07.example.org` contains `ada-07`.
         self._names = [
             (re.compile(rf"(?<![\w]){re.escape(name)}(?![\w])"), word)
             for name, word in sorted(names.items(), key=lambda item: -len(item[0]))

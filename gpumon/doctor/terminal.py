@@ -1,4 +1,4 @@
-"""The terminal: whether it can show what gpumon draws."""
+"""Checks of the terminal: whether it can show what gpumon draws."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _END = re.compile(rb"\x1b\[\?[\d;]*c")
 
 
 def kind(case: DiagnosticContext) -> Result:
-    """Which terminal it is and whether it is large enough."""
+    """The terminal's type, and whether it is large enough."""
     name = "kind"
     term = case.machine.environ.get("TERM", "")
     if term in {"", "dumb"}:
@@ -84,7 +84,7 @@ def characters(case: DiagnosticContext) -> Result:
 
 
 def colours(case: DiagnosticContext) -> Result:
-    """How many colours it is given."""
+    """The number of colours."""
     name = "colours"
     environ = case.machine.environ
     if environ.get("NO_COLOR"):
@@ -100,12 +100,12 @@ def colours(case: DiagnosticContext) -> Result:
 
 
 def whole_frames(case: DiagnosticContext) -> Result | None:
-    """Whether it shows a frame at once (synchronized output), so that nothing flickers."""
+    """Whether it shows complete frames only (synchronized output), so that nothing flickers."""
     name = "whole frames"
     if case.machine.environ.get("TERM", "") in {"", "dumb"}:
         return None
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
-        return None  # there is no terminal to ask
+        return None  # There is no terminal to query.
     answer = _ask()
     if answer is None:
         return unknown(name, "The terminal does not answer questions.")
@@ -121,7 +121,7 @@ def _is_terminal(stream: object) -> bool:
 
 
 def _in_foreground() -> bool:
-    """Whether no shell keeps us from the terminal; one that controls no jobs never does."""
+    """Whether the terminal is ours to use; a shell without job control never prevents it."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
@@ -129,7 +129,7 @@ def _in_foreground() -> bool:
 
 
 def _ask() -> bytes | None:
-    """Ask the terminal and take its answer off its line; ``None`` where none comes."""
+    """Query the terminal and remove its answer from the input; ``None`` without an answer."""
     import select
     import termios
     import tty
@@ -138,7 +138,7 @@ def _ask() -> bytes | None:
         before = termios.tcgetattr(0)
     except termios.error:
         return None
-    # Typed ahead: it belongs to the shell, and what was read could not be given back.
+    # Typed ahead: it belongs to the shell, and what was read cannot be put back.
     if select.select([0], [], [], 0)[0] or not _in_foreground():
         return None
     answer = b""

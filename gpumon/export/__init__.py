@@ -1,1 +1,1 @@
-"""Where snapshots leave gpumon: JSON, CSV and Prometheus' text format."""
+"""Export of snapshots: JSON, CSV and Prometheus' text format."""

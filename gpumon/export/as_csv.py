@@ -1,12 +1,12 @@
 """A snapshot as CSV, in nvidia-smi's column names and units, for spreadsheets and scripts.
 
 ``gpus_csv`` is what ``nvidia-smi --query-gpu=... --format=csv,nounits`` prints, for every metric
-that nvidia-smi has a name for; ``processes_csv`` is its ``--query-compute-apps`` and more. What
-differs on purpose: an unknown value is an empty cell, the time is ISO 8601 with its zone, and no
-space follows a comma. Fields are quoted as RFC 4180 has it; lines end as nvidia-smi's do.
+that nvidia-smi has a name for; ``processes_csv`` is its ``--query-compute-apps`` and more.
+Deliberate differences: an unknown value is an empty cell, the time is ISO 8601 with its zone, and
+no space follows a comma. Fields are quoted as RFC 4180 has it; lines end as nvidia-smi's do.
 
-Names and command lines come from other people. A text that a spreadsheet would take for a formula
-gets an apostrophe in front, and characters that are not visible are replaced.
+Names and command lines are untrusted. A text that a spreadsheet would read as a formula gets an
+apostrophe in front, and invisible characters are replaced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SMI_METRICS = tuple((metric, metric.smi) for metric in GPU_METRICS if metric.sm
 
 
 def gpus_csv(snapshot: Snapshot) -> str:
-    """A row for every card, under a header, with a line break at its end."""
+    """One row per GPU, under a header, with a line break at the end."""
     taken = _moment(snapshot.time)
     return _table(
         ["timestamp", *(_column(smi, metric.unit) for metric, smi in _SMI_METRICS)],
@@ -43,10 +43,10 @@ def gpus_csv(snapshot: Snapshot) -> str:
 
 
 def processes_csv(snapshot: Snapshot) -> str:
-    """A row for every process and card it is on, under a header, with a line break at its end.
+    """One row per process and GPU, under a header, with a line break at the end.
 
-    GPU memory and SM share are those on the row's card. What is the process's as a whole, such as
-    its CPU share, is repeated on each of its rows and must not be added up over them.
+    GPU memory and SM share belong to the row's GPU. Values of the whole process, such as its CPU
+    share, are repeated on each of its rows and must not be summed over them.
     """
     taken = _moment(snapshot.time)
     columns = (_column(metric.smi or metric.key, metric.unit) for metric in PROCESS_METRICS)
@@ -69,17 +69,17 @@ def _table(header: list[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _column(name: str, unit: Unit) -> str:
-    """A heading as nvidia-smi writes it: with the unit, where there is one."""
+    """A header as nvidia-smi writes it: with the unit, if there is one."""
     return f"{name} [{unit.csv}]" if unit.csv else name
 
 
 def _moment(time: float) -> str:
-    """A time of day as the local clock shows it, with its distance from UTC."""
+    """A local time with its offset from UTC."""
     return datetime.fromtimestamp(time).astimezone().isoformat(timespec="milliseconds")
 
 
 def _cell(value: object, unit: Unit) -> str:
-    """A value in nvidia-smi's words and digits; empty when it is unknown."""
+    """A value in nvidia-smi's words and digits; empty if unknown."""
     if value is None:
         return ""
     if isinstance(value, bool):

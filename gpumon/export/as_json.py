@@ -75,7 +75,7 @@ def to_json(snapshot: Snapshot, indent: int | None = None) -> str:
     """A snapshot in the schema of this module.
 
     Args:
-        snapshot: What to tell.
+        snapshot: The snapshot.
         indent: Spaces for each level; ``None`` puts everything on one line.
 
     Returns:
@@ -113,7 +113,7 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
 
 def _process(process: GpuProcess, now: float) -> dict[str, Any]:
     told = {metric.json_key: metric.read(process, now) for metric in PROCESS_METRICS}
-    # The table tells cards and command line on one line; here they stay apart.
+    # The metric table has GPUs and command line as one text; here they are arrays.
     told |= _fields(process, "id", "uses", "place")
     told["gpu"] = process.gpu_indices
     told["start_time_ticks"] = process.id.start_time
@@ -162,7 +162,7 @@ def _identity(whose: str, process: ProcessId | None) -> dict[str, int | None]:
 
 
 def _fields(struct: msgspec.Struct, *without: str) -> dict[str, Any]:
-    """The fields of a part of the model by their JSON keys."""
+    """The fields of a model object by JSON key."""
     return {
         _key(field): getattr(struct, field)
         for field in struct.__struct_fields__
@@ -182,7 +182,7 @@ def _encode(told: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(told)
     except UnicodeEncodeError:
-        # Half a surrogate pair stands for a byte that was no UTF-8; JSON has no way to say it.
+        # Half a surrogate pair stands for a byte that was not UTF-8; JSON cannot express it.
         return msgspec.json.encode(_whole(told))
 
 
@@ -198,7 +198,7 @@ def _whole(value: Any) -> Any:
 
 
 def _harmless(text: str) -> str:
-    """The same JSON with every invisible character escaped, but for its own line breaks."""
+    """The same JSON with every invisible character escaped, except its own line breaks."""
     if text.replace("\n", "").isprintable():
         return text
     import json

@@ -1,8 +1,8 @@
-"""A snapshot in Prometheus' text format, under the names that Grafana boards for GPUs read.
+"""A snapshot in Prometheus' text format, with the names that Grafana dashboards for GPUs use.
 
-Names, units, types and labels are those of NVIDIA's dcgm-exporter. A metric that the metric table
-gives a DCGM name for is here; an unknown value is no sample. So that a card of which nothing is
-known does not go unseen, whether each answers is told in a metric of gpumon's own, ``STATUS``.
+Names, units, types and labels are those of NVIDIA's dcgm-exporter. It exports every metric that has
+a DCGM name in the metric table; an unknown value gives no sample. ``STATUS``, a metric of gpumon,
+says whether each GPU responds, so that a GPU without known values is visible too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STATUS = "gpumon_gpu_status"
 _CONVERSIONS: dict[Unit, tuple[str, Callable[[float], float]]] = {
     Unit.BYTES: ("MiB", lambda size: size // 2**20),
     Unit.JOULES: ("mJ", lambda joules: round(joules * 1000)),
-    # NVML counts these in KB/s, which the model holds to be 1000 bytes; DCGM passes them on.
+    # NVML counts these in KB/s, which the model takes as 1000 bytes; DCGM passes them on unchanged.
     Unit.BYTES_PER_SECOND: ("KB/s", lambda pace: round(pace / 1000)),
 }
 """DCGM's unit, and how to get there from the model's, where the two differ."""
@@ -64,16 +64,16 @@ def to_prometheus(snapshot: Snapshot) -> str:
     registry = CollectorRegistry()
     registry.register(_Exporter(snapshot))
     text = generate_latest(registry).decode()
-    # The library would give every counter a name in _total, which dcgm-exporter's have not.
+    # The library would add _total to every counter, which dcgm-exporter does not.
     for name in _COUNTERS:
         text = text.replace(f"# TYPE {name} gauge\n", f"# TYPE {name} counter\n")
     return text
 
 
 def exported_metrics() -> Iterator[tuple[Metric, str, str, str]]:
-    """Every metric that is exported, its name in Prometheus, its type and its unit there.
+    """Every exported metric with its Prometheus name, type and unit.
 
-    A text, such as the VBIOS version, is no sample.
+    A text, such as the VBIOS version, is not a sample.
     """
     for metric in GPU_METRICS:
         if metric.dcgm is not None and metric.unit is not Unit.TEXT:
@@ -84,7 +84,7 @@ def exported_metrics() -> Iterator[tuple[Metric, str, str, str]]:
 
 
 class _Exporter:
-    """What the registry collects from."""
+    """The collector that the registry calls."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._gpus = [(gpu, _labels(gpu, snapshot.host.name)) for gpu in snapshot.gpus]
@@ -113,13 +113,13 @@ _LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
 
 
 def _labels(gpu: Gpu, host: str) -> list[str]:
-    # dcgm-exporter's device is the index too, not the number of the device file.
+    # dcgm-exporter's device is the index too, not the minor number.
     texts = (gpu.uuid, gpu.pci_bus_id or "", f"nvidia{gpu.index}", gpu.name or "", host)
     return [str(gpu.index), *map(printable, texts)]
 
 
 def _value(gpu: Gpu, metric: Metric) -> float | None:
-    """In DCGM's unit; ``None`` when it is unknown."""
+    """The value in DCGM's unit; ``None`` if unknown."""
     value = gpu_value(gpu, metric)
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         return None

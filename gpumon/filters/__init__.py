@@ -1,4 +1,4 @@
-"""The language of the ``/`` line and of ``--filter``: which processes somebody means.
+"""The language of the ``/`` line and of ``--filter``, which selects processes.
 
 A filter is words and terms with spaces between them, and a process has to meet all of them:
 ``ann !sm>5 mem>10G "my project"``. A word is looked for in everything that names a process. A term
@@ -29,12 +29,12 @@ __all__ = ("TERMS", "Facts", "Filter", "FilterError", "Term", "parse_filter")
 
 
 class FilterError(ValueError):
-    """A filter that cannot be read.
+    """The filter cannot be parsed.
 
     Attributes:
-        sentence: What is wrong and what would do, for the person who types it.
-        start: Where the wrong part of the text begins.
-        end: Where it ends; at least one character lies between.
+        sentence: What is wrong and what is valid, for the user.
+        start: Start of the wrong part of the text.
+        end: End of the wrong part; it has at least one character.
     """
 
     def __init__(self, sentence: str, start: int, end: int) -> None:
@@ -45,11 +45,11 @@ class FilterError(ValueError):
 
 
 class Filter(Struct, frozen=True, eq=False):
-    """Says of a process whether it is meant; made by ``parse_filter``. Equal when typed alike.
+    """Selects processes; created by ``parse_filter``. Equal if the text is equal.
 
     Attributes:
-        text: What was typed.
-        tests: What a process has to meet, all of it.
+        text: The text of the filter.
+        tests: The tests; a process must pass all of them.
     """
 
     text: str
@@ -66,24 +66,24 @@ class Filter(Struct, frozen=True, eq=False):
         return isinstance(other, Filter) and self.text == other.text
 
     def __ne__(self, other: object) -> bool:
-        # Struct has one of its own, which does not ask __eq__.
+        # Struct has its own __ne__, which does not call __eq__.
         return not self == other
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
-# An open quote runs to the end of the text.
+# An open quote extends to the end of the text.
 _TOKEN = re.compile(r'(?P<not>!|not(?=\s|$))|(?:[^\s"]|"(?:[^"]|"")*"?)+', re.IGNORECASE)
 _QUOTED = re.compile(r'"((?:[^"]|"")*)("?)')
 _TERM = re.compile(r"([a-z][\w-]*)(:?[<>]=?|!=|[:=])", re.IGNORECASE | re.ASCII)
 
 
 def parse_filter(text: str) -> Filter:
-    """Read a filter; an empty one means every process.
+    """Parse a filter; an empty one selects every process.
 
     Raises:
-        FilterError: With a sentence and the place, for the person who types it.
+        FilterError: The filter is invalid; has a message and the position.
     """
     tests: list[Test] = []
     words: list[tuple[str, bool]] = []
@@ -154,7 +154,7 @@ def _unknown_key(key: str, whole: str) -> str:
 
 
 def _unquoted(raw: str, at: int) -> str:
-    """The text without the quotes that hold it together."""
+    """The text without its quotes."""
 
     def inside(quoted: re.Match[str]) -> str:
         if not quoted[2]:

@@ -1,4 +1,4 @@
-"""The terms of the filter language: what each asks of a process, and how its value is written."""
+"""The terms of the filter language: what each tests, and how its value is written."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Facts(Struct, frozen=True):
-    """What a filter needs to know besides the process.
+    """Facts that a filter needs in addition to the process.
 
     Attributes:
         now: The time of the snapshot.
-        idle: Seconds for which a process has been idle; ``None`` when it is not, or when that is
+        idle: Seconds for which a process has been idle; ``None`` if it is not idle, or if that is
             unknown.
-        idle_after: Seconds without work from which on a process is called idle.
+        idle_after: Seconds without work after which a process is idle.
     """
 
     now: float
@@ -44,9 +44,9 @@ class Term(Struct, frozen=True):
     Attributes:
         name: The key.
         example: A whole term with it.
-        about: Which processes it keeps, for the help.
-        signs: What may stand between the key and its value.
-        read: Makes the test of a sign and a value; raises ``Wrong`` for a value it cannot read.
+        about: The processes that it selects, for the help page.
+        signs: The allowed signs between the key and its value.
+        read: Creates the test from a sign and a value; raises ``Wrong`` for an invalid value.
     """
 
     name: str
@@ -56,18 +56,18 @@ class Term(Struct, frozen=True):
     read: Callable[[str, str], Test]
 
 
-class Wrong(Exception):  # noqa: N818 - becomes a FilterError where its place is known
-    """A value that cannot be read; the text is the sentence."""
+class Wrong(Exception):  # noqa: N818 - becomes a FilterError once its position is known
+    """A value is invalid; the text is the message."""
 
 
 def said(text: str) -> str:
-    """What was typed, fit to stand in a sentence."""
+    """The typed text, safe to print in a sentence."""
     shown = printable(text).strip('"')
     return f'"{shown if cell_width(shown) <= 24 else fit(shown, 24)}"'
 
 
 def names(process: GpuProcess) -> str:
-    """All that names a process besides its number, in one text to look for words in."""
+    """Everything that names a process except its PID, as one text to search."""
     parts = [process.user, process.name, " ".join(process.command)]
     place = process.place
     if place is not None:
@@ -89,7 +89,7 @@ def _job(place: Place) -> tuple[str | None, ...]:
 
 
 def _text(parts: Callable[[GpuProcess], Iterable[str | None]]) -> Callable[[str, str], Test]:
-    """A term that looks into texts: ``:`` for a part of one, ``=`` for the whole."""
+    """A term that tests texts: ``:`` for a part of one, ``=`` for the whole text."""
 
     def read(sign: str, value: str) -> Test:
         wanted = value.casefold()
@@ -105,7 +105,7 @@ def _text(parts: Callable[[GpuProcess], Iterable[str | None]]) -> Callable[[str,
 
 
 def _place(parts: Callable[[Place], Iterable[str | None]]) -> Callable[[str, str], Test]:
-    """``_text`` of where it runs."""
+    """``_text`` for the place where the process runs."""
     return _text(lambda process: () if process.place is None else parts(process.place))
 
 
@@ -120,7 +120,7 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 def _number(
     measure: Measure, value: Callable[[GpuProcess, Facts], float | None]
 ) -> Callable[[str, str], Test]:
-    """A term that compares; ``=`` and ``:`` ask for what shows as the digits that were typed."""
+    """A term that compares; ``=`` and ``:`` match a value that shows the typed digits."""
 
     def read(sign: str, text: str) -> Test:
         try:
@@ -207,7 +207,7 @@ def _pid(_: str, value: str) -> Test:
 _IS = (":", "=", "!=")
 _COMPARES = ("<", "<=", ">", ">=", *_IS)
 
-# A term is a line, as wide as it is.
+# One line per term is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
 TERMS: tuple[Term, ...] = (

@@ -1,10 +1,10 @@
-"""What gpumon says of a card or a process: a rule a function, each with its evidence.
+"""Findings about a GPU or a process: one function per rule, each with its evidence.
 
-A rule takes the history and what it judges and gives a finding or ``None``. It claims only what was
-seen: an unknown value makes no finding, and what held already when gpumon began to look is said to
-have held "at least" since then. What has to be followed over time, in every sample, are the
-conditions; the history keeps their spells, so make it with ``History(conditions())``. Where other
-lines are to be drawn: ``History(conditions(thresholds), thresholds)``; rules judge by these.
+A rule takes the history and a subject and returns a finding or ``None``. It reports only what was
+observed: an unknown value gives no finding, and a condition that held at the first sample is
+reported as having held for "at least" that long. Conditions have to be followed in every sample;
+the history keeps their intervals, so create it with ``History(conditions())``. To use other
+thresholds, create it with ``History(conditions(thresholds), thresholds)``.
 """
 
 from gpumon.findings.cards import LASTING, RULES, card_findings, card_state

@@ -1,4 +1,4 @@
-"""All that is to be said of a card, and the one thing to show of it."""
+"""All findings of a GPU, and the one to show first."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 def card_findings(
     history: History, gpu: Gpu, thresholds: Thresholds | None = None
 ) -> list[Finding]:
-    """All that is to be said of a card as it stands in the newest snapshot, most severe first.
+    """All findings of a GPU in the newest snapshot, most severe first.
 
-    Never empty: when nothing else is to be said it is free, at work, or unknown. Of old values, as
-    they stand there while another card hangs, their age is said and what does not pass by itself.
+    The result is never empty: without other findings the GPU is free, working or unknown. If its
+    values are old because another GPU hangs, the result has their age and only those findings that
+    cannot pass by themselves.
     """
     return sorted(
         _found(history, gpu, thresholds or history.thresholds),
@@ -37,9 +38,10 @@ def card_findings(
 
 
 def card_state(history: History, gpu: Gpu, thresholds: Thresholds | None = None) -> Finding:
-    """The first of ``card_findings``, without making the others: asked of every card, every frame.
+    """The first of ``card_findings``, without the cost of the others: needed per GPU and frame.
 
-    What follows a warning is no worse, but for memory errors after the word of a failing card.
+    A rule that runs after a warning cannot find anything worse, except memory errors after the
+    status of a failing GPU.
     """
     found = _found(history, gpu, thresholds or history.thresholds)
     worst = next(found)
@@ -53,7 +55,7 @@ def card_state(history: History, gpu: Gpu, thresholds: Thresholds | None = None)
 
 
 def _found(history: History, gpu: Gpu, thresholds: Thresholds) -> Iterator[Finding]:
-    """What is to be said of a card, in the order of ``FindingKind``."""
+    """The findings of a GPU, in the order of ``FindingKind``."""
     status = not_answering(history, gpu)
     if status is not None:
         yield status

@@ -1,4 +1,4 @@
-"""What has to be followed in every sample, so that a rule can say for how long it holds."""
+"""Conditions that are tracked in every sample, so that a rule knows how long they have held."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMES_AND_GOES = 5.0
 
 
 def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
-    """What the history must watch for the rules."""
+    """The conditions that the history tracks for the rules."""
     watched = {
         IDLE: Condition(_is_idle),
         STUCK: Condition(_is_stuck(thresholds)),
@@ -45,14 +45,14 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
 
 
 def _is_idle(gpu: Gpu, holding: Holding | None) -> bool | None:
-    """Whether a card does nothing while a process that computes is on it."""
+    """Whether a GPU does nothing although a computing process is on it."""
     if gpu.utilization_gpu is None or holding is None:
         return None
     return gpu.utilization_gpu == 0 and holding.computing > 0
 
 
 def _is_stuck(thresholds: Thresholds) -> _Holds:
-    """Whether a card is fully busy at a power that does not look like it."""
+    """Whether a GPU is fully busy at a power that is too low for real work."""
     busy, share = thresholds.stuck_utilization, thresholds.stuck_power_share
 
     def holds(gpu: Gpu, _: Holding | None) -> bool | None:
@@ -65,7 +65,7 @@ def _is_stuck(thresholds: Thresholds) -> _Holds:
 
 
 def _is_hot(thresholds: Thresholds) -> _Holds:
-    """Whether a card is close to slowing itself down."""
+    """Whether a GPU is close to its slowdown temperature."""
     margin, degrees = thresholds.hot_margin, thresholds.hot_unknown
 
     def holds(gpu: Gpu, _: Holding | None) -> bool | None:
@@ -78,7 +78,7 @@ def _is_hot(thresholds: Thresholds) -> _Holds:
 
 
 def degrees_left(gpu: Gpu) -> list[int]:
-    """Degrees to slowing down, by the card's own word and by its slowdown temperature."""
+    """Degrees left until slowdown, from the GPU's margin and from its slowdown temperature."""
     margins = []
     if gpu.temperature_margin is not None:
         margins.append(gpu.temperature_margin)
@@ -88,7 +88,7 @@ def degrees_left(gpu: Gpu) -> list[int]:
 
 
 def _is_unattributed(thresholds: Thresholds) -> _Holds:
-    """Whether more memory is used than processes and the driver account for."""
+    """Whether more memory is used than the processes and the driver account for."""
 
     def holds(gpu: Gpu, holding: Holding | None) -> bool | None:
         used = gpu.memory_used

@@ -1,4 +1,4 @@
-"""Errors: what the memory, the driver's log and its advice say against a card."""
+"""Error findings: memory errors, XIDs, and the driver's recovery action."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68})
 
 
 def memory_errors(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
-    """Memory that failed, and what is still to be done about it.
+    """Memory errors, and what remains to be done about them.
 
-    Source: NVIDIA's "GPU Memory Error Management". A row or page that was found bad is replaced at
-    the next reset; when none is left to replace it, the card is to be returned. Until then it may
-    fail again, so nobody is sent there.
+    Source: NVIDIA's "GPU Memory Error Management". The next reset replaces a bad row or page; when
+    no spare is left, the GPU should be returned. Until then the memory may fail again, so no job is
+    sent there.
     """
     faults = memory_faults(gpu)
     if not faults:
@@ -71,7 +71,7 @@ def memory_errors(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Findi
 
 
 def recovery(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
-    """What the driver asks for to make the card whole again (nvmlDeviceGpuRecoveryAction_t)."""
+    """The recovery action that the driver recommends (nvmlDeviceGpuRecoveryAction_t)."""
     action = recovery_action(gpu)
     if action is None:
         return None
@@ -80,7 +80,7 @@ def recovery(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | 
         kind=FindingKind.RECOVERY,
         subject=gpu.uuid,
         severity=Severity.WARNING,
-        sentence=f"the driver asks for this to make the card whole again: {action}",
+        sentence=f"the driver recommends a recovery action: {action}",
         short=at_most(f"driver asks for: {action}", SHORT_CELLS),
         brief=f"{word}!",
         evidence=(f"recovery action: {action}",),
@@ -88,10 +88,10 @@ def recovery(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | 
 
 
 def xid(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """An error that the driver reported, of a card that answers all the same.
+    """An XID error of a GPU that still responds.
 
-    One of the card's own stays: it may be why a job hangs hours later, and it is told before the
-    errors of the programs that it ended. It comes after what holds at this moment, such as heat.
+    A hardware XID stays, because it may be the reason why a job hangs hours later, and it comes
+    before the XIDs of the programs that it ended. Current conditions such as heat come before it.
     Source: NVIDIA's XID catalogue, see ``XID_MEANINGS``.
     """
     known = history.xids(gpu.uuid)
@@ -133,7 +133,7 @@ _RECOVERY_WORDS = ("reset", "reboot", "drain")
 
 
 def _xid_and_when(history: History, number: int, at: float | None) -> str:
-    """An XID with its time of day, or how long ago it was when that is more than a day."""
+    """An XID with its time of day, or with its age if that is more than a day."""
     if at is None:
         return f"XID {number}"
     if history.now - at < 86400:

@@ -1,4 +1,4 @@
-"""What a finding is."""
+"""The structure of a finding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BRIEF_CELLS = 10
 
 
 class Severity(IntEnum):
-    """How much a finding asks for the eye."""
+    """How much attention a finding needs."""
 
     QUIET = 0
     """All is well."""
@@ -30,7 +30,7 @@ class Severity(IntEnum):
 
 
 class FindingKind(str, Enum):
-    """What is found, in the order in which those of one severity are shown."""
+    """The kinds of findings, in display order within one severity."""
 
     LOST = "lost"
     RESET_REQUIRED = "reset required"
@@ -59,17 +59,17 @@ class FindingKind(str, Enum):
 
 
 class Finding(Struct, frozen=True):
-    """Something that is said of a card or a process.
+    """A statement about a GPU or a process.
 
     Attributes:
-        kind: What.
+        kind: The kind.
         subject: UUID of the card, or the process.
-        severity: How much it asks for the eye.
-        sentence: The whole of it, for the details.
+        severity: How much attention it needs.
+        sentence: The full sentence, for the details.
         short: For a column, at most ``SHORT_CELLS`` cells, safe to print.
         brief: For a narrow screen, at most ``BRIEF_CELLS`` cells.
-        since: Since when, as far as was seen; seconds since the epoch.
-        evidence: The facts behind it, with their numbers.
+        since: When it was first observed, in seconds since the epoch.
+        evidence: The observations behind it, with their numbers.
     """
 
     kind: FindingKind

@@ -1,4 +1,4 @@
-"""Processes put together: by the user they belong to, and by the job they are part of."""
+"""Processes grouped by user and by job."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 
 
 class UserUse(Struct, frozen=True):
-    """What one user has of a machine.
+    """The resources of a machine that one user has.
 
     Attributes:
         user: The name; ``None`` for all processes together whose owner is unknown.
         uid: The number.
-        processes: How many processes are on a card.
+        processes: Number of processes on a GPU.
         gpus: Indices of those cards, ascending.
         memory: Bytes of GPU memory; ``None`` when that of any process is unknown.
-        share: ``memory`` as a part of all cards' memory, 0 to 1. Cards that do not tell their size
-            are left out, and who is on such a card has a share that is not known.
-        gpu_seconds: Seconds of cards that this program saw the user have since it started.
+        share: ``memory`` as a part of all cards' memory, 0 to 1. GPUs that do not report their size
+            are left out; a user on such a GPU has an unknown share.
+        gpu_seconds: GPU-seconds of the user that this program has observed since it started.
         idle_memory: Bytes held by processes seen idle for ``Thresholds.idle_after`` or longer.
-        idle_unknown: Of how many processes it is unknown whether they are idle, or with how much.
+        idle_unknown: Number of processes of which it is unknown whether they are idle, or how much
+            they hold.
         longest: Age in seconds of the oldest process.
     """
 
@@ -47,20 +48,20 @@ class UserUse(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """Processes that were started together, one at least.
+    """A group of one or more processes that were started together.
 
     Attributes:
-        key: Names the job from one snapshot to the next.
-        kind: ``slurm``, ``container``, ``launcher``, ``session``, or ``process`` for one that
-            belongs to nothing.
-        label: In a few words, printable: ``slurm 88123``, ``docker llama-ft``, ``torchrun 51022``.
-        processes: In the order in which they were given.
-        users: Whose they are, each once; ``None`` is an unknown owner.
+        key: Identifies the job across snapshots.
+        kind: ``slurm``, ``container``, ``launcher``, ``session``, or ``process`` for a process
+            without a group.
+        label: A short printable label: ``slurm 88123``, ``docker llama-ft``, ``torchrun 51022``.
+        processes: In the given order.
+        users: Their owners without duplicates; ``None`` is an unknown owner.
         gpus: Indices of their cards, ascending.
         memory: Bytes; ``None`` when that of any process is unknown.
-        sm: Percent: on each card the sum over its processes, then the mean over the cards that
-            tell; ``None`` when none does.
-        started_at: When the oldest started; ``None`` when that of none is known.
+        sm: Percent: on each card the sum over its processes, then the mean over the GPUs that
+            report it; ``None`` if no GPU does.
+        started_at: When the oldest started; ``None`` if no start time is known.
     """
 
     key: str
@@ -75,7 +76,7 @@ class Job(Struct, frozen=True):
 
 
 def users(snapshot: Snapshot, history: History) -> list[UserUse]:
-    """What each user has, most memory first, unknown amounts after the known ones."""
+    """The resources of each user, most memory first, unknown amounts last."""
     owned: defaultdict[str | None, list[GpuProcess]] = defaultdict(list)
     for process in snapshot.processes:
         owned[process.user].append(process)
@@ -92,12 +93,13 @@ def _use(
     memory = _memory(processes)
     idle_memory = idle_unknown = 0
     for process in processes:
-        spell = history.process_idle(process.id)
+        interval = history.process_idle(process.id)
         held = process.memory_used
-        if spell is None:
-            # One whose work no card tells may well be idle; who only draws is never called so.
+        if interval is None:
+            # A process without a reported utilisation may be idle; a process that only draws is
+            # never called idle.
             idle_unknown += process.sm is None and process.type != "G"
-        elif spell.seconds >= history.thresholds.idle_after:
+        elif interval.seconds >= history.thresholds.idle_after:
             idle_memory += held or 0
             idle_unknown += held is None
     started_at = _oldest(processes)
@@ -129,11 +131,11 @@ def jobs(processes: Sequence[GpuProcess]) -> list[Job]:
     """The jobs that these processes are part of.
 
     A process belongs to its Slurm job; without one to its Kubernetes pod or container; without one
-    to the outermost launcher above it, or that it is; else to its session, together with the other
-    processes of the same user there; else to itself.
+    to its outermost launcher, which may be the process itself; otherwise to its session, together
+    with the other processes of the same user there; otherwise to itself.
 
     Returns:
-        In the order of the first process of each: sorted processes give sorted jobs.
+        The jobs in the order of their first processes: sorted processes give sorted jobs.
     """
     launchers = {
         process.place.launcher
@@ -147,7 +149,7 @@ def jobs(processes: Sequence[GpuProcess]) -> list[Job]:
 
 
 def _job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
-    """Kind and key of the job of a process."""
+    """The kind and key of a process's job."""
     place = process.place
     if place is not None:
         container = place.container
@@ -161,9 +163,9 @@ def _job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
             return "launcher", f"launcher {_identity(place.launcher)}"
     if process.id in launchers:
         return "launcher", f"launcher {_identity(process.id)}"
-    # What one terminal started is one job, but not across a change of user: a shell of root's and
-    # the services started from it share a session and nothing else.
-    # 0 is a session of another PID name space.
+    # Processes of one terminal session are one job, unless the user differs: a root shell and the
+    # services started from it share a session and nothing else. Session 0 belongs to another PID
+    # namespace.
     if place is not None and place.session:
         owner = process.user if process.uid is None else process.uid
         return "session", f"session {place.session} of {owner}"
@@ -192,7 +194,7 @@ def _label(kind: str, processes: list[GpuProcess]) -> str:
     first = processes[0]
     place = first.place
     if kind == "launcher":
-        # The launcher itself, if it is among them, does not name itself as one.
+        # The launcher itself, if it is in the group, does not have itself as its launcher.
         for process in processes:
             if process.place is not None and process.place.launcher is not None:
                 name = process.place.launcher_name or "launcher"

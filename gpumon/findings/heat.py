@@ -1,4 +1,4 @@
-"""Heat and the other reasons for which a card slows itself down."""
+"""Heat, and the other reasons why a GPU slows itself down."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """Slowed down by heat, or close to it.
+    """The GPU is slowed down by heat, or close to it.
 
-    A thermal clock event is the card's own word for being too hot. Without one, its margin or its
-    slowdown temperature says how close it is.
+    A thermal clock event reason proves that the GPU is too hot. Without one, its margin or its
+    slowdown temperature tells how close it is.
     """
     slowed = _slowed(history, gpu, THERMAL, thresholds)
     degrees = _told(gpu.temperature_gpu)
@@ -43,8 +43,8 @@ def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
             since=lasting.since,
             evidence=(f"clock event reasons: {names}", *_heat(gpu)),
         )
-    spell = history.spell(gpu.uuid, HOT)
-    if spell is None:
+    interval = history.spell(gpu.uuid, HOT)
+    if interval is None:
         return None
     short = f"hot: {degrees}"
     margins = degrees_left(gpu)
@@ -60,35 +60,35 @@ def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
         kind=FindingKind.HOT,
         subject=gpu.uuid,
         severity=Severity.WARNING,
-        sentence=f"hot, {degrees}, for {told_length(history, spell)}: {why}",
+        sentence=f"hot, {degrees}, for {told_length(history, interval)}: {why}",
         short=short,
         brief="hot",
-        since=spell.since,
+        since=interval.since,
         evidence=_heat(gpu),
     )
 
 
 def throttled(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """Slowed down by its hardware for another reason than heat.
+    """The hardware slows the GPU down for another reason than heat.
 
-    A software power cap is how a busy card keeps to its limit, and no finding. HW slowdown beside a
-    thermal reason is the same slowdown again.
+    A software power cap is normal for a busy GPU and gives no finding. HW slowdown together with a
+    thermal reason is the same slowdown.
     """
     slowed = _slowed(history, gpu, (HW_POWER_BRAKE,), thresholds)
     if slowed is None:
         slowed = _slowed(history, gpu, (HW_SLOWDOWN,), thresholds)
         if slowed is None or _slowed(history, gpu, THERMAL, thresholds) is not None:
             return None
-    name, spell, names = slowed
+    name, interval, names = slowed
     return Finding(
         kind=FindingKind.THROTTLED,
         subject=gpu.uuid,
         severity=Severity.WARNING,
-        sentence=f"slowed down by {names} for {told_length(history, spell)}: "
+        sentence=f"slowed down by {names} for {told_length(history, interval)}: "
         f"{_SLOWDOWN_WORDS[name]}",
-        short=with_length(f"throttled: {name} ", history, spell),
+        short=with_length(f"throttled: {name} ", history, interval),
         brief="throttled",
-        since=spell.since,
+        since=interval.since,
         evidence=(f"clock event reasons: {names}", f"SM clock {or_unknown(gpu.clock_sm)} MHz"),
     )
 
@@ -102,17 +102,17 @@ _SLOWDOWN_WORDS = {
 def _slowed(
     history: History, gpu: Gpu, names: tuple[str, ...], thresholds: Thresholds
 ) -> tuple[str, Interval, str] | None:
-    """The longest of some slowdowns that have lasted: its name, its spell, the names of all."""
+    """The longest of the slowdowns that have lasted: its name, its interval, and all names."""
     lasting = [
-        (name, spell)
+        (name, interval)
         for name in names
-        if (spell := history.spell(gpu.uuid, name)) is not None
-        and spell.seconds >= thresholds.throttled_after
+        if (interval := history.spell(gpu.uuid, name)) is not None
+        and interval.seconds >= thresholds.throttled_after
     ]
     if not lasting:
         return None
-    name, spell = min(lasting, key=lambda slowdown: slowdown[1].since)
-    return name, spell, " and ".join(name for name, _ in lasting)
+    name, interval = min(lasting, key=lambda slowdown: slowdown[1].since)
+    return name, interval, " and ".join(name for name, _ in lasting)
 
 
 def _told(celsius: int | None) -> str:
@@ -124,7 +124,7 @@ def _between(celsius: int) -> str:
 
 
 def _heat(gpu: Gpu) -> tuple[str, ...]:
-    """What a card tells of its temperature."""
+    """The temperature values that a GPU reports."""
     facts = [f"GPU temperature {_told(gpu.temperature_gpu)}"]
     if gpu.temperature_slowdown is not None:
         facts.append(f"slows down at {_told(gpu.temperature_slowdown)}")

@@ -1,4 +1,4 @@
-"""Where a card's memory went: to processes, to the driver, or to nobody in the driver's list."""
+"""How a GPU's memory is divided: processes, driver, free, and memory without a listed owner."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _REASON_WORDS = {
 }
 _NEXT_TO_NONE = 0.05 * 2**30
 """Bytes that would be told as 0.0 GiB."""
-_CAN_BE = "left by one that ended or is ending, or held from where gpumon cannot look"
-_OLD_CALL = "what the driver keeps for itself may count as used here: it does not tell it apart"
+_CAN_BE = "left by a process that ended or is ending, or held where gpumon cannot look"
+_OLD_CALL = "the used memory may include what this driver reserves for itself"
 
 
 class Account(Struct, frozen=True):
-    """A card's memory and whose it is, in bytes; ``None`` is unknown.
+    """A GPU's memory and its owners, in bytes; ``None`` is unknown.
 
     Attributes:
         total: All of it.
-        reserved: What driver and firmware keep; ``None`` too where an older driver counts that as
-            used, which ``sentence`` says.
-        used: What is allocated, ``reserved`` left out.
-        processes_sum: What the processes in the driver's list hold of it together.
-        unattributed: What is used and held by none of them. 0 where they hold more than is used, as
-            it may seem when the list is older than the rest.
-        tolerance: Up to how much of that is normal: ``Thresholds.unlisted_bytes`` says why.
-        free: What can still be allocated.
-        suspects: Who holds the card's device file though the driver does not list it, most suspect
-            first.
-        unseen: How many processes of other users could not be looked into for that; ``None`` when
-            nobody has looked.
-        sentence: What it comes to.
+        reserved: Memory that driver and firmware reserve; also ``None`` if an older driver counts
+            it as used, which ``sentence`` says.
+        used: Allocated memory without ``reserved``.
+        processes_sum: Sum over the processes in the driver's list.
+        unattributed: Used memory that none of them holds. 0 if they seem to hold more than is used,
+            which happens when the list is older than the other values.
+        tolerance: How much unattributed memory is normal; see ``Thresholds.unlisted_bytes``.
+        free: Memory that can still be allocated.
+        suspects: Processes that have the device file open but are not in the driver's list, most
+            likely first.
+        unseen: Number of other users' processes that could not be inspected; ``None`` before the
+            scan.
+        sentence: The summary.
     """
 
     total: int | None
@@ -68,7 +68,7 @@ class Account(Struct, frozen=True):
 
 
 def memory_account(history: History, gpu: Gpu, thresholds: Thresholds | None = None) -> Account:
-    """Where a card's memory is, as it stands in the newest snapshot."""
+    """How a GPU's memory is divided in the newest snapshot."""
     thresholds = thresholds or history.thresholds
     holding = history.holding(gpu)
     scan = _scan(history)
@@ -86,25 +86,26 @@ def memory_account(history: History, gpu: Gpu, thresholds: Thresholds | None = N
         free=gpu.memory_free,
         suspects=_suspects(history, gpu),
         unseen=None if scan is None else scan.unseen,
-        sentence=_account_words(history, gpu, stray, thresholds),
+        sentence=_account_text(history, gpu, stray, thresholds),
     )
 
 
 def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """Memory in use that no process in the driver's list owns, and who may have it.
+    """Memory in use that no listed process owns, and which processes may hold it.
 
-    ``Thresholds.unlisted_bytes`` says what is normal. Nothing is claimed while the memory of any
-    process on the card, or the list itself, is unknown, nor where the card has no memory of its
-    own. In a container it is no fault: others may well hold it, and the driver lists the processes
-    of the caller's name space only (drivers from 535.113 on). What holds from the first sample on
-    is told at once, as of now: it is all that some ask for. It is a warning once it has lasted.
-    Sources: the driver keeps its own clients out of the list, and lists 950 processes at most.
+    ``Thresholds.unlisted_bytes`` says how much is normal. There is no finding while the process
+    list or the memory of any process on the GPU is unknown, or if the GPU has no memory of its own.
+    In a container it is normal: other containers may hold the memory, and the driver lists only the
+    processes of the caller's namespace (drivers from 535.113 on). A condition that holds at the
+    first sample is reported at once, because some users look only once. It becomes a warning once
+    it has lasted. Sources: the driver omits its own clients from the list, and lists at most 950
+    processes.
     """
-    spell = history.spell(gpu.uuid, UNATTRIBUTED)
-    if spell is None:
+    interval = history.spell(gpu.uuid, UNATTRIBUTED)
+    if interval is None:
         return None
-    lasted = spell.seconds >= thresholds.unattributed_after
-    if spell.begin_seen and not lasted:
+    lasted = interval.seconds >= thresholds.unattributed_after
+    if interval.begin_seen and not lasted:
         return None
     holding = history.holding(gpu)
     if holding is None or holding.memory is None or gpu.memory_used is None:
@@ -132,18 +133,18 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
         kind=FindingKind.UNATTRIBUTED,
         subject=gpu.uuid,
         severity=Severity.WARNING if lasted and not contained else Severity.NOTE,
-        sentence=_stray_words(history, gpu, bytes_, spell if lasted else None),
+        sentence=_unattributed_text(history, gpu, bytes_, interval if lasted else None),
         short=short,
         brief=brief,
-        since=spell.since,
+        since=interval.since,
         evidence=evidence,
     )
 
 
 def full(_history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """No room for another process; ``Thresholds.full_share`` says why there.
+    """No memory is left for another process; ``Thresholds.full_share`` has the limit.
 
-    Not for cards that share the host's memory: what the host can reclaim is free to them too.
+    Not for GPUs that share the host's memory: they can also use what the host can reclaim.
     """
     if gpu.memory_unified or not is_full(gpu.memory_free, gpu.memory_total, thresholds.full_share):
         return None
@@ -164,14 +165,14 @@ def _scan(history: History) -> HolderScan | None:
 
 
 def _stray(used: int | None, processes_sum: int | None) -> int | None:
-    """What is used beyond what processes hold."""
+    """Used memory beyond what the processes hold."""
     if used is None or processes_sum is None:
         return None
     return max(0, used - processes_sum)
 
 
 def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:
-    """Who holds a card besides those in the newest list, which may be newer than the look."""
+    """Processes that hold a GPU but are not in the newest list; the scan may be older."""
     scan = _scan(history)
     if scan is None or history.latest is None:
         return ()
@@ -187,20 +188,20 @@ def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:
 
 
 def _named_first(suspects: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
-    """Those to be named: children too where nobody else is to blame."""
+    """The suspects to name: children are included only if there is no other suspect."""
     children = tuple(one for one in suspects if one.reason is HoldReason.CHILD)
     return blamed(suspects) or children
 
 
 def _named(suspect: Suspect) -> str:
-    """Who a suspect is: ``orphan 41251 of ann``."""
+    """A suspect's name: ``orphan 41251 of ann``."""
     word = _REASON_WORDS.get(suspect.reason, "process")
     owner = "" if suspect.user is None else f" of {printable(suspect.user)}"
     return f"{word} {suspect.id.pid}{owner}"
 
 
 def _short_suspects(start: str, named: tuple[Suspect, ...]) -> str:
-    """The first suspect for a column; a question mark where little speaks against it."""
+    """The first suspect, for a column; with a question mark if the evidence is weak."""
     first = named[0]
     doubt = "?" if first.reason in (HoldReason.CHILD, HoldReason.HOLDS) else ""
     others = f" +{len(named) - 1}" if len(named) > 1 else ""
@@ -209,41 +210,41 @@ def _short_suspects(start: str, named: tuple[Suspect, ...]) -> str:
 
 
 def _holders_evidence(history: History, gpu: Gpu) -> tuple[str, ...]:
-    """What was found of who holds a card's device file, and what could not be seen."""
+    """What the scan of the device files found, and what it could not read."""
     scan = _scan(history)
     if scan is None:
-        return ("who else holds the card's device file: not looked for yet",)
+        return ("other holders of the device file: not scanned yet",)
     facts = [
         f"{one.id.pid} {printable(one.name or '?')}"
         f"{'' if one.user is None else f' of {printable(one.user)}'}: {printable(one.sentence)}"
         for one in _suspects(history, gpu)
     ]
     if not facts:
-        facts.append("nobody else was seen to hold the card's device file")
+        facts.append("no other holder of the device file was found")
     if scan.unseen:
         facts.append(
-            f"{count_processes(scan.unseen)} of other users could not be looked into: "
-            "that takes root"
+            f"{count_processes(scan.unseen)} of other users could not be inspected: "
+            "this requires root"
         )
     if (age := history.now - scan.at) > SCAN_FRESH:
-        facts.append(f"looked for {spaced(age)} ago")
+        facts.append(f"scanned {spaced(age)} ago")
     return tuple(facts)
 
 
-def _stray_words(history: History, gpu: Gpu, bytes_: int, spell: Interval | None) -> str:
-    """How much is held by nobody in the list, since when, and by whom perhaps.
+def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interval | None) -> str:
+    """How much memory has no listed owner, since when, and who may hold it.
 
     Args:
-        history: What was seen.
+        history: The history.
         gpu: The card.
-        bytes_: How much.
-        spell: For how long; ``None`` where that is too short to tell.
+        bytes_: The amount.
+        interval: For how long; ``None`` if that is too short to report.
     """
     what = unlisted_sentence(bytes_, in_container=in_container(history))
-    lasting = "at this moment" if spell is None else f"for {told_length(history, spell)}"
+    lasting = "at this moment" if interval is None else f"for {told_length(history, interval)}"
     if in_container(history):
         return (
-            f"{what}, {lasting}: the driver lists its processes only, and not who else uses the "
+            f"{what}, {lasting}: the driver lists only its own processes, not other users of the "
             "card"
         )
     named = _named_first(_suspects(history, gpu))
@@ -251,23 +252,23 @@ def _stray_words(history: History, gpu: Gpu, bytes_: int, spell: Interval | None
         first = named[0]
         why = f"{_named(first)} holds the card's device file: {printable(first.sentence)}"
         if first.reason is HoldReason.CHILD:
-            why += "; what a child has is normally counted to its parent"
+            why += "; the memory of a child is normally attributed to its parent"
         return f"{what}, {lasting}; {why}"
-    if spell is None:
+    if interval is None:
         return f"{what}, {lasting}: the list is read less often than the memory"
     return f"{what}, {lasting}: {_CAN_BE}"
 
 
-def _account_words(history: History, gpu: Gpu, stray: int | None, thresholds: Thresholds) -> str:
-    """What a card's memory comes to, in a sentence."""
+def _account_text(history: History, gpu: Gpu, stray: int | None, thresholds: Thresholds) -> str:
+    """A sentence on how a GPU's memory is divided."""
     if gpu.memory_unified:
         return (
             "the card has no memory of its own: it takes the host's, which other programs use too"
         )
     if gpu.memory_used is None:
-        return "how much of it is used is not known"
+        return "the used memory is unknown"
     if stray is None:
-        return _not_known_words(history, gpu)
+        return _unknown_text(history, gpu)
     normal = normal_unlisted(gpu, thresholds)
     if stray < _NEXT_TO_NONE:
         used = f"{gibibytes(gpu.memory_used)} {gib()} used"
@@ -279,17 +280,17 @@ def _account_words(history: History, gpu: Gpu, stray: int | None, thresholds: Th
             "driver itself"
         )
     else:
-        spell = history.spell(gpu.uuid, UNATTRIBUTED)
-        lasted = spell is not None and spell.seconds >= thresholds.unattributed_after
-        words = _stray_words(history, gpu, stray, spell if lasted else None)
+        interval = history.spell(gpu.uuid, UNATTRIBUTED)
+        lasted = interval is not None and interval.seconds >= thresholds.unattributed_after
+        words = _unattributed_text(history, gpu, stray, interval if lasted else None)
     return f"{words}; {_OLD_CALL}" if gpu.memory_reserved is None else words
 
 
-def _not_known_words(history: History, gpu: Gpu) -> str:
-    """Why it is not known whether the used memory has owners."""
+def _unknown_text(history: History, gpu: Gpu) -> str:
+    """Why it is unknown whether the used memory has owners."""
     age = history.old(gpu)
     if age is not None:
-        return f"read {spaced(age)} ago, so it is not held against the list of processes"
+        return f"read {spaced(age)} ago, so it is not compared with the process list"
     if history.holding(gpu) is None:
-        return "whose it is is not known: there is no present list of the card's processes"
-    return "whose it is is not known: what some of its processes hold is not told"
+        return "its owners are unknown: there is no current list of the card's processes"
+    return "its owners are unknown: the memory of some of its processes is not reported"

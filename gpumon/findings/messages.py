@@ -1,4 +1,4 @@
-"""Numbers and times in the words of findings."""
+"""Formatting of numbers and times in findings."""
 
 from __future__ import annotations
 
@@ -24,58 +24,58 @@ def count_processes(count: int) -> str:
 
 
 def or_unknown(value: int | None) -> str:
-    """The number, or the sign for what is not known."""
+    """The number, or the placeholder for an unknown value."""
     return UNKNOWN if value is None else str(value)
 
 
 def at_most(text: str, width: int) -> str:
-    """The text, cut with an ellipsis where it is wider."""
+    """The text, cut with an ellipsis if it is wider."""
     return text if cell_width(text) <= width else fit(text, width).rstrip()
 
 
-def short_length(history: History, spell: Interval) -> str:
-    """How long, for a column: ``4m``, or ``≥4m`` when the beginning was not seen."""
-    return f"{'' if spell.begin_seen else '≥'}{duration(history.now - spell.since)}"
+def short_length(history: History, interval: Interval) -> str:
+    """A duration for a column: ``4m``, or ``≥4m`` if the start was not observed."""
+    return f"{'' if interval.begin_seen else '≥'}{duration(history.now - interval.since)}"
 
 
-def with_length(words: str, history: History, spell: Interval) -> str:
-    """Words for a column and how long: to the minute where there is room for it."""
-    exact = words + short_length(history, spell)
-    return exact if cell_width(exact) <= SHORT_CELLS else words + brief_length(history, spell)
+def with_length(words: str, history: History, interval: Interval) -> str:
+    """A text for a column with a duration, precise to the minute if there is room."""
+    exact = words + short_length(history, interval)
+    return exact if cell_width(exact) <= SHORT_CELLS else words + brief_length(history, interval)
 
 
-def brief_length(history: History, spell: Interval) -> str:
+def brief_length(history: History, interval: Interval) -> str:
     """``short_length`` in one unit."""
-    return f"{'' if spell.begin_seen else '≥'}{first_part(history.now - spell.since)}"
+    return f"{'' if interval.begin_seen else '≥'}{first_part(history.now - interval.since)}"
 
 
 def first_part(seconds: float) -> str:
-    """A length of time in one unit: ``15s``, ``3h``."""
+    """A duration in one unit: ``15s``, ``3h``."""
     first = _PART.match(duration(seconds))
     return first[0] if first else ""
 
 
-def told_length(history: History, spell: Interval) -> str:
-    """How long, for a sentence, and what is not known of it."""
-    known = spaced(history.now - spell.since)
-    if spell.begin_seen:
+def told_length(history: History, interval: Interval) -> str:
+    """A duration for a sentence, which says if the start was not observed."""
+    known = spaced(history.now - interval.since)
+    if interval.begin_seen:
         return known
-    if history.started is not None and spell.since > history.started:
+    if history.started is not None and interval.since > history.started:
         return f"at least {known} (what was before is not known)"
     return f"at least {known} (as long as gpumon looks)"
 
 
 def spaced(seconds: float) -> str:
-    """A length of time for a sentence: ``4 s``, ``22 m``, ``3 h 12 m``."""
+    """A duration for a sentence: ``4 s``, ``22 m``, ``3 h 12 m``."""
     return _PART.sub(r"\1 \2 ", duration(seconds)).rstrip()
 
 
 def time_of_day(history: History, at: float) -> str:
-    """A time of day here, with its date when it is more than a day ago."""
+    """A local time of day, with its date if it is more than a day ago."""
     format_ = "%H:%M" if history.now - at < 86400 else "%Y-%m-%d %H:%M"
     return time.strftime(format_, time.localtime(at))
 
 
 def in_container(history: History) -> bool:
-    """Whether the driver lists the processes of this program's container only."""
+    """Whether the driver lists only the processes of this program's container."""
     return history.latest is not None and bool(history.latest.host.in_container)

@@ -1,4 +1,4 @@
-"""What is to be said of a process: that it rests, that it grows, that it reserved what it has."""
+"""Findings about a process: idle, growing, or reserved memory."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def process_findings(
     thresholds: Thresholds | None = None,
     details: Details | None = None,
 ) -> list[Finding]:
-    """All that is to be said of a process, nothing for one that is in no present list.
+    """All findings of a process; empty if it is in no current list.
 
-    Costs some hundred microseconds, as growth is looked for in up to an hour: for pages of single
-    processes; ``History.process_idle`` is for tables.
+    Takes some hundred microseconds, because it looks for growth over up to an hour: for the pages
+    of single processes. Tables use ``History.process_idle``.
 
     Args:
-        history: What was seen.
+        history: The history.
         process: The process, as in the newest snapshot.
-        thresholds: Where the lines are drawn; the history's unless given.
-        details: What is known of it besides; its environment tells of settings.
+        thresholds: The thresholds; those of the history by default.
+        details: Further details; its environment shows settings.
     """
     latest = history.latest
     if latest is None or all(one.id != process.id for one in latest.processes):
@@ -63,31 +63,31 @@ def process_findings(
 
 
 def _idle(history: History, process: GpuProcess, thresholds: Thresholds) -> Finding | None:
-    """It holds memory, and nothing of it has run for a while."""
-    spell = history.process_idle(process.id)
-    if spell is None or not rests(spell, thresholds.idle_after, thresholds):
+    """The process holds memory but has not run for a while."""
+    interval = history.process_idle(process.id)
+    if interval is None or not rests(interval, thresholds.idle_after, thresholds):
         return None
     size = f"{gibibytes(process.memory_used)} {gib()}"
     return Finding(
         kind=FindingKind.IDLE_PROCESS,
         subject=process.id,
         severity=Severity.NOTE,
-        sentence=f"idle for {told_length(history, spell)}, holds {size} on {_cards(process)}",
-        short=f"idle {short_length(history, spell)}, holds {size}",
-        brief=f"idle {brief_length(history, spell)}",
-        since=spell.since,
-        evidence=(f"SM use 0 % in all {spell.samples} readings", f"GPU memory {size}"),
+        sentence=f"idle for {told_length(history, interval)}, holds {size} on {_cards(process)}",
+        short=f"idle {short_length(history, interval)}, holds {size}",
+        brief=f"idle {brief_length(history, interval)}",
+        since=interval.since,
+        evidence=(f"SM use 0 % in all {interval.samples} readings", f"GPU memory {size}"),
     )
 
 
 class _Growth(Struct, frozen=True):
-    """Memory that grows along a line.
+    """Memory that grows linearly.
 
     Attributes:
         rate: Bytes a second.
         rise: Bytes from the first to the last of the points.
-        seconds: How long it was looked at.
-        fit: How much of the change the line explains, 0 to 1 (R²).
+        seconds: Length of the observed time.
+        fit: R² of the line, 0 to 1.
     """
 
     rate: float
@@ -99,7 +99,7 @@ class _Growth(Struct, frozen=True):
 def _growing(
     history: History, process: GpuProcess, gpus: Sequence[Gpu], thresholds: Thresholds
 ) -> Finding | None:
-    """Its memory grows steadily; how long the card lasts, where it is on one card alone."""
+    """Its memory grows steadily; with a forecast if it is on one GPU only."""
     growth = _growth(history, process, thresholds)
     if growth is None:
         return None
@@ -129,7 +129,7 @@ def _growing(
 
 
 def _reserved(process: GpuProcess, details: Details | None, gpus: Sequence[Gpu]) -> Finding | None:
-    """What it has was probably taken in advance."""
+    """Its memory was probably reserved in advance."""
     found = reservation(process, details, gpus)
     if found is None:
         return None
@@ -145,7 +145,7 @@ def _reserved(process: GpuProcess, details: Details | None, gpus: Sequence[Gpu])
 
 
 def _growth(history: History, process: GpuProcess, thresholds: Thresholds) -> _Growth | None:
-    """Steady growth up to now, over the longest time that shows it."""
+    """Steady growth up to now, over the longest window that shows it."""
     for seconds in _GROWTH_SPANS:
         means = history.process_buckets(
             process.id, "memory_used", seconds, _GROWTH_POINTS, history.now
@@ -161,7 +161,7 @@ def _growth(history: History, process: GpuProcess, thresholds: Thresholds) -> _G
 
 
 def _line(values: Sequence[float]) -> tuple[float, float]:
-    """The least-squares line through values in a row: its rise a step, and R²."""
+    """The least-squares line through equally spaced values: its rise per step, and R²."""
     middle = (len(values) - 1) / 2
     mean = sum(values) / len(values)
     spread = sum((place - middle) ** 2 for place in range(len(values)))
@@ -171,9 +171,9 @@ def _line(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _goes_on(values: Sequence[float]) -> bool:
-    """Whether the newest third rose at least half as much as the one before it.
+    """Whether the newest third rose at least half as much as the third before it.
 
-    A program that loads its data and then stays where it is fits a line rather well.
+    A program that loads its data and then stops growing fits a line rather well.
     """
     third = len(values) // 3
     first, second, last = (
@@ -183,7 +183,7 @@ def _goes_on(values: Sequence[float]) -> bool:
 
 
 def _room(history: History, process: GpuProcess, gpus: Sequence[Gpu]) -> int | None:
-    """Free bytes of the one card a process is on; ``None`` where that says nothing of its end."""
+    """Free bytes of the one GPU a process is on; ``None`` if they do not limit its growth."""
     uuids = {use.gpu_uuid for use in process.uses}
     here = [gpu for gpu in gpus if gpu.uuid in uuids]
     if len(uuids) != 1 or len(here) != 1:
@@ -196,7 +196,7 @@ def _room(history: History, process: GpuProcess, gpus: Sequence[Gpu]) -> int | N
 
 
 def _about(seconds: float) -> str:
-    """A length of time to come, no finer than it is known: ``40 min``, ``3 h``."""
+    """A future duration, rounded to its accuracy: ``40 min``, ``3 h``."""
     minutes = seconds / 60
     if minutes < 10:
         return f"{max(1, round(minutes))} min"

@@ -1,8 +1,9 @@
-"""Frameworks that take most of a card when they start, whether they need it or not.
+"""Frameworks that reserve most of a GPU's memory when they start, needed or not.
 
-A hint needs both: a word or a variable that names the framework, and the share of a card that it
-takes. Sources: for JAX docs.jax.dev, "GPU memory allocation"; for TensorFlow "Limiting GPU memory
-growth" of tensorflow.org/guide/gpu, and ``MinSystemMemory`` in its ``gpu_device.cc``.
+A hint needs both a word or variable that names the framework, and the share of the GPU's memory
+that the framework reserves. Sources: for JAX docs.jax.dev, "GPU memory allocation"; for TensorFlow
+"Limiting GPU memory growth" of tensorflow.org/guide/gpu, and ``MinSystemMemory`` in its
+``gpu_device.cc``.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _CONTEXT_BYTES = 2**30
 
 
 class Reservation(Struct, frozen=True):
-    """Memory that was probably taken in advance.
+    """Memory that was probably reserved in advance.
 
     Attributes:
-        framework: By which framework.
-        sentence: What that means, with the setting that changes it.
-        evidence: What it is judged by.
+        framework: The framework that reserved it.
+        sentence: The explanation, with the setting that changes it.
+        evidence: The observations behind it.
     """
 
     framework: str
@@ -54,12 +55,12 @@ class Reservation(Struct, frozen=True):
 def reservation(
     process: GpuProcess, details: Details | None, gpus: Sequence[Gpu]
 ) -> Reservation | None:
-    """Whether a process looks like one that reserves memory; ``None`` without evidence.
+    """The reservation that a process seems to have made; ``None`` without evidence.
 
     Args:
         process: The process.
-        details: Its environment, where somebody looked; settings in the program itself are not
-            seen, and then speak through the share alone.
+        details: Its environment, if it was read. Settings inside the program cannot be read; only
+            the share shows them.
         gpus: The cards, for their size.
     """
     environment = dict(details.environment or ()) if details is not None else {}
@@ -71,13 +72,13 @@ def reservation(
 def reservation_hint(
     process: GpuProcess, details: Details | None, gpus: Sequence[Gpu] = ()
 ) -> str | None:
-    """The sentence of ``reservation``. Without the cards there is no share, and so no hint."""
+    """The sentence of ``reservation``. Without the GPUs there is no share, so no hint."""
     found = reservation(process, details, gpus)
     return None if found is None else found.sentence
 
 
 class _Share(Struct, frozen=True):
-    """What a process has of one card: its index, the share and the card's bytes."""
+    """The share of one GPU that a process has: GPU index, share and the GPU's bytes."""
 
     index: int
     share: float
@@ -85,7 +86,7 @@ class _Share(Struct, frozen=True):
 
 
 def _shares(process: GpuProcess, gpus: Sequence[Gpu]) -> Iterator[_Share]:
-    """What a process has of each card that has memory of its own and is not sliced."""
+    """The share of each GPU that has memory of its own and is not in MIG mode."""
     totals = {gpu.uuid: gpu.memory_total for gpu in gpus if not gpu.memory_unified}
     for use in process.uses:
         total = totals.get(use.gpu_uuid)
@@ -94,7 +95,7 @@ def _shares(process: GpuProcess, gpus: Sequence[Gpu]) -> Iterator[_Share]:
 
 
 def _words(process: GpuProcess, details: Details | None) -> str:
-    """Where a framework may be named: command, program and the environment's name."""
+    """Texts that may name a framework: command, program and the environment's name."""
     words = list(process.command)
     place = process.place
     if details is not None:
@@ -156,7 +157,7 @@ def _of_tensorflow(
 
 
 def _jax_fraction(environment: Mapping[str, str]) -> float:
-    """Which part of a card JAX takes."""
+    """The share of a GPU that JAX reserves."""
     told = next((environment[name] for name in _JAX_FRACTIONS if name in environment), "")
     try:
         return float(told)
@@ -165,7 +166,7 @@ def _jax_fraction(environment: Mapping[str, str]) -> float:
 
 
 def _named(names: re.Pattern[str], words: str) -> str | None:
-    """The first of the names among the words."""
+    """The first of the names that occurs in the texts."""
     found = names.search(words)
     return None if found is None else found[1].rstrip("_")
 
@@ -181,7 +182,7 @@ def _evidence(
     if named is not None:
         facts.append(f"named in its command, program or environment: {named}")
     for name, value in variables[:1]:
-        # Of other variables nobody knows what they hold.
+        # The contents of other variables are unknown.
         told = f"={printable(value)}" if name in _JAX_SETTINGS else ""
         facts.append(f"set in its environment: {name}{told}")
     return tuple(facts)

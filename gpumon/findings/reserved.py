@@ -1,4 +1,4 @@
-"""A card that ``gpumon run`` keeps for a job."""
+"""A GPU that ``gpumon run`` has reserved for a job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:
-    """Who has reserved a card, or a MIG device of it."""
+    """The reservations of a GPU and of its MIG devices."""
     latest = history.latest
     return () if latest is None else [one for one in latest.reserved if one.gpu_uuid == gpu.uuid]
 
 
 def reserved(history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
-    """Reserved: whoever looks for a free card is to know even while nothing runs there yet."""
+    """The GPU is reserved, which a user who looks for a free GPU must see before the job runs."""
     held = reservations(history, gpu)
     if not held:
         return None
@@ -50,6 +50,6 @@ def reserved(history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | N
 
 def _evidence(one: Reserved) -> str:
     if one.pid is None:
-        return "its lock is held; by whom cannot be seen here"
+        return "its lock is held by a process that cannot be seen here"
     command = f": {printable(one.command)}" if one.command else ""
     return f"gpumon run {one.pid}{command}"

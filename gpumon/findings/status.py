@@ -1,4 +1,4 @@
-"""Cards that do not answer, or whose values are old."""
+"""GPUs that do not respond, or whose values are old."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def not_answering(history: History, gpu: Gpu) -> Finding | None:
-    """What a status other than OK comes to."""
+    """The finding for a status other than OK."""
     if gpu.status is CardStatus.OK:
         return None
     words = _STATUS_WORDS[gpu.status]
@@ -47,9 +47,9 @@ def not_answering(history: History, gpu: Gpu) -> Finding | None:
 
 
 def old(history: History, gpu: Gpu) -> Finding | None:
-    """Not read for too long, though nothing is known against the card.
+    """The values are old although the GPU has no known fault.
 
-    The sampling thread waits for the driver as a whole, or outside it, for a file of the kernel's.
+    The sampling thread waits for the driver, or for a file of the kernel.
     """
     age = history.old(gpu)
     if age is None:
@@ -59,8 +59,7 @@ def old(history: History, gpu: Gpu) -> Finding | None:
         kind=FindingKind.OLD,
         subject=gpu.uuid,
         severity=Severity.NOTE,
-        sentence=f"read {length} ago: what is shown of it was so then; gpumon waits for the "
-        "driver, or for this machine",
+        sentence=f"values are {length} old; gpumon waits for the driver or for this machine",
         short=f"read {length} ago",
         brief=f"{first_part(age)} ago",
         since=gpu.sampled_at,
@@ -69,7 +68,7 @@ def old(history: History, gpu: Gpu) -> Finding | None:
 
 
 class _StatusWords(Struct, frozen=True):
-    """How a status is told; what stands in braces is filled in where it is known."""
+    """The texts for a status; placeholders in braces are filled in if their value is known."""
 
     kind: FindingKind
     severity: Severity
@@ -82,7 +81,7 @@ _STATUS_WORDS = {
     CardStatus.LOST: _StatusWords(
         FindingKind.LOST,
         Severity.CRITICAL,
-        "lost{since}: the driver says that the card is gone",
+        "lost{since}: the driver reports that the GPU is gone",
         "LOST{at}{xid}",
         "LOST",
     ),
@@ -127,10 +126,10 @@ _STATUS_WORDS = {
 
 
 def _status_times(history: History, since: float) -> dict[str, str]:
-    """The ways to say since when a status holds.
+    """Texts for the time since which a status has held.
 
-    What held when gpumon began to look began before that. Another day's time of day says little,
-    so a length takes its place.
+    A status that held at the first sample began before it. A time of day from another day is
+    ambiguous, so a duration replaces it.
     """
     age = history.now - since
     unseen = history.started is None or since <= history.started

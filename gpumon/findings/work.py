@@ -1,4 +1,4 @@
-"""What a card does: nothing, too little, or its work."""
+"""Findings about a GPU's work: free, idle, stuck or working."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """Busy all the time at little power for long: a hung job can look like this, and may be none.
+    """Fully busy at low power for long: this may be a hung job, but need not be.
 
     Utilisation is the share of time in which any kernel ran, so a kernel that only waits reads as
-    100 %; the power tells that it computes nothing.
+    100 %. The low power shows that it computes nothing.
     """
-    spell = history.spell(gpu.uuid, STUCK)
-    if spell is None or not rests(spell, thresholds.stuck_after, thresholds):
+    interval = history.spell(gpu.uuid, STUCK)
+    if interval is None or not rests(interval, thresholds.stuck_after, thresholds):
         return None
     if gpu.utilization_gpu is None or gpu.power_draw is None or not gpu.power_limit:
         return None
@@ -44,35 +44,36 @@ def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
         subject=gpu.uuid,
         severity=Severity.WARNING,
         sentence=f"{busy} % busy at {share:.0f} % of its power limit "
-        f"for {told_length(history, spell)}: a hung job can look like this",
-        short=with_length(f"stuck? {busy}% at {share:.0f}% power, ", history, spell),
+        f"for {told_length(history, interval)}: a hung job can look like this",
+        short=with_length(f"stuck? {busy}% at {share:.0f}% power, ", history, interval),
         brief="stuck?",
-        since=spell.since,
+        since=interval.since,
         evidence=(
             f"utilisation {busy} %",
             f"power {gpu.power_draw:.0f} W of {gpu.power_limit:.0f} W",
-            f"so in all {spell.samples} samples",
+            f"so in all {interval.samples} samples",
         ),
     )
 
 
 def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """Held by a computing process, and nothing has run for a while.
+    """A computing process holds the GPU, but nothing has run for a while.
 
-    Who came later than the card fell idle is not blamed for what was before: the time counts from
-    when the one named began. What holds from the first sample on is told at once, as of now.
+    A process that started after the GPU fell idle is not blamed for the time before: the duration
+    counts from the start of the named process. A condition that holds at the first sample is
+    reported at once, as of now.
     """
-    spell = history.spell(gpu.uuid, IDLE)
+    interval = history.spell(gpu.uuid, IDLE)
     holding = history.holding(gpu)
-    if spell is None or holding is None or not holding.owners:
+    if interval is None or holding is None or not holding.owners:
         return None
-    if holding.owner_since is not None and holding.owner_since > spell.since:
+    if holding.owner_since is not None and holding.owner_since > interval.since:
         samples = history.samples(gpu.uuid, "utilization_gpu", holding.owner_since)
-        spell = Interval(holding.owner_since, spell.last, begin_seen=True, samples=samples)
-    lasted = rests(spell, thresholds.idle_after, thresholds)
-    if spell.begin_seen and not lasted:
+        interval = Interval(holding.owner_since, interval.last, begin_seen=True, samples=samples)
+    lasted = rests(interval, thresholds.idle_after, thresholds)
+    if interval.begin_seen and not lasted:
         return None
-    length = f"idle {short_length(history, spell)}" if lasted else "0% now"
+    length = f"idle {short_length(history, interval)}" if lasted else "0% now"
     owner = holding.owners[0]
     others = f" +{len(holding.owners) - 1}" if len(holding.owners) > 1 else ""
     if owner is None:
@@ -85,37 +86,37 @@ def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     size = "memory" if holding.memory is None else f"{gibibytes(holding.memory)} {gib()}"
     told = "0 % busy at this moment"
     if lasted:
-        told = f"idle for {told_length(history, spell)}"
+        told = f"idle for {told_length(history, interval)}"
     return Finding(
         kind=FindingKind.IDLE,
         subject=gpu.uuid,
         severity=Severity.NOTE,
         sentence=f"{told} while {who}{others} holds {size}",
         short=short,
-        brief=f"idle {brief_length(history, spell)}" if lasted else "0% now",
-        since=spell.since,
+        brief=f"idle {brief_length(history, interval)}" if lasted else "0% now",
+        since=interval.since,
         evidence=(
-            f"utilisation 0 % in all {spell.samples} samples",
+            f"utilisation 0 % in all {interval.samples} samples",
             f"{count_processes(holding.processes)} on it, with {size}",
         ),
     )
 
 
 def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """Something runs though no process is listed: whose it is, the driver does not tell.
+    """Something runs although no process is listed: the driver does not tell whose it is.
 
-    Utilisation is of the last second and the list is read less often, so it must have lasted; what
-    holds from the first sample on is told at once, as of now.
+    Utilisation covers the last second and the list is read less often, so the condition must have
+    lasted. A condition that holds at the first sample is reported at once, as of now.
     """
-    spell = history.spell(gpu.uuid, BUSY_UNLISTED)
-    if spell is None or not gpu.utilization_gpu:
+    interval = history.spell(gpu.uuid, BUSY_UNLISTED)
+    if interval is None or not gpu.utilization_gpu:
         return None
-    lasted = spell.seconds >= thresholds.unattributed_after
-    if spell.begin_seen and not lasted:
+    lasted = interval.seconds >= thresholds.unattributed_after
+    if interval.begin_seen and not lasted:
         return None
     contained = in_container(history)
     sentence = busy_sentence(gpu.utilization_gpu, in_container=contained)
-    lasting = f"for {told_length(history, spell)}" if lasted else "at this moment"
+    lasting = f"for {told_length(history, interval)}" if lasted else "at this moment"
     return Finding(
         kind=FindingKind.BUSY_UNLISTED,
         subject=gpu.uuid,
@@ -123,7 +124,7 @@ def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding
         sentence=f"{sentence}, {lasting}",
         short="busy, by nobody visible here" if contained else "busy, by nobody listed",
         brief="busy, by ?",
-        since=spell.since,
+        since=interval.since,
         evidence=(
             f"utilisation {gpu.utilization_gpu} %",
             "no process in the driver's list",
@@ -133,9 +134,9 @@ def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding
 
 
 def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """Nobody's: ``availability.why_not_free`` has the rule, for the commands that choose too.
+    """The GPU is free by the rule of ``availability.why_not_free``, which the commands use too.
 
-    Where the utilisation is never reported, as in MIG mode, memory and processes decide, and the
+    If the utilisation is never reported, as in MIG mode, memory and processes decide, and the
     sentence says so.
     """
     if not_free(history, gpu, thresholds) is not None:
@@ -160,7 +161,7 @@ def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
 def not_free(
     history: History, gpu: Gpu, thresholds: Thresholds, mig: MigInstance | None = None
 ) -> NotFree | None:
-    """Why a card, or a MIG device of it, is not free, as it stands in the newest snapshot."""
+    """Why a GPU, or a MIG device of it, is not free in the newest snapshot."""
     listed: Listed | None = history.holding(gpu)
     reserved_ = reservations(history, gpu)
     if mig is not None:
@@ -179,7 +180,7 @@ def not_free(
 
 
 def working(history: History, gpu: Gpu) -> Finding:
-    """A card of which nothing else is to be said."""
+    """A GPU without any other finding."""
     holding = history.holding(gpu)
     held = holding is not None and holding.processes > 0
     unknown = gpu.utilization_gpu is None and gpu.memory_used is None and not held
@@ -203,6 +204,6 @@ def working(history: History, gpu: Gpu) -> Finding:
     )
 
 
-def rests(spell: Interval, seconds: float, thresholds: Thresholds) -> bool:
-    """Whether a spell has lasted for so long, and in samples enough to say so."""
-    return spell.seconds >= seconds and spell.samples >= thresholds.least_samples
+def rests(interval: Interval, seconds: float, thresholds: Thresholds) -> bool:
+    """Whether an interval has lasted long enough, and has enough samples."""
+    return interval.seconds >= seconds and interval.samples >= thresholds.least_samples

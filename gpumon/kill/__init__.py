@@ -1,1 +1,1 @@
-"""Ends processes and watches until their memory is back, or says why it is not."""
+"""Terminates processes, and watches until their memory is reclaimed or explains why it is not."""

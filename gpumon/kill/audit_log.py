@@ -1,8 +1,8 @@
-"""A small log of every signal, sent or refused, and of the ends: when, by whom, to whom, what.
+"""An audit log of signals, sent or refused, and of process exits: time, user, target, signal.
 
-It is written for the person who asks a week later who ended a run. It may never keep a process
-from being ended: home directories on a network hang, disks are full. So a thread of its own
-writes, and what cannot be written is told.
+It answers the question, a week later, who ended a run. It must never prevent a process from being
+ended: network home directories hang, disks are full. So a separate thread writes, and a failed
+write is reported.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Entry(msgspec.Struct, frozen=True):
         time: When, ISO 8601 with the offset from UTC.
         by: Name of the user who ran gpumon, or the number as text.
         by_uid: That user's number.
-        signal: Its name without SIG, or its number as text.
-        pid: Whom it was meant for.
+        signal: Name of the signal without SIG, or its number as text.
+        pid: PID of the target.
         start_time: Start of that process, clock ticks after boot.
         user: Its owner.
         uid: The owner's number.
         command: Its command, cut to ``COMMAND_CHARACTERS``.
-        outcome: ``sent``, or why it was not; later ``ended after 1.2 s``, or ``still there`` when
-            nobody waited any longer.
+        outcome: ``sent``, or why it was not; later ``ended after 1.2 s``, or ``still there`` if
+            gpumon stopped waiting.
     """
 
     time: str
@@ -64,10 +64,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class AuditLog:
-    """The log of one user.
+    """The audit log of one user.
 
     Args:
-        folder: Where it lies; gpumon's folder in the user's state directory unless given.
+        folder: Its folder; by default gpumon's folder in the user's state directory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -80,26 +80,26 @@ class AuditLog:
 
     @property
     def path(self) -> Path:
-        """The file that is written."""
+        """The path of the log."""
         if self._folder is None:
             self._folder = Path(state_folder())
         return self._folder / NAME
 
     @property
     def failure(self) -> str | None:
-        """Why the last line could not be written, for a person; ``None`` when it could."""
+        """Why the last line could not be written, for the user; ``None`` if it was."""
         return self._failure
 
     @property
     def pending(self) -> bool:
-        """Whether there are lines that are not written yet."""
+        """Whether some lines are not written yet."""
         return self._writing
 
     def write(self, target: Target, number: int, outcome: str) -> None:
-        """Write a line, at once but without waiting for it; the program's end waits a little.
+        """Queue a line for writing without blocking; at exit the program waits shortly for it.
 
         Args:
-            target: Whom the signal was meant for.
+            target: The target of the signal.
             number: The signal.
             outcome: See ``Entry``.
         """
@@ -114,7 +114,7 @@ class AuditLog:
                 threading.Thread(target=self._write_all, name="gpumon-journal", daemon=True).start()
 
     def flush(self, seconds: float = 2.0) -> bool:
-        """Wait until all lines are written or given up; False when that takes longer."""
+        """Wait until all lines are written or given up; False if that takes longer."""
         with self._changed:
             done = self._changed.wait_for(lambda: not self._writing, seconds)
             if not done:
@@ -150,14 +150,14 @@ class AuditLog:
             self._write_within_bounds(line)
 
     def _write_within_bounds(self, line: bytes) -> bool:
-        """Write a line, unless the file would grow too long by it."""
+        """Write a line, unless the file would grow too long."""
         descriptor = self._open()
         try:
             size = os.fstat(descriptor).st_size
             if size and size + len(line) > MOST_BYTES:
                 return False
             if os.write(descriptor, line) < len(line):
-                # Half a line would spoil the next one too.
+                # A partial line would also corrupt the next one.
                 os.ftruncate(descriptor, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return True
@@ -174,7 +174,7 @@ class AuditLog:
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        # A named pipe in its place must not hold up the writer.
+        # A named pipe under this name must not block the writer.
         flags |= os.O_NONBLOCK
         try:
             descriptor = os.open(self.path, flags, 0o600)
@@ -196,7 +196,7 @@ class AuditLog:
 
 
 class NoAuditLog(AuditLog):
-    """The log of signals that were never sent: a demo's do not belong in anybody's."""
+    """No audit log, for the demo: its signals are never sent."""
 
     def write(self, target: Target, number: int, outcome: str) -> None:
         """Write nothing."""

@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 class LocalHost:
     """See ``gpumon.host.ProcessHost``.
 
-    Any thread may call any method. Two remember things from call to call, ``places`` and ``scan``:
-    each has a lock, and so lets one caller in at a time. The others keep nothing.
+    Thread-safe. ``places`` and ``scan`` keep state between calls: each has a lock, so one caller at
+    a time. The other methods keep none.
 
-    What they need is imported at the first call, since none is needed for the first frame.
+    Imports are delayed to the first call, because the first frame needs none of them.
 
     Args:
         files: The device files of the cards.
         readonly: Whether every signal is refused.
         proc: Where the process file system is mounted.
+<<<<<<< HEAD
+=======
+        device_folder: The folder of the device files.
+>>>>>>> prose
     """
 
     def __init__(self, files: DeviceFiles, *, readonly: bool = False, proc: str = "/proc") -> None:
@@ -40,12 +44,12 @@ class LocalHost:
 
     @property
     def uid(self) -> int:
-        """The number of the user as whom gpumon acts."""
+        """The user id that gpumon runs as."""
         return os.geteuid()
 
     @property
     def user(self) -> str:
-        """That user's name. May wait for the network, once."""
+        """The name of that user. May wait for the network, once."""
         from gpumon.system.users import user_name
 
         return user_name(self.uid)
@@ -77,7 +81,7 @@ class LocalHost:
         from gpumon.host.places import PlaceReader
         from gpumon.model.snapshot import GpuProcess
 
-        # A reader of its own, so that one that hangs elsewhere does not keep the details waiting.
+        # A separate reader, so that a hung reader elsewhere does not delay the details.
         anybody = GpuProcess(process, type="", uses=())
         place = PlaceReader(self._proc).read([anybody]).get(process)
         return read_details(process, self._files, self._proc, place)

@@ -1,4 +1,4 @@
-"""The memory that comes back when processes end, card by card."""
+"""The memory that is reclaimed when processes exit, per GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STEADY_SECONDS = 0.4
 
 
 class MemoryWatch:
-    """Follows the cards from the last snapshot before the first signal.
+    """Follows the GPUs from the last snapshot before the first signal.
 
     Args:
         before: That snapshot.
@@ -42,18 +42,18 @@ class MemoryWatch:
     def look(
         self, snapshot: Snapshot | None, lives: Sequence[TargetState], now: float, time: float
     ) -> tuple[MemoryReclaimed, ...]:
-        """How the cards stand.
+        """The current state of the GPUs.
 
         Args:
-            snapshot: The newest; what it says of a time before the signal is not believed.
-            lives: The processes of the case.
-            now: Monotonic.
-            time: The same since the epoch.
+            snapshot: The newest snapshot; values from before the signal are ignored.
+            lives: The processes of the session.
+            now: Monotonic time.
+            time: Wall-clock time.
         """
         burdens: dict[str, list[tuple[TargetState, int | None]]] = {}
         for life in lives:
             if life.counts:
-                # The newer of two answers: the dialog may have been open for long.
+                # The newer of two values: the dialog may have been open for long.
                 uses = self._uses_before.get(life.target.id, life.target.uses)
                 for use in uses:
                     burdens.setdefault(use.gpu_uuid, []).append((life, use.memory_used))
@@ -74,11 +74,11 @@ class MemoryWatch:
 
     @property
     def unexplained(self) -> bool:
-        """Whether some card has settled short, and nobody has looked yet who holds it."""
+        """Whether memory is missing on a settled GPU and no scan has looked for its holder yet."""
         return any(card.unexplained for card in self._cards.values())
 
     def explain(self, scan: HolderScan | None, kin: Collection[ProcessId]) -> None:
-        """Take from a scan who holds the cards that have settled short."""
+        """Take the holders of missing memory from a scan."""
         suspects = () if scan is None else scan.suspects
         for card in self._cards.values():
             if card.short:
@@ -89,11 +89,11 @@ class MemoryWatch:
 
 
 class _End(NamedTuple):
-    """When a process ended.
+    """The exit of a process.
 
     Attributes:
-        time: Since the epoch.
-        at: Monotonic.
+        time: Wall-clock time.
+        at: Monotonic time.
     """
 
     time: float
@@ -101,7 +101,7 @@ class _End(NamedTuple):
 
 
 class _Card:
-    """One card of the case."""
+    """One GPU of the session."""
 
     def __init__(self, gpu: Gpu, before: int) -> None:
         self.state = MemoryReclaimed(gpu.uuid, gpu.index, expected=None, before=before, now=None)
@@ -112,18 +112,18 @@ class _Card:
 
     @property
     def short(self) -> bool:
-        """Whether it has settled short, and the driver's list does not say why."""
+        """Whether memory is missing after it settled, and the driver's list does not explain it."""
         return self.state.settled and self.state.short and not self.state.listed
 
     @property
     def unexplained(self) -> bool:
-        """Whether it has settled so, and nobody has looked yet who holds it."""
+        """Whether that is so and no scan has looked for the holder yet."""
         return self.short and not self.explained
 
     def reopen(self, end: _End | None) -> None:
-        """Look on where memory was missing and another of the case has ended since.
+        """Continue on a GPU with missing memory after another process of the session has exited.
 
-        It may have been that one who held it, though it was in no list.
+        That process may have held it without being in any list.
         """
         if self.state.settled and self.state.short and end != self._settled_after:
             self.state = msgspec.structs.replace(self.state, settled=False, remaining=())
@@ -137,7 +137,7 @@ class _Card:
         burden: list[tuple[TargetState, int | None]],
         sent_time: float,
     ) -> None:
-        """Take in a snapshot."""
+        """Process a snapshot."""
         sizes = [size for _, size in burden]
         expected = None if None in sizes else sum(size or 0 for size in sizes)
         state = msgspec.structs.replace(self.state, expected=expected)
@@ -167,7 +167,7 @@ class _Card:
         now: float,
         time: float,
     ) -> None:
-        """Decide whether what was taken in is enough."""
+        """Decide whether the data is sufficient."""
         self._settled_after = end
         if self.state.settled or end is None:
             return
@@ -181,7 +181,7 @@ class _Card:
             self.state = msgspec.structs.replace(self.state, settled=True)
 
     def _is_complete(self, snapshot: Snapshot | None, last_end: float) -> bool:
-        """Whether the memory that the card got back is all, or does not change any more."""
+        """Whether the GPU has got all memory back, or its memory no longer changes."""
         gpu = None if snapshot is None else _gpu(snapshot, self.state.gpu_uuid)
         if snapshot is None or gpu is None or gpu.memory_used is None or self.state.listed:
             return False
@@ -194,14 +194,14 @@ class _Card:
         return self._steady_at(gpu.sampled_at or last_end, gpu.memory_used)
 
     def _steady_at(self, sampled_at: float, used: int) -> bool:
-        """Whether the same was seen before: the driver may free in several steps."""
+        """Whether the value was the same before: the driver may free memory in several steps."""
         if self._steady is None or abs(self._steady[1] - used) > _PAGE:
             self._steady = sampled_at, used
         return sampled_at - self._steady[0] >= _STEADY_SECONDS
 
 
 def _last_end(lives: Sequence[TargetState]) -> _End | None:
-    """When the last of those that have ended did."""
+    """The time of the last exit."""
     ends = [
         _End(life.ended_time, life.ended_at)
         for life in lives
@@ -219,7 +219,7 @@ def _sampled_after(gpu: Gpu, time: float) -> bool:
 
 
 def _listed(snapshot: Snapshot, uuid: str) -> list[tuple[ProcessId, int | None]]:
-    """The processes of a card with their memory there; one under each MIG instance."""
+    """The processes listed on a GPU with their memory there; one entry per MIG instance."""
     return [
         (process.id, use.memory_used)
         for process in snapshot.processes
@@ -235,10 +235,10 @@ def _taken_by_others(
     ended: Collection[int],
     sent_time: float,
 ) -> int | None:
-    """Bytes that the other processes of a card took since; ``None`` where no list tells.
+    """Bytes that other processes of a GPU allocated since; ``None`` if no list tells.
 
-    Those that were ended are known by their numbers: the driver may list an ended process on, which
-    then has no start time, or that of a process that was given its number.
+    Terminated processes are matched by PID: the driver may still list an exited process, then
+    without a start time, or with that of a process that reused the PID.
     """
     if snapshot.processes_at is None or snapshot.processes_at <= sent_time:
         return None

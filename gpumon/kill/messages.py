@@ -1,4 +1,4 @@
-"""What there is to say of a process that was to end, one sentence each."""
+"""Messages about a process that was to be terminated, one sentence each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def why_it_lives(
     process: ProcessId, standing: ProcessStatus | None, number: int, patience_over: float | None
 ) -> str:
-    """Why a process has not ended, as far as it is known.
+    """Why a process has not exited, as far as known.
 
     Args:
-        process: Which.
-        standing: How it stands.
-        number: The last signal it was sent.
-        patience_over: Seconds since then, once these are more than it should need.
+        process: The process.
+        standing: Its status.
+        number: The last signal sent to it.
+        patience_over: Seconds since then, if that is longer than it should need.
     """
     pid, name = process.pid, signal_name(number)
     state = "" if standing is None else standing.state
@@ -47,6 +47,6 @@ def why_it_lives(
 
 
 def why_it_is_listed(process: ProcessId, standing: ProcessStatus | None) -> str:
-    """Why a process that has ended is still in the list of processes; else nothing."""
+    """Why an exited process is still in the process list; otherwise empty."""
     listed = unreaped(standing)
     return f"{process.pid} has ended{listed}" if listed else ""

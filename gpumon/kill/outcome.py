@@ -1,4 +1,4 @@
-"""What became of the processes that somebody ended, and of the memory they had."""
+"""Outcomes for the terminated processes and their memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ list is read at another moment than the card."""
 
 
 class Outcome(str, Enum):
-    """What became of one process."""
+    """The outcome for a process."""
 
     WAITING = "waiting"
     """The signal was sent and it has not ended yet."""
@@ -31,18 +31,18 @@ class Outcome(str, Enum):
 
 
 class TargetOutcome(Struct, frozen=True):
-    """What became of one process.
+    """The outcome for one process, with details.
 
     Attributes:
-        target: Which.
-        outcome: What became of it.
-        late: Whether it was found only while the others were being ended: a child forked meanwhile.
-        signal: The last signal it was sent.
-        refusal: Why none was sent.
-        sentence: For a person, where there is more to say than the outcome: whose it is, what it
-            waits for, who has to take notice of its end.
-        standing: How it stands while it has not ended.
-        seconds: From the first signal to its end.
+        target: The process.
+        outcome: The outcome.
+        late: Whether it was found only during the session: a child forked meanwhile.
+        signal: The last signal sent to it.
+        refusal: Why no signal was sent.
+        sentence: More for the user than the outcome says: its owner, what it waits for, which
+            process has to reap it.
+        standing: Its status while it has not exited.
+        seconds: Seconds from the first signal to its exit.
     """
 
     target: Target
@@ -56,22 +56,22 @@ class TargetOutcome(Struct, frozen=True):
 
 
 class MemoryReclaimed(Struct, frozen=True):
-    """The memory of one card since the first signal.
+    """The memory of one GPU since the first signal.
 
     Attributes:
         gpu_uuid: The card.
         gpu_index: Its index.
-        expected: Bytes that the processes to be ended had there; ``None`` where unknown.
+        expected: Bytes that the targets held there; ``None`` if unknown.
         before: Bytes in use when the first signal was sent.
-        now: Bytes in use now; ``None`` while the card does not tell.
-        others: Bytes that all other processes on that card took meanwhile, by the driver's list;
-            less than 0 where they gave back; ``None`` where unknown.
-        remaining: Who holds the card's device file without being listed there, kin of the ended
-            first; looked for once too little has come back. Monitors, and the children of
-            processes that go on, are left out.
-        settled: Whether ``now`` is not expected to change by what was ended: seen twice alike,
-            complete, or waited for long enough. A card that is short is looked at further.
-        listed: Numbers of those that have ended and that the driver still lists on the card.
+        now: Bytes in use now; ``None`` while the GPU does not report it.
+        others: Bytes that other processes on the GPU allocated meanwhile, by the driver's list;
+            negative if they freed memory; ``None`` if unknown.
+        remaining: Unlisted processes that have the device file open, relatives of the targets
+            first; scanned for if memory is missing. Without monitors and children of processes that
+            continue.
+        settled: Whether ``now`` is not expected to change any more: two equal values, complete, or
+            waited long enough. A GPU with missing memory is still observed.
+        listed: PIDs of exited targets that the driver still lists on the GPU.
     """
 
     gpu_uuid: str
@@ -86,38 +86,39 @@ class MemoryReclaimed(Struct, frozen=True):
 
     @property
     def returned(self) -> int | None:
-        """Bytes that came back, whatever others did; less than 0 if they took more unseen."""
+        """Bytes reclaimed, whatever others did; negative if they allocated more unobserved."""
         return None if self.now is None else self.before - self.now + (self.others or 0)
 
     @property
     def missing(self) -> int | None:
-        """Bytes that should have come back and did not."""
+        """Bytes that should have been reclaimed and were not."""
         if self.expected is None or self.returned is None:
             return None
         return min(self.expected, max(0, self.expected - self.returned))
 
     @property
     def open(self) -> bool:
-        """Whether a newer snapshot may change what is said of it."""
+        """Whether a newer snapshot may change the result."""
         return not self.settled or self.short or self.now is None
 
     @property
     def short(self) -> bool:
-        """Whether so much is missing that somebody must hold it."""
+        """Whether so much is missing that a process must hold it."""
         return self.missing is not None and self.missing > TOLERANCE
 
 
 class TerminationReport(Struct, frozen=True):
-    """How a case stands.
+    """The state of a termination session.
 
     Attributes:
-        signal: The last signal that was sent; 0 before the first.
-        seconds: Since that was sent.
-        fates: What became of each process, in the order of sending.
-        returns: The cards concerned, by index.
-        offers_kill: Whether some still live ``PATIENCE`` seconds after the last signal.
-        done: Whether there is nothing left to wait for.
-        unlogged: Why the log of signals lacks some that were sent; empty when it does not.
+        signal: The last signal sent; 0 before the first.
+        seconds: Seconds since that signal.
+        fates: The outcome of each process, in the order of sending.
+        returns: The memory of the GPUs concerned, by index.
+        offers_kill: Whether some targets are still alive ``PATIENCE`` seconds after the last
+            signal.
+        done: Whether nothing is left to wait for.
+        unlogged: Why the audit log lacks sent signals; empty if it is complete.
     """
 
     signal: int

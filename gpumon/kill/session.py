@@ -1,18 +1,18 @@
-"""Ends processes on a thread of its own, and stays with them.
+"""Terminates processes on its own thread, and follows them until they have exited.
 
-Order: older first, which is parents before their children, since no child is older than its parent.
-torchrun, a shell's loop or a supervisor would start anew the workers that die before it does, and a
-DataLoader's parent would report a crash; told first, each of them takes its children along. The
-children get the same signal a moment later in case it does not. multiprocessing's resource tracker
-ignores TERM and INT, and removes shared memory once all the others have gone: nothing is lost by
-its coming last.
+Older processes get the signal first, so parents come before their children, because no child is
+older than its parent. Otherwise torchrun, a shell loop or a supervisor would restart workers that
+die first, and the parent of a DataLoader would report a crash; a parent that gets the signal first
+ends its children itself. The children get the same signal a moment later in case it does not.
+multiprocessing's resource tracker ignores TERM and INT, and removes shared memory once all the
+others have exited, so it loses nothing by being last.
 
-SIGKILL gives a parent no time to take anybody along, and whoever forks while the others die leaves
-orphans that nobody can trace. So a whole tree is stopped before it is killed: those that stand
-still can be counted. The other signals act through the programs themselves and are sent to what
-lives. Children that come later are looked for every second, and sent the same: as long as KILL
-takes, and after a signal that asks for an end for a few seconds only, since a program that survives
-it (a notebook that was interrupted) forks for other work by then.
+SIGKILL gives a parent no time to end its children, and a process that forks while the others die
+leaves orphans that cannot be traced. So a whole tree is stopped before it is killed: stopped
+processes can be counted. Other signals work through the programs themselves and are sent to running
+processes. Children that appear later are searched for every second and get the same signal: as long
+as KILL takes, but only for a few seconds after a signal that asks for an end, because a program
+that survives it (a notebook that was interrupted) then forks for other work.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _LOG_SECONDS = 2.0
 
 
 class TerminationSession:
-    """Some processes to be ended, from the first signal until all is known.
+    """Processes to terminate, from the first signal until all outcomes are known.
 
-    What the operating system is asked may hang, and then hangs the thread of this case only. A bug
-    there is never silent: ``failure`` holds it, and ``see`` raises it.
+    A system call may hang, and then only the thread of this session hangs. A bug there is never
+    silent: ``failure`` holds it, and ``see`` raises it.
 
     Args:
         host: The processes of the machine.
-        targets: Whom to signal: exactly those that the person was shown.
-        journal: Where every signal is written.
-        clock: Where the time comes from.
-        changed: Called on the thread of this case when the report has changed, and every second
-            while something is waited for.
+        targets: The processes to signal: exactly those shown to the user.
+        journal: The audit log.
+        clock: The clock.
+        changed: Called on the session's thread when the report has changed, and every second while
+            it waits.
     """
 
     def __init__(
@@ -100,20 +100,20 @@ class TerminationSession:
 
     @property
     def failure(self) -> BaseException | None:
-        """The bug that ended the thread of this case."""
+        """The bug that ended the session's thread."""
         return self._failure
 
     @property
     def report(self) -> TerminationReport:
-        """How it stands; any thread may ask."""
+        """The current state. Thread-safe."""
         return self._report
 
     def send(self, number: int, *, whole_tree: bool = False) -> None:
-        """Send a signal to all, or to those that are left. Returns at once.
+        """Send a signal to all targets that are still alive. Returns at once.
 
         Args:
             number: The signal.
-            whole_tree: Whether children that were forked since the person looked are meant too.
+            whole_tree: Whether to include children forked since the dialog was shown.
 
         Raises:
             ValueError: There is no such signal.
@@ -129,10 +129,10 @@ class TerminationSession:
             self._thread.start()
 
     def see(self, snapshot: Snapshot) -> None:
-        """Take a newer snapshot, to look in for the memory that comes back. Any thread may.
+        """Pass a newer snapshot, to find reclaimed memory in it. Thread-safe.
 
-        The process lists should be as new in it as the cards: between two lists others take and
-        give back memory unseen, which would be counted to the processes that were ended.
+        The process lists should be as new as the GPU values: otherwise allocations of other
+        processes between the two would be attributed to the targets.
 
         Raises:
             BaseException: The bug that is in ``failure``, if there is one.
@@ -144,19 +144,19 @@ class TerminationSession:
             self._news.set()
 
     def close(self) -> None:
-        """Send what was ordered, then let go of all. Returns at once."""
+        """Send pending signals, then release all handles. Returns at once."""
         self._closing.set()
         self._news.set()
 
     def join(self, seconds: float) -> bool:
-        """Wait until that is done; False when it takes longer."""
+        """Wait until that is done; False if it takes longer."""
         if self._thread is None:
             return True
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _guarded(self) -> None:
-        """Run the thread; what ends it early is kept for the owner."""
+        """Run the thread; an exception is kept for the owner."""
         try:
             self._run()
         except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
@@ -178,7 +178,7 @@ class TerminationSession:
                 self._log(life, life.signal, "still there")
 
     def _rest(self) -> None:
-        """Wait for what comes next: an end, an order, a snapshot."""
+        """Wait for the next exit, order or snapshot."""
         grips = [life.grip for life in self._lives.values() if life.waiting and life.grip]
         if self._closing.is_set():
             return
@@ -190,7 +190,7 @@ class TerminationSession:
             self._clock.wait(self._news, _FIRST_LOOK_SECONDS)
 
     def _obey(self, number: int, whole_tree: bool) -> None:
-        """Send a signal to all that live."""
+        """Send a signal to all living targets."""
         first, self._number = not self._number, number
         self._whole_tree = whole_tree and asks_for_the_end(number)
         if first:
@@ -218,7 +218,7 @@ class TerminationSession:
             self._fail(life, error, self._number)
 
     def _let_families_be(self) -> None:
-        """Refuse those below one that is protected, or not who it was: they are its family."""
+        """Refuse the descendants of a process that is protected or was replaced."""
         barred: dict[int | None, Refusal] = {
             life.target.id.pid: life.refusal
             for life in self._lives.values()
@@ -259,11 +259,11 @@ class TerminationSession:
             self._log(life, number, "sent")
 
     def _freeze(self) -> None:
-        """Stop the whole tree, those included that are forked while it is being stopped."""
+        """Stop the whole tree, including processes forked meanwhile."""
         deadline = self._clock.monotonic() + _FREEZE_SECONDS
         moment = threading.Event()
         stopped: set[ProcessId] = set()
-        # A fork that was under way when its parent was stopped shows at the second look.
+        # A fork that was in progress when its parent was stopped shows in the second scan.
         looks_without_news = 0
         while looks_without_news < 2 and self._clock.monotonic() < deadline:
             for id_, life in list(self._lives.items()):
@@ -279,10 +279,10 @@ class TerminationSession:
         return any(standing and standing.state not in _STILL for standing in standings)
 
     def _find_children(self) -> list[TargetState]:
-        """Take hold of the descendants that are new, where the whole tree is to end.
+        """Open handles on new descendants, if the whole tree is to be terminated.
 
-        A number in the table means the parent it seems to only if that one lived all along. So each
-        is taken for a child only of one that is held and lives after the table was read.
+        A parent PID in the process table is reliable only if that parent was alive all the time. So
+        a process counts as a child only of one that is held and is alive after the table was read.
         """
         roots = [id_ for id_, life in self._lives.items() if life.lives]
         if not roots:
@@ -306,14 +306,14 @@ class TerminationSession:
         return found
 
     def _take_in(self, kin: RelatedProcess, parent: ProcessId) -> TargetState | None:
-        """Make a late child part of the case, unless it has ended already."""
+        """Add a late child to the session, unless it has exited already."""
         listed = () if self._newest is None else self._newest.processes
         uses = next((process.uses for process in listed if process.id == kin.id), ())
         life = TargetState(target_of_kin(kin, uses, self._lives[parent].target.place), late=True)
         try:
             life.grip = self._host.grip(life.target)
         except OSError:
-            return None  # Too many open files; it is found again once others have ended.
+            return None  # Too many open files; it is found again once others have exited.
         except Refused as refused:
             if refused.reason is Refusal.GONE:
                 return None
@@ -322,7 +322,7 @@ class TerminationSession:
         return life
 
     def _look(self) -> None:
-        """See what has become of all: often for their ends, every second for the rest."""
+        """Update the outcomes: often for exits, every second for the rest."""
         now, time = self._clock.monotonic(), self._clock.time()
         for life in self._lives.values():
             if life.look(now, time) and life.signal is not None:
@@ -361,7 +361,7 @@ class TerminationSession:
         return self._watch.look(self._newest, lives, now, time)
 
     def _tell(self) -> None:
-        """Make a new report, and say so where it says something new."""
+        """Make a new report, and announce it if it has changed."""
         now = self._clock.monotonic()
         lives = self._lives.values()
         returns = self._returns(now)
@@ -389,12 +389,12 @@ class TerminationSession:
         self._changed()
 
     def _logged(self, now: float) -> bool:
-        """Whether the log has all, or had time enough and has not answered."""
+        """Whether the audit log is complete, or has not answered within its time."""
         if not self._journal.pending:
             return True
         if now - self._logged_at < _LOG_SECONDS:
             return False
-        self._journal.flush(0)  # It says so from now on.
+        self._journal.flush(0)  # It announces that itself from now on.
         return True
 
 

@@ -1,13 +1,13 @@
-"""Signals that reach the process a person chose, or none. Nothing else in gpumon sends one.
+"""Sends signals to exactly the process that the user chose. Nothing else in gpumon sends one.
 
-A number names another process once the first has gone. So a process is held first, by a pidfd,
-then compared with what the person saw, and only then signalled through what is held: whoever
-takes over its number between these steps is not reached. Where there are no pidfds (Linux before
-5.3, an old seccomp profile, gVisor) psutil compares the time of creation just before it sends,
-which leaves some microseconds uncovered. All of it takes Linux's ``/proc``: on other systems nobody
-can be compared with what the person saw, and every signal is refused.
+A PID may name another process once the first has exited. So a process is first held by a pidfd,
+then compared with what the user saw, and then signalled through the pidfd: a process that reuses
+the PID between these steps is not affected. Without pidfds (Linux before 5.3, an old seccomp
+profile, gVisor) psutil compares the creation time just before it sends, which leaves a race of some
+microseconds. All of it needs Linux's ``/proc``: on other systems the comparison is impossible, and
+every signal is refused.
 
-gpumon never becomes root by itself: what is not permitted is said, with whom to ask.
+gpumon never becomes root by itself: it reports missing permission, and whom to ask.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _LOOK_SECONDS = 0.05
 
 
 def take_grip(target: Target, *, readonly: bool = False, proc: str = "/proc") -> ProcessHandle:
-    """Take hold of a process, once it proved to be the one that was meant.
+    """Open a handle on a process after checking that it is the intended one.
 
-    The number, the start time and the effective user must be those of the target. A change of
-    user alone, which a set-user-id program or a dropped privilege brings about, refuses it too:
-    what runs there is no longer what the person read, and choosing it again takes one key.
+    The PID, the start time and the effective user must match the target. A changed user alone, from
+    a set-user-id program or dropped privileges, is also refused: the process is no longer what the
+    user read, and selecting it again takes one key.
 
     Args:
-        target: The process as somebody saw it.
+        target: The process as shown to the user.
         readonly: Whether gpumon runs with ``--readonly``; then everything is refused.
         proc: Where the process file system is mounted.
 
     Raises:
-        Refused: It is not to be signalled, with the reason.
+        Refused: It must not be signalled, with the reason.
         OSError: There are too many open files.
     """
     _refuse_the_untouchable(target, readonly, proc)
@@ -71,9 +71,9 @@ def take_grip(target: Target, *, readonly: bool = False, proc: str = "/proc") ->
 
 
 def wait_for_any(grips: Sequence[ProcessHandle], seconds: float) -> None:
-    """Return when one of these processes has ended, at once if one had already, or in time."""
+    """Return when one of these processes has exited, or on timeout."""
     deadline = time.monotonic() + seconds
-    # One that ends between this look and the poll makes the poll return at once.
+    # A process that exits between this check and the poll makes the poll return at once.
     if any(grip.ended() for grip in grips):
         return
     poll = select.poll()
@@ -91,7 +91,7 @@ def wait_for_any(grips: Sequence[ProcessHandle], seconds: float) -> None:
 
 
 class _Handle:
-    """What both kinds of grip share: all that ``/proc`` tells."""
+    """What both kinds of handles share: everything from ``/proc``."""
 
     def __init__(self, target: Target, proc: str) -> None:
         self._target = target
@@ -103,7 +103,7 @@ class _Handle:
         return self._target
 
     def compare(self) -> None:
-        """Refuse to go on unless the process held is the one that was meant, and lives."""
+        """Refuse to continue unless the held process is the intended one and is alive."""
         pid, start_time = self._target.id.pid, self._target.id.start_time
         seen = _see(pid, self._proc)
         if seen is None:
@@ -146,7 +146,7 @@ class _Handle:
         try:
             seen = _see(self._target.id.pid, self._proc)
         except OSError:
-            return False  # Too many open files, for one: that is no end.
+            return False  # Too many open files, for example: that does not mean that it has exited.
         return seen is None or seen[0].id != self._target.id or seen[0].ended
 
     def standing(self) -> ProcessStatus | None:
@@ -170,7 +170,7 @@ class _Handle:
 
 
 class _PidfdHandle(_Handle):
-    """Holds a process by a descriptor, which never comes to mean another one."""
+    """Holds a process by a descriptor, which never refers to another process."""
 
     def __init__(self, target: Target, proc: str) -> None:
         super().__init__(target, proc)
@@ -178,7 +178,7 @@ class _PidfdHandle(_Handle):
         try:
             self.descriptor = os.pidfd_open(target.id.pid)
         except OSError as error:
-            # A number that names a thread only is invalid, and in newer kernels absent.
+            # The id of a thread that is not a process is invalid, and in newer kernels absent.
             if error.errno in (errno.ESRCH, errno.EINVAL, errno.ENOENT):
                 raise _gone(target) from None
             raise
@@ -187,7 +187,7 @@ class _PidfdHandle(_Handle):
         signal.pidfd_send_signal(self.descriptor, number)
 
     def ended(self) -> bool:
-        """Whether the last thread has gone; the descriptor is given back then."""
+        """Whether the last thread has exited; the descriptor is closed then."""
         if self._over or self.descriptor < 0:
             return self._over or super().ended()
         poll = select.poll()
@@ -205,7 +205,7 @@ class _PidfdHandle(_Handle):
 
 
 class _PsutilHandle(_Handle):
-    """Holds a process by its number and time of creation."""
+    """Holds a process by PID and creation time."""
 
     def __init__(self, target: Target, proc: str) -> None:
         import psutil
@@ -228,7 +228,7 @@ class _PsutilHandle(_Handle):
 
 
 def _pidfds_work() -> bool:
-    """Whether this kernel has pidfds and lets us use them: asked of gpumon itself, by signal 0."""
+    """Whether this kernel has usable pidfds: tested on gpumon itself with signal 0."""
     try:
         descriptor = os.pidfd_open(os.getpid())
     except (AttributeError, OSError):
@@ -243,7 +243,7 @@ def _pidfds_work() -> bool:
 
 
 def _refuse_the_untouchable(target: Target, readonly: bool, proc: str) -> None:
-    """Refuse what must not be signalled, whoever asks."""
+    """Refuse what must never be signalled, whoever asks."""
     pid = target.id.pid
     if readonly:
         raise Refused(Refusal.READ_ONLY, "gpumon runs with --readonly: it sends no signal")
@@ -278,7 +278,7 @@ def _refuse_the_untouchable(target: Target, readonly: bool, proc: str) -> None:
 
 
 def _speaks_of_us(proc: str) -> bool:
-    """Whether the numbers in ``/proc`` are those of our PID name space; mounts can lag behind."""
+    """Whether ``/proc`` shows our own PID namespace; its mount may belong to another one."""
     try:
         return Path(proc, "self").readlink() == Path(str(os.getpid()))
     except OSError:
@@ -286,7 +286,7 @@ def _speaks_of_us(proc: str) -> bool:
 
 
 def _ancestors(proc: str) -> Iterator[int]:
-    """The numbers of our ancestors, as far as they can be seen, the nearest first."""
+    """The PIDs of our visible ancestors, nearest first."""
     stat = stat_of(proc, os.getpid())
     while stat is not None and stat.parent > 0:
         yield stat.parent
@@ -298,7 +298,7 @@ def _gone(target: Target, standing: ProcessStatus | None = None) -> Refused:
 
 
 def unreaped(standing: ProcessStatus | None) -> str:
-    """The end of a sentence on a process that ended but is still listed; else nothing."""
+    """The end of a sentence on a process that has exited but is still listed; otherwise empty."""
     if standing is None or standing.parent is None:
         return ""
     name = printable(standing.parent_name or "")
@@ -306,7 +306,7 @@ def unreaped(standing: ProcessStatus | None) -> str:
 
 
 def _not_permitted(target: Target, number: int) -> str:
-    """Whose it is, and what a person would do."""
+    """Who owns it, and what the user can do."""
     pid = target.id.pid
     kill = f"sudo kill -{signal_name(number)} {pid}"
     if target.uid == os.geteuid():
@@ -317,7 +317,7 @@ def _not_permitted(target: Target, number: int) -> str:
 
 
 def _other_way(target: Target) -> str | None:
-    """What ends it as a whole and in order, where something else keeps it."""
+    """The regular way to end it, if another program manages it."""
     place = target.place
     if place is None:
         return None
@@ -325,7 +325,7 @@ def _other_way(target: Target) -> str | None:
         return f"an operator runs scancel {_quoted(place.slurm_job)}"
     container = place.container
     if container is None or container.runtime != "docker":
-        # Others keep containers per user, or under names that only their pods tell.
+        # Other runtimes keep containers per user, or under names that only their pods show.
         return None
     name = container.name or container.id
     return f"docker stop {_quoted(name)}, which ends all that is in it" if name else None
@@ -336,7 +336,7 @@ def _quoted(text: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """``TERM``, ``KILL``; the number of one that has no name here."""
+    """``TERM``, ``KILL``; the number of a signal without a name here."""
     try:
         return signal.Signals(number).name.removeprefix("SIG")
     except ValueError:
@@ -350,7 +350,7 @@ def _owner(target: Target) -> str:
 
 
 def _see(pid: int, proc: str) -> tuple[Stat, int] | None:
-    """A process and its effective user; ``None`` when there is none, or it is hidden."""
+    """A process and its effective user; ``None`` if it does not exist or is hidden."""
     try:
         with opened(proc, pid) as directory:
             return read_stat(directory), owner(directory)
@@ -359,7 +359,7 @@ def _see(pid: int, proc: str) -> tuple[Stat, int] | None:
 
 
 def _thread_group(pid: int, proc: str) -> int | None:
-    """The process that a thread belongs to: ``/proc`` answers for the numbers of threads too."""
+    """The process of a thread, because ``/proc`` also answers for thread ids."""
     try:
         status = read_file(f"{proc}/{pid}/status", _STATUS_BYTES)
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""One process of a case, from being named to its end."""
+"""One process of a session, from its selection to its exit."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ _ASKS_FOR_THE_END = frozenset(
 
 
 def ends(number: int) -> bool:
-    """Whether a signal ends those that do nothing about it: signal(7), "Term" and "Core"."""
+    """Whether a signal ends processes that do not handle it: signal(7), "Term" and "Core"."""
     return number not in _ENDS_NOBODY
 
 
 def asks_for_the_end(number: int) -> bool:
-    """Whether a signal asks for an end and nothing else: HUP and USR1 have other uses too."""
+    """Whether a signal only asks for an end: HUP and USR1 have other uses too."""
     return number in _ASKS_FOR_THE_END
 
 
 class TargetState:
-    """What is known of one process. Times are those of the case's clock.
+    """The state of one process. Times are those of the session's clock.
 
     Attributes:
-        target: Which.
-        late: Whether it was found only while the others were being ended.
-        grip: The hold on it; ``None`` when there was none to be had, or it was let go.
-        outcome: What became of it so far.
-        refusal: Why it was sent none.
-        signal: The last signal it was sent.
-        ended_at: When its end was seen, monotonic.
+        target: The process.
+        late: Whether it was found only during the session.
+        grip: Its handle; ``None`` if none could be opened, or it was closed.
+        outcome: The outcome so far.
+        refusal: Why no signal was sent.
+        signal: The last signal sent to it.
+        ended_at: When its exit was observed, monotonic.
         ended_time: The same since the epoch.
     """
 
@@ -66,36 +66,36 @@ class TargetState:
 
     @property
     def lives(self) -> bool:
-        """Whether it is held and has not ended, at this moment."""
+        """Whether it is held and alive at this moment."""
         return self.waiting and self.grip is not None and not self.grip.ended()
 
     @property
     def waiting(self) -> bool:
-        """Whether its end has not been seen yet."""
+        """Whether its exit has not been observed yet."""
         return self.outcome is Outcome.WAITING
 
     @property
     def counts(self) -> bool:
-        """Whether its memory is expected back: it was signalled."""
+        """Whether its memory should be reclaimed: it got a signal."""
         return self.signal is not None and self.outcome in (Outcome.WAITING, Outcome.ENDED)
 
     def settled(self, now: float) -> bool:
-        """Whether nothing more will be learnt of it."""
+        """Whether nothing more will be learned about it."""
         if self.ended_at is None:
             return not self.waiting
         return self._standing is None or now - self.ended_at >= _REAP_SECONDS
 
     def sent(self, number: int, now: float) -> None:
-        """A signal was sent."""
+        """Record that a signal was sent."""
         if self.signal is None:
             self._first_sent_at = now
         self.signal, self._sent_at = number, now
 
     def refuse(self, refused: Refused) -> None:
-        """No signal was sent."""
+        """Record that no signal was sent."""
         if refused.reason is Refusal.GONE:
             if self.signal is not None:
-                return  # Its end is about to be seen.
+                return  # Its exit will be observed soon.
             self.outcome = Outcome.GONE
         else:
             self.outcome = Outcome.REFUSED
@@ -103,21 +103,21 @@ class TargetState:
         self.release()
 
     def fail(self, error: OSError) -> None:
-        """It could not be held for want of something."""
+        """Record that it could not be held for lack of a resource."""
         self.outcome = Outcome.REFUSED
         self._sentence = f"{self.target.id.pid} cannot be held: {error.strerror}; try it again"
         self.release()
 
     @property
     def seconds(self) -> float | None:
-        """From the first signal to its end."""
+        """Seconds from the first signal to its exit."""
         return None if self.ended_at is None else self.ended_at - self._first_sent_at
 
     def look(self, now: float, time: float) -> bool:
-        """See whether it has ended, and then whether its parent has taken notice.
+        """Check whether it has exited, and then whether its parent has reaped it.
 
         Returns:
-            Whether its end was seen just now.
+            Whether its exit was observed just now.
         """
         if self.grip is None or not self.grip.ended():
             return False
@@ -130,20 +130,20 @@ class TargetState:
         return news
 
     def look_closely(self) -> None:
-        """See how it stands while it lives, and what it waits for."""
+        """Read its status while it is alive, and what it waits for."""
         if self.grip is not None and self.waiting:
             self._standing = self.grip.standing()
             asleep = self._standing is not None and self._standing.state == UNINTERRUPTIBLE
             self._looks_asleep = self._looks_asleep + 1 if asleep else 0
 
     def release(self) -> None:
-        """Let go of it."""
+        """Close its handle."""
         if self.grip is not None:
             self.grip.close()
             self.grip = None
 
     def fate(self, now: float) -> TargetOutcome:
-        """The same for others to read."""
+        """The outcome as an immutable record."""
         return TargetOutcome(
             self.target,
             self.outcome,
@@ -162,7 +162,7 @@ class TargetState:
         if self.waiting and self.signal is not None:
             since = now - self._sent_at
             over = since if since >= PATIENCE and ends(self.signal) else None
-            # Everybody waits for a disk now and then.
+            # Every process waits for a disk now and then.
             passing = 0 < self._looks_asleep < _LOOKS_ASLEEP
             standing = None if passing else self._standing
             return why_it_lives(self.target.id, standing, self.signal, over)

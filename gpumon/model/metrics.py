@@ -1,10 +1,10 @@
-"""The one table of metrics: what every value is called, in which unit, how often it is read.
+"""The table of metrics: the name, unit and reading interval of every value.
 
-Columns, JSON, CSV, the Prometheus exporter, charts and help all read this table. A new metric is a
-field in ``model.Gpu``, a line here, and a reader in the source.
+Columns, JSON, CSV, the Prometheus exporter, charts and the help page all read this table. To add a
+metric, add a field to ``model.Gpu``, a line here, and a reader in the source.
 
-nvidia-smi's names are those of ``nvidia-smi --help-query-gpu``; DCGM's are those of dcgm-exporter's
-default counters and of DCGM's ``dcgm_fields.h``, which Grafana boards read.
+The names of nvidia-smi are those of ``nvidia-smi --help-query-gpu``. The names of DCGM are those of
+dcgm-exporter's default counters and of ``dcgm_fields.h``, which Grafana dashboards use.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Unit(Enum):
     """The unit of a value in the model.
 
     Attributes:
-        suffix: What a JSON key ends in, so that the number needs no explanation.
+        suffix: Ending of the JSON key, which names the unit.
         csv: The unit nvidia-smi writes in a CSV header; empty where it writes none.
-        per_csv: How many model units make one CSV unit.
+        per_csv: Number of model units in one CSV unit.
         possible: The lowest and the highest value, in the model's unit, that hardware can report;
-            any other value is a damaged one. A metric may set other limits.
+            any other value is corrupt. A metric may set other limits.
     """
 
     TEXT = ("text", "", "", 1)
@@ -63,7 +63,7 @@ class Unit(Enum):
 
 
 class Tier(Enum):
-    """How often a value is worth reading. What a call costs stands in ``tests/driver/README.md``."""
+    """How often to read a value. ``tests/driver/README.md`` lists what each call costs."""
 
     STATIC = "once"
     FAST = "every sample"
@@ -72,18 +72,18 @@ class Tier(Enum):
 
 
 class Metric(Struct, frozen=True):
-    """A line of the table.
+    """A row of the metric table.
 
     Attributes:
         field: Name of the field in the model.
-        label: What a person reads.
+        label: The text on screen.
         unit: The unit of the value in the model.
         tier: How often it is read.
         smi: nvidia-smi's name for it, or ``None`` where it has none.
         dcgm: DCGM's name for it, or ``None``.
-        about: What it means and what it does not, in a sentence.
-        highest: The highest possible value, where that is not the unit's.
-        at_most: The field whose value is never exceeded, or ``None``.
+        about: One sentence on what it means, and what it does not.
+        highest: The highest possible value, where it differs from the unit's.
+        at_most: The field whose value this one never exceeds, or ``None``.
     """
 
     field: str
@@ -111,7 +111,7 @@ class Metric(Struct, frozen=True):
 _T, _N, _PCT = Unit.TEXT, Unit.NUMBER, Unit.PERCENT
 _STATIC, _FAST, _SLOW = Tier.STATIC, Tier.FAST, Tier.SLOW
 
-# A line per metric is worth more here than short lines.
+# One line per metric is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
 GPU_METRICS: tuple[Metric, ...] = (
@@ -197,11 +197,11 @@ GPU_METRIC: dict[str, Metric] = {metric.field: metric for metric in GPU_METRICS}
 
 
 class ProcessMetric(Struct, frozen=True):
-    """A line of the table of what is known of a process.
+    """A row of the table of process values.
 
     Attributes:
         key: Name of the column, also its JSON key less the unit.
-        label: The heading on screen.
+        label: The column header on screen.
         unit: The unit of what ``read`` gives.
         read: Takes the process and the time of the snapshot.
         smi: nvidia-smi's name in ``--query-compute-apps``, or ``None``.
@@ -235,7 +235,7 @@ def _container(process: GpuProcess) -> str | None:
 
 
 def _job(process: GpuProcess) -> str | None:
-    """A launcher's number goes with its name, since many are called alike."""
+    """Show a launcher's PID with its name, because many launchers have the same name."""
     place = process.place
     if place is None:
         return None
@@ -244,7 +244,7 @@ def _job(process: GpuProcess) -> str | None:
     return place.slurm_job
 
 
-# In the order of the columns of the CSV, which scripts count: a new line goes last.
+# The order is that of the CSV columns, which scripts count: add new lines at the end.
 # fmt: off
 PROCESS_METRICS: tuple[ProcessMetric, ...] = (
     ProcessMetric("gpu", "GPU", _T, lambda p, _: ",".join(map(str, p.gpu_indices)), None, "Indices of the cards it holds memory on."),
@@ -286,7 +286,7 @@ keeps to its limit, and the rest is somebody's choice."""
 
 
 def clock_event_names(reasons: int) -> list[str]:
-    """The names of the bits set; a bit this table does not know is named by its number."""
+    """The names of the set bits; a bit that is not in this table is named by its number."""
     names = [name for bit, name in CLOCK_EVENT_REASONS.items() if reasons & bit]
     unknown = reasons & ~sum(CLOCK_EVENT_REASONS)
     if unknown:
@@ -295,5 +295,5 @@ def clock_event_names(reasons: int) -> list[str]:
 
 
 def gpu_value(gpu: Gpu, metric: Metric) -> object:
-    """The value of a metric, in the model's unit; ``None`` is unknown."""
+    """The value of a metric in the model's unit; ``None`` if unknown."""
     return getattr(gpu, metric.field)

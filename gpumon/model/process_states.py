@@ -1,4 +1,4 @@
-"""Process states: the letters of ``ps``, and what gpumon calls them."""
+"""Process states: the letters of ``ps`` and their names."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from msgspec import Struct
 
 
 class ProcessState(Struct, frozen=True):
-    """A state that the kernel tells by a letter.
+    """A process state, as the kernel reports it by a letter.
 
     Attributes:
         letter: As in ``ps``.
         word: Its name, in tables and in the filter.
         about: What it means, for the page of a process.
-        halted: Whether the process does not go on by itself.
+        halted: Whether the process needs something else to continue it.
     """
 
     letter: str

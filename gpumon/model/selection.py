@@ -1,4 +1,4 @@
-"""Which cards a person named on the command line: ``--gpus 0,2-3,GPU-1a2b``."""
+"""The GPUs that a user selects on the command line: ``--gpus 0,2-3,GPU-1a2b``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 class SelectionError(ValueError):
-    """A list of cards that cannot be read; the text says which part, and what would do."""
+    """The list of GPUs cannot be parsed; the text names the wrong part and what is valid."""
 
 
 class GpuSelection(Struct, frozen=True):
-    """A set of cards by index or by UUID prefix; empty means all of them.
+    """A set of GPUs by index or UUID prefix; an empty set means all GPUs.
 
     Attributes:
         indices: Indices in nvidia-smi's order.
-        prefixes: Beginnings of UUIDs, lower case.
+        prefixes: UUID prefixes in lower case.
     """
 
     indices: frozenset[int] = frozenset()
@@ -29,22 +29,22 @@ class GpuSelection(Struct, frozen=True):
         return bool(self.indices or self.prefixes)
 
     def includes(self, index: int, uuid: str | None) -> bool:
-        """Whether a card belongs to the set.
+        """Whether the set contains a GPU.
 
         Args:
             index: Index of the card.
-            uuid: Its UUID; ``None`` while it is unknown, then only the index counts.
+            uuid: Its UUID; ``None`` while it is unknown: then only the index is compared.
         """
         if not self or index in self.indices:
             return True
         return uuid is not None and uuid.lower().startswith(self.prefixes)
 
     def missing(self, count: int, uuids: Sequence[str]) -> list[str]:
-        """What was named and is no card of a machine, as it was named.
+        """The selected items that match no GPU of the machine, as the user typed them.
 
         Args:
             count: How many cards the machine has.
-            uuids: Those that are known of them; a beginning is missed only where all are.
+            uuids: The known UUIDs; a prefix can be reported as missing only if all are known.
         """
         words = [str(index) for index in sorted(self.indices) if index >= count]
         if len(uuids) == count:
@@ -61,10 +61,10 @@ ALL = GpuSelection()
 
 
 def parse_selection(text: str) -> GpuSelection:
-    """Read a list such as ``0,2-3,GPU-1a2b``.
+    """Parse a list such as ``0,2-3,GPU-1a2b``.
 
     Raises:
-        SelectionError: With a sentence for the person who typed it.
+        SelectionError: The list is invalid; the message is for the user who typed it.
     """
     indices: set[int] = set()
     prefixes: list[str] = []
@@ -87,5 +87,5 @@ def parse_selection(text: str) -> GpuSelection:
 
 
 def _is_index(text: str) -> bool:
-    """At most four ASCII digits: no machine has more cards, and no range may eat the memory."""
+    """Whether the text is a number of at most four ASCII digits, so that a range stays small."""
     return text.isascii() and text.isdigit() and len(text) <= 4

@@ -1,15 +1,14 @@
-"""The data that travels through gpumon: plain, frozen, and the same from every source.
+"""The data model: immutable structures that are the same for every source.
 
-A ``Snapshot`` is one moment of one machine. Whoever receives one cannot tell whether it comes from
-a driver, the demo or a recording.
+A ``Snapshot`` is the state of one machine at one moment. It looks the same whether it comes from a
+driver, the demo or a recording.
 
-``None`` means unknown, everywhere, and is never stood in for by 0. Why a value is unknown is kept
-beside it, in ``Gpu.unknown``. Units are bytes, percent, degrees Celsius, watts, joules, MHz,
-bytes per second and seconds; ``metrics.GPU_METRICS`` names the unit of every field. Times are
-seconds since the epoch.
+``None`` always means unknown; 0 never stands for it. ``Gpu.unknown`` keeps the reason. Units are
+bytes, percent, degrees Celsius, watts, joules, MHz, bytes per second and seconds;
+``metrics.GPU_METRICS`` names the unit of every field. Times are seconds since the epoch.
 
-Nothing here can lead back to itself, so who looks for garbage need not pass by (``gc=False``):
-there are thousands of these, and they were most of what was looked through.
+These structures cannot form reference cycles, so the garbage collector skips them (``gc=False``):
+there are thousands of them, and they took most of its time.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Unknown(str, Enum):
-    """Why a value is ``None``."""
+    """The reason why a value is ``None``."""
 
     NOT_SUPPORTED = "not supported"
     """This card or this driver does not report it."""
@@ -44,7 +43,7 @@ class Unknown(str, Enum):
 
 
 class CardStatus(str, Enum):
-    """Whether a card answers the driver at all."""
+    """Whether a GPU responds to the driver."""
 
     OK = "ok"
     ASLEEP = "asleep"
@@ -62,11 +61,11 @@ class CardStatus(str, Enum):
 
 
 class ProcessId(Struct, frozen=True, gc=False, order=True):
-    """Who a process is: the number alone is reused, the pair is not.
+    """The identity of a process: PID and start time together, because PIDs are reused.
 
     Attributes:
-        pid: The number, in the name space of this program or, where the process is not visible
-            here, in whatever name space the driver speaks of.
+        pid: The PID in the namespace of this program or, if the process is not visible here, in the
+            namespace that the driver reports.
         start_time: Field 22 of ``/proc/PID/stat``, clock ticks between boot and the start of the
             process; ``None`` when the process is not visible here.
     """
@@ -76,7 +75,7 @@ class ProcessId(Struct, frozen=True, gc=False, order=True):
 
 
 class GpuUse(Struct, frozen=True, gc=False):
-    """What one process has of one card, or of one MIG instance of it.
+    """The use that one process makes of one GPU, or of one MIG instance of it.
 
     Attributes:
         gpu_uuid: UUID of the (physical) card.
@@ -100,14 +99,14 @@ class GpuUse(Struct, frozen=True, gc=False):
 
 
 class Container(Struct, frozen=True, gc=False):
-    """The container a process runs in.
+    """The container that a process runs in.
 
     Attributes:
         runtime: ``docker``, ``podman``, ``containerd``, ``cri-o``, ``lxc``, ``kubernetes`` where
-            only the pod is known, or another that names itself in the cgroup.
+            only the pod is known, or another name that the cgroup path contains.
         id: Its id, 64 hexadecimal digits for most; for LXC its name.
-        name: The short name people gave it, where it can be had.
-        pod: The Kubernetes pod: its name where it can be had, else its UID.
+        name: Its short name, if it can be read.
+        pod: The Kubernetes pod: its name if it can be read, else its UID.
     """
 
     runtime: str
@@ -117,7 +116,7 @@ class Container(Struct, frozen=True, gc=False):
 
     @property
     def label(self) -> str:
-        """In a few words: ``docker llama-ft``, ``pod train-0``, ``lxc web``; ids cut to 12."""
+        """A short label: ``docker llama-ft``, ``pod train-0``, ``lxc web``; ids are cut to 12."""
         if self.pod is not None:
             return f"pod {self.pod}"
         name = self.name or (self.id or "")[:12]
@@ -125,7 +124,7 @@ class Container(Struct, frozen=True, gc=False):
 
 
 class Place(Struct, frozen=True, gc=False):
-    """Where a process runs and what it belongs to. ``None`` is unknown, or none.
+    """Where a process runs and what it belongs to. ``None`` means unknown or absent.
 
     Attributes:
         container: The container around it.
@@ -133,12 +132,13 @@ class Place(Struct, frozen=True, gc=False):
         slurm_step: The step of that job: ``0``, ``batch``, ``extern``.
         jupyter_kernel: Id of the Jupyter kernel it is or descends from.
         notebook: Path of that kernel's notebook, where it can be had.
-        tmux: Name of its tmux session, or ``$3``, as tmux numbers it, where only that can be had.
+        tmux: Name of its tmux session, or ``$3``, tmux's own id, if only that can be read.
         environment: Name of its conda environment or Python virtual environment.
-        session: Its session id (``setsid``): what was started from one terminal, or as one job.
+        session: Its session id (``setsid``): processes started from one terminal, or as one job,
+            share it.
         launcher: The outermost of its ancestors that starts jobs: torchrun, mpirun, accelerate.
-        launcher_name: That one's name.
-        parent: The process that started it, or that took it over.
+        launcher_name: The name of that launcher.
+        parent: Its parent: the process that started it or adopted it.
     """
 
     container: Container | None = None
@@ -155,7 +155,7 @@ class Place(Struct, frozen=True, gc=False):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Each part in a few words, the most telling first: ``slurm 88123``, ``tmux train``."""
+        """A short label for each part, the most specific first: ``slurm 88123``, ``tmux train``."""
         parts: list[str] = []
         if self.slurm_job is not None:
             step = "" if self.slurm_step is None else f".{self.slurm_step}"
@@ -174,25 +174,25 @@ class Place(Struct, frozen=True, gc=False):
 
 
 class GpuProcess(Struct, frozen=True, gc=False):
-    """A process that owns something on one or more cards.
+    """A process that uses one or more GPUs.
 
     Attributes:
         id: Its identity.
-        type: ``C`` compute, ``G`` graphics, ``C+G`` both, ``M`` a client of MPS, ``M+C`` one that
-            computes beside it too: nvidia-smi's letters.
+        type: ``C`` compute, ``G`` graphics, ``C+G`` both, ``M`` a client of MPS, ``M+C`` a client
+            of MPS that also computes directly: nvidia-smi's letters.
         uses: One entry per card and instance, in card order, at least one.
         visible: False when the host does not show such a process here (another PID name space,
             a hidden ``/proc``); then only ``uses`` is known.
         user: Name of the owner, or the number as text where it has no name.
         uid: The owner's number.
         name: The kernel's short name of it (``comm``).
-        command: Its argument vector, as it is: not safe to print, see ``gpumon.text.formatting``.
-        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``process_states.ENDED`` once gpumon
-            saw its end and the driver lists it all the same.
-        cpu_percent: Of one core, since the last reading; may exceed 100.
+        command: Its unmodified argument vector: not safe to print, see ``gpumon.text.formatting``.
+        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``process_states.ENDED`` if gpumon saw
+            it exit but the driver still lists it.
+        cpu_percent: Percent of one core since the last reading; may exceed 100.
         rss: Resident bytes of host memory.
         started_at: When it started.
-        place: Where it runs; ``None`` until that was looked up.
+        place: Where it runs; ``None`` until the lookup has finished.
     """
 
     id: ProcessId
@@ -211,7 +211,7 @@ class GpuProcess(Struct, frozen=True, gc=False):
 
     @property
     def memory_used(self) -> int | None:
-        """Bytes on all its cards together; ``None`` when any part is unknown."""
+        """Bytes on all its GPUs together; ``None`` if any part is unknown."""
         total = 0
         for use in self.uses:
             if use.memory_used is None:
@@ -221,18 +221,18 @@ class GpuProcess(Struct, frozen=True, gc=False):
 
     @property
     def sm(self) -> float | None:
-        """Percent, the mean over its cards; ``None`` when no card tells."""
+        """Percent, the mean over its GPUs; ``None`` if no GPU reports it."""
         known = [use.sm for use in self.uses if use.sm is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def gpu_indices(self) -> tuple[int, ...]:
-        """Indices of its cards, each once, ascending."""
+        """Indices of its GPUs, without duplicates, ascending."""
         return tuple(sorted({use.gpu_index for use in self.uses}))
 
 
 class MigInstance(Struct, frozen=True, gc=False):
-    """A MIG device: a slice of a card, with the few things NVML reports for one.
+    """A MIG device: a slice of a GPU, with the few values that NVML reports for it.
 
     Attributes:
         uuid: ``MIG-...``.
@@ -258,15 +258,15 @@ class MigInstance(Struct, frozen=True, gc=False):
 
 
 class Gpu(Struct, frozen=True, gc=False):
-    """One card at one moment. ``metrics.GPU_METRICS`` says what each field means and its unit.
+    """One GPU at one moment. ``metrics.GPU_METRICS`` gives the meaning and unit of each field.
 
     Attributes:
-        status: Whether it answers.
-        status_since: When that status began, as far as this program saw.
+        status: Whether it responds.
+        status_since: When this program first saw that status.
         sampled_at: When its newest values were read.
-        unknown: Field name -> why that field is ``None``. A field absent here that is ``None``
-            has simply not been read yet. ``processes`` stands here when the card's processes are
-            not listed, or not yet: then none in the snapshot does not mean none.
+        unknown: Field name -> why that field is ``None``. A field that is ``None`` and absent here
+            has not been read yet. The key ``processes`` is present while the GPU's process list is
+            unavailable: the GPU may then have processes that the snapshot does not show.
         mig: Its MIG devices, when MIG is on.
     """
 
@@ -364,14 +364,14 @@ class Gpu(Struct, frozen=True, gc=False):
 
 
 class Host(Struct, frozen=True, gc=False):
-    """The machine around the cards.
+    """The machine that the GPUs are in.
 
     Attributes:
         name: Host name.
-        driver_version: Of the NVIDIA kernel driver.
-        nvml_version: Of the library that speaks with it.
+        driver_version: Version of the NVIDIA kernel driver.
+        nvml_version: Version of the NVML library.
         cuda_version: The newest CUDA version that driver supports, such as ``12.8``.
-        driver_since: Since when, as far as this program saw, the driver answers.
+        driver_since: When this program first saw the driver respond.
         cpu_percent: Of all cores together, 0-100, since the last reading.
         cpu_count: Logical cores.
         load: Load averages over 1, 5 and 15 minutes.
@@ -396,7 +396,7 @@ class Host(Struct, frozen=True, gc=False):
 
 
 class HoldReason(str, Enum):
-    """Why a process that holds a card's device file, and is not in the driver's list, matters."""
+    """Why a process is relevant that has a device file open but is not in the driver's list."""
 
     ORPHAN = "orphan"
     """Its parent ended and init, or a subreaper, took it over: a data loader left behind."""
@@ -417,13 +417,17 @@ class HoldReason(str, Enum):
 
 
 class Suspect(Struct, frozen=True, gc=False):
-    """A process that holds a card's device file though the driver does not list it there.
+    """A process that has a GPU's device file open though the driver does not list it there.
 
     Attributes:
         id: Its identity.
+<<<<<<< HEAD
         gpu_uuids: The cards whose device files it holds open or mapped.
+=======
+        gpu_uuids: The cards whose ``/dev/nvidia<minor>`` it has open or mapped.
+>>>>>>> prose
         reason: The strongest reason to look at it.
-        sentence: The same for a person, with its evidence: ``its parent 41233 ended 22m ago``.
+        sentence: The reason as a sentence, with its evidence: ``its parent 41233 ended 22m ago``.
         user: Name of its owner.
         uid: The owner's number.
         name: The kernel's short name of it.
@@ -431,7 +435,7 @@ class Suspect(Struct, frozen=True, gc=False):
         state: One letter, as in ``ps``.
         parent: Its parent now.
         started_at: When it started, seconds since the epoch.
-        place: Its container and Slurm job, as far as its cgroups tell.
+        place: Its container and Slurm job, if its cgroups name them.
     """
 
     id: ProcessId
@@ -451,14 +455,15 @@ class Suspect(Struct, frozen=True, gc=False):
 def blamed(
     suspects: Iterable[Suspect], kin: Collection[ProcessId] = frozenset()
 ) -> tuple[Suspect, ...]:
-    """Those who may be why memory is gone, most suspect first.
+    """The suspects that may explain missing memory, most likely first.
 
-    A monitor holds next to nothing, and what the child of a listed process has is counted to its
-    parent. Whoever merely holds the device file is named where nobody better is.
+    A monitor holds almost nothing, and the memory of a child of a listed process is attributed to
+    its parent. A process that only has the device file open is named if there is no better
+    candidate.
 
     Args:
-        suspects: Those of one card.
-        kin: The processes whose memory it is that is gone; they and their children come first.
+        suspects: The suspects of one GPU.
+        kin: The processes whose memory is missing; they and their children come first.
     """
     related, strong, weak = [], [], []
     for suspect in suspects:
@@ -472,12 +477,12 @@ def blamed(
 
 
 class HolderScan(Struct, frozen=True, gc=False):
-    """Who holds the cards' device files, besides the processes that the driver lists.
+    """The processes that have the GPUs' device files open but are not in the driver's list.
 
     Attributes:
-        at: When it was looked.
-        suspects: Those found, most suspect first.
-        unseen: How many processes of other users could not be looked into: that takes root.
+        at: When the scan ran.
+        suspects: The processes found, most likely first.
+        unseen: Number of other users' processes that could not be inspected, which requires root.
     """
 
     at: float
@@ -486,7 +491,7 @@ class HolderScan(Struct, frozen=True, gc=False):
 
 
 class Trouble(Struct, frozen=True, gc=False):
-    """Why there are no cards to show, for a person.
+    """Why no GPUs can be shown, for the user.
 
     Attributes:
         sentence: What is wrong.
@@ -498,13 +503,13 @@ class Trouble(Struct, frozen=True, gc=False):
 
 
 class OwnCost(Struct, frozen=True, gc=False):
-    """What this program costs the machine it watches.
+    """What this program itself costs the machine.
 
     Attributes:
-        cpu_percent: Of one core, over the last seconds.
+        cpu_percent: Percent of one core over the last seconds.
         driver_share: Seconds spent inside driver calls per second.
         tick_seconds: Median length of the last ticks.
-        missed_ticks: Deadlines skipped because a tick was still running, since the start.
+        missed_ticks: Number of deadlines skipped since the start because a tick was still running.
     """
 
     cpu_percent: float | None = None
@@ -514,13 +519,13 @@ class OwnCost(Struct, frozen=True, gc=False):
 
 
 class ReservationHolder(Struct, frozen=True):
-    """Who has reserved a card. ``None`` is unknown.
+    """The holder of a reservation. ``None`` is unknown.
 
     Attributes:
         user: The owner of the process, from the operating system.
         pid: The live process that the lock names as its holder.
-        since: When it took the card, from the lock.
-        command: What it runs there, from the lock; not safe to print.
+        since: When it reserved the GPU, from the lock.
+        command: The command it runs, from the lock; not safe to print.
     """
 
     user: str | None = None
@@ -530,15 +535,15 @@ class ReservationHolder(Struct, frozen=True):
 
 
 class Reserved(Struct, frozen=True, gc=False):
-    """A card, or a MIG device, that ``gpumon run`` keeps for a job. ``None`` is unknown.
+    """A GPU, or a MIG device, that ``gpumon run`` has reserved for a job. ``None`` is unknown.
 
     Attributes:
         gpu_uuid: Of the card.
-        mig_uuid: Of the MIG device; ``None`` where it is the card.
-        user: Who keeps it.
-        pid: Of the ``gpumon run`` that does.
-        since: Since when, seconds since the epoch, as it says itself.
-        command: What for, as it says itself: not safe to print.
+        mig_uuid: Of the MIG device; ``None`` if the whole GPU is reserved.
+        user: The user who reserved it.
+        pid: PID of that ``gpumon run``.
+        since: Start of the reservation in seconds since the epoch, as the lock says.
+        command: The command it runs, as the lock says: not safe to print.
     """
 
     gpu_uuid: str
@@ -550,19 +555,25 @@ class Reserved(Struct, frozen=True, gc=False):
 
 
 class Snapshot(Struct, frozen=True, gc=False):
-    """One moment of one machine.
+    """The state of one machine at one moment.
 
     Attributes:
         time: When it was taken.
         host: The machine.
         gpus: Its cards, in nvidia-smi's order.
+<<<<<<< HEAD
         processes: Who owns what on them, in no particular order.
         processes_at: When the process lists were read; they have a slower pace than the cards.
         source: ``demo``, ``replay``, or the name of the backend that asked the driver.
+=======
+        processes: The processes on them, in no particular order.
+        processes_at: When the process lists were read; they are read less often than the GPUs.
+        source: ``nvml``, ``demo`` or ``replay``.
+>>>>>>> prose
         trouble: Set when the driver cannot be reached; then ``gpus`` is empty.
         cost: What sampling costs, filled in by the collector.
-        holders: Who holds the cards' device files besides; ``None`` until that was looked up.
-        reserved: What is reserved, as far as that was looked up.
+        holders: Other processes that have the device files open; ``None`` until the scan ran.
+        reserved: The known reservations.
     """
 
     time: float

@@ -1,4 +1,4 @@
-"""Where the lines are drawn from which on something is worth a word."""
+"""Thresholds for findings."""
 
 from __future__ import annotations
 
@@ -6,46 +6,45 @@ from msgspec import Struct
 
 
 class Thresholds(Struct, frozen=True):
-    """Where the lines are drawn.
+    """Thresholds for findings.
 
     Attributes:
-        hot_margin: Degrees from the card's own slowdown temperature at which it is hot: near enough
-            that a warmer room would slow it down.
-        hot_unknown: Degrees Celsius that are hot where the card tells neither that temperature nor
-            its margin. A guess: slowdown points of NVIDIA's cards lie around 90.
-        full_share: A card is full below this share of free memory: 1 to 4 GB of 24 to 80, of which
-            another process's CUDA context and libraries take several hundred MB before its first
-            tensor.
-        unlisted_bytes: Memory that may be in use with no process to show for it, as the driver
-            keeps clients of its own out of its list. More is held by somebody: a CUDA context takes
+        hot_margin: A GPU is hot within this many degrees of its slowdown temperature: a warmer room
+            would then slow it down.
+        hot_unknown: A GPU that reports neither its slowdown temperature nor its margin is hot from
+            this temperature on. An estimate: slowdown temperatures of NVIDIA GPUs are around 90 °C.
+        full_share: A GPU is full below this share of free memory: 1 to 4 GB of 24 to 80 GB, of
+            which another process's CUDA context and libraries take several hundred MB before its
+            first tensor.
+        unlisted_bytes: Memory that may be in use without a listed process, because the driver omits
+            its own clients from its list. More than this belongs to a process: a CUDA context takes
             200 to 700 MiB (pytorch#28113).
-        overhead_bytes: The same where what the driver reserves is among the used: it is in the
-            older of its two calls, from 510 on: 308 MB (gpustat#141), 513 MiB on an A10G
-            (gpustat#168). Half as much again as the larger of these. It covers a display's memory,
-            which belongs to no listed process, too.
-        overhead_share: The same as a share of the card, where that is more: what is reserved grows
-            with the memory.
-        idle_after: Seconds without work after which a card that is held is idle; between two steps,
-            or while a checkpoint is read, a job rests for less.
-        stuck_utilization: Percent from which on a card counts as fully busy,
-        stuck_power_share: and the share of its power limit below which it hardly computes. A rule
-            of thumb and no fact of the driver's, hence the question mark: a kernel that waits for
-            others counts as running (see ``utilization_gpu``), and draws little.
-        stuck_after: Seconds of both together; a collective that waits in vain gives up after ten
-            minutes too (PyTorch's default for NCCL), so a job that recovers by itself has by then.
-        throttled_after: Seconds of slowdown that are worth a word; one sample may be a change of
-            clocks (nvml.h says so of HW slowdown).
-        unattributed_after: Seconds for which memory or utilisation must have no owner: lists of
-            processes are read less often than these.
-        least_samples: How many samples it takes, besides the time, to call a card idle or stuck: at
-            one sample in five minutes three of them fill ten minutes and show nothing.
-        growth_bytes: By how much a process must have grown before its growth is worth a word: some
-            of the pieces of up to 20 MiB and more in which allocators take memory (PyTorch's
-            ``kLargeBuffer``).
-        growth_fit: How much of the change a line must explain (R²): a single jump comes to 0.75,
-            four even steps to 0.94.
-        program_xid_for: Seconds for which an XID that a program causes is told: the card is well
-            after it, and who looks for why a job ended looks soon.
+        overhead_bytes: The same limit if the used memory includes what the driver reserves, as the
+            older of its two calls does from driver 510 on: 308 MB (gpustat#141), 513 MiB on an A10G
+            (gpustat#168). 1.5 times the larger of these, which also covers the memory of a display
+            that belongs to no listed process.
+        overhead_share: The same limit as a share of the GPU's memory, if that is more: the reserved
+            memory grows with the total.
+        idle_after: Seconds without work after which a GPU with processes is idle; a job pauses for
+            less between two steps or to read a checkpoint.
+        stuck_utilization: Utilisation in percent from which a GPU counts as fully busy,
+        stuck_power_share: and the share of its power limit below which it hardly computes. A
+            heuristic, hence the question mark on screen: a kernel that waits for others counts as
+            running (see ``utilization_gpu``) and draws little power.
+        stuck_after: Seconds for which both must hold. A collective times out after ten minutes too
+            (PyTorch's default for NCCL), so a job that recovers by itself has recovered by then.
+        throttled_after: Seconds of slowdown before it is reported; a single sample may be a change
+            of clocks (nvml.h says so of HW slowdown).
+        unattributed_after: Seconds for which memory or utilisation must have no owner: process
+            lists are read less often than these values.
+        least_samples: Minimum number of samples, besides the time, to call a GPU idle or stuck: at
+            one sample every five minutes, three samples cover ten minutes and prove nothing.
+        growth_bytes: Minimum growth of a process to report: several of the blocks of 20 MiB and
+            more that allocators request (PyTorch's ``kLargeBuffer``).
+        growth_fit: Minimum R² of a line through the values: a single jump has 0.75, four equal
+            steps have 0.94.
+        program_xid_for: Seconds for which an XID that a program caused is reported: the GPU works
+            after it, and a user who asks why a job ended asks soon.
     """
 
     hot_margin: float = 5.0

@@ -1,10 +1,10 @@
-"""What can be played back: the machine as it was at any moment that somebody kept.
+"""Recordings: the state of the machine at any past moment that was kept.
 
-One door, ``Recording``, whatever stands behind it: what this gpumon has seen itself, or a log.
+``Recording`` is the one interface, whether the snapshots come from memory or from a log.
 
-Times on a tape are seconds since the epoch and never run backwards: where the clock that was
-recorded was set back, everything before is moved back with it, as ``history`` does. A tape gives
-snapshots with its own times in them.
+Times of a recording are seconds since the epoch and never run backwards: if the recorded clock was
+set back, everything before is moved back with it, as ``history`` does. The snapshots of a recording
+carry its times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_SAMPLES = "The log has no samples yet."
 
 
 class RecordingError(Exception):
-    """A tape cannot be read, or is none.
+    """A recording cannot be read, or is not a recording.
 
     Attributes:
         sentence: What was expected, what was found and where, for a person.
@@ -38,7 +38,7 @@ class RecordingError(Exception):
 
 
 class EventKind(str, Enum):
-    """What happened."""
+    """The kind of an event."""
 
     CAME = "came"
     """A process was first listed."""
@@ -56,12 +56,12 @@ class Event(Struct, frozen=True):
     """Something that happened at one moment.
 
     Attributes:
-        time: When it was first seen, on the tape's clock.
+        time: When it was first seen, on the recording's clock.
         kind: What happened.
         subject: The process, or the UUID of the card.
-        sentence: The same for a person, such as ``41233 python of chen came to GPU 5``; not safe to
-            print, see ``gpumon.text.formatting``.
-        cards: UUIDs of the cards it happened on.
+        sentence: A sentence for the user, such as ``41233 python of chen came to GPU 5``; not safe
+            to print, see ``gpumon.text.formatting``.
+        cards: UUIDs of the GPUs concerned.
     """
 
     time: float
@@ -72,55 +72,57 @@ class Event(Struct, frozen=True):
 
 
 class Recording(Protocol):
-    """Something that knows how the machine was. May be asked by one thread while another fills it.
+    """Past states of the machine. One thread may query it while another adds to it.
 
-    A tape of a running gpumon grows at its end and forgets, or thins, at its beginning.
+    The recording of a running gpumon grows at its end, and drops or thins out its beginning.
     """
 
     @property
     def first(self) -> float | None:
-        """When its oldest snapshot was taken; ``None`` while there is none."""
+        """The time of its oldest snapshot; ``None`` while it is empty."""
         ...
 
     @property
     def last(self) -> float | None:
-        """When its newest was."""
+        """The time of its newest snapshot."""
         ...
 
     def at(self, time: float) -> Snapshot | None:
-        """The newest snapshot that is no newer than a time; the oldest where all are newer.
+        """The newest snapshot that is not newer than a time; the oldest if all are newer.
 
-        ``None`` only where there is none at all. Takes less than 200 ms, mostly much less. The same
-        moment asked for again may give the same object.
+        ``None`` only if the recording is empty. Takes less than 200 ms, usually much less. The same
+        moment may return the same object again.
         """
         ...
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
         """Snapshots from ``first`` to ``last``, both included, oldest first.
 
-        Thinned evenly over time to about ``most`` where there are more; what warms a history up.
+        If there are more than ``most``, about that many, spaced evenly over time. Used to warm up a
+        history.
         """
         ...
 
     def step(self, time: float, samples: int) -> float:
-        """The time of the snapshot so many before (negative) or after the one ``at`` that time.
+        """The time of the snapshot that many before (negative) or after the snapshot at a time.
 
-        No further than the ends of the tape.
+        Stops at the ends of the recording.
         """
         ...
 
     def marks(self, first: float, last: float) -> Sequence[Event]:
-        """What happened from ``first`` to ``last``, both included, oldest first, as far as known.
+        """Known events from ``first`` to ``last``, both included, oldest first.
 
-        Quick: of a long log the marks are found in the background, so later there may be more.
+        Fast: the events of a long log are searched in the background, so a later call may return
+        more.
         """
         ...
 
     @property
     def marks_complete(self) -> bool:
-        """Whether all of the tape has been looked through for marks."""
+        """Whether the whole recording has been searched for events."""
         ...
 
     def next_mark(self, time: float, *, forward: bool) -> Event | None:
-        """The nearest mark after, or before, a time; ``None`` where no more is known."""
+        """The nearest event after, or before, a time; ``None`` if no more is known."""
         ...

@@ -1,15 +1,15 @@
-"""Values over time, finely for minutes and coarsely for hours, in bounded memory.
+"""Values over time in bounded memory: fine resolution for minutes, coarse for hours.
 
-A ``Series`` keeps several fields that are always read together, such as those of a card, in up to
-three resolutions: the newest samples one by one, then seconds, then tens of seconds. ``Depth`` says
-how far each reaches. Seconds and tens are slots of absolute time (slot ``n`` of the tens begins at
-``10 * n`` since the epoch), so a slot once past never changes, however it is looked at.
+A ``Series`` keeps several fields that are always read together, such as those of a GPU, in up to
+three resolutions: the newest samples individually, then seconds, then tens of seconds. ``Depth``
+defines how far back each goes. Seconds and tens are slots of absolute time (slot ``n`` of the tens
+begins at ``10 * n`` since the epoch), so a slot never changes once it is past.
 
-A value stands until the next one is due, which the series learns from the pace of its samples:
-without that a screen that samples every five seconds would show holes. What comes later than that
-leaves a gap, and so does an unknown value. A gap is never filled.
+A value holds until the next one is due, which the series learns from the rate of its samples:
+otherwise a screen that samples every five seconds would show gaps. A later sample leaves a gap, and
+so does an unknown value. A gap is never filled.
 
-Numbers are kept as 4-byte floats: seven digits, so 80 GiB are known to 8 KiB.
+Numbers are kept as 4-byte floats: seven digits, so 80 GiB have an accuracy of 8 KiB.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Depth(Struct, frozen=True):
     """What a series keeps, and for how long.
 
     Attributes:
-        fields: How many fields there are.
-        peaks: How many of them, the first ones, have the peak of a slot kept besides its mean; of
-            the others the highest mean stands for the peak.
-        seconds: How many slots of a second: one more than a window that moves over them needs.
-        tens: Likewise of ten seconds.
-        samples: How many samples are kept one by one: ``RECENT_SAMPLES``, or none where they come
-            no faster than once a second and a slot of a second tells as much.
+        fields: Number of fields.
+        peaks: Number of fields, from the first, whose peak is kept for each slot in addition to the
+            mean; for the others the highest mean replaces the peak.
+        seconds: Number of one-second slots: one more than a moving window needs.
+        tens: Number of ten-second slots, with one more too.
+        samples: Number of samples kept individually: ``RECENT_SAMPLES``, or none if they arrive at
+            most once a second, because a one-second slot then has the same information.
     """
 
     fields: int
@@ -62,31 +62,31 @@ class Depth(Struct, frozen=True):
 
 
 class SeriesRate:
-    """How often something comes, learned from its newest three spacings.
+    """How often samples arrive, learned from the last three distances.
 
     Attributes:
-        late: Seconds after it came last from which on the next is missing.
+        late: Seconds after the last sample from which the next one is missing.
     """
 
     __slots__ = ("_newest", "late")
 
     def __init__(self) -> None:
         self.late = FIRST_LATE
-        # Stand-ins of which one is above and one below whatever comes.
+        # Initial values, one above and one below any real distance.
         self._newest = (math.inf, -math.inf)
 
     def see(self, spacing: float) -> None:
-        """Take the seconds from the last one to this one."""
+        """Record the seconds from the last sample to this one."""
         older, newer = self._newest
         self._newest = newer, spacing
         low, high = (older, newer) if older < newer else (newer, older)
-        # The lower median: neither one late tick nor one night of suspend is a pace.
+        # The lower median: a single late tick or suspend does not change the rate.
         pace = low if spacing < low else min(spacing, high)
         self.late = max(LEAST_LATE, LATE * pace)
 
 
 class _Rows:
-    """Numbered rows of numbers: a ring that grows to its bound, then drops the oldest.
+    """Numbered rows of numbers: a ring that grows to its bound, then drops the oldest row.
 
     Attributes:
         end: Number of the next row.
@@ -104,18 +104,18 @@ class _Rows:
 
     @property
     def start(self) -> int:
-        """Number of the oldest row that is kept."""
+        """Number of the oldest kept row."""
         return max(self._origin, self.end - self._capacity)
 
     def append(self, row: Sequence[float]) -> None:
         """Add the next row."""
         place = (self.end - self._origin) % self._capacity * self._columns
-        # Past its end a slice is replaced by growing.
+        # A slice assignment past the end makes the array grow.
         self._values[place : place + self._columns] = array(self._type, row)
         self.end += 1
 
     def fill(self, row: Sequence[float], count: int) -> None:
-        """Add the same row so many times."""
+        """Add the same row that many times."""
         packed = array(self._type, row)
         if count >= self._capacity:
             self._values = packed * self._capacity
@@ -132,7 +132,7 @@ class _Rows:
         self.end += count
 
     def column(self, column: int, first: int) -> array[float]:
-        """A column of the rows from a number on that are kept, oldest first."""
+        """A column of the kept rows from a number on, oldest first."""
         first = max(self.start, first)
         begin = (first - self._origin) % self._capacity * self._columns
         end = begin + (self.end - first) * self._columns
@@ -143,19 +143,19 @@ class _Rows:
         return self._values[begin + column :: self._columns] + newer
 
     def get(self, column: int, number: int) -> float:
-        """A value of a row before ``end``; NaN where it is unknown or no longer kept."""
+        """A value of a row before ``end``; NaN if it is unknown or no longer kept."""
         if number < self._origin or number < self.end - self._capacity:
             return _UNKNOWN
         place = (number - self._origin) % self._capacity
         return self._values[place * self._columns + column]
 
     def renumber(self, lower: int) -> None:
-        """Call every row by a number that is lower by so many."""
+        """Reduce the number of every row by that much."""
         self.end -= lower
         self._origin -= lower
 
     def reduce(self, seconds: float) -> None:
-        """Make every value less by so much."""
+        """Reduce every value by that much."""
         for place in range(len(self._values)):
             self._values[place] -= seconds
 
@@ -166,8 +166,8 @@ class Series:
     Attributes:
         first: Time of the first sample.
         last: Time of the newest.
-        pace: How often they come.
-        until: How long the newest is taken to stand, unless another comes.
+        pace: Their rate.
+        until: Until when the newest value holds, unless another arrives.
     """
 
     __slots__ = (
@@ -196,13 +196,13 @@ class Series:
         self._open: list[Sequence[float | None]] = []
         self._times = _Rows(1, depth.samples, 0, "d")
         self._recent = _Rows(depth.fields, depth.samples, 0)
-        # A row of slots holds the means of all fields, then the peaks of those that have any.
+        # A row of slots holds the means of all fields, then the peaks of the fields that have one.
         columns = depth.fields + depth.peaks
         self._seconds = _Rows(columns, depth.seconds, self._second)
         self._tens = _Rows(columns, depth.tens, self._second // 10)
 
     def add(self, time: float, values: Sequence[float | None]) -> None:
-        """Take a sample, no older than the newest; the time is seconds since the epoch."""
+        """Add a sample that is not older than the newest; the time is seconds since the epoch."""
         if self._open:
             if time > self.until:
                 self._keep(self.until, (None,) * self._depth.fields)
@@ -217,7 +217,7 @@ class Series:
         self.until = time + self.pace.late
 
     def shift(self, seconds: int) -> None:
-        """Move everything into the past, by a multiple of ten seconds."""
+        """Move all times into the past, by a multiple of ten seconds."""
         self.first -= seconds
         self.last -= seconds
         self.until -= seconds
@@ -227,17 +227,17 @@ class Series:
         self._times.reduce(seconds)
 
     def reaches(self, time: float) -> bool:
-        """Whether all that there was since a time is kept, if only in tens of seconds."""
+        """Whether everything since a time is kept, at least in tens of seconds."""
         return self._tens.start * 10 <= max(time, self.first)
 
     def buckets(
         self, field: int, seconds: float, count: int, now: float, peak: bool
     ) -> list[float | None]:
-        """The last ``count`` buckets, oldest first, the one that ``now`` is in included.
+        """The last ``count`` buckets, oldest first, including the one that contains ``now``.
 
         Bucket ``k`` is the time from ``k * width`` to ``(k + 1) * width`` since the epoch, where
-        the width is ``seconds / count``. ``None`` is unknown. Of a ``now`` that is past the buckets
-        are as they were then; the older it is the coarser.
+        the width is ``seconds / count``. ``None`` is unknown. For a past ``now`` the buckets are as
+        they were then, but coarser the older it is.
         """
         width = seconds / count
         first = math.floor(now / width) - count + 1
@@ -253,20 +253,20 @@ class Series:
         if now < self.last:
             values[-1] = self._slot(field, end - 1, now, peak, tens=tens)
         if width == size:
-            # The sum of what is known is known.
+            # The sum of the known values is known.
             if math.isfinite(sum(values)):
                 return list(values)
             return [None if math.isnan(value) else value for value in values]
         gathered: list[list[float]] = [[] for _ in range(count)]
         for slot, value in enumerate(values, begin):
-            # A slot counts where it ends: a bucket that is past has no slot that is not.
+            # A slot counts at its end, so a past bucket has only past slots.
             place = math.ceil((slot + 1) * size / width) - 1 - first
             if 0 <= place < count and not math.isnan(value):
                 gathered[place].append(value)
         return [_known(_summary(known, peak)) for known in gathered]
 
     def _slots(self, field: int, begin: int, end: int, peak: bool, *, tens: bool) -> list[float]:
-        """The values of the slots from one to before another, those put away all at once."""
+        """The values of a range of slots, reading all closed ones at once."""
         rows, get = (self._tens, self._ten) if tens else (self._seconds, self._one)
         oldest, newest = min(max(begin, rows.start), end), max(begin, min(rows.end, end))
         stored = rows.column(self._column(field, peak), oldest)[: max(0, newest - oldest)]
@@ -276,7 +276,7 @@ class Series:
     def window(
         self, field: int, seconds: float, now: float, peak: bool
     ) -> Iterator[tuple[float, float]]:
-        """The known values of the last ``seconds``, oldest first, as finely as they are kept."""
+        """The known values of the last ``seconds``, oldest first, in the finest kept resolution."""
         start = now - seconds
         if self._has_samples(seconds, now):
             for time, value in zip(*self._recent_values(field, start, now), strict=True):
@@ -291,9 +291,9 @@ class Series:
                 yield float(slot * size), value
 
     def known_since(self, field: int, time: float, now: float) -> int:
-        """How many of the samples that are kept one by one are no older, and known.
+        """How many of the individually kept samples since a time have a value.
 
-        Of a ``now`` before those, how many seconds or tens of seconds are.
+        For a ``now`` before those, the number of seconds or tens of seconds.
         """
         if self._has_samples(0.0, now):
             _, values = self._recent_values(field, time, now)
@@ -301,20 +301,26 @@ class Series:
         return sum(1 for _ in self.window(field, now - time, now, peak=False))
 
     def _has_samples(self, seconds: float, now: float) -> bool:
+<<<<<<< HEAD
         """Whether the last so many seconds by ``now`` are there sample by sample."""
+=======
+        """Whether the last seconds before ``now`` are kept as samples."""
+        if not self._depth.samples or seconds > RECENT_SPAN:
+            return False
+>>>>>>> prose
         times = self._times
         if times.start == times.end or seconds > RECENT_SPAN:
             return False
         return now >= self.last or times.get(0, times.start) <= max(now - seconds, self.first)
 
     def _has_seconds(self, seconds: float, now: float) -> bool:
-        """Whether the last so many seconds by ``now`` are there second by second."""
+        """Whether the last seconds before ``now`` are kept as seconds."""
         if seconds > self._depth.seconds:
             return False
         return now >= self.last or self._seconds.start <= max(now - seconds, self.first)
 
     def _keep(self, time: float, values: Sequence[float | None]) -> None:
-        """Put a sample among the recent ones."""
+        """Add a sample to the recent ones."""
         if self._depth.samples:
             self._times.append((time,))
             self._recent.append(_row(values))
@@ -322,7 +328,7 @@ class Series:
     def _recent_values(
         self, field: int, since: float, now: float
     ) -> tuple[array[float], array[float]]:
-        """Times and values of the samples kept one by one from one time to another."""
+        """Times and values of the individually kept samples in a time range."""
         first = self._first_since(since)
         times, values = self._times.column(0, first), self._recent.column(field, first)
         if now >= self.last:
@@ -331,13 +337,13 @@ class Series:
         return times[:count], values[:count]
 
     def _first_since(self, time: float) -> int:
-        """Number of the first of the recent samples that is no older."""
+        """Number of the first recent sample that is not older."""
         times = self._times
         kept = range(times.start, times.end)
         return times.start + bisect_left(kept, time, key=lambda number: times.get(0, number))
 
     def _close(self, second: int) -> None:
-        """Put the open second away, then what its last value stood for, then the gap."""
+        """Close the open second, then fill the time its last value holds for, then the gap."""
         if self._open:
             self._seconds.append(self._open_row())
             self._complete_ten()
@@ -347,14 +353,14 @@ class Series:
         self._open = []
 
     def _pass_over(self, second: int) -> None:
-        """Fill the seconds without a sample before the one that is to be open next."""
+        """Fill the seconds without a sample before the one that is opened next."""
         standing = _row(self._values)
         standing = [*standing, *standing[: self._depth.peaks]]
         self._fill(standing, min(second, math.ceil(self.until)))
         self._fill([_UNKNOWN] * len(standing), second)
 
     def _fill(self, row: Sequence[float], end: int) -> None:
-        """Put the same row away for every second before ``end``."""
+        """Add the same row for every second before ``end``."""
         whole = min(end, math.ceil(self._seconds.end / 10) * 10)
         if whole > self._seconds.end:
             self._seconds.fill(row, whole - self._seconds.end)
@@ -367,7 +373,7 @@ class Series:
             self._seconds.fill(row, end - self._seconds.end)
 
     def _complete_ten(self) -> None:
-        """Put ten seconds away if the last of them has just been."""
+        """Close a ten-second slot if its last second has just been closed."""
         if self._seconds.end % 10:
             return
         row = []
@@ -380,7 +386,7 @@ class Series:
         self._tens.append(row)
 
     def _open_row(self) -> Sequence[float]:
-        """What the open second comes to so far, as a row of the slots."""
+        """The current content of the open second, as a row of the slots."""
         if len(self._open) == 1:
             row = _row(self._open[0])
             return [*row, *row[: self._depth.peaks]]
@@ -389,11 +395,11 @@ class Series:
         return means + [_summary(known, True) for known in columns[: self._depth.peaks]]
 
     def _column(self, field: int, peak: bool) -> int:
-        """Where the mean or the peak of a field stands in a row of slots."""
+        """The position of the mean or the peak of a field in a row of slots."""
         return self._depth.fields + field if peak and field < self._depth.peaks else field
 
     def _slot(self, field: int, slot: int, now: float, peak: bool, *, tens: bool) -> float:
-        """The value of a second, or of ten, with nothing of what came after ``now``."""
+        """The value of a one- or ten-second slot, without anything after ``now``."""
         size = 10 if tens else 1
         if now >= self.last or slot < now // size:
             return self._ten(field, slot, peak) if tens else self._one(field, slot, peak)
@@ -405,12 +411,12 @@ class Series:
         else:
             return self._ten(field, slot, peak) if tens else self._one(field, slot, peak)
         if not values:
-            # The sample before this second stands.
+            # The sample before this second still holds.
             return self._recent.get(field, self._first_since(slot) - 1)
         return _summary([value for value in values if not math.isnan(value)], peak)
 
     def _one(self, field: int, slot: int, peak: bool) -> float:
-        """The value of a second, past, open, or one that the newest value still stands for."""
+        """The value of a second: past, open, or one for which the newest value still holds."""
         if slot < self._seconds.end:
             return self._seconds.get(self._column(field, peak), slot)
         if slot == self._second:
@@ -419,7 +425,7 @@ class Series:
         return _UNKNOWN if value is None or slot >= self.until else value
 
     def _ten(self, field: int, slot: int, peak: bool) -> float:
-        """The value of ten seconds, likewise."""
+        """The value of ten seconds: past, open, or one for which the newest value still holds."""
         if slot < self._tens.end:
             return self._tens.get(self._column(field, peak), slot)
         return self._ten_from_seconds(field, slot, peak)
@@ -452,7 +458,7 @@ class Series:
 
 
 def _row(values: Sequence[float | None]) -> Sequence[float]:
-    """The values as a row, where NaN is unknown."""
+    """The values as a row, with NaN for unknown."""
     return [_UNKNOWN if value is None else value for value in values]
 
 
@@ -461,7 +467,7 @@ def _known(value: float) -> float | None:
 
 
 def _summary(values: list[float], peak: bool) -> float:
-    """The peak or the mean of what is known; NaN of nothing."""
+    """The peak or the mean of the known values; NaN if there are none."""
     if not values:
         return _UNKNOWN
     return max(values) if peak else sum(values) / len(values)

@@ -1,7 +1,7 @@
-"""What a log comes to: figures for each card, user, process or job, and their curves.
+"""Reports over logs: totals for each GPU, user, process or job, and charts.
 
-``reading`` makes one row of moments of the files, ``tally`` adds them up, ``figures`` says what
-came out and how it is called; ``table``, ``notes`` and ``plot`` show it to a person, ``exports`` to
-a program. Nothing is kept of a moment once the next has come, so a long log takes no more memory
-than a short one.
+``reading`` merges the files into one sequence of samples, ``tally`` adds them up, ``figures``
+computes and names the results; ``table``, ``notes`` and ``plot`` show them to a user, ``exports``
+to a program. A sample is dropped once the next one has been read, so a long log needs no more
+memory than a short one.
 """

@@ -1,4 +1,4 @@
-"""What a sample of a card, and the next one, tell of the time between them."""
+"""Values that follow from two consecutive samples of a GPU."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def energy_used(sample: CardSample, after: CardSample, passed: float, seconds: float) -> Energy:
-    """What a card used in the seconds that count of those that passed until the next sample.
+    """The energy that a GPU used in the counted part of the time between two samples.
 
-    The counter begins anew when the driver is loaded: then it says nothing of the time between.
+    The counter restarts when the driver is loaded: then it says nothing about the time between.
     """
     if seconds <= 0:
         return Energy()
@@ -28,7 +28,7 @@ def energy_used(sample: CardSample, after: CardSample, passed: float, seconds: f
 
 
 def ecc_errors(before: CardSample, after: CardSample) -> int | None:
-    """Uncorrected errors that were added; the counter of this load of the driver begins anew."""
+    """New uncorrected errors; the volatile counter restarts when the driver is loaded."""
     found = []
     if before.ecc_volatile is not None and after.ecc_volatile is not None:
         added = after.ecc_volatile - before.ecc_volatile
@@ -39,8 +39,8 @@ def ecc_errors(before: CardSample, after: CardSample) -> int | None:
 
 
 def holds_memory(sample: CardSample) -> bool | None:
-    """Whether more memory is in use than a card needs that nobody works on."""
+    """Whether more memory is in use than an unused GPU needs."""
     if sample.memory_used is None:
         return None
-    # A log may not say whether the driver's reserve is among the used.
+    # A log may not say whether the driver's reserve counts as used.
     return sample.memory_used > normal_with_reserve(sample.memory_total, DEFAULTS)

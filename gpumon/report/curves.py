@@ -1,4 +1,4 @@
-"""The curves of each card over time, thinned to a number of points that never grows."""
+"""The curves of each GPU over time, reduced to a fixed number of points."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ POINTS = 512
 
 
 class Curve:
-    """The mean of a percentage in each of up to ``POINTS`` equal spans of time.
+    """The mean of a percentage in each of up to ``POINTS`` equal intervals.
 
     Attributes:
-        began: When the first span begins, seconds since the epoch.
-        step: Length of a span in seconds.
+        began: Start of the first interval, in seconds since the epoch.
+        step: Length of an interval in seconds.
     """
 
     def __init__(self, began: float) -> None:
@@ -29,7 +29,7 @@ class Curve:
         self._counts: list[int] = []
 
     def add(self, time: float, percent: float) -> None:
-        """A percentage at a time; one before the beginning counts to it."""
+        """Add a percentage at a time; a time before the start counts for the first interval."""
         place = max(0, int((time - self.began) / self.step))
         while place >= POINTS:
             self._halve()
@@ -51,7 +51,7 @@ class Curve:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """The time of the first point and of the last; empty where there is none."""
+        """The times of the first and the last point; empty if there are none."""
         known = [place for place, count in enumerate(self._counts) if count]
         return tuple(self._middle(place) for place in known[:: max(1, len(known) - 1)][:2])
 
@@ -59,10 +59,10 @@ class Curve:
         return self.began + (place + 0.5) * self.step
 
     def runs(self, patience: float) -> Iterator[list[tuple[float, float]]]:
-        """The stretches without a gap, each as (middle of the span, mean).
+        """The stretches without a gap, each as (middle of the interval, mean).
 
         Args:
-            patience: Seconds without a sample that are no gap.
+            patience: Seconds without a sample that do not count as a gap.
         """
         run: list[tuple[float, float]] = []
         for place, (total, count) in enumerate(zip(self._sums, self._counts, strict=True)):
@@ -78,7 +78,7 @@ class Curve:
 
 
 class CardCurves:
-    """What is drawn of one card.
+    """The curves of one GPU.
 
     Attributes:
         host: Its machine.
@@ -86,7 +86,7 @@ class CardCurves:
         name: The product's name.
         utilization: GPU utilisation, percent.
         memory: Memory used as percent of the card's.
-        patience: Seconds without a sample that are no gap.
+        patience: Seconds without a sample that do not count as a gap.
     """
 
     def __init__(self, host: str | None, began: float) -> None:
@@ -99,10 +99,10 @@ class CardCurves:
 
 
 class Curves:
-    """The curves of all cards.
+    """The curves of all GPUs.
 
     Args:
-        window: What is drawn.
+        window: The time to draw.
     """
 
     def __init__(self, window: TimeWindow) -> None:
@@ -111,7 +111,7 @@ class Curves:
         self._began: float | None = None
 
     def add(self, moment: MergedSample) -> None:
-        """The next moment."""
+        """Add the next sample."""
         if not self._window.holds(moment.time):
             return
         if self._began is None:

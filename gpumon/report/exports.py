@@ -1,4 +1,4 @@
-"""A report as JSON or CSV, for programs. ``docs/report.md`` tells it key by key."""
+"""A report as JSON or CSV, for programs. ``docs/report.md`` documents each key."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def to_json(report: Report, notes: Sequence[str]) -> str:
 
 
 def to_csv(report: Report) -> str:
-    """A row for each line under a header; unknown is an empty cell."""
+    """One row per line under a header; an unknown value is an empty cell."""
     figures = figures_of(report.by)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -71,7 +71,7 @@ def to_csv(report: Report) -> str:
 
 
 def _harmless(value: object) -> object:
-    """Names and commands of other people, with nothing in them that a terminal acts on."""
+    """Untrusted names and commands without terminal control sequences."""
     return printable(value) if isinstance(value, str) else value
 
 

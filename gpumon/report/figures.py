@@ -1,4 +1,4 @@
-"""What a report says: a line for each card or subject, and the one table of what stands in it."""
+"""The results of a report: one row per GPU or subject, and the table of its figures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KWH = 3.6e6
 
 
 class ReportRow(Struct, frozen=True):
-    """What a report says of a card, or of a user, process or job of one host.
+    """The results for a GPU, or for a user, process or job of one host.
 
     Attributes:
         by: Which of these it is.
-        host: Name of the machine; ``None`` where the log does not tell.
-        sums: What was added up.
-        card: The card, where it is one.
-        subject: The user, process or job, where it is one.
+        host: Name of the machine; ``None`` if the log does not say.
+        sums: The sums.
+        card: The GPU, if it is one.
+        subject: The user, process or job, if it is one.
     """
 
     by: str
@@ -44,16 +44,16 @@ class ReportRow(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """What logs come to.
+    """The results for all logs.
 
     Attributes:
-        by: What a line is about: one of ``BY``.
-        lines: In the order of their hosts; cards by index, subjects by GPU-hours.
+        by: The grouping: one of ``BY``.
+        lines: The rows, sorted by host; then GPUs by index, subjects by GPU-hours.
         total: Of all lines together.
-        cards: Of all cards together, whatever the lines are about.
-        alone: Joules used by cards while no process was on them.
-        gaps: How many gaps the card has of which most is missing.
-        missing: Seconds that are missing of that card.
+        cards: The sums of all GPUs, for any grouping.
+        alone: Joules used by GPUs without processes.
+        gaps: Number of gaps of the GPU with the most missing time.
+        missing: Missing seconds of that GPU.
     """
 
     by: str
@@ -66,7 +66,7 @@ class Report(Struct, frozen=True):
 
 
 def make_report(tally: Tally) -> Report:
-    """What was added up, put in order. The tally is used up."""
+    """The results in order. Consumes the tally."""
     lines: list[ReportRow] = []
     cards, total, holed = Sums(), Sums(), Sums()
     alone = 0.0
@@ -95,14 +95,14 @@ def make_report(tally: Tally) -> Report:
 
 
 class Figure(Struct, frozen=True):
-    """A line of the table of figures.
+    """A row of the table of figures.
 
     Attributes:
-        key: Its JSON key and CSV heading, with the unit.
-        by: Reports that have it.
-        read: Takes a line; ``None`` is unknown.
+        key: Its JSON key and CSV header, with the unit.
+        by: Groupings that have it.
+        read: Reads it from a row; ``None`` is unknown.
         about: What it means, in a sentence.
-        heading: What it is called in the table for a person, which tells less.
+        heading: Its column header in the table.
     """
 
     key: str
@@ -113,30 +113,30 @@ class Figure(Struct, frozen=True):
 
 
 def hours(seconds: float, known: float) -> float | None:
-    """Hours, where they could be told for any time at all."""
+    """Hours, if any time was known."""
     return round(seconds / 3600, 6) if known > 0 else None
 
 
 def share(known: float, seconds: float) -> float | None:
-    """The part of some time for which something was known, 0 to 1."""
+    """The share of the known time, 0 to 1."""
     return round(min(1.0, known / seconds), 4) if seconds > 0 else None
 
 
 def kilowatt_hours(sums: Sums) -> float | None:
-    """The energy used; ``None`` where none of it is known."""
+    """The energy used; ``None`` if none of it is known."""
     energy = sums.energy
     return round(energy.joules / KWH, 6) if energy.counted or energy.integrated else None
 
 
 def energy_source(sums: Sums) -> str | None:
-    """Where the energy is known from."""
+    """The source of the energy value."""
     energy = sums.energy
     named = [("counter", energy.counted), ("power", energy.integrated)]
     return "+".join(name for name, seconds in named if seconds) or None
 
 
 def xids(sums: Sums) -> dict[str, int] | None:
-    """How often each XID came; ``None`` where the log would not tell."""
+    """The count of each XID; ``None`` if the log does not say."""
     if not sums.faults.watched and not sums.faults.xids:
         return None
     return {str(number): count for number, count in sorted(sums.faults.xids.items())}
@@ -155,19 +155,19 @@ def _subject(read: Callable[[Subject], object]) -> Callable[[ReportRow], object]
 
 
 def user_names(subject: Subject) -> str | None:
-    """Whose it is; several where processes of several users are one job."""
+    """The owners; several if processes of several users form one job."""
     return ",".join(sorted(user for user in subject.users if user is not None)) or None
 
 
 def card_indices(subject: Subject) -> str:
-    """Of the cards it was on, ascending."""
+    """The GPUs it was on, ascending."""
     return ",".join(map(str, sorted(subject.cards)))
 
 
 _GPU = ("gpu",)
 _OTHERS = ("user", "process", "job")
 
-# A line per figure is worth more here than short lines.
+# One line per figure is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
 FIGURES: tuple[Figure, ...] = (
@@ -218,5 +218,5 @@ FIGURES: tuple[Figure, ...] = (
 
 
 def figures_of(by: str) -> tuple[Figure, ...]:
-    """Those that a report has, in the order of its columns."""
+    """The figures of a grouping, in column order."""
     return tuple(figure for figure in FIGURES if by in figure.by)

@@ -1,4 +1,4 @@
-"""Words and marks that a report's table, the sentences below it and those of a job share."""
+"""Text that tables, notes and job summaries share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SMALL = 0.1 * 3.6e6
 
 
 class EnergyUnit(NamedTuple):
-    """What energy is told in.
+    """A unit of energy.
 
     Attributes:
-        name: Its sign.
-        joules: What it is.
-        digits: Behind the point.
+        name: Its symbol.
+        joules: Its size in joules.
+        digits: Decimal places.
     """
 
     name: str
@@ -33,7 +33,7 @@ class EnergyUnit(NamedTuple):
     digits: int
 
     def told(self, joules: float) -> str:
-        """An amount of it, without the sign."""
+        """An amount in this unit, without the symbol."""
         return f"{joules / self.joules:.{self.digits}f}"
 
 
@@ -41,12 +41,12 @@ KILOWATT_HOURS = EnergyUnit("kWh", 3.6e6, 3)
 
 
 def energy_unit(report: Report) -> EnergyUnit:
-    """One unit for all of a report, in which small amounts do not round away."""
+    """One unit for a whole report, in which small amounts do not round to 0."""
     return unit_of(max(report.total.energy.joules, report.alone))
 
 
 def unit_of(joules: float) -> EnergyUnit:
-    """The unit in which so much energy, and what is less beside it, does not round away."""
+    """The unit in which this energy, and smaller amounts beside it, do not round to 0."""
     if joules >= _SMALL:
         return KILOWATT_HOURS
     return EnergyUnit("Wh", 3.6e3, 1 if joules >= _SMALL / 10 else 2)
@@ -57,7 +57,7 @@ SHORT = 600.0
 
 
 def length(seconds: float) -> str:
-    """A length of time that may be added up: ``42s``, ``1m36s``, ``22m``, ``57h12m``; no days."""
+    """A duration that may be a sum: ``42s``, ``1m36s``, ``22m``, ``57h12m``; no days."""
     whole = round(seconds)
     if 60 <= whole < SHORT:
         return f"{whole // 60}m{whole % 60:02d}s"
@@ -67,7 +67,7 @@ def length(seconds: float) -> str:
 
 
 def card_name(line: ReportRow) -> str:
-    """The index of a line's card, or its UUID where it has none; safe to print."""
+    """The index of a row's GPU, or its UUID without one; safe to print."""
     if line.card is None:
         return ""
     index = line.card.index

@@ -1,4 +1,4 @@
-"""What must be known to read the figures of a report, in sentences."""
+"""The notes that explain the figures of a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_DAMAGED = 8
 
 
 def damage_notes(logs: Sequence[Log]) -> list[str]:
-    """What could not be read of logs, in sentences for a person."""
+    """The unreadable parts of logs, in sentences for the user."""
     found = []
     for log in logs:
         for path, damage in log.damage.items():
@@ -40,11 +40,11 @@ def damage_notes(logs: Sequence[Log]) -> list[str]:
 
 
 def notes(report: Report, told_nothing: Sequence[str]) -> list[str]:
-    """The sentences for below a table.
+    """The notes below a table.
 
     Args:
-        report: What they are of.
-        told_nothing: The logs without processes, where these were asked for.
+        report: The report.
+        told_nothing: The logs without processes, if processes were requested.
     """
     if report.cards.seconds:
         found = [*_coverage(report), *_sources(report), *_health(report)]
@@ -126,7 +126,7 @@ def _health(report: Report) -> list[str]:
 
 
 def _troubles(report: Report) -> list[str]:
-    """What is wrong with which card, also where its column found no room."""
+    """The problems of each GPU, including those whose column did not fit."""
     several = len({line.host for line in report.lines}) > 1
     found: list[str] = []
     for what, value in _TROUBLES:
@@ -149,7 +149,7 @@ _TROUBLES: tuple[tuple[str, Callable[[Sums], float]], ...] = (
 
 
 def wrapped(sentences: Sequence[str], width: int) -> str:
-    """Sentences below a table, each on lines of its own."""
+    """The notes below a table, each wrapped to lines of its own."""
     return "".join(
         f"{line}\n"
         for sentence in sentences

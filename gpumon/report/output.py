@@ -1,4 +1,4 @@
-"""``gpumon report``: what logs come to, on standard output."""
+"""``gpumon report``: prints totals over logs to standard output."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def print_report(
     width: int | None = None,
     now: float | None = None,
 ) -> int:
-    """Read logs and print what they come to; what cannot be done is said on standard error.
+    """Read logs and print the report; errors go to standard error.
 
     Args:
         paths: The logs, by any of their files.
@@ -54,15 +54,15 @@ def print_report(
         last: The text of ``--to``.
         form: ``table``, ``json`` or ``csv``.
         plot: Whether to draw the cards' curves below the table.
-        out: Where to; standard output by default.
-        width: Cells of a line; those of the terminal by default.
-        now: What the times count from; the present by default.
+        out: The output stream; standard output by default.
+        width: Line width; that of the terminal by default.
+        now: The reference time; now by default.
 
     Returns:
-        The exit status: 0, 1 when there is nothing to tell, 2 for what cannot be asked.
+        The exit status: 0, 1 without data, 2 for invalid arguments.
 
     Raises:
-        OSError: The stream takes no more.
+        OSError: Writing to the stream failed.
     """
     stream = sys.stdout if out is None else out
     if plot and form != "table":

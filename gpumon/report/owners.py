@@ -1,4 +1,4 @@
-"""Whose the listed processes are: the subject that each belongs to, under every ``--by``."""
+"""The owners of listed processes: the subject of each process, for every ``--by``."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Subject(Struct):
-    """A user, a process or a job of one host, as far as was seen of it.
+    """A user, a process or a job of one host, as far as observed.
 
     Attributes:
-        key: Tells it from the others of its host.
-        label: In a few words, printable.
-        users: Whose its processes are; ``None`` is an unknown owner.
-        cards: Indices of the cards it was on.
-        processes: How many processes were seen of it.
-        pid: Number of the process, where it is one.
-        started_at: When that started.
+        key: Identifies it on its host.
+        label: A short printable label.
+        users: The owners of its processes; ``None`` is an unknown owner.
+        cards: Indices of the GPUs it was on.
+        processes: Number of its processes that were observed.
+        pid: PID, if it is a process.
+        started_at: Start time of that process.
         command: Command line of the first of its processes, or its name; not safe to print.
     """
 
@@ -42,7 +42,7 @@ class Subject(Struct):
     command: str | None = None
 
     def join(self, other: Subject) -> None:
-        """Take in another that turned out to be part of it."""
+        """Merge another subject that turned out to be part of it."""
         self.users |= other.users
         self.cards |= other.cards
         self.processes |= other.processes
@@ -53,7 +53,7 @@ Identity = tuple[int, float | None]
 
 
 def identity(one: Listed) -> Identity:
-    """What tells a process from a later one with the same number."""
+    """A key that distinguishes a process from a later one with the same PID."""
     return one.pid, one.started_at if one.start_ticks is None else one.start_ticks
 
 
@@ -62,7 +62,7 @@ Grouping = dict[Identity, tuple[str, str]]
 
 
 def by_user(listed: Sequence[Listed]) -> Grouping:
-    """A subject a user; those whose owner is unknown are one."""
+    """One subject per user; all processes with an unknown owner are one."""
     return {
         identity(one): ("", "unknown") if one.user is None else (f"user {one.user}", one.user)
         for one in listed
@@ -70,18 +70,18 @@ def by_user(listed: Sequence[Listed]) -> Grouping:
 
 
 def by_process(listed: Sequence[Listed]) -> Grouping:
-    """A subject a process."""
+    """One subject per process."""
     return {identity(one): (_process_key(identity(one)), str(one.pid)) for one in listed}
 
 
 def by_job(listed: Sequence[Listed]) -> Grouping:
-    """A subject a job, as ``gpumon.findings.groups`` puts jobs together."""
+    """One subject per job, as grouped by ``gpumon.findings.groups``."""
     whose = {ProcessId(one.pid, one.start_ticks): one for one in listed}
     found: Grouping = {}
     for job in jobs([_process(one) for one in whose.values()]):
         for member in job.processes:
             process = identity(whose[member.id])
-            # What is no part of anything yet is known by the process: see ``Subjects.merged``.
+            # A process without a known job yet has its own key: see ``Subjects.merged``.
             key = _process_key(process) if job.kind == "process" else job.key
             found[process] = key, job.label
     return found
@@ -116,10 +116,10 @@ def _process(one: Listed) -> GpuProcess:
 
 
 class Subjects:
-    """The subjects of one host, each kept under one key from first to last.
+    """The subjects of one host, each under one permanent key.
 
-    Where a process runs is looked up after it is first listed: what was a job of its own for a
-    moment turns out to be part of another. ``merged`` tells which.
+    The lookup of where a process runs finishes after it is first listed: a process that was a job
+    of its own may turn out to be part of another. ``merged`` has these cases.
     """
 
     def __init__(self, by: str) -> None:
@@ -150,7 +150,7 @@ class Subjects:
         return found
 
     def merged(self) -> dict[str, str]:
-        """Keys of processes that were taken for a job of their own -> the job they are part of."""
+        """Keys of processes that counted as a job of their own -> the job they belong to."""
         return {
             own: key
             for process, key in self._last.items()

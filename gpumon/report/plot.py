@@ -1,4 +1,4 @@
-"""The curves of the cards as charts in a terminal, drawn by plotext."""
+"""Charts of the GPUs' curves in a terminal, drawn by plotext."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _LEAST_SECONDS = 1.0
 
 
 def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) -> str:
-    """A chart for each card: its utilisation and its memory, all over the same time.
+    """One chart per GPU: utilisation and memory, all over the same time.
 
     Args:
-        cards: What to draw, in order.
-        width: Cells there are.
-        height: Lines there are; charts that would be too low to read take more.
-        colour: Whether the two curves differ by colour; else they differ by their marks.
+        cards: The GPUs to draw, in order.
+        width: Available cells.
+        height: Available lines; charts that would be too low to read take more.
+        colour: Whether the two curves differ by colour; else they differ by their events.
     """
     if not cards:
         return ""
@@ -71,7 +71,7 @@ def _legend(*, colour: bool) -> str:
 
 
 def _span(cards: Sequence[CardCurves]) -> tuple[float, float]:
-    """From when to when anything is drawn; plotext divides by its length."""
+    """The time range of all curves; never empty, because plotext divides by its length."""
     ends = [
         end for card in cards for curve in (card.utilization, card.memory) for end in curve.ends
     ]
@@ -82,17 +82,17 @@ def _span(cards: Sequence[CardCurves]) -> tuple[float, float]:
 def _chart(
     card: CardCurves, width: int, height: int, span: tuple[float, float], *, colour: bool
 ) -> list[str]:
-    """The lines of one card's chart, each as wide as the chart."""
+    """The lines of one GPU's chart, each as wide as the chart."""
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plot_size(width, height)
     plotext.title(fit(_title(card), width - 8).rstrip())
-    # Without any point there would be no axes either.
+    # Without any point plotext draws no axes.
     plotext.scatter([span[0]], [0], marker=" ")
     curves = zip((card.utilization, card.memory), _SERIES, strict=True)
     for curve, (_, marker, plain, shade) in curves:
         for run in curve.runs(card.patience):
-            # plotext takes memory for every cell that a line passes, also far outside the chart.
+            # plotext allocates every cell that a line crosses, even far outside the chart.
             times = [time for time, _ in run]
             percents = [min(100.0, max(0.0, percent)) for _, percent in run]
             plotext.plot(times, percents, marker=marker if colour else plain, color=shade)
@@ -114,14 +114,14 @@ def _title(card: CardCurves) -> str:
 
 
 def _ticks(span: tuple[float, float], width: int) -> list[tuple[float, str]]:
-    """Round local times along the axis, as many as there is room for."""
+    """Round local times along the axis, as many as fit."""
     began, ended = span
     most = max(2, width // _TICK_CELLS)
     step = next((one for one in _STEPS if (ended - began) / one <= most), _STEPS[-1])
     while (ended - began) / step > most:
         step *= 2
     form = "%H:%M:%S" if step < 60 else "%H:%M" if ended - began <= 86400 else "%d %b %H:%M"
-    # Whole hours and days are those of the local clock.
+    # Whole hours and days in local time.
     offset = datetime.fromtimestamp(began).astimezone().utcoffset()
     shift = 0.0 if offset is None else offset.total_seconds()
     first = -int(-(began + shift) // step)

@@ -1,8 +1,8 @@
-"""Logs as one row of moments: several files, their rotated parts and several hosts in time order.
+"""Merges logs into one sequence of samples: several files, rotated parts and hosts, by time.
 
-A moment is what one log says of its cards at one time, with the process list where one was written
-then. Logs of one host may overlap: their moments are told in turn, and whoever adds up lets each
-card's sample count only until its next one, from whichever log.
+A sample has what one log says of its GPUs at one time, with the process list if one was written
+then. Logs of one host may overlap: their samples are interleaved, and the tally counts each GPU's
+sample only until that GPU's next one, from any log.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SAME_MOMENT, _SAME_CLOCK = 0.0005, 2.0
 
 
 class CardSample(Struct, frozen=True):
-    """What a row of the cards' file says; ``None`` is unknown. Units are the model's."""
+    """A row of the GPU file; ``None`` is unknown. Units are those of the model."""
 
     time: float
     index: int | None
@@ -69,7 +69,7 @@ class CardSample(Struct, frozen=True):
 
     @property
     def card(self) -> str:
-        """What tells the card from the others of its host."""
+        """The key of the GPU on its host."""
         return self.uuid or self.bus_id or f"index {self.index}"
 
 
@@ -103,9 +103,9 @@ _CARD_COLUMNS = (
 
 
 class Listed(Struct, frozen=True):
-    """What a row of the processes' file says: what one process has of one card, or of a part of it.
+    """A row of the process file: the use that one process makes of one GPU or a part of it.
 
-    The last ten stand only where it was asked whose the processes are.
+    The last ten fields are set only if the owners were requested.
     """
 
     time: float
@@ -129,7 +129,7 @@ class Listed(Struct, frozen=True):
 
     @property
     def card(self) -> str:
-        """As that of the card's sample."""
+        """The same key as that of the GPU's sample."""
         return self.uuid or f"index {self.index}"
 
 
@@ -157,16 +157,16 @@ _OWNER_COLUMNS = (
 
 
 class MergedSample(Struct):
-    """What a log says of the cards of one host at one time.
+    """The GPUs of one host at one time, from one log.
 
     Attributes:
         log: Number of the log among those read; its ``elapsed`` is comparable with its own only.
-        host: Name of the machine; ``None`` where the log does not tell.
+        host: Name of the machine; ``None`` if the log does not say.
         time: Seconds since the epoch, which within a file never run backwards.
-        elapsed: Seconds by a clock that nobody sets; ``None`` where the log has none.
-        cards: One sample of each card.
-        listed: The processes, where a list was written then.
-        usual: The usual interval of the log about then; 0 where there is only this one moment.
+        elapsed: Seconds of the monotonic clock; ``None`` if the log has none.
+        cards: One sample per GPU.
+        listed: The processes, if a list was written then.
+        usual: The usual sampling interval of the log at that time; 0 for a single sample.
     """
 
     log: int
@@ -179,17 +179,17 @@ class MergedSample(Struct):
 
     @property
     def reach(self) -> float:
-        """For how many seconds its samples count at most."""
+        """Maximum number of seconds for which its samples count."""
         return PATIENCE * self.usual
 
 
 class Log(Struct, frozen=True):
-    """A log to be read.
+    """A log to read.
 
     Attributes:
-        path: Its cards' file, the newest.
+        path: Its newest GPU file.
         parts: Its files, oldest first.
-        damage: What could not be read of each file, as far as it was read.
+        damage: The unreadable lines of each file, as far as it was read.
     """
 
     path: str
@@ -197,27 +197,27 @@ class Log(Struct, frozen=True):
     damage: dict[Path, Damage] = {}
 
     def damage_of(self, path: Path) -> Damage:
-        """Where the damage of a file is counted."""
+        """The damage counter of a file."""
         return self.damage.setdefault(path, Damage())
 
     @property
     def has_processes(self) -> bool:
-        """Whether any of its parts has a file of processes."""
+        """Whether any of its parts has a process file."""
         return any(exists(part.processes) for part in self.parts)
 
 
 def find_logs(paths: Iterable[str]) -> list[Log]:
-    """The logs behind some paths, each file in one of them only.
+    """The logs behind the paths, each file in only one of them.
 
     Raises:
-        TapeError: There is no such file.
+        RecordingError: There is no such file.
     """
     found: list[Log] = []
     taken: set[Path] = set()
     for path in paths:
         files = log_to_read(path)
         here = parts(files) or [files]
-        # What cannot be opened is said now, not after the other logs were read.
+        # Report a file that cannot be opened now, not after the other logs were read.
         head(here[-1].gpus, 1)
         new = tuple(part for part in here if part.gpus.resolve() not in taken)
         taken.update(part.gpus.resolve() for part in new)
@@ -227,7 +227,7 @@ def find_logs(paths: Iterable[str]) -> list[Log]:
 
 
 def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
-    """When the oldest and the newest sample of some logs were taken; ``None`` without any."""
+    """The times of the oldest and the newest sample of some logs; ``None`` without samples."""
     times: list[float] = []
     for log in logs:
         with closing(RotatedLog(log.parts[-1])) as shelf:
@@ -238,16 +238,16 @@ def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
 def moments(
     logs: Sequence[Log], first: float | None, last: float | None, *, owners: bool
 ) -> Iterator[MergedSample]:
-    """What the logs say, in time order; each log in its own order, whatever its clock did.
+    """The samples of the logs in time order; each log in its own order, even if its clock was set.
 
     Args:
-        logs: From where.
-        first: The first second that matters; a little of what lies before is told too.
-        last: The last that matters.
-        owners: Whether it matters whose the processes are.
+        logs: The logs.
+        first: Start; some samples before it are included.
+        last: End.
+        owners: Whether to read the owners of processes.
 
     Raises:
-        TapeError: A file cannot be read, or is no log.
+        RecordingError: A file cannot be read, or is not a log.
     """
     began = None if first is None else first - _WARM_UP
     told = [
@@ -283,9 +283,9 @@ def _of_log(
 
 
 def _belongs(sample: CardSample, moment: MergedSample) -> bool:
-    """Whether a row is of the same sample as those before it.
+    """Whether a row belongs to the same sample as the rows before it.
 
-    gpumon gives all rows of a sample one time; nvidia-smi asks one card after the other.
+    gpumon gives all rows of a sample one time; nvidia-smi reads one GPU after the other.
     """
     if sample.card in moment.cards or sample.host != moment.host:
         return False
@@ -293,7 +293,7 @@ def _belongs(sample: CardSample, moment: MergedSample) -> bool:
 
 
 class _Lists:
-    """The process lists of a part, each given out when the cards' rows of its moment come by."""
+    """The process lists of a part, each returned when the GPU rows of its time are reached."""
 
     def __init__(
         self,
@@ -311,12 +311,12 @@ class _Lists:
                 part.processes, columns, processes=True, first=first, last=last, damage=damage
             )
             named = (Listed(*row) for row in found)
-            # A row that was damaged may name nobody.
+            # A damaged row may have no process.
             self._rows = (row for row in named if row.pid is not None)
         self._next = next(self._rows, None)
 
     def at(self, time: float, elapsed: float | None) -> list[Listed]:
-        """The list of a moment; empty where none was written then."""
+        """The list of a sample; empty if none was written then."""
         while (row := self._next) is not None and _is_before(row, time, elapsed):
             self._next = next(self._rows, None)
         found = []
@@ -327,9 +327,9 @@ class _Lists:
 
 
 def _is_of(row: Listed, time: float, elapsed: float | None) -> bool:
-    """Whether a row is of a moment: ``elapsed`` is the same text in both files.
+    """Whether a row belongs to a sample: ``elapsed`` is the same text in both files.
 
-    Their times may differ a little where a clock was set back, see ``gpumon.recording.csv.index``.
+    Their times may differ a little if the clock was set back, see ``gpumon.recording.csv.index``.
     """
     if row.elapsed is None or elapsed is None:
         return abs(row.time - time) < _SAME_MOMENT
@@ -337,24 +337,24 @@ def _is_of(row: Listed, time: float, elapsed: float | None) -> bool:
 
 
 def _is_before(row: Listed, time: float, elapsed: float | None) -> bool:
-    """Whether a row's moment is gone, and with it the cards' rows that it went with."""
+    """Whether the sample of a row is past, and with it the GPU rows that it belongs to."""
     if row.elapsed is None or elapsed is None:
         return row.time <= time - _SAME_MOMENT
     return row.time <= time - _SAME_CLOCK or (row.time < time and row.elapsed < elapsed)
 
 
 def seconds_between(before: MergedSample, after: MergedSample) -> float:
-    """How much later a moment is: by the clock that nobody sets where both are of one run."""
+    """Seconds between two samples: by the monotonic clock if both are of one run."""
     if before.log == after.log and before.elapsed is not None and after.elapsed is not None:
         passed = after.elapsed - before.elapsed
-        # A row that was damaged may tell any number.
+        # A damaged row may have any number.
         if 0 < passed <= LATEST:
             return passed
     return max(0.0, after.time - before.time)
 
 
 def _paced(told: Iterator[MergedSample]) -> Iterator[MergedSample]:
-    """The same, each with the usual interval about it."""
+    """The samples, each with the usual interval around it."""
     waiting: deque[MergedSample] = deque()
     intervals: deque[float] = deque(maxlen=2 * _AROUND + 1)
     newest: MergedSample | None = None
@@ -378,7 +378,7 @@ def _with_usual(moment: MergedSample, intervals: Iterable[float]) -> MergedSampl
 
 
 def _with_hosts(told: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[MergedSample]]:
-    """The same; a log that names no host is of the host whose cards it has, if one of them is."""
+    """The samples with hosts; a log without a host name gets the host that has one of its GPUs."""
     begun = [(next(log, None), log) for log in told]
     known = {
         card: start.host
@@ -400,7 +400,7 @@ def _on_host(log: Iterable[MergedSample], host: str | None) -> Iterator[MergedSa
 
 
 def _never_back(log: Iterator[MergedSample]) -> Iterator[tuple[float, int, MergedSample]]:
-    """The moments with what orders them among those of other logs: a time that never runs back."""
+    """The samples with a sort key for merging: a time that never runs backwards."""
     newest = -float("inf")
     for moment in log:
         newest = max(newest, moment.time)

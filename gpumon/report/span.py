@@ -1,4 +1,4 @@
-"""The time span of ``--from`` and ``--to``, read by ``gpumon.text.time_parsing``."""
+"""The time range of ``--from`` and ``--to``, parsed by ``gpumon.text.time_parsing``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gpumon.text.time_parsing import MomentError, on_day, parse_moment, time_of_
 
 
 class SpanError(ValueError):
-    """A time cannot be read, or a span is empty.
+    """A time cannot be parsed, or the range is empty.
 
     Attributes:
-        sentence: Which and why, for a person.
+        sentence: The reason, for the user.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -22,14 +22,14 @@ class SpanError(ValueError):
 def parse_span(
     first: str | None, last: str | None, now: float
 ) -> tuple[float | None, float | None]:
-    """The seconds since the epoch that ``--from`` and ``--to`` mean; ``None`` where not given.
+    """``--from`` and ``--to`` in seconds since the epoch; ``None`` if not given.
 
-    A bare time of day is its last occurrence before now. With a ``first``, that of ``last`` is on
-    the day of ``first``, or on the next day unless that is still to come: ``22:00`` to ``03:00`` is
-    one night.
+    A time of day without a date is its last occurrence before now. With a ``first``, ``last`` is on
+    the day of ``first``, or on the next day if that is already past: ``22:00`` to ``03:00`` is one
+    night.
 
     Raises:
-        SpanError: One cannot be read, or the end is not after the beginning.
+        SpanError: A time cannot be parsed, or the end is not after the start.
     """
     began = None if first is None else _moment("--from", first, now)
     ended = None if last is None else _moment("--to", last, now)

@@ -1,7 +1,7 @@
-"""What is added up over time for one card or one subject, in bounded memory.
+"""Sums over time for one GPU or one subject, in bounded memory.
 
-Everything is weighted by the seconds for which it held, and every sum knows for how many seconds it
-was known: what is unknown is left out of a mean and never counts as 0.
+Every value is weighted by the seconds for which it held, and every sum keeps the seconds for which
+it was known: an unknown value is left out of a mean and never counts as 0.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _PERCENT = 101
 
 
 class Distribution(Struct):
-    """Percentages over time: their mean and quantiles.
+    """The distribution of a percentage over time: mean and quantiles.
 
     Attributes:
-        seconds: For how long one was known.
+        seconds: Known time in seconds.
         total: Percent times seconds.
-        bins: Seconds at each whole percent, from 0 to 100; the driver tells whole ones.
+        bins: Seconds at each whole percent, from 0 to 100; the driver reports integers.
     """
 
     seconds: float = 0.0
@@ -28,7 +28,7 @@ class Distribution(Struct):
     bins: array[float] = field(default_factory=lambda: array("d", bytes(8 * _PERCENT)))
 
     def add(self, percent: float, seconds: float) -> None:
-        """A percentage, at most 100, that held for so many seconds."""
+        """Add a percentage, at most 100, that held for that many seconds."""
         self.seconds += seconds
         self.total += percent * seconds
         self.bins[min(100, max(0, round(percent)))] += seconds
@@ -42,14 +42,14 @@ class Distribution(Struct):
 
     @property
     def mean(self) -> float | None:
-        """Weighted by time; ``None`` where nothing was known."""
+        """The mean over time; ``None`` if nothing was known."""
         return self.total / self.seconds if self.seconds else None
 
     def quantile(self, share: float) -> float | None:
-        """The least whole percentage that was not exceeded for this share of the known time."""
+        """The lowest whole percentage that was not exceeded for this share of the known time."""
         if not self.seconds:
             return None
-        # A sum of many floats may miss the whole by a little.
+        # The sum of many floats may differ slightly from the total.
         wanted = share * self.seconds * (1 - 1e-12)
         reached = 0.0
         for percent, seconds in enumerate(self.bins):
@@ -63,9 +63,9 @@ class WeightedMean(Struct):
     """Bytes over time: their mean and peak.
 
     Attributes:
-        seconds: For how long they were known.
+        seconds: Known time in seconds.
         total: Bytes times seconds.
-        peak: The most; ``None`` while none was known.
+        peak: The maximum; ``None`` while none was known.
     """
 
     seconds: float = 0.0
@@ -73,7 +73,7 @@ class WeightedMean(Struct):
     peak: float | None = None
 
     def add(self, size: float, seconds: float) -> None:
-        """Bytes that were held for so many seconds."""
+        """Add bytes that were held for that many seconds."""
         self.seconds += seconds
         self.total += size * seconds
         if self.peak is None or size > self.peak:
@@ -88,17 +88,17 @@ class WeightedMean(Struct):
 
     @property
     def mean(self) -> float | None:
-        """Weighted by time; ``None`` where nothing was known for any time."""
+        """The mean over time; ``None`` if nothing was known."""
         return self.total / self.seconds if self.seconds else None
 
 
 class Energy(Struct):
-    """Joules, and where they are known from.
+    """Joules, and their source.
 
     Attributes:
-        joules: Altogether.
-        counted: Seconds that the card's own counter tells of.
-        integrated: Seconds for which power draw was added up.
+        joules: The total.
+        counted: Seconds covered by the GPU's energy counter.
+        integrated: Seconds for which power draw was integrated.
     """
 
     joules: float = 0.0
@@ -106,21 +106,21 @@ class Energy(Struct):
     integrated: float = 0.0
 
     def add(self, part: Energy, share: float = 1.0) -> None:
-        """A part of it, or a share of that part."""
+        """Add an amount, or a share of it."""
         self.joules += part.joules * share
         self.counted += part.counted
         self.integrated += part.integrated
 
 
 class Slowed(Struct):
-    """Seconds during which a card ran slower than it could, by reason.
+    """Seconds during which a GPU was slowed down, by reason.
 
     Attributes:
-        known: For how long the reasons were known.
+        known: Seconds for which the reasons were known.
         heat: Thermal slowdown, by the hardware or the driver.
-        brake: Power brake: the machine's power supply asked for it.
-        hardware: A hardware slowdown that named neither.
-        capped: The power limit, which is how a busy card keeps to it, and no fault.
+        brake: Power brake: requested by the machine's power supply.
+        hardware: A hardware slowdown without either reason.
+        capped: The power limit, which is normal for a busy GPU.
     """
 
     known: float = 0.0
@@ -130,10 +130,10 @@ class Slowed(Struct):
     capped: float = 0.0
 
     def add(self, reasons: int, seconds: float) -> None:
-        """Clock event reasons that held for so many seconds."""
+        """Add clock event reasons that held for that many seconds."""
         self.known += seconds
         if reasons & _REDUCED:
-            # HW slowdown is set beside the thermal bit and the power brake too (nvml.h).
+            # HW slowdown is also set together with the thermal bit and the power brake (nvml.h).
             if reasons & _THERMAL:
                 self.heat += seconds
             if reasons & _POWER_BRAKE:
@@ -160,10 +160,10 @@ class Faults(Struct):
     """Errors.
 
     Attributes:
-        xids: How often each came.
-        ecc: Uncorrected memory errors that were added; ``None`` where no counter was read.
-        watched: Seconds for which it was told whether a card answers, and with it what XIDs came.
-        lost: Seconds for which a card was lost, or asked for a reset.
+        xids: Number of each XID.
+        ecc: New uncorrected memory errors; ``None`` if no counter was read.
+        watched: Seconds for which the GPU's status, and so its XIDs, were known.
+        lost: Seconds for which a GPU was lost or needed a reset.
     """
 
     xids: Counter[int] = field(default_factory=Counter)
@@ -172,7 +172,7 @@ class Faults(Struct):
     lost: float = 0.0
 
     def add_ecc(self, errors: int) -> None:
-        """So many more, maybe none."""
+        """Add a number of errors, which may be 0."""
         self.ecc = errors + (self.ecc or 0)
 
     def join(self, other: Faults) -> None:
@@ -185,27 +185,27 @@ class Faults(Struct):
 
 
 class Sums(Struct):
-    """What is known of one card, or of one subject on all its cards together.
+    """The sums of one GPU, or of one subject on all its GPUs.
 
-    Seconds are seconds times cards, but for ``present`` and those of ``memory``.
+    Seconds are GPU-seconds, except for ``present`` and ``memory``.
 
     Attributes:
-        first: When it was first seen, seconds since the epoch.
-        last: When it was last seen.
-        present: Seconds for which it was there, on however many cards.
-        seconds: Seconds of cards: covered by samples, or with the subject on them.
-        computing: Those with a process that computes.
-        listed: Those for which the process list was known.
-        memory: Of all its cards together.
-        utilization: Of the card, or the subject's SM share, on each card for itself.
-        busy: Seconds in which that was above 0.
-        idle: Seconds in which it was 0 while memory was held.
-        idle_known: Seconds for which that could be told.
-        energy: Used; of a subject its part.
-        slowed: Seconds of cards that were slowed down.
-        faults: Errors of its cards.
-        gaps: How often samples stayed away.
-        missing: For how many seconds.
+        first: When it was first observed, in seconds since the epoch.
+        last: When it was last observed.
+        present: Seconds for which it was present, on any number of GPUs.
+        seconds: GPU-seconds covered by samples, or with the subject on the GPU.
+        computing: GPU-seconds with a computing process.
+        listed: GPU-seconds with a known process list.
+        memory: Memory on all its GPUs.
+        utilization: Utilisation of the GPU, or the subject's SM share on each GPU.
+        busy: Seconds with utilisation above 0.
+        idle: Seconds with utilisation 0 while memory was held.
+        idle_known: Seconds for which that was known.
+        energy: Energy used; for a subject its share.
+        slowed: GPU-seconds of slowdown.
+        faults: Errors of its GPUs.
+        gaps: Number of gaps in the samples.
+        missing: Seconds in these gaps.
     """
 
     first: float | None = None
@@ -226,14 +226,14 @@ class Sums(Struct):
     missing: float = 0.0
 
     def see(self, time: float) -> None:
-        """It was there at this time."""
+        """Record that it was present at this time."""
         if self.first is None or time < self.first:
             self.first = time
         if self.last is None or time > self.last:
             self.last = time
 
     def join(self, other: Sums) -> None:
-        """Add all of another, as if both were one subject that was there at different times."""
+        """Add all of another, as for one subject that was present at different times."""
         for seen in (other.first, other.last):
             if seen is not None:
                 self.see(seen)

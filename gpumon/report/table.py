@@ -1,4 +1,4 @@
-"""A report as a table for a person, as wide as there is room."""
+"""A report as a table that fits the width of the terminal."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class _Column(Struct, frozen=True):
     """A column of the table.
 
     Attributes:
-        heading: Above it.
-        show: Makes the cell of a line.
-        drop: Who goes first when room is short: the highest; 0 always stays.
+        heading: Its header.
+        show: Formats the cell of a row.
+        drop: Drop order if room is short: the highest goes first; 0 always stays.
         total: Whether the row of totals has it.
         text: Whether it is aligned to the left.
-        least: Cells to which it may be cut where room is short; 0 where it may not.
-        quiet: Whether it is left out while no line has anything but these to say.
-        each: Whether users, processes and jobs have parts of it that add up: those who share a
-            card share its energy, but each of them has the hours.
+        least: Minimum width to which it may be cut; 0 if it may not be cut.
+        quiet: Values that carry no information: without any others the column is left out.
+        each: Whether the values of users, processes and jobs add up: subjects on one GPU share its
+            energy, but each has the full hours.
     """
 
     heading: str
@@ -64,7 +64,7 @@ class _Column(Struct, frozen=True):
 
 
 def _partly(text: str, known: float, seconds: float) -> str:
-    """The text, marked where it is known for a part of the time only."""
+    """The text, marked if the value is known for only part of the time."""
     part = share(known, seconds)
     return text if text == UNKNOWN or part is None or part >= KNOWN else text + PARTLY
 
@@ -152,7 +152,7 @@ def _cards(line: ReportRow) -> str:
     return card_indices(line.subject) if line.subject else UNKNOWN
 
 
-# A line per column is worth more here than short lines.
+# One line per column is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
 _HOST = _Column("HOST", lambda line: printable(line.host or UNKNOWN), text=True, least=8)
@@ -220,11 +220,11 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
 
 
 def to_table(report: Report, width: int, *, colour: bool) -> str:
-    """A report as lines that fit a width, the least telling columns left out.
+    """A report as lines that fit a width, without the least important columns if necessary.
 
     Args:
-        report: What to show.
-        width: Cells there are.
+        report: The report.
+        width: Available cells.
         colour: Whether bold may be used.
     """
     columns = _fitting(report, width)
@@ -243,14 +243,14 @@ def to_table(report: Report, width: int, *, colour: bool) -> str:
 
 
 def left_out(report: Report, width: int) -> list[str]:
-    """The columns that would have something to say and found no room, in a sentence."""
+    """The columns with information that did not fit, in a sentence."""
     shown = {column.heading for column in _fitting(report, width)}
     names = [one.heading for one in _columns(report) if one.heading not in shown]
     return [f"Left out for want of room: {', '.join(names)}; --format csv has all."] * bool(names)
 
 
 def _columns(report: Report) -> list[_Column]:
-    """The columns that have something to say."""
+    """The columns that have information."""
     unit = energy_unit(report)
     of = {_ENERGY: replace(_ENERGY, heading=unit.name, show=_energy(unit))}
     if _is_short(report):
@@ -260,7 +260,7 @@ def _columns(report: Report) -> list[_Column]:
     whole = ReportRow(report.by, None, report.cards)
     columns = []
     for plain, column in told:
-        # The line above the table tells when what was logged began and ended.
+        # The line above the table says when the log began and ended.
         quiet = (column.show(whole),) if plain in (_FIRST, _LAST) else column.quiet
         if not quiet or any(column.show(line) not in quiet for line in report.lines):
             columns.append(column)
@@ -270,7 +270,7 @@ def _columns(report: Report) -> list[_Column]:
 
 
 def _fitting(report: Report, width: int) -> list[_Column]:
-    """Of those columns the ones that find room."""
+    """The columns that fit."""
     columns = _columns(report)
     whole = ReportRow(report.by, None, report.total)
     shown = {
@@ -286,13 +286,13 @@ def _fitting(report: Report, width: int) -> list[_Column]:
 
 
 def _least(column: _Column, shown: Sequence[str]) -> int:
-    """Cells without which a column makes no sense."""
+    """Minimum width of a column."""
     widest = max(map(cell_width, [column.heading, *shown]))
     return min(widest, column.least) if column.least else widest
 
 
 def _sizes(columns: Sequence[_Column], body: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Cells of each column: what room is left goes to the texts, the first of them first."""
+    """The width of each column; spare room goes to text columns, from the first."""
     shown = [[row[place] for row in body] for place in range(len(columns))]
     sizes = [_least(column, cells) for column, cells in zip(columns, shown, strict=True)]
     left = width - sum(sizes) - len(_BETWEEN) * (len(sizes) - 1)
@@ -316,7 +316,7 @@ def _row(
 
 
 def _totals(report: Report, columns: Sequence[_Column]) -> list[str] | None:
-    """The row of what all lines come to; none below a single line."""
+    """The row of totals; none for a single row."""
     if len(report.lines) < 2:
         return None
     whole = ReportRow(report.by, None, report.total)
@@ -328,7 +328,7 @@ def _totals(report: Report, columns: Sequence[_Column]) -> list[str] | None:
 
 
 def heading(report: Report, logs: Sequence[str], width: int) -> str:
-    """Of which logs, machines and times a report tells, on one line."""
+    """The logs, machines and times of a report, on one line."""
     hosts = sorted({line.host for line in report.lines if line.host})
     began, ended = report.cards.first, report.cards.last
     parts = [", ".join(logs), ", ".join(hosts)]
@@ -343,6 +343,6 @@ def heading(report: Report, logs: Sequence[str], width: int) -> str:
 
 
 def _is_short(report: Report) -> bool:
-    """Whether so little time is told of that its minutes are all alike."""
+    """Whether the time range is so short that minutes would not distinguish its ends."""
     began, ended = report.cards.first, report.cards.last
     return began is not None and ended is not None and ended - began < SHORT

@@ -1,7 +1,7 @@
-"""Adds the moments of logs up: for each card, and for each user, process or job on the cards.
+"""Adds up the samples of logs, for each GPU and for each user, process or job on it.
 
-A sample counts until the next one of its card, at most ``reading.PATIENCE`` usual intervals. Time
-is told by each log's own steady clock where it has one, so that a clock that was set does no harm.
+A sample counts until the next one of its GPU, at most ``reading.PATIENCE`` usual intervals.
+Durations come from each log's monotonic clock if it has one, so a clock that was set does no harm.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _SAME_XID = 1.0
 
 
 class _Share(Struct):
-    """What a subject has of a card, by one list.
+    """A subject's share of a GPU, from one list.
 
     Attributes:
-        sums: Of the subject.
-        memory: Bytes of its processes there; ``None`` where that of any is unknown.
+        sums: The sums of the subject.
+        memory: Bytes of its processes there; ``None`` if any is unknown.
         sm: Percent of its processes there; ``None`` where that of any is unknown.
         computing: Whether any of them computes.
-        part: Of the card's energy, 0 to 1.
+        part: Its share of the GPU's energy, 0 to 1.
     """
 
     sums: Sums
@@ -45,13 +45,13 @@ class _Share(Struct):
 
 
 class _List(Struct):
-    """The list of a card that stands.
+    """The current process list of a GPU.
 
     Attributes:
-        at: When it was written, on the host's own time.
-        processes: How many are on it.
-        computing: Whether any of them computes; ``None`` where some are not named.
-        shares: What each subject has.
+        at: When it was written, in the host's time.
+        processes: Number of processes.
+        computing: Whether any of them computes; ``None`` if some are unknown.
+        shares: The share of each subject.
     """
 
     at: float
@@ -61,7 +61,7 @@ class _List(Struct):
 
 
 class CardTotals(Struct):
-    """A card and what was added up of it.
+    """A GPU and its sums.
 
     Attributes:
         index: Its index, as last seen.
@@ -69,12 +69,12 @@ class CardTotals(Struct):
         name: The product's name.
         memory_total: Bytes.
         sums: Of the card.
-        alone: What it used while no process was on it.
+        alone: Energy used without a process on it.
         sample: Its newest sample, which counts from ``since`` on for at most ``reach`` seconds.
-        since: See there; on the host's own time.
-        reach: See there.
-        list: Its list of processes that stands; ``None`` where none is known.
-        xids: When each XID was last told; ``None`` where that is unknown.
+        since: Start time of that sample, in the host's time.
+        reach: Maximum seconds for which it counts.
+        list: Its current process list; ``None`` if unknown.
+        xids: When each XID was last reported; ``None`` if unknown.
     """
 
     index: int | None = None
@@ -91,26 +91,26 @@ class CardTotals(Struct):
 
 
 class TimeWindow(Struct, frozen=True):
-    """The span that counts, in seconds since the epoch; an open end is infinite."""
+    """The time range that counts, in seconds since the epoch; an open end is infinite."""
 
     first: float = float("-inf")
     last: float = float("inf")
 
     def holds(self, time: float) -> bool:
-        """Whether a time lies in it."""
+        """Whether a time is in it."""
         return self.first <= time <= self.last
 
     def part(self, time: float, seconds: float) -> float:
-        """How many of some seconds after a time lie in it."""
+        """How many of the seconds after a time are in it."""
         return max(0.0, min(time + seconds, self.last) - max(time, self.first))
 
 
 class HostTally:
-    """What is added up of one host.
+    """The sums of one host.
 
     Args:
         by: ``gpu``, ``user``, ``process`` or ``job``.
-        window: What counts.
+        window: The time range that counts.
     """
 
     def __init__(self, by: str, window: TimeWindow) -> None:
@@ -123,7 +123,7 @@ class HostTally:
         self._holders: list[tuple[Sums, list[tuple[CardTotals, float | None]]]] | None = None
 
     def add(self, moment: MergedSample) -> None:
-        """The next moment of this host."""
+        """Add the next sample of this host."""
         if self._newest is not None:
             passed = seconds_between(self._newest, moment)
             self._count_presence(passed)
@@ -140,7 +140,7 @@ class HostTally:
         self._newest = moment
 
     def close(self) -> None:
-        """Nothing follows: the last samples count for no time, but their memory may be a peak."""
+        """Finish: the last samples count for no time, but their memory may be a peak."""
         self._count_presence(0.0)
         for card in self.cards.values():
             if card.sample is not None and self._window.holds(card.sample.time):
@@ -155,7 +155,7 @@ class HostTally:
         card.sample, card.since, card.reach = sample, self._now, reach
 
     def _finish(self, card: CardTotals, after: CardSample) -> None:
-        """Count the card's last sample, now that its next one is known."""
+        """Count the GPU's last sample, now that the next one is known."""
         sample = card.sample
         sharers = [] if card.list is None else card.list.shares
         self._see_xid(card, after, sharers)
@@ -196,7 +196,7 @@ class HostTally:
         sums = card.sums
         computing = None if card.list is None else card.list.computing
         if sample.status in _LOST:
-            # A list of such a card is empty, whoever was on it.
+            # The list of such a GPU is empty, whatever runs on it.
             computing = None
         if computing is not None:
             sums.listed += seconds
@@ -218,7 +218,7 @@ class HostTally:
 
     @staticmethod
     def _is_fresh(sample: CardSample, card: CardTotals) -> bool:
-        """Whether a row tells how the card is; one that hangs is told of by its last values."""
+        """Whether a row has current values; a hung GPU repeats its last values."""
         return sample.age is None or sample.age <= max(card.reach, _FRESH)
 
     def _see_xid(self, card: CardTotals, sample: CardSample, sharers: list[_Share]) -> None:
@@ -229,7 +229,7 @@ class HostTally:
         card.xids[number] = at
         if seen and (at is None or before is None or abs(at - before) < _SAME_XID):
             return
-        # What a log tells at its beginning may be long past.
+        # An error that is reported at the start of a log may be old.
         began = card.sums.first
         if began is None or not self._window.holds(sample.time) or (at is not None and at < began):
             return
@@ -239,12 +239,12 @@ class HostTally:
     def _replace_list(
         self, card: CardTotals, sample: CardSample, written: list[Listed] | None, usual: float
     ) -> None:
-        """Let the list stand that holds from this sample on.
+        """Make the list of this sample the current one.
 
         Args:
             card: The card.
             sample: Its newest.
-            written: What was written of it then; ``None`` where no lists were.
+            written: The rows of its list; ``None`` if no lists were written.
             usual: The usual interval.
         """
         count = sample.processes
@@ -257,7 +257,7 @@ class HostTally:
         elif written is not None:
             card.list = self._read_list(written, count)
         elif standing is not None and (
-            # A list of some user's processes alone is not written where they have none.
+            # A log of one user's processes has no list when that user has none.
             standing.processes == 0 or self._now - standing.at > PATIENCE * max(LIST_SECONDS, usual)
         ):
             card.list = None
@@ -294,7 +294,7 @@ class HostTally:
         return _List(self._now, max(count, named), computing, shares)
 
     def _count_presence(self, passed: float) -> None:
-        """Count who is there from now on for so many seconds, on however many cards."""
+        """Add seconds to the subjects that are present, on any number of GPUs."""
         moment = self._newest
         if self.subjects is None or moment is None:
             return
@@ -312,7 +312,7 @@ class HostTally:
             memory: float | None = 0.0
             alive = False
             for card, size in held:
-                # A card that told nothing for long holds nothing for certain.
+                # A GPU without values for long has no certain processes.
                 if self._now - card.since > card.reach:
                     continue
                 alive = True
@@ -375,11 +375,11 @@ def _count_ecc(everybody: Iterable[Sums], before: CardSample, after: CardSample)
 
 
 class Tally:
-    """What is added up of all hosts.
+    """The sums of all hosts.
 
     Args:
         by: ``gpu``, ``user``, ``process`` or ``job``.
-        window: What counts.
+        window: The time range that counts.
     """
 
     def __init__(self, by: str, window: TimeWindow) -> None:
@@ -388,13 +388,13 @@ class Tally:
         self.hosts: dict[str | None, HostTally] = {}
 
     def add(self, moment: MergedSample) -> None:
-        """The next moment."""
+        """Add the next sample."""
         host = self.hosts.get(moment.host)
         if host is None:
             host = self.hosts[moment.host] = HostTally(self.by, self.window)
         host.add(moment)
 
     def close(self) -> None:
-        """Nothing follows."""
+        """Finish."""
         for host in self.hosts.values():
             host.close()

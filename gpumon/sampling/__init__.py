@@ -1,1 +1,1 @@
-"""The sampling thread, and the slow look-ups beside it."""
+"""The sampling thread, and slow lookups that run beside it."""

@@ -1,10 +1,10 @@
-"""The one thread that samples, and the one that notices when it does not come back.
+"""The sampling thread, and the watchdog thread that notices when it hangs.
 
-A call to the driver can hang for ever, in a state that nothing can interrupt. So nobody waits for a
-sample: snapshots are handed to listeners. A thread that hangs in a call to one card is given up,
-and another samples the other cards. While a call to the driver as a whole hangs, the watching
-thread hands over the last snapshot again, with the cards marked as not answering. Whoever shows
-snapshots learns of everything from that one stream.
+A driver call can hang for ever, in an uninterruptible state. So no caller waits for a sample:
+snapshots are pushed to listeners. If the thread hangs in a call to one GPU, it is abandoned, and a
+new thread samples the other GPUs. While a call to the driver as a whole hangs, the watchdog
+publishes the last snapshot again, with the GPUs marked as not responding. So one stream carries
+everything a listener must know.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ class _Listener(NamedTuple):
 
 
 class Collector:
-    """Samples a source at a steady pace and hands each snapshot to everybody who listens.
+    """Samples a source at a fixed interval and passes each snapshot to all listeners.
 
-    Listeners are called on the sampling thread or the watching thread, one at a time, in the order
-    of time. They hand the snapshot over and return: while one works, nothing is sampled.
+    Listeners are called on the sampling thread or the watchdog thread, one at a time, in time
+    order. They must return quickly: no sampling happens while a listener runs.
 
-    What goes wrong is never silent. A source that does not open, or a bug in it, ends the sampling.
-    A bug in a listener ends that listener's subscription; the others go on. Either way ``failure``
-    holds the exception, the ``failed`` callbacks are told at once, and ``stop`` raises the bug, so
-    that an owner that does no more than stop the collector in the end cannot miss it.
+    Errors are never silent. A source that does not open, or a bug in it, ends the sampling. A bug
+    in a listener ends that listener's subscription; the others go on. Either way ``failure`` holds
+    the exception, the ``failed`` callbacks are called at once, and ``stop`` raises the bug, so that
+    an owner that only stops the collector cannot miss it.
 
     Args:
-        source: Where snapshots come from. From ``start`` on, the sampling thread's alone.
+        source: The source. From ``start`` on, only the sampling thread uses it.
         interval: Seconds from one sample to the next, 0.1 to 3600.
-        clock: Time, for tests.
-        annotate: Adds to each sample what others know of it, before anybody gets it. Called on the
-            sampling thread, so it waits for nothing. A bug in it counts as one in the source.
-        silence: What to say when not even a first sample has come: takes the call that has not come
-            back, if it is one, and for how many seconds.
+        clock: Clock, for tests.
+        annotate: Adds data to each sample before listeners get it. Called on the sampling thread,
+            so it must not block. A bug in it counts as a bug in the source.
+        silence: The message while no first sample has arrived: takes the hung call, if there is
+            one, and its seconds.
 
     Raises:
         ValueError: When the interval is out of bounds.
@@ -106,8 +106,8 @@ class Collector:
         self._closely = False
         self._failure: BaseException | None = None
 
-        # Held while a snapshot is handed out, so that a word about a hung call cannot overtake
-        # the sample that ends it.
+        # Held while a snapshot is published, so that a report of a hung call cannot overtake the
+        # sample that ends it.
         self._publishing = threading.Lock()
         self._latest: Snapshot | None = None
         self._sampled: Snapshot | None = None
@@ -119,8 +119,8 @@ class Collector:
     def interval(self) -> float:
         """Seconds from one sample to the next.
 
-        A new value counts from the sample before, at once: a shorter one does not wait for the
-        longer one to pass.
+        A new value counts from the previous sample and takes effect at once: a shorter interval
+        does not wait for the longer one to pass.
         """
         return self._interval
 
@@ -133,15 +133,15 @@ class Collector:
     def sample_now(self) -> None:
         """Take the next sample at once; the interval counts from it.
 
-        May be called from any thread, a listener's too. While a sample is under way, the next one
-        follows it at once; however often it was called meanwhile, that is one.
+        May be called from any thread, including a listener's. If a sample is in progress, the next
+        one follows at once; several calls meanwhile cause only one sample.
         """
         self._wanted = True
         self._wake_sampler.set()
 
     @property
     def overdue(self) -> float | None:
-        """Seconds that the sample under way has taken, once that is worth a word; else ``None``."""
+        """Seconds that the current sample has taken, if that is unusually long; else ``None``."""
         began = self._tick_began
         if began is None:
             return None
@@ -155,12 +155,12 @@ class Collector:
 
     @property
     def latest(self) -> Snapshot | None:
-        """The newest snapshot handed out, or ``None`` before the first."""
+        """The newest published snapshot, or ``None`` before the first."""
         return self._latest
 
     @property
     def failure(self) -> BaseException | None:
-        """The first thing that went wrong: why the source did not open, or a bug."""
+        """The first error: why the source did not open, or a bug."""
         return self._failure
 
     def subscribe(
@@ -171,14 +171,14 @@ class Collector:
         newest: bool = False,
         closely: bool = True,
     ) -> Callable[[], None]:
-        """Hand every snapshot from now on to a listener.
+        """Pass every new snapshot to a listener.
 
         Args:
-            listener: Takes the snapshot, quickly, on a thread that is not its own.
-            failed: Told of ``failure``, once; at once if it has already happened.
-            newest: Hand over the newest one there is as well, before all others, on the thread of
-                the caller; which must be no listener then.
-            closely: See ``Source.sample``; False for whoever only shows what there is.
+            listener: Takes the snapshot on another thread; must be quick.
+            failed: Called once with ``failure``; at once if it has already happened.
+            newest: Also pass the newest existing snapshot first, on the caller's thread, which must
+                not be a listener's then.
+            closely: See ``Source.sample``; False for listeners that only display.
 
         Returns:
             A function that ends the subscription. A call that is under way at that moment still
@@ -197,7 +197,7 @@ class Collector:
         return lambda: self._drop(entry)
 
     def start(self) -> None:
-        """Open the source and begin to sample, both on the sampling thread.
+        """Open the source and start sampling, both on the sampling thread.
 
         Raises:
             RuntimeError: When it was started before.
@@ -223,22 +223,22 @@ class Collector:
         return settled
 
     def stop(self, timeout: float = 1.0) -> None:
-        """End sampling; the sampling thread closes the source.
+        """Stop sampling; the sampling thread closes the source.
 
-        When a driver call hangs, both the thread and the open source are left behind: they go
-        with the process. May be called again, and from any thread.
+        If a driver call hangs, the thread and the open source are abandoned until the process
+        exits. May be called again, and from any thread.
 
         Args:
             timeout: Seconds after which it returns in any case.
 
         Raises:
-            BaseException: The bug that is in ``failure``, if there is one. A ``SourceError`` is no
-                bug and is not raised.
+            BaseException: The bug that is in ``failure``, if there is one. A ``SourceError`` is not
+                a bug and is not raised.
         """
         self._stopping = True
         self._wake_sampler.set()
         self._wake_watcher.set()
-        # The system's clock whatever the collector's: threads are joined in real time.
+        # The system clock, even if the collector has another: threads are joined in real time.
         deadline = time.monotonic() + timeout
         for thread in (self._sampler, self._watcher):
             if thread.ident is not None and thread is not threading.current_thread():
@@ -247,11 +247,11 @@ class Collector:
             raise self._failure
 
     def _guarded(self, body: Callable[[], None]) -> None:
-        """Run the body of a thread; what ends it early reaches the owner."""
+        """Run the body of a thread; an exception is passed to the owner."""
         try:
             body()
         except CallGivenUpError:
-            # Another thread has its work.
+            # Another thread has replaced it.
             return
         except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
             self._fail(failure)
@@ -274,7 +274,7 @@ class Collector:
                 ending.callback(self._source.close)
                 self._tick_on()
             except CallGivenUpError:
-                # Nothing ends: another thread samples.
+                # No end: another thread samples.
                 ending.pop_all()
                 raise
 
@@ -304,7 +304,7 @@ class Collector:
         self._meter.add_tick(self._clock.monotonic() - began)
 
     def _wait_after(self, last: float) -> float:
-        """Wait for the deadline after the last one and return it; skip those already missed."""
+        """Wait for the next deadline and return it; skip deadlines that were missed."""
         deadline = last + self._interval
         now = self._clock.monotonic()
         if now > deadline:
@@ -323,7 +323,7 @@ class Collector:
 
     @property
     def _patience(self) -> float:
-        """Seconds that a sample, or a call, may take before it counts as hanging."""
+        """Seconds after which a sample, or a call, counts as hung."""
         return min(max(2 * self._interval, _PATIENCE), _LONGEST_PATIENCE)
 
     def _watch_on(self) -> None:
@@ -332,13 +332,13 @@ class Collector:
                 self._wake_watcher.clear()
 
     def _look(self) -> float:
-        """Look whether a call hangs. Returns seconds until the next look.
+        """Check whether a call hangs. Returns seconds until the next check.
 
-        A tick is suspect once it has taken two intervals, a second at least and three at most. What
-        hangs then is the call it is in, once that call alone has taken so long: a driver that is
-        only slow comes back from each call, and its cards do answer. Where it is a call to one
-        card, the other cards are sampled by another thread. A tick that stands still elsewhere is
-        told, since no card is read any more; ``_unanswered`` says how.
+        A tick is suspect after two intervals, but at least one second and at most three. The hung
+        call is the current one, once that call alone has taken so long: a driver that is only slow
+        returns from each call, and its GPUs do respond. If it is a call to one GPU, a new thread
+        samples the other GPUs. A tick that hangs elsewhere is reported too, because no GPU is read
+        any more; see ``_unanswered``.
         """
         patience = self._patience
         began = self._tick_began
@@ -357,7 +357,8 @@ class Collector:
                 self._replace_sampler(began, now)
                 return patience
         elif self._driver_seconds_seen != (seconds := self._source.driver_seconds):
-            # Perhaps only between two calls: then more of them will have ended at the next look.
+            # Perhaps only between two calls: then more of them will have returned at the next
+            # check.
             self._driver_seconds_seen = seconds
             return _REMINDER
         with self._publishing:
@@ -366,18 +367,18 @@ class Collector:
         return min(max(self._interval, _REMINDER), _LONGEST_PATIENCE)
 
     def _replace_sampler(self, began: float, now: float) -> None:
-        """Go on with a new thread, where the last one was given up."""
+        """Continue with a new thread after the last one was abandoned."""
         self._meter.missed_ticks += int((now - began) // self._interval)
         self._tick_began = None
         self._sampler = self._new_sampler()
         self._sampler.start()
 
     def _unanswered(self, call: Call | None, began: float, now: float) -> Snapshot:
-        """What to show while a tick does not come back: the last sample, at the time of now.
+        """The snapshot while a tick hangs: the last sample, with the current time.
 
-        All cards are marked as not answering when the driver is in a call. Without a call, as while
-        ``/proc`` or this machine itself stands still, nothing is known against any card: they keep
-        their status, and ``sampled_at`` beside the new time tells how old their values are.
+        If the driver is in a call, all GPUs are marked as not responding. Without a call, as while
+        ``/proc`` or the machine hangs, the GPUs keep their status, and ``sampled_at`` shows the age
+        of their values.
         """
         time_now = self._clock.time()
         waited = now - (began if call is None else call.since)
@@ -432,7 +433,7 @@ class Collector:
 
 
 class CostMeter:
-    """What this program costs, measured once a second over the last five.
+    """What this program costs, measured once a second over the last five seconds.
 
     Args:
         cpu_seconds: Seconds of CPU this process has used, all threads together.
@@ -446,11 +447,11 @@ class CostMeter:
         self._cost = OwnCost()
 
     def add_tick(self, seconds: float) -> None:
-        """Remember how long a tick took, its listeners included."""
+        """Record the duration of a tick, including its listeners."""
         self._ticks.append(seconds)
 
     def measure(self, now: float, driver_seconds: float) -> OwnCost:
-        """The cost at this moment.
+        """The current cost.
 
         Args:
             now: Seconds on the monotonic clock.
@@ -469,7 +470,7 @@ class CostMeter:
         if len(marks) > 1:
             then, cpu_then, driver_then = marks[0]
             cpu_percent = (cpu_seconds - cpu_then) / (now - then) * 100
-            # A source that was opened anew counts from 0 again.
+            # A reopened source counts from 0 again.
             if driver_seconds >= driver_then:
                 driver_share = (driver_seconds - driver_then) / (now - then)
         tick = sorted(self._ticks)[len(self._ticks) // 2] if self._ticks else None
@@ -492,7 +493,7 @@ def _unanswering(gpu: Gpu, since: float) -> Gpu:
 
 
 def _silence(call: Call | None, seconds: float) -> Trouble:
-    """What to say when not even a first sample has come."""
+    """The message while no first sample has arrived."""
     if call is None:
         sentence = f"The first look at the cards has not come back for {duration(seconds)}."
     else:

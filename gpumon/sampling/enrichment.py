@@ -1,9 +1,8 @@
-"""Slow looks at the host: where processes run, who else holds the cards, who belongs together.
+"""Slow lookups on the host: where processes run, who holds the GPUs, and process trees.
 
-What is asked about a process can take as long as that process hangs, for ever if need be. So
-neither sampling nor the screen waits for a look: each snapshot gets what is known by now. Each of
-the three kinds of look has a thread and a pace of its own, so that one that hangs keeps away no
-answers but its own.
+A lookup about a process can hang as long as that process does, even for ever. So neither sampling
+nor the screen waits for one: each snapshot gets what is known so far. Each kind of lookup has its
+own thread and interval, so that a hung one delays no other.
 """
 
 from __future__ import annotations
@@ -59,16 +58,16 @@ more. Only the pace hangs on it; what is told to people is a finding, with thres
 
 
 class Lookup:
-    """Looks things up while snapshots pass by, and adds to them what is known.
+    """Runs lookups while snapshots pass, and adds the results to them.
 
-    A bug in a look is never silent: ``failure`` holds it, and ``annotate`` and ``stop`` raise it.
-    An ``OSError`` is no bug but no answer: what was known before stays.
+    A bug in a lookup is never silent: ``failure`` holds it, and ``annotate`` and ``stop`` raise it.
+    An ``OSError`` is not a bug: the previous result stays.
 
     Args:
-        host: Who is asked, by up to three threads at a time.
-        clock: Time, for tests.
-        reservations: Tells who has reserved which of some cards and MIG devices, by their UUIDs;
-            ``None`` where nobody can.
+        host: The host, queried by up to three threads at a time.
+        clock: Clock, for tests.
+        reservations: Returns the reservations of GPUs and MIG devices, by UUID; ``None`` if there
+            are none.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class Lookup:
             )
         )
 
-        # What there is to look up, noted by the sampling thread.
+        # The pending lookups, recorded by the sampling thread.
         self._snapshot: Snapshot | None = None
         self._listed: tuple[GpuProcess, ...] = ()
         self._ids: frozenset[ProcessId] = frozenset()
@@ -113,7 +112,7 @@ class Lookup:
         self._scan_early = False
         self._kin_wanted = False
 
-        # What is known. Each is replaced whole, by the thread of its kind only.
+        # The results. Each is replaced as a whole, only by the thread of its kind.
         self._places: dict[ProcessId, Place] = {}
         self._holders: HolderScan | None = None
         self._kin: tuple[RelatedProcess, ...] = ()
@@ -124,23 +123,23 @@ class Lookup:
         self._scan_due = 0.0
         self._scan_soonest = 0.0
 
-        # The newest process list as it was given, the places then known, and what was made of both.
+        # The newest process list as given, the places known then, and the combination of both.
         self._given: tuple[GpuProcess, ...] = ()
         self._given_places = self._places
         self._made: tuple[GpuProcess, ...] = ()
 
     @property
     def failure(self) -> BaseException | None:
-        """The first bug that ended a kind of look."""
+        """The first bug that ended a lookup thread."""
         return self._failure
 
     @property
     def kin(self) -> tuple[RelatedProcess, ...]:
-        """The families of the GPU processes while they are wanted, parents first."""
+        """The process trees of the GPU processes while requested, parents first."""
         return self._kin if self._kin_wanted else ()
 
     def want_kin(self, wanted: bool) -> None:
-        """Look for families about once a second, beginning now, or not at all."""
+        """Start or stop reading process trees, about once a second."""
         if wanted == self._kin_wanted:
             return
         self._kin = ()
@@ -148,7 +147,7 @@ class Lookup:
         self._for_kin.set()
 
     def start(self) -> None:
-        """Begin to look.
+        """Start the lookups.
 
         Raises:
             RuntimeError: When it was started before.
@@ -158,7 +157,7 @@ class Lookup:
             thread.start()
 
     def stop(self) -> None:
-        """Look no more. A look that hangs is left behind with its thread, which ends with it.
+        """Stop. A hung lookup is abandoned with its thread until the process exits.
 
         Raises:
             BaseException: The bug that is in ``failure``, if there is one.
@@ -166,7 +165,7 @@ class Lookup:
         self._stopping = True
         for wake in (self._for_places, self._for_scan, self._for_kin, self._for_locks):
             wake.set()
-        # The system's clock whatever the lookup's: threads are joined in real time.
+        # The system clock, even if this object has another: threads are joined in real time.
         deadline = time.monotonic() + _STOP_PATIENCE
         for thread in self._threads:
             if thread.ident is not None:
@@ -175,14 +174,13 @@ class Lookup:
             raise self._failure
 
     def annotate(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what is known by now, without waiting for more.
+        """The snapshot with the results known so far, without waiting.
 
-        Processes get their ``place`` and the snapshot its ``holders`` and what is ``reserved``,
-        unless its source has told them already. As long as nothing new is known, the same tuple of
-        processes gives the same tuple again, and a process of whom nothing new is known stays the
-        same object.
+        Processes get their ``place``, and the snapshot its ``holders`` and ``reserved``, unless its
+        source has set them. Without new results, the same tuple of processes gives the same tuple
+        again, and a process without new results stays the same object.
 
-        To be called by one thread at a time.
+        Call it from one thread at a time.
 
         Raises:
             BaseException: The bug that is in ``failure``, if there is one.
@@ -202,14 +200,14 @@ class Lookup:
         return replace(snapshot, processes=processes, holders=holders, reserved=reserved)
 
     def look_once(self, snapshot: Snapshot, patience: float = _ONCE_PATIENCE) -> Snapshot:
-        """Look everything up for one snapshot, in place of ``start``, and annotate it.
+        """Run all lookups for one snapshot, instead of ``start``, and annotate it.
 
         Args:
             snapshot: What to annotate.
-            patience: Seconds it may take altogether; what is not known by then is left out.
+            patience: Maximum seconds; later results are left out.
 
         Raises:
-            BaseException: A bug in a look.
+            BaseException: A bug in a lookup.
         """
         self._note(snapshot)
 
@@ -226,9 +224,9 @@ class Lookup:
         return self.annotate(snapshot)
 
     def _note(self, snapshot: Snapshot) -> None:
-        """See what there is to look up, and wake whoever should not wait for its turn."""
+        """Record pending lookups, and wake the threads of urgent ones."""
         if self._snapshot is None:
-            # A card that is kept for a job must not stand there as free for long.
+            # A GPU that is reserved for a job must not be shown as free for long.
             self._for_locks.set()
         listed_anew = self._snapshot is None or snapshot.processes is not self._snapshot.processes
         self._snapshot = snapshot
@@ -242,7 +240,7 @@ class Lookup:
         )
         if not self._ids <= before:
             self._for_places.set()
-        # Who left the list may have left somebody behind; memory without an owner has a holder.
+        # A process that left the list may have left orphans, and unattributed memory has a holder.
         if not before <= self._ids or self._unexplained != unexplained_before:
             self._scan_early = True
             self._for_scan.set()
@@ -251,7 +249,7 @@ class Lookup:
         places = self._places
         if processes is self._given and places is self._given_places:
             return self._made
-        # One that was given before, the same object, was made into one that is known.
+        # A process seen before, the same object, has already been combined with its place.
         known = dict(zip(map(id, self._given), self._made, strict=True))
         before = [known.get(id(given), given) for given in processes]
         made = tuple(
@@ -267,7 +265,7 @@ class Lookup:
         return made
 
     def _guarded(self, body: Callable[..., None], *arguments: object) -> None:
-        """Run the body of a thread; what ends it early is kept for the owner."""
+        """Run the body of a thread; an exception is kept for the owner."""
         try:
             body(*arguments)
         except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
@@ -279,7 +277,7 @@ class Lookup:
                 wake.clear()
 
     def _look_for_places(self) -> float:
-        """Look up the new processes, or all when it is time to. Returns seconds until it is."""
+        """Look up new processes, or all if it is time. Returns seconds until the next lookup."""
         listed = self._listed
         began = self._clock.monotonic()
         all_again = began >= self._places_due
@@ -296,7 +294,7 @@ class Lookup:
     def _keep_places(
         self, processes: tuple[GpuProcess, ...], found: Mapping[ProcessId, Place]
     ) -> None:
-        """Take in what was found; who has ended keeps the place it had as long as it is listed."""
+        """Store the results; an exited process keeps its place while it is listed."""
         kept: dict[ProcessId, Place] = {}
         for process in processes:
             known, place = self._places.get(process.id), found.get(process.id)
@@ -307,12 +305,12 @@ class Lookup:
         self._places = kept
 
     def _look_for_holders(self) -> float:
-        """Scan for holders when it is time to. Returns seconds until it is."""
+        """Scan for holders if it is time. Returns seconds until the next scan."""
         began = self._clock.monotonic()
         due = self._scan_soonest if self._scan_early else self._scan_due
         if began < due:
             return due - began
-        # In this order: what is noted from here on asks for another scan.
+        # This order matters: what is recorded from here on causes another scan.
         self._scan_early = False
         snapshot = self._snapshot
         if snapshot is not None and snapshot.gpus and snapshot.holders is None:
@@ -324,7 +322,7 @@ class Lookup:
         return self._scan_due - now
 
     def _look_for_kin(self) -> float:
-        """Read the families if they are wanted. Returns seconds until the next time."""
+        """Read the process trees if requested. Returns seconds until the next time."""
         if not self._kin_wanted:
             return _UNTIL_WOKEN
         began = self._clock.monotonic()
@@ -335,7 +333,7 @@ class Lookup:
         return _rest(self._clock.monotonic() - began, _KIN_AGAIN)
 
     def _look_for_locks(self) -> float:
-        """See who has reserved what. Returns seconds until the next time."""
+        """Read the reservations. Returns seconds until the next time."""
         began = self._clock.monotonic()
         snapshot = self._snapshot
         if snapshot is not None and self._ask_for_locks is not None:
@@ -344,7 +342,8 @@ class Lookup:
             with suppress(OSError):
                 held = self._ask_for_locks(card_of)
                 found = tuple(_reserved(card_of[uuid], uuid, held[uuid]) for uuid in held)
-                # The same tuple while nothing has changed: then a snapshot need not be made anew.
+                # The same tuple while nothing has changed, so that the snapshot need not be
+                # rebuilt.
                 if found != self._reserved:
                     self._reserved = found
         return _rest(self._clock.monotonic() - began, _LOCKS_AGAIN)
@@ -356,17 +355,17 @@ def _reserved(card: str, uuid: str, holder: ReservationHolder) -> Reserved:
 
 
 def _rest(took: float, least: float) -> float:
-    """Seconds to wait after a look that took so long."""
+    """Seconds to wait after a lookup that took that long."""
     return max(least, _REST * took)
 
 
 def _placed(given: GpuProcess, known: GpuProcess, place: Place | None) -> GpuProcess:
-    """A process with its place, if there is one that its source has not told.
+    """A process with its place, if its source has not set one.
 
     Args:
-        given: The process as its source told it.
-        known: The same as it was handed out before.
-        place: Where it runs, as far as is known by now.
+        given: The process from its source.
+        known: The process as published before.
+        place: Where it runs, if known by now.
     """
     if given.place is not None or place is None or known.place is place:
         return known
@@ -374,7 +373,7 @@ def _placed(given: GpuProcess, known: GpuProcess, place: Place | None) -> GpuPro
 
 
 def _unexplained(snapshot: Snapshot) -> frozenset[str]:
-    """UUIDs of the cards with more memory in use than their processes account for."""
+    """UUIDs of GPUs with more memory in use than their processes account for."""
     held: dict[str, float] = defaultdict(float)
     for process in snapshot.processes:
         for use in process.uses:

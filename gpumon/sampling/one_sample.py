@@ -18,11 +18,11 @@ _PATIENCE = 10.0
 
 
 def take_one(source: Source, patience: float = _PATIENCE) -> Snapshot:
-    """One snapshot, from a thread of its own: a driver that hangs must not hang this program.
+    """One snapshot, from its own thread, so that a hung driver does not hang the caller.
 
     Args:
-        source: Where from; opened and closed here.
-        patience: Seconds it may take altogether.
+        source: The source; opened and closed here.
+        patience: Maximum seconds.
 
     Raises:
         SourceError: The source cannot be opened, or has not answered in time.

@@ -1,6 +1,6 @@
-"""What ``CUDA_VISIBLE_DEVICES`` leaves of the machine, where somebody has set it before.
+"""The GPUs that an existing ``CUDA_VISIBLE_DEVICES`` allows.
 
-A Slurm job, a container or a colleague's script that sets it has shared the cards out already.
+A Slurm job, a container or a script that sets it has already allocated the GPUs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class UncertainAllocationError(Exception):
-    """Which cards the environment leaves cannot be known.
+    """It cannot be determined which GPUs the environment allows.
 
     Attributes:
-        sentence: Why, and what to do, for a person.
-        passing: Whether it may be known later: a card has not told its model.
+        sentence: Why, and what to do, for the user.
+        passing: Whether it may be known later: a GPU has not reported its model.
     """
 
     def __init__(self, sentence: str, *, passing: bool) -> None:
@@ -31,20 +31,20 @@ class UncertainAllocationError(Exception):
 
 
 def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
-    """Which cards may be taken in an environment.
+    """The GPUs that an environment allows.
 
     Args:
         environment: Variables by name.
         gpus: All cards of the machine.
 
     Raises:
-        UncertainAllocationError: It names cards by indices that only CUDA can read.
+        UncertainAllocationError: It names GPUs by indices that only CUDA can resolve.
     """
     value, order = (environment.get(f"CUDA_{name}") for name in ("VISIBLE_DEVICES", "DEVICE_ORDER"))
     if value is None:
         return Allowance()
     meaning = visible_devices(value, order, gpus)
-    # One program sees one MIG device at most; of several that were allotted each may be taken.
+    # A program sees at most one MIG device; of several allocated ones, any may be used.
     parts = [
         visible_devices(part, order, gpus) for part in value.split(",") if part.startswith("MIG-")
     ]
@@ -57,7 +57,7 @@ def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
     devices = [device for each in (meaning, *parts) for device in each.devices]
     named = {device.gpu_uuid if device.mig_index is None else device.uuid for device in devices}
     if not value.startswith("MIG-"):
-        # A card that is cut up was given with all its devices.
+        # A GPU in MIG mode was allocated with all its devices.
         named |= {device.gpu_uuid for device in devices}
     why = f" ({meaning.why})" if meaning.why else ""
     return Allowance(frozenset(named), f"CUDA_VISIBLE_DEVICES leaves it out{why}")

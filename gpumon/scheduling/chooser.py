@@ -1,4 +1,4 @@
-"""Brings it together: from a look at the cards to those that are taken."""
+"""Chooses GPUs: from a snapshot to the GPUs that a job gets."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _SETTLES_SECONDS = 2.0
 
 
 class Chooser:
-    """Judges looks at the cards by one person's requirements, and takes the best of what fits.
+    """Evaluates snapshots by the requirements, and chooses the best eligible GPUs.
 
     Args:
-        requirements: What is asked for.
-        environment: Variables of whoever asks; ``CUDA_VISIBLE_DEVICES`` there is respected.
-        locks: Tell who has reserved which card; ``None``: nobody.
-        links: Tells how near cards are to one another; asked once, where several are wanted.
-        past: A log that may know how the cards have been, where that is asked for.
+        requirements: The requirements.
+        environment: The caller's environment; its ``CUDA_VISIBLE_DEVICES`` is respected.
+        locks: The locks of reserved GPUs; ``None`` means that no GPU is reserved.
+        links: Returns the links between GPUs; called once, if several GPUs are wanted.
+        past: A log of the past, if the requirements ask for a stable time.
     """
 
     def __init__(
@@ -66,28 +66,28 @@ class Chooser:
         self._line = None if shared is None else WaitQueue(shared)
 
     def join_line(self, snapshot: Snapshot) -> None:
-        """Have those who come later leave to us what we could take; until ``leave_line``."""
+        """Join the queue, so that later waiters leave our GPUs to us; until ``leave_line``."""
         if self._line is not None:
             self._line.join(self.requirements, allowance(self._environment, snapshot.gpus))
 
     def leave_line(self) -> None:
-        """Wait in line no longer. May be called at any time."""
+        """Leave the queue. May be called at any time."""
         if self._line is not None:
             self._line.leave()
 
     def judge(
         self, snapshot: Snapshot, mine: Collection[str] = frozenset()
     ) -> tuple[Eligibility, ...]:
-        """What is thought of each card. Locks are looked at after the snapshot was taken.
+        """The eligibility of each GPU. Locks are read after the snapshot was taken.
 
         Args:
-            snapshot: How the cards are.
-            mine: UUIDs of what is reserved for us already.
+            snapshot: The snapshot.
+            mine: UUIDs that are reserved for us already.
 
         Raises:
-            NoSuchCardError: ``--gpus`` names a card that there is not.
-            UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be read for certain.
-            TapeError: The log of the past cannot be read.
+            NoSuchCardError: ``--gpus`` names a GPU that does not exist.
+            UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
+            RecordingError: The log of the past cannot be read.
         """
         steady = self._steady
         if steady is None:
@@ -109,7 +109,7 @@ class Chooser:
         return verdicts
 
     def left(self) -> float:
-        """For how many seconds the cards must still be watched."""
+        """Seconds for which the GPUs must still be observed."""
         watching = 0.0 if self._steady is None else self._steady.left
         if not self._unsettled or self._settled_by is None:
             return watching
@@ -117,7 +117,7 @@ class Chooser:
 
     @staticmethod
     def may_still_fit(verdict: Eligibility) -> bool:
-        """Whether nothing but the time that is still to be watched speaks against it."""
+        """Whether only the remaining observation time is missing."""
         return verdict.refusal is None or verdict.refusal.kind == "watching"
 
     def _look_back(self, path: str, steady: StabilityWindow) -> None:
@@ -137,7 +137,7 @@ class Chooser:
         self, snapshot: Snapshot, mine: Collection[str] = frozenset(), *, past: bool = False
     ) -> Circumstances:
         gpus = snapshot.gpus
-        # A card that was there and is gone may come back, as after the driver was loaded anew.
+        # A GPU that has disappeared may come back, as after the driver was reloaded.
         self._most_cards = max(self._most_cards, len(gpus))
         uuids = [gpu.uuid for gpu in gpus if is_identified(gpu)]
         missing = self.requirements.only.missing(self._most_cards, uuids)
@@ -154,7 +154,7 @@ class Chooser:
         return Circumstances(plain.allowance, held, owed, uid)
 
     def choose(self, verdicts: Sequence[Eligibility]) -> CardChoice | None:
-        """The best; ``None`` where not enough fit."""
+        """The best GPUs; ``None`` if too few are eligible."""
         if self._links is None and self._ask_links is not None and self.requirements.most > 1:
             self._links = self._ask_links()
         if self._links is None:
@@ -162,7 +162,7 @@ class Chooser:
         return choose(verdicts, self.requirements, self._links)
 
     def refusal(self, verdicts: Sequence[Eligibility]) -> str:
-        """Why nothing was chosen, in a sentence."""
+        """Why no GPU was chosen, in a sentence."""
         return f"{self._shortage(verdicts)}; {self.requirements.number} asked."
 
     def _shortage(self, verdicts: Sequence[Eligibility]) -> str:
@@ -183,7 +183,7 @@ class Chooser:
         return f"only {many(fitting, thing)} {'fits' if fitting == 1 else 'fit'}"
 
     def hopeless(self, verdicts: Sequence[Eligibility]) -> bool:
-        """Whether waiting cannot help: too few cards are of the kind that is asked for."""
+        """Whether waiting cannot help, because too few GPUs are of the requested kind."""
         possible = sum(1 for one in verdicts if one.may_come)
         gone = self._most_cards - len({one.candidate.gpu.uuid for one in verdicts})
         return possible + gone < self.requirements.least

@@ -1,7 +1,7 @@
-"""Judges each card by what is asked of one: it fits, or there is one reason why it does not.
+"""Eligibility: whether a GPU meets the requirements, or the one reason why it does not.
 
-The reasons are looked for in the order in which a person would: what the card is, whether it is
-this program's to take, who has it, how it does. What is asked about and not known is a reason too.
+Reasons are checked in the order in which a user would: what the GPU is, whether this program may
+use it, who holds it, and its state. A required value that is unknown is a reason too.
 """
 
 from __future__ import annotations
@@ -43,38 +43,38 @@ _GONE = {
 
 
 class Candidate(Struct, frozen=True):
-    """What can be taken: a whole card, or a MIG device of it."""
+    """A GPU, or a MIG device, that can be chosen."""
 
     gpu: Gpu
     mig: MigInstance | None = None
 
     @property
     def uuid(self) -> str:
-        """What CUDA knows it by."""
+        """The UUID, as CUDA knows it."""
         return self.gpu.uuid if self.mig is None else self.mig.uuid
 
     @property
     def label(self) -> str:
-        """What to call it to a person: ``GPU 3``, ``GPU 3 MIG 1``."""
+        """The name for the user: ``GPU 3``, ``GPU 3 MIG 1``."""
         return f"GPU {self.gpu.index}" + ("" if self.mig is None else f" MIG {self.mig.index}")
 
     @property
     def memory_free(self) -> int | None:
-        """Bytes."""
+        """Free memory in bytes."""
         return self.gpu.memory_free if self.mig is None else self.mig.memory_free
 
     @property
     def memory_used(self) -> int | None:
-        """Bytes."""
+        """Used memory in bytes."""
         return self.gpu.memory_used if self.mig is None else self.mig.memory_used
 
     @property
     def memory_total(self) -> int | None:
-        """Bytes."""
+        """Total memory in bytes."""
         return self.gpu.memory_total if self.mig is None else self.mig.memory_total
 
     def seen_in(self, snapshot: Snapshot) -> Candidate | None:
-        """The same as it is in another snapshot, if it is there."""
+        """The same GPU or MIG device in another snapshot, if it is there."""
         for gpu in snapshot.gpus:
             if gpu.uuid == self.gpu.uuid:
                 if self.mig is None:
@@ -84,7 +84,7 @@ class Candidate(Struct, frozen=True):
         return None
 
     def use_of(self, process: GpuProcess) -> GpuUse | None:
-        """What a process has of it."""
+        """A process's use of it."""
         for use in process.uses:
             if use.gpu_uuid == self.gpu.uuid and (
                 self.mig is None
@@ -95,15 +95,15 @@ class Candidate(Struct, frozen=True):
 
 
 class Ineligibility(Struct, frozen=True):
-    """Why something does not fit.
+    """Why a GPU is not eligible.
 
     Attributes:
-        kind: The requirement in a word, for programs: ``status``, ``chosen``, ``allocation``,
-            ``model``, ``architecture``, ``capability``, ``mig``, ``total``, ``mode``,
-            ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``, ``busy``,
-            ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` where what the
-            card is cannot be read now.
-        sentence: For a person, without the card's name; safe to print.
+        kind: The requirement, for programs: ``status``, ``chosen``, ``allocation``, ``model``,
+            ``architecture``, ``capability``, ``mig``, ``total``, ``mode``, ``reserved``, ``queue``,
+            ``old``, ``health``, ``processes``, ``memory``, ``busy``, ``utilization``,
+            ``temperature``, ``watching``, ``stable``; ``unknown`` if the GPU's type cannot be read
+            now.
+        sentence: For the user, without the GPU's name; safe to print.
     """
 
     kind: str
@@ -111,7 +111,7 @@ class Ineligibility(Struct, frozen=True):
 
     @property
     def passing(self) -> bool:
-        """Whether time may mend it."""
+        """Whether the reason may pass with time."""
         return self.kind not in _LASTING
 
 
@@ -121,14 +121,15 @@ _LASTING = frozenset(
 
 
 class Eligibility(Struct, frozen=True):
-    """What is thought of one candidate.
+    """The eligibility of one candidate.
 
     Attributes:
-        candidate: Which.
-        refusal: Why it does not fit; ``None``: it does.
-        free: Bytes that a job would find, its owner's own counted in where that was asked for.
-        others: Who computes on it, whom that was asked for left out, most memory first.
-        holder: Who has reserved it.
+        candidate: The GPU or MIG device.
+        refusal: Why it is not eligible; ``None`` if it is.
+        free: Bytes available to a job, including the user's own memory if requested.
+        others: The processes that compute on it, without the user's own if requested, most memory
+            first.
+        holder: The holder of its reservation.
     """
 
     candidate: Candidate
@@ -139,34 +140,34 @@ class Eligibility(Struct, frozen=True):
 
     @property
     def may_come(self) -> bool:
-        """Whether it fits or may fit later; a lost card may come back."""
+        """Whether it is eligible, now or possibly later; a lost GPU may come back."""
         return self.refusal is None or self.refusal.passing
 
 
 class Allowance(Struct, frozen=True):
-    """Which cards a program of this environment may take.
+    """The GPUs that a program in this environment may use.
 
     Attributes:
-        uuids: Of cards and MIG devices; ``None`` is all.
-        reason: Why not the others.
+        uuids: UUIDs of GPUs and MIG devices; ``None`` allows all.
+        reason: Why the others are not allowed.
     """
 
     uuids: frozenset[str] | None = None
     reason: str = ""
 
     def allows(self, candidate: Candidate) -> bool:
-        """Whether it may be taken; a MIG device also as part of its card."""
+        """Whether a GPU is allowed; a MIG device is also allowed as part of its GPU."""
         return self.uuids is None or not self.uuids.isdisjoint((candidate.uuid, candidate.gpu.uuid))
 
 
 class Circumstances(Struct, frozen=True):
-    """What besides the cards themselves decides.
+    """Conditions of eligibility outside the GPUs themselves.
 
     Attributes:
-        allowance: What the environment leaves.
-        held: Who has reserved which card or MIG device, by its UUID.
-        owed: What waits for somebody who came before, by its UUID: for whom, in a few words.
-        uid: The number of the user who asks.
+        allowance: What the environment allows.
+        held: Reservations, by UUID of the GPU or MIG device.
+        owed: GPUs kept for earlier waiters, by UUID: the waiter in a few words.
+        uid: The user id of the caller.
     """
 
     allowance: Allowance = Allowance()
@@ -178,9 +179,9 @@ class Circumstances(Struct, frozen=True):
 def judge(
     snapshot: Snapshot, requirements: Requirements, circumstances: Circumstances
 ) -> tuple[Eligibility, ...]:
-    """What is thought of each card, or each MIG device where those are asked for, in their order.
+    """The eligibility of each GPU, or of each MIG device if those are requested, in order.
 
-    A card that is refused as a whole has one verdict, whatever it is cut into.
+    If a whole GPU is ineligible, it has one result, even if it is divided into MIG devices.
     """
     return tuple(
         _verdict(candidate, snapshot, requirements, circumstances)
@@ -214,7 +215,7 @@ def _verdict(
 
 
 class _Look:
-    """One candidate being looked at."""
+    """The evaluation of one candidate."""
 
     def __init__(
         self,
@@ -243,7 +244,7 @@ class _Look:
         self.holder = held.get(candidate.uuid) or held.get(candidate.gpu.uuid)
 
     def _memory_of(self, processes: Sequence[GpuProcess]) -> int | None:
-        """Bytes that they hold here; ``None`` where that of any is unknown."""
+        """Bytes that the processes hold here; ``None`` if any of them is unknown."""
         total = 0
         for process in processes:
             use = self._candidate.use_of(process)
@@ -257,8 +258,8 @@ class _Look:
         return None if free is None or mine is None else free + mine
 
     def reasons(self) -> Iterator[tuple[str, str]]:
-        """Kind and sentence of each reason against it, the first one first."""
-        # What lasts comes first: it must not be hidden by what may pass.
+        """The kind and sentence of each reason against it, most important first."""
+        # Permanent reasons come first: a temporary one must not hide them.
         yield from self._of_what_it_is()
         yield from self._of_what_cannot_be_read()
         yield from self._of_its_slices()
@@ -289,7 +290,7 @@ class _Look:
                 yield "unknown", sentence
 
     def _of_its_kind(self) -> Iterator[tuple[str, bool, str]]:
-        """Kind of each mismatch, whether the card told what it is, and a sentence."""
+        """For each mismatch: its kind, whether the GPU reported the value, and a sentence."""
         gpu, asked = self._gpu, self._asked
         if asked.models and not any(part in (gpu.name or "").lower() for part in asked.models):
             sentence = f"it is {_named(gpu.name)}, not {_either(asked.models)}"
@@ -365,7 +366,7 @@ class _Look:
             mine=listed_on(self._mine, gpu, mig),
             in_container=self._in_container,
         )
-        # Whoever names a utilisation has said what is too busy.
+        # A user who gives a utilisation limit has defined what is too busy.
         if reason is None or (reason.kind == "busy" and self._asked.utilization is not None):
             return
         if reason.kind == "processes" and self.others:
@@ -389,17 +390,17 @@ class _Look:
 def judge_over_time(
     looks: Sequence[tuple[float, tuple[Eligibility, ...]]],
 ) -> tuple[Eligibility, ...]:
-    """The last of several looks, where whatever did not fit in an earlier one does not fit.
+    """The last of several evaluations, where a GPU must have been eligible in all of them.
 
     Args:
-        looks: Time and verdicts of each, oldest first, one at least.
+        looks: Time and results of each, oldest first, at least one.
     """
     now = looks[-1][0]
     earlier: dict[str, tuple[float, Ineligibility]] = {}
     always = set.intersection(*({one.candidate.uuid for one in each} for _, each in looks))
     for at, verdicts in looks[:-1]:
         for verdict in verdicts:
-            # A card that somebody had reserved and gave back was in use, or it would show.
+            # A GPU whose reservation ended was in use, or its result would show it.
             if verdict.refusal is not None and verdict.refusal.kind not in ("reserved", "queue"):
                 earlier[verdict.candidate.uuid] = at, verdict.refusal
     told = []
@@ -419,7 +420,7 @@ def judge_over_time(
 
 
 def is_identified(gpu: Gpu) -> bool:
-    """Whether its UUID is its own: a card that never answered has none, and no name either."""
+    """Whether the GPU has its own UUID: one that never responded has neither UUID nor name."""
     return gpu.name is not None or gpu.status is CardStatus.OK
 
 

@@ -1,4 +1,4 @@
-"""Looks at the cards when asked, from a thread of its own: a driver that hangs must not hang us."""
+"""Samples the GPUs on its own thread, so that a hung driver does not hang the caller."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ QUICK_PATIENCE = 1.0
 
 
 class UnavailableError(SourceError):
-    """The cards cannot be looked at now. Later they may be."""
+    """The GPUs cannot be sampled now. This may change."""
 
     passing = True
 
 
 class CardSampler:
-    """Looks at the cards once or again and again.
+    """Samples the GPUs once or repeatedly.
 
     Args:
-        source: Where snapshots come from; opened and closed here.
-        interval: Seconds between the looks that nobody asks for; ``listen`` gets those too.
+        source: The source of snapshots; opened and closed here.
+        interval: Seconds between the periodic samples; ``listen`` gets those too.
     """
 
     def __init__(self, source: Source, interval: float = MAX_INTERVAL) -> None:
@@ -58,14 +58,14 @@ class CardSampler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # A call that hangs is not waited for: it goes with the process.
+        # A hung call is not waited for: it ends with the process.
         call = self._source.current_call
         hangs = call is not None and time.monotonic() - call.since > QUICK_PATIENCE
         self._collector.stop(0.0 if hangs else QUICK_PATIENCE)
 
     @property
     def interval(self) -> float:
-        """Seconds between the looks that nobody asks for."""
+        """Seconds between the periodic samples."""
         return self._collector.interval
 
     @interval.setter
@@ -73,30 +73,30 @@ class CardSampler:
         self._collector.interval = seconds
 
     def listen(self, listener: Callable[[Snapshot], None]) -> Callable[[], None]:
-        """Have every snapshot from now on, on the sampling thread; returns what ends that."""
+        """Receive every new snapshot, on the sampling thread; returns a function that ends it."""
         return self._collector.subscribe(listener)
 
     @property
     def newest(self) -> Snapshot | None:
-        """The last snapshot, ``None`` before the first."""
+        """The newest snapshot; ``None`` before the first."""
         return self._newest
 
     @property
     def silence(self) -> str:
-        """That the driver does not answer, and for how long, in a sentence."""
+        """A sentence that the driver does not respond, and for how long."""
         call = self._source.current_call
         since = self._began if call is None else call.since
         return f"The driver has not answered for {duration(time.monotonic() - since)}."
 
     def look(self, patience: float = PATIENCE) -> Snapshot:
-        """How the cards are now: a sample that begins after this call.
+        """The current state of the GPUs: a sample that begins after this call.
 
         Args:
-            patience: Seconds that the driver gets.
+            patience: Seconds to wait for the driver.
 
         Raises:
-            UnavailableError: The driver does not answer or is gone.
-            SourceError: There is nothing to look at.
+            UnavailableError: The driver does not respond or is gone.
+            SourceError: There are no GPUs.
         """
         began = time.time()
         self._collector.sample_now()
@@ -106,20 +106,20 @@ class CardSampler:
         return self._taken(fresh=fresh)
 
     def _is_from(self, began: float) -> bool:
-        """Whether the newest snapshot was begun after a time."""
+        """Whether the newest snapshot began after a time."""
         newest = self._newest
         if newest is None or (self._looks > 1 and newest.time < began):
             return False
-        # A sample that was under way may end later; its values were read when they say.
+        # A sample in progress may end later; ``sampled_at`` has the time of its values.
         read = [gpu.sampled_at for gpu in newest.gpus if gpu.status is CardStatus.OK]
         return self._looks == 1 or all(at is None or at >= began for at in read)
 
     def next(self, seconds: float) -> Snapshot | None:
-        """The newest snapshot that was not handed out yet, if one comes in so many seconds.
+        """The newest snapshot that was not returned yet, if one arrives within that many seconds.
 
         Raises:
-            UnavailableError: The driver is gone, or has never answered.
-            SourceError: There is nothing to look at.
+            UnavailableError: The driver is gone, or has never responded.
+            SourceError: There are no GPUs.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._failed or self._looks > self._handed_out, seconds)

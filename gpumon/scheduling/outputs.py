@@ -1,4 +1,4 @@
-"""Writes what came of a choice: for a shell, for a program, and why not for a person."""
+"""Writes the result of a selection: for a shell, for a program, and the reasons for the user."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _ORDER = "PCI_BUS_ID"
 
 
 def as_uuid(candidates: Sequence[Candidate]) -> str:
-    """What ``CUDA_VISIBLE_DEVICES`` takes under any order."""
+    """UUIDs, which ``CUDA_VISIBLE_DEVICES`` accepts in any device order."""
     return ",".join(one.uuid for one in candidates)
 
 
 def as_index(candidates: Sequence[Candidate]) -> str:
-    """nvidia-smi's indices; a MIG device has none that CUDA takes, and stays a UUID."""
+    """nvidia-smi's indices; a MIG device has no index for CUDA, and stays a UUID."""
     return ",".join(one.uuid if one.mig is not None else str(one.gpu.index) for one in candidates)
 
 
 def as_env(candidates: Sequence[Candidate]) -> str:
-    """Two assignments under which the indices are CUDA's too."""
+    """Two variable assignments that make the indices valid for CUDA too."""
     return f"CUDA_DEVICE_ORDER={_ORDER}\nCUDA_VISIBLE_DEVICES={as_index(candidates)}"
 
 
 def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
-    """Why CUDA might count the cards otherwise, in a sentence; mostly nothing.
+    """A sentence on why CUDA may number the GPUs differently; usually empty.
 
     Args:
-        candidates: Those that were chosen.
+        candidates: The chosen GPUs.
         gpus: All cards of the machine.
     """
     if any(one.mig is not None for one in candidates):
@@ -56,7 +56,7 @@ def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> st
 
 
 def as_json(choice: CardChoice | None, verdicts: Sequence[Eligibility]) -> str:
-    """All that is known of a choice."""
+    """Everything known of a choice."""
     chosen = () if choice is None else choice.candidates
     return msgspec.json.format(
         msgspec.json.encode(
@@ -115,14 +115,14 @@ def _reserved(holder: ReservationHolder) -> dict[str, object]:
 def table(
     verdicts: Sequence[Eligibility], choice: CardChoice | None = None, columns: int | None = None
 ) -> str:
-    """A line for each card: what it is, and why it does not fit, or that it does, or was chosen.
+    """One line per GPU: its type, and whether it is eligible or chosen, or why not.
 
-    The model is left out where all cards are of one.
+    The model is omitted if all GPUs have the same one.
 
     Args:
-        verdicts: What is thought of each.
-        choice: What was chosen.
-        columns: Where to break lines; ``None`` is nowhere.
+        verdicts: The eligibility of each GPU.
+        choice: The choice.
+        columns: Line width; ``None`` does not wrap.
     """
     chosen = () if choice is None else choice.candidates
     several = len({one.candidate.gpu.name for one in verdicts}) > 1
@@ -151,7 +151,7 @@ def _told(verdict: Eligibility, *, chosen: bool) -> str:
 
 
 def _broken(sentence: str, room: int | None) -> list[str]:
-    """A sentence in lines, where there is room enough for words."""
+    """A sentence wrapped to lines, if there is enough room for words."""
     if room is None or room < _LEAST_ROOM:
         return [sentence]
     return textwrap.wrap(sentence, room, break_long_words=False)

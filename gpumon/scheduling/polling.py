@@ -1,6 +1,6 @@
-"""Waits until something holds for the cards: looks again and again, less often while it is calm.
+"""Polls the GPUs until a condition holds, less often while nothing changes.
 
-A driver that does not answer, or is gone for a while, is waited for too.
+It also waits for a driver that does not respond or is temporarily gone.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ def wait_for(
     tell_trouble: Callable[[str], None],
     seconds: float | None = None,
 ) -> _T | None:
-    """Look until something is found.
+    """Sample until a condition holds.
 
     Args:
-        lookout: Looks at the cards.
-        found: What is looked for, in a look at the cards; ``None`` while it is not there.
-        tell: Told of each look that was in vain.
-        tell_trouble: Told in a sentence why there was no look.
-        seconds: How long at most, may be infinite; ``None``: trouble is not waited for either.
+        lookout: Samples the GPUs.
+        found: Returns the result from a snapshot; ``None`` while the condition does not hold.
+        tell: Called for each snapshot without a result.
+        tell_trouble: Called with a sentence if there was no snapshot.
+        seconds: Maximum time, may be infinite; ``None`` does not wait for a driver either.
 
     Returns:
-        ``None`` when the time is over.
+        The result; ``None`` on timeout.
 
     Raises:
-        SourceError: There is nothing to look at.
+        SourceError: There are no GPUs.
     """
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     first_by = max(deadline, time.monotonic() + QUICK_PATIENCE)
@@ -64,7 +64,7 @@ def wait_for(
             first = seconds is None and before is None
             snapshot = lookout.look() if first else lookout.next(min(pace, left))
             if snapshot is None:
-                continue  # the collector says so in its own time
+                continue  # The collector prints it at the right time.
             taken = found(snapshot)
             if taken is not None:
                 return taken
@@ -81,7 +81,7 @@ def wait_for(
 
 
 def _outline(snapshot: Snapshot) -> Hashable:
-    """What does not change while all is calm."""
+    """The part of a snapshot that does not change while nothing happens."""
     return (
         tuple(
             (

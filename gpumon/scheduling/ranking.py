@@ -1,8 +1,8 @@
-"""Takes the best of the cards that fit.
+"""Chooses the best of the eligible GPUs.
 
-A card on which nobody computes goes before one that would be shared. Of several cards the nearest
-to one another are taken. Then the tightest fit, so that large cards stay free for those who need
-them, the idlest, the coolest, the first.
+A GPU without computing processes comes before one that would be shared. Of several GPUs, those with
+the closest links are chosen. Then the tightest fit, so that large GPUs stay free for jobs that need
+them; then the least utilised, the coolest, the lowest index.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class CardChoice(Struct, frozen=True):
-    """What was taken.
+    """The chosen GPUs.
 
     Attributes:
         candidates: In the order of their indices.
-        fitting: How many fitted.
-        link: The longest way between two of them; ``None`` for one alone.
-        shared: How many of them somebody else computes on.
+        fitting: Number of eligible GPUs.
+        link: The weakest link between two of them; ``None`` for a single GPU.
+        shared: Number of them that other processes compute on.
     """
 
     candidates: tuple[Candidate, ...]
@@ -37,12 +37,12 @@ class CardChoice(Struct, frozen=True):
 
     @property
     def labels(self) -> str:
-        """Which: ``GPU 0, GPU 3``."""
+        """Their names: ``GPU 0, GPU 3``."""
         return ", ".join(one.label for one in self.candidates)
 
     @property
     def reason(self) -> str:
-        """Why these, for a person."""
+        """Why these were chosen, for the user."""
         spare = self.fitting > len(self.candidates)
         words = [
             f"{self.labels} of {self.fitting} that fit"
@@ -63,10 +63,10 @@ class CardChoice(Struct, frozen=True):
 def choose(
     verdicts: Sequence[Eligibility], requirements: Requirements, links: Links = NONE_KNOWN
 ) -> CardChoice | None:
-    """As many of the best as are asked for, at most.
+    """The best GPUs, at most as many as requested.
 
     Returns:
-        ``None`` when fewer fit than at least are asked for.
+        ``None`` if fewer are eligible than the requested minimum.
     """
     fitting = sorted((one for one in verdicts if one.refusal is None), key=_rank)
     if len(fitting) < requirements.least:
@@ -84,7 +84,7 @@ def choose(
 
 
 def _rank(verdict: Eligibility) -> tuple[float, ...]:
-    """The less the better."""
+    """The sort key: lower is better."""
     gpu = verdict.candidate.gpu
     infinite = float("inf")
     return (
@@ -101,15 +101,15 @@ def _place(candidate: Candidate) -> tuple[int, int]:
 
 
 def _nearest(pool: Sequence[Eligibility], wanted: int, links: Links) -> _Group:
-    """Those nearest to one another, of equals the better ones; the pool is in order.
+    """The GPUs with the closest links, and of equal groups the better one; the pool is sorted.
 
-    From each card on, the next is the one whose longest way to those already taken is shortest.
+    For each GPU as a start, add the GPU whose weakest link to those already chosen is strongest.
     """
     return min((_grown(first, pool, wanted, links) for first in pool), key=_Group.worth)
 
 
 class _Group(NamedTuple):
-    """Cards that might be taken together, and by what they are compared: the less the better."""
+    """A possible group of GPUs with its sort key: lower is better."""
 
     taken: list[Eligibility]
     way: _Way
@@ -120,14 +120,14 @@ class _Group(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """How far cards are from one another: the longest way, all ways, and all ways by the bus."""
+    """The distances within a group: the longest, the sum, and the sum over the bus."""
 
     longest: int = 0
     together: int = 0
     by_bus: int = 0
 
     def and_to(self, one: Eligibility, others: Sequence[Eligibility], links: Links) -> _Way:
-        """With the ways from one more card to those there are."""
+        """The distances with one more GPU added."""
         joints = [links.of(one.candidate.gpu.uuid, other.candidate.gpu.uuid) for other in others]
         return _Way(
             max([self.longest, *(joint.nearest for joint in joints)]),

@@ -1,4 +1,4 @@
-"""What somebody asks of a card, and how many of them."""
+"""The requirements for GPUs, and how many are wanted."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from gpumon.model.selection import ALL, GpuSelection
 
 
 class Requirements(Struct, frozen=True):
-    """What is asked. ``None`` asks nothing.
+    """The requirements. ``None`` requires nothing.
 
     Attributes:
-        least: How many cards at least.
-        most: ... and at most: as many as there are.
-        free: Bytes of free memory, at least. Where neither this nor ``processes`` is given a card
-            has to be empty: nobody computes on it, and no memory is held by nobody knows whom.
-        total: Bytes of memory in all, at least.
-        utilization: Percent, at most.
-        temperature: Degrees Celsius, at most.
-        processes: How many processes may compute on it.
-        models: Parts of a product's name, lower case, one of which must be in it.
-        architectures: Names of architectures, lower case, of which it must have one.
-        capability: CUDA compute capability, at least.
+        least: Minimum number of GPUs.
+        most: Maximum number of GPUs: as many as are eligible, up to this.
+        free: Minimum bytes of free memory. If neither this nor ``processes`` is given, a GPU must
+            be empty: no process computes on it, and it has no unattributed memory.
+        total: Minimum bytes of total memory.
+        utilization: Maximum utilisation in percent.
+        temperature: Maximum temperature in degrees Celsius.
+        processes: Maximum number of computing processes.
+        models: Substrings of a product name in lower case, one of which must match.
+        architectures: Allowed architectures in lower case.
+        capability: Minimum CUDA compute capability.
         only: Only these cards.
         never: None of these cards; empty is no card, not all.
-        mig: MIG devices in place of whole cards.
-        mine_is_free: Count what this user's own processes hold as free, and them as none.
-        stable: For how many seconds a card must have been like this.
+        mig: MIG devices instead of whole GPUs.
+        mine_is_free: Treat the memory of this user's own processes as free, and ignore these
+            processes.
+        stable: Seconds for which a GPU must have met the requirements.
     """
 
     least: int = 1
@@ -47,12 +48,12 @@ class Requirements(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nobody else may be on a card."""
+        """Whether no other process may be on a GPU."""
         return self.free is None and self.processes is None
 
     @property
     def number(self) -> str:
-        """How many, in words: ``2 cards``, ``1 to 4 cards``, ``1 MIG device``."""
+        """The number in words: ``2 cards``, ``1 to 4 cards``, ``1 MIG device``."""
         many = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
         thing = "MIG device" if self.mig else "card"
         return f"{many} {thing}{'' if self.most == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""``gpumon select``: cards that are free, for a shell or a program to use."""
+"""``gpumon select``: finds free GPUs for a shell or a program."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _WATCH_SECONDS = 0.5
 
 
 class SelectOptions(NamedTuple):
-    """What was asked for on the command line.
+    """The options of ``gpumon select``.
 
     Attributes:
-        requirements: Of the cards.
+        requirements: The requirements for the GPUs.
         form: ``uuid``, ``index``, ``env`` or ``json``.
-        verbose: Whether to say which were taken and why.
-        lock_dir: Where the locks are; ``None`` is the usual place.
-        past: A log that knows the past; ``None`` is none.
+        verbose: Whether to explain the choice.
+        lock_dir: The lock folder; ``None`` is the default one.
+        past: A log of the past, or ``None``.
     """
 
     requirements: Requirements
@@ -55,22 +55,22 @@ class SelectOptions(NamedTuple):
 def select(
     source: Source, terms: SelectOptions, stream: TextIO, links: Callable[[], Links] | None = None
 ) -> int:
-    """Print the best cards that fit, or say on standard error why each does not.
+    """Print the best eligible GPUs, or on standard error why each GPU is not eligible.
 
     Args:
-        source: Where snapshots come from; of all cards.
-        terms: What was asked for.
-        stream: Where to.
-        links: Tells how near cards are to one another; asked where several are wanted.
+        source: The source of snapshots, of all GPUs.
+        terms: The options.
+        stream: The output stream.
+        links: Returns the links between GPUs; called if several are wanted.
 
     Returns:
-        The exit status: 0, or 1 where not enough fit.
+        The exit status: 0, or 1 if too few are eligible.
 
     Raises:
-        SourceError: There are no cards to choose from.
-        TapeError: The log of the past cannot be read.
-        UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be read for certain.
-        OSError: The stream takes no more.
+        SourceError: There are no GPUs.
+        RecordingError: The log of the past cannot be read.
+        UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
+        OSError: Writing to the stream failed.
     """
     locks = Locks(terms.lock_dir, os.environ, make=False)
     requirements = terms.requirements
@@ -102,7 +102,7 @@ def select(
 
 
 def _settled(lookout: CardSampler, chooser: Chooser) -> tuple[Snapshot, tuple[Eligibility, ...]]:
-    """The last look at the cards, once they have been watched for as long as is asked for."""
+    """The last snapshot's results, once the GPUs have been observed for the required time."""
     snapshot = lookout.look()
     verdicts = chooser.judge(snapshot)
     if not chooser.left():

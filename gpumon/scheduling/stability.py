@@ -1,6 +1,6 @@
-"""Free, and stayed free: what fits now and did so all the time that is asked for.
+"""Stability: GPUs that are eligible now and were so for the whole required time.
 
-The time is watched, or known from a log that covers it without a gap.
+The time is observed, or read from a log that covers it without a gap.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _Verdicts = tuple["Eligibility", ...]
 
 
 class StabilityWindow:
-    """Keeps what was thought of the cards for as long as that counts.
+    """Keeps the results of past samples for as long as they matter.
 
     Args:
-        seconds: For how long a card must have fitted.
+        seconds: Seconds for which a GPU must have been eligible.
 
     Attributes:
         seconds: The same.
@@ -43,25 +43,25 @@ class StabilityWindow:
 
     @property
     def left(self) -> float:
-        """How many seconds are still to be watched."""
+        """Seconds that must still be observed."""
         watched = self._looks[-1][0] - self._looks[0][0] if self._looks else 0.0
         return max(0.0, self.seconds - watched)
 
     def add(self, time: float, verdicts: _Verdicts) -> None:
-        """Take the next look."""
+        """Add the next sample's results."""
         looks = self._looks
         if looks and not 0 <= time - looks[-1][0] <= GAP_SECONDS:
             looks.clear()
-        # Between two looks that say the same of every card one that does too tells nothing.
+        # A result equal to both its neighbours carries no information.
         if len(looks) > 1 and _said(looks[-2][1]) == _said(looks[-1][1]) == _said(verdicts):
             looks.pop()
         looks.append((time, verdicts))
-        # The one that reaches back over the whole time stays.
+        # Keep the sample that reaches back over the whole time.
         while len(looks) > 1 and looks[1][0] <= time - self.seconds:
             looks.popleft()
 
     def verdicts(self) -> _Verdicts:
-        """What is thought of each card by now."""
+        """The current eligibility of each GPU."""
         judged = judge_over_time(tuple(self._looks))
         left = self.left
         return judged if not left else tuple(self._unsettled(one, left) for one in judged)
@@ -76,7 +76,7 @@ class StabilityWindow:
 
 
 def _said(verdicts: _Verdicts) -> dict[str, str | None]:
-    """Why each card does not fit, by its UUID; ``None`` for one that does."""
+    """Why each GPU is not eligible, by UUID; ``None`` if it is."""
     refusals = {one.candidate.uuid: one.refusal for one in verdicts}
     return {uuid: None if why is None else why.kind for uuid, why in refusals.items()}
 
@@ -84,13 +84,13 @@ def _said(verdicts: _Verdicts) -> dict[str, str | None]:
 def look_back(
     steady: StabilityWindow, tape: Recording, now: float, judge: Callable[[Snapshot], _Verdicts]
 ) -> None:
-    """Take the looks of a log, where they reach up to now.
+    """Add the samples of a log, if they reach up to now.
 
     Args:
-        steady: Keeps them.
+        steady: Receives the results.
         tape: The log.
         now: Seconds since the epoch.
-        judge: Says what is thought of the cards at one look.
+        judge: Returns the eligibility of the GPUs for one snapshot.
     """
     for snapshot in tape.between(now - steady.seconds - GAP_SECONDS, now, _MOST_LOOKS):
         steady.add(snapshot.time, judge(snapshot))

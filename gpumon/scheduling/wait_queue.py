@@ -1,7 +1,7 @@
-"""What waits for those who came before: a card that one of them could take is not ours to take.
+"""GPUs that earlier waiters could use are reserved for them.
 
-Whoever asks for several cards is passed over while there are too few, so that small jobs go on; but
-only for so long, then what fits is kept for them until it is enough.
+A job that needs several GPUs is skipped while there are too few, so that small jobs can run; but
+only for a limited time, then eligible GPUs are kept for it until there are enough.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _STAYS = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_PERMISSION)
 
 
 class _Wants(Struct, frozen=True):
-    """What somebody who waits asks for, and what their environment leaves them."""
+    """The requirements of a waiter, and what its environment allows."""
 
     requirements: Requirements
     allowed: tuple[str, ...] | None = None
 
 
 class WaitQueue:
-    """Those who wait for cards of this machine.
+    """The jobs that wait for GPUs of this machine.
 
     Args:
-        folder: Where they have their places.
+        folder: The folder of the queue.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -57,22 +57,22 @@ class WaitQueue:
         self._since: dict[tuple[str, str], float] = {}
 
     def join(self, requirements: Requirements, allowance: Allowance) -> None:
-        """Wait in line from now on.
+        """Join the queue.
 
         Raises:
-            OSError: There can be no place.
+            OSError: The queue's file cannot be created.
         """
         allowed = None if allowance.uuids is None else tuple(sorted(allowance.uuids))
         self._mine = QueueEntry(self._folder, msgspec.json.encode(_Wants(requirements, allowed)))
 
     def leave(self) -> None:
-        """Wait no longer."""
+        """Leave the queue."""
         if self._mine is not None:
             self._mine.close()
             self._mine = None
 
     def owed(self, snapshot: Snapshot, circumstances: Circumstances) -> dict[str, str]:
-        """For whom else a card is there, in a sentence, by its UUID."""
+        """The earlier waiter that a GPU is kept for, in a sentence, by UUID."""
         found: dict[str, str] = {}
         seen = set()
         for ticket in self._before_me():
@@ -102,7 +102,7 @@ class WaitQueue:
         circumstances: Circumstances,
         owed: dict[str, str],
     ) -> Sequence[Eligibility]:
-        """What they would take, or what is kept for them."""
+        """The GPUs that a waiter would use, or that are kept for it."""
         wants = _wants(ticket)
         if wants is None or _is_stopped(ticket):
             return ()
@@ -126,8 +126,8 @@ def _wants(ticket: Ticket) -> _Wants | None:
     try:
         wants = msgspec.json.decode(ticket.wants, type=_Wants)
     except (msgspec.MsgspecError, RecursionError):
-        return None  # of another version of gpumon, perhaps
-    # Anybody may write there, and whoever wants no card stands in nobody's way.
+        return None  # Possibly written by another version of gpumon.
+    # Any user may write here, and a waiter that wants no GPU blocks no other.
     return wants if 1 <= wants.requirements.least <= wants.requirements.most else None
 
 

@@ -1,1 +1,1 @@
-"""What gpumon needs of the system it runs on: time, folders, imports, resources."""
+"""Access to the operating system: time, folders, imports, resources."""

@@ -1,4 +1,4 @@
-"""Time, as something that can be passed in, so that nothing in the tests has to sleep."""
+"""The clock, passed as a parameter so that tests need not sleep."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Where a component gets its time from."""
+    """The source of time for a component."""
 
     def time(self) -> float:
-        """Seconds since the epoch: for people and files; may jump."""
+        """Seconds since the epoch: for users and files; may jump."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only go forward: for intervals and deadlines."""
+        """Seconds that never run backwards: for intervals and deadlines."""
         ...
 
     def wait(self, event: Event, timeout: float) -> bool:
-        """Wait for the event, at most ``timeout`` seconds; True when it is set."""
+        """Wait for the event, at most ``timeout`` seconds; returns True if it is set."""
         ...
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The system clock."""
 
-    # Asked at every call of the driver, thousands of times a second: the functions themselves.
+    # The functions themselves, because every driver call uses them, thousands of times a second.
     time = staticmethod(_time.time)
     monotonic = staticmethod(_time.monotonic)
 

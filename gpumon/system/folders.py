@@ -1,6 +1,7 @@
-"""Where gpumon keeps what is a user's own: the configuration, and what it remembers.
+"""The user's folders for configuration and state.
 
-As platformdirs has them; on Linux without it, since it takes longer to import than to find them.
+The same paths as platformdirs; on Linux without it, because importing it takes longer than finding
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> str:
-    """Where the configuration and a person's own themes are."""
+    """The folder of the configuration and the user's own themes."""
     if sys.platform == "linux":
         return _below(environ.get("XDG_CONFIG_HOME", ""), "~/.config")
     import platformdirs
@@ -26,7 +27,7 @@ def config_folder(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> str:
-    """Where it is remembered what a screen was left like, and which signals were sent."""
+    """The folder of the saved screen state and the audit log of signals."""
     if sys.platform == "linux":
         return _below(environ.get("XDG_STATE_HOME", ""), "~/.local/state")
     import platformdirs
@@ -35,7 +36,7 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _below(told: str, usual: str) -> str:
-    """The folder in the one that the environment tells, or in the usual one."""
-    # As text: a Path takes longer to import than all else here.
+    """A folder below the one from the environment, or below the default one."""
+    # As text: importing Path takes longer than everything else here.
     folder = told if os.path.isabs(told) else os.path.expanduser(usual)  # noqa: PTH111, PTH117 - see above
     return os.path.join(folder, "gpumon")

@@ -1,4 +1,4 @@
-"""What this machine, or this program's share of it, has run out of, where that is why it fails."""
+"""Detects resource exhaustion behind an exception."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_FILE_FOR_A_LIBRARY = ("Too many open files", f"Error {errno.EMFILE}", f"Erro
 
 
 def lack_behind(error: BaseException) -> str | None:
-    """What was lacking when this failed, or what led to it, in a sentence for a person.
+    """The resource whose exhaustion caused this failure, in a sentence for the user.
 
     Returns:
         ``None`` where nothing was: it fails for a reason of its own.
@@ -36,16 +36,16 @@ def lack_behind(error: BaseException) -> str | None:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what led to it."""
+    """An exception and its causes."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen
-        # Cleaning up after it may fail in its turn.
+        # Cleaning up after it may fail as well.
         seen = seen.__cause__ or seen.__context__
 
 
 def is_lack_of_files(error: BaseException) -> bool:
-    """Whether it says that no more files can be opened."""
+    """Whether the error says that no more files can be opened."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in {errno.EMFILE, errno.ENFILE}
     return isinstance(error, (OSError, ImportError)) and any(
@@ -54,7 +54,7 @@ def is_lack_of_files(error: BaseException) -> bool:
 
 
 def require_files(count: int) -> None:
-    """Fail at once where so many more files cannot be opened, and not halfway.
+    """Fail at once, not halfway, if that many more files cannot be opened.
 
     Raises:
         OSError: See ``lack_behind``.

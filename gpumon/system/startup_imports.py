@@ -1,7 +1,7 @@
-"""Imports packages without the optional parts of theirs that are of no use to gpumon.
+"""Imports packages without optional parts that gpumon does not use and that slow the start.
 
-Both packages named here are made to do without: where the part is not installed they leave it out.
-To them it is not installed, then, for as long as they are imported; whoever wants it later gets it.
+These packages work without the optional part if it is not installed. So it is hidden while they are
+imported; later imports find it again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def import_msgspec() -> None:
     """Import msgspec without typing_extensions, which takes as long as msgspec itself.
 
-    It would stand in for ``typing`` in looking at the types of dictionaries with fixed keys, of
-    which gpumon has none.
+    It would replace ``typing`` for inspecting the types of dictionaries with fixed keys, which
+    gpumon does not use.
     """
     with _hidden("typing_extensions"):
         import msgspec  # noqa: F401 - so that it is there
@@ -43,14 +43,14 @@ def import_pynvml() -> None:
 
 @contextmanager
 def _hidden(name: str) -> Iterator[None]:
-    """Make imports of a module fail while it is not imported yet: Python's ``None`` entry."""
+    """Make imports of a module fail if it is not imported yet: Python's ``None`` entry."""
     with _in_place_of(name, None):
         yield
 
 
 @contextmanager
 def _in_place_of(name: str, other: ModuleType | None) -> Iterator[None]:
-    """Have imports of a module that is not imported yet find another one."""
+    """Replace a module that is not imported yet by another one."""
     if name in sys.modules:
         yield
         return

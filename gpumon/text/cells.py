@@ -1,8 +1,8 @@
-"""Rows of styled cells: what every view is made of.
+"""Rows of styled cells, which all views consist of.
 
-A row is a tuple of fields, a field a text and the name of a style. Texts are printable and exactly
-as wide as their column, so two rows of one view line up field by field; ``writer`` writes what
-differs.
+A row is a tuple of fields; a field is a text and a style name. Texts are printable and exactly as
+wide as their column, so two rows of one view match field by field; ``writer`` writes the
+differences.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Field: TypeAlias = tuple[str, str]
 Row: TypeAlias = tuple[Field, ...]
 
 _LOW, _HIGH = 0.5, 0.9
-# The highest leaves a gap to the row above.
+# The highest level leaves a gap to the row above.
 _LEVELS = " ▁▂▃▄▅▆▇▇"
 
 
 def row_width(row: Sequence[Field]) -> int:
-    """Cells a row takes."""
+    """The width of a row in cells."""
     return sum(cell_width(text) for text, _ in row)
 
 
@@ -35,7 +35,7 @@ def fill(fields: Iterable[Field], width: int, style: str = "") -> Row:
     row: list[Field] = []
     left = width
     for text, name in fields:
-        # Asked of thousands of fields a second, nearly all of them plain.
+        # Called for thousands of fields a second, nearly all of them plain.
         size = len(text) if text.isascii() else cell_width(text)
         if size > left:
             if left > 0:
@@ -49,15 +49,15 @@ def fill(fields: Iterable[Field], width: int, style: str = "") -> Row:
 
 
 def restyle(row: Row, style: str) -> Row:
-    """The same text, all of it in one style."""
+    """The same text in a single style."""
     return tuple((text, style) for text, _ in row)
 
 
 def bar(fraction: float | None, width: int) -> str:
-    """A horizontal bar of whole cells, a trace of what fills none; unknown is blank.
+    """A horizontal bar of whole cells, with a faint background; unknown is blank.
 
-    It leaves a gap to the row above, as no character does that fills a part of a cell's width: the
-    bars of a machine whose cards are used alike would be a wall.
+    It leaves a gap to the row above; partial-width characters cannot: the bars of equally used GPUs
+    would merge into a block.
     """
     if fraction is None or width <= 0:
         return " " * max(0, width)
@@ -67,7 +67,7 @@ def bar(fraction: float | None, width: int) -> str:
 
 
 def bar_style(style: str, fraction: float | None) -> str:
-    """A bar's style by how much of it is filled: fuller ones stand out, in the same hue.
+    """The style of a bar by its fill level: fuller bars are stronger, in the same hue.
 
     Args:
         style: ``bar.memory`` or ``bar.util``.
@@ -79,7 +79,7 @@ def bar_style(style: str, fraction: float | None) -> str:
 
 
 def spark(values: Sequence[float | None], top: float) -> str:
-    """One cell a value, in eighths of a cell's height; unknown is blank, zero the lowest line."""
+    """One cell per value, in eighths of a cell's height; unknown is blank, zero the lowest line."""
     cells: list[str] = []
     for value in values:
         if value is None:
@@ -104,7 +104,7 @@ def braille(values: Sequence[float | None], top: float, width: int, height: int)
     dots = height * 4
     newest = list(values[-2 * width :])
     columns: list[float | None] = [*([None] * (2 * width - len(newest))), *newest]
-    # A known value always shows: zero is a line at the foot, a gap is unknown.
+    # A known value is always visible: zero is a line at the bottom, a gap is unknown.
     levels = [
         0 if value is None else max(1, min(dots, round(value / top * dots))) for value in columns
     ]
@@ -114,7 +114,7 @@ def braille(values: Sequence[float | None], top: float, width: int, height: int)
 
 @lru_cache(maxsize=4096)
 def _braille_column(left: int, right: int, height: int) -> tuple[str, ...]:
-    """The cells of one column from the top down, filled so many dots high on either side."""
+    """The cells of one column from the top down, filled to a dot height on either side."""
     floors = range(4 * (height - 1), -1, -4)
     return tuple(
         _DOTS[_LEFT[min(4, max(0, left - floor))] + _RIGHT[min(4, max(0, right - floor))]]
@@ -122,7 +122,7 @@ def _braille_column(left: int, right: int, height: int) -> tuple[str, ...]:
     )
 
 
-# One of each, since thousands of columns are kept.
+# Shared strings, because thousands of columns are kept.
 _DOTS = tuple(chr(0x2800 + dots) for dots in range(256))
 
 # Dots of a braille cell filled from below: 0 to 4 of the left and of the right column.

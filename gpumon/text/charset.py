@@ -1,9 +1,8 @@
-"""Which characters a terminal shows, and what stands for those that it does not.
+"""The characters that a terminal can show, and substitutes for the others.
 
-Everything above chooses its glyphs as if every terminal showed them all; what a stream cannot carry
-is replaced where the text becomes bytes, by this module's handler of encoding errors. So nothing
-that writes has to think of it, and nothing can forget it. A substitute is as wide as what it stands
-for: rows stay as they were measured.
+Code above this module uses any glyph. This module's handler of encoding errors replaces those that
+a stream cannot encode, so no writer has to care, and none can forget it. A substitute has the width
+of the original, so rows keep their width.
 """
 
 from __future__ import annotations
@@ -107,10 +106,10 @@ _DOTS_CONSOLE = " __▄▄▄███"
 
 
 def codeset_of(environ: Mapping[str, str]) -> str:
-    """The name of the encoding that a terminal with this environment takes.
+    """The encoding of a terminal with this environment.
 
-    Python's own is no help: for the C locale it takes UTF-8, whatever the terminal shows. An
-    environment without a locale says nothing, as in most containers; that is taken for UTF-8 too.
+    Python's own value is no help: it uses UTF-8 for the C locale, whatever the terminal shows. An
+    environment without a locale, as in most containers, counts as UTF-8 too.
     """
     if environ.get("GPUMON_ASCII", "0") not in {"", "0"}:
         return ASCII
@@ -121,7 +120,7 @@ def codeset_of(environ: Mapping[str, str]) -> str:
 
 
 def _codeset(locale: str) -> str:
-    """The encoding of a locale, by the codec's name; ASCII where it is not known."""
+    """The encoding of a locale, as a codec name; ASCII if it is unknown."""
     name = locale.partition("@")[0].partition(".")[2]
     if not name:
         from locale import normalize
@@ -132,12 +131,12 @@ def _codeset(locale: str) -> str:
         wide = len("●".encode(codec, "ignore")) > 1
     except (LookupError, ValueError, UnicodeError):
         return ASCII
-    # The older encodings of East Asia hold the glyphs, twice as wide.
+    # The older encodings of East Asia contain the glyphs at double width.
     return ASCII if wide and codec != UTF_8 else codec
 
 
 def environment() -> Mapping[str, str]:
-    """The environment as it was given: Python sets ``LC_CTYPE`` by itself, see PEP 538."""
+    """The original environment: Python itself sets ``LC_CTYPE``, see PEP 538."""
     environ = dict(os.environ)
     try:
         with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 - no import for one file
@@ -150,13 +149,13 @@ def environment() -> Mapping[str, str]:
 
 
 def take_stream(stream: object, codeset: str) -> None:
-    """Have a stream write what the terminal shows, and substitutes for the rest."""
+    """Make a stream write what the terminal shows, with substitutes for the rest."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding=codeset, errors=SUBSTITUTE)
 
 
 def substitute(text: str) -> str:
-    """ASCII in place of a text, exactly as wide."""
+    """An ASCII substitute for a text, with exactly the same width."""
     return "".join(map(_substitute, text))
 
 
@@ -175,7 +174,7 @@ def _handle(error: UnicodeError) -> tuple[str, int]:
 
 
 class _Shown(dict[int, str]):
-    """For ``str.translate``: what the console shows for a character."""
+    """For ``str.translate``: the console's substitute for a character."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -208,7 +207,7 @@ class _Encoder(codecs.IncrementalEncoder):
 
 
 def _find(name: str) -> codecs.CodecInfo | None:
-    # Python asks with the name in its own spelling.
+    # Python passes the name in its own spelling.
     if name.replace("_", "-") != CONSOLE:
         return None
     return codecs.CodecInfo(

@@ -1,7 +1,7 @@
-"""Text that other people chose, made safe to print, and measured in terminal cells.
+"""Formatting: untrusted text made safe to print, and text widths in terminal cells.
 
 Process names, command lines, user and card names are hostile input: an escape sequence in one could
-move the cursor, retitle the terminal or fake a row. Whatever reaches a screen passes ``printable``.
+move the cursor, retitle the terminal or fake a row. Everything on screen passes ``printable``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ELLIPSIS = "…"
 UNKNOWN = "–"
 """What stands on screen for a value that is not known."""
 
-# The second four are the wide forms that some spreadsheets read alike.
+# The second four are the wide forms that some spreadsheets treat the same.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -65,26 +65,26 @@ _printable_long = lru_cache(_CACHED_LONG_TEXTS)(_find_printable)
 
 
 def spreadsheet_safe(text: str) -> str:
-    """Printable, and with an apostrophe in front where a spreadsheet would take it for a formula.
+    """Printable text, with an apostrophe in front if a spreadsheet would read it as a formula.
 
-    ``spreadsheet_text`` takes that away again.
+    ``spreadsheet_text`` removes it.
     """
     visible = printable(text)
     return f"'{visible}" if _looks_like_formula(visible) else visible
 
 
 def spreadsheet_text(cell: str) -> str:
-    """What ``spreadsheet_safe`` was given, as far as it was printable."""
+    """The original text of ``spreadsheet_safe``, except unprintable characters."""
     return cell[1:] if cell.startswith("'") and _looks_like_formula(cell[1:]) else cell
 
 
 def _looks_like_formula(text: str) -> bool:
-    # One that begins with apostrophes already gets another: else it could not be told apart.
+    # Text that begins with apostrophes gets another, so that the two cases can be distinguished.
     return text.lstrip("' ").startswith(_FORMULA_STARTS)
 
 
 def cell_width(text: str) -> int:
-    """How many terminal cells a printable text takes: 1 a character, 2 for a wide one."""
+    """The width of a printable text in cells: 1 per character, 2 for a wide one."""
     if text.isascii():
         return len(text)
     return (_cell_width if len(text) <= CACHED_CHARACTERS else _cell_width_long)(text)
@@ -93,7 +93,7 @@ def cell_width(text: str) -> int:
 def _measure(text: str) -> int:
     if _NARROW.fullmatch(text):
         return len(text)
-    # The screen measures with these same tables; a second opinion would tear the columns.
+    # The screen uses these same tables; different ones would misalign the columns.
     from rich.cells import cell_len
 
     return cell_len(text)
@@ -142,12 +142,12 @@ def counted(count: int, noun: str, plural: str = "s") -> str:
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """A whole number with its unit, or the sign for unknown without it."""
+    """An integer with its unit, or the placeholder for unknown without it."""
     return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time in at most seven characters: ``42s``, ``22m``, ``3h12m``, ``5d04h``."""
+    """A duration in at most seven characters: ``42s``, ``22m``, ``3h12m``, ``5d04h``."""
     if seconds is None:
         return UNKNOWN
     whole = max(0, int(seconds))
@@ -162,7 +162,7 @@ def duration(seconds: float | None) -> str:
 
 
 def gibibytes(size: int | None, digits: int = 1) -> str:
-    """Bytes as GiB, or GB where that was chosen, without the unit."""
+    """Bytes as GiB, or GB if configured, without the unit."""
     return UNKNOWN if size is None else f"{size / memory_units().kilo ** 3:.{digits}f}"
 
 
@@ -172,7 +172,7 @@ def gib() -> str:
 
 
 def memory_size(size: int | None) -> str:
-    """Bytes with the unit that keeps it short: ``512K``, ``380M``, ``9.1G``, ``1.2T``."""
+    """Bytes in a unit that keeps the text short: ``512K``, ``380M``, ``9.1G``, ``1.2T``."""
     if size is None:
         return UNKNOWN
     value, kilo = float(size), memory_units().kilo
@@ -186,5 +186,5 @@ def memory_size(size: int | None) -> str:
 
 
 def temperature(celsius: float | None, unit: str = "") -> str:
-    """A temperature as it is told here, before its unit if that is given."""
+    """A temperature in the configured unit, with the symbol if requested."""
     return UNKNOWN if celsius is None else f"{degrees(celsius):.0f}{unit}"

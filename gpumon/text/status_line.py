@@ -1,7 +1,7 @@
-"""What a command without a screen tells meanwhile, on standard error.
+"""Status output on standard error, for commands without a screen.
 
-On a terminal that is one line, rewritten in place; anywhere else lines that stay, few enough for
-the log of a service or a job.
+On a terminal it is one line, rewritten in place; elsewhere permanent lines, few enough for the log
+of a service or a job.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LAST_WORDS_SECONDS = 1.0
 
 
 class StatusLine:
-    """Writes to a stream from a thread of its own: one that takes nothing must not stop a command.
+    """Writes to a stream on its own thread, so that a blocked stream does not stop a command.
 
-    Nothing here raises for what a stream does: who has closed it does not want to be told.
+    Errors of the stream are ignored: its reader has closed it on purpose.
 
     Args:
-        stream: Where to; ``None`` where the program was started without one.
+        stream: The stream; ``None`` if the program was started without one.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -58,7 +58,7 @@ class StatusLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take the line in place away and wait, not for long, until all is written."""
+        """Remove the line in place and wait, but not for long, until everything is written."""
         self._texts.put(self._erasure())
         self._texts.put(None)
         self._writer.join(_LAST_WORDS_SECONDS)
@@ -66,24 +66,25 @@ class StatusLine:
 
     @property
     def rewrites(self) -> bool:
-        """Whether there is a line in place: on a terminal that nobody else is at by now."""
+        """Whether there is a line in place: on a terminal with this program in the foreground."""
         return self._on_terminal and self._in_foreground()
 
     def say(self, sentence: str) -> None:
-        """Write a line that stays; its text is safe to print."""
+        """Write a permanent line; its text must be safe to print."""
         if self._texts.qsize() < _MOST_WAITING:
             self._texts.put(f"{self._erasure()}gpumon: {sentence}\n")
 
     def show(self, parts: Sequence[str]) -> None:
-        """Rewrite the line in place; does nothing where there is none.
+        """Rewrite the line in place, if there is one.
 
         Args:
-            parts: What it says, safe to print, the first things first: the last ones go where the
-                terminal is too narrow for them.
+            parts: Its parts, safe to print, most important first: a narrow terminal drops the last
+                ones.
         """
         if not (self.rewrites and self._texts.empty()):
             return
-        # The last column stays free: behind a character there the cursor is nowhere for sure.
+        # The last column stays free, because the cursor position after it differs between
+        # terminals.
         line = _cut(parts, self._columns() - 1)
         if line != self._shown:
             self._texts.put(_ERASED + line)
@@ -100,28 +101,28 @@ class StatusLine:
             return _COLUMNS
 
     def _in_foreground(self) -> bool:
-        """Whether no shell that started this with ``&`` is at the terminal."""
+        """Whether this program is in the foreground, not started with ``&``."""
         try:
             return os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:
-            return True  # it controls no jobs
+            return True  # No job control.
 
     def _write_on(self) -> None:
         for text in iter(self._texts.get, None):
             if self._over:
-                return  # by now the descriptor may be another file's
+                return  # The descriptor may belong to another file by now.
             with suppress(OSError):
                 os.write(self._descriptor, text.encode(self._encoding, SUBSTITUTE))
 
 
 def tell(sentence: str) -> None:
-    """Write a line to standard error, safe to print; nothing for an empty one."""
+    """Write a line to standard error, safe to print; nothing for an empty text."""
     if sentence:
         write(f"gpumon: {sentence}\n")
 
 
 def write(text: str) -> None:
-    """Write lines to standard error, if there is one that takes them."""
+    """Write lines to standard error, if it accepts them."""
     if sys.stderr is not None:
         with suppress(OSError):
             sys.stderr.write(text)
@@ -129,7 +130,7 @@ def write(text: str) -> None:
 
 
 def columns() -> int | None:
-    """How wide the terminal is that standard error goes to; ``None`` where it goes to none."""
+    """The width of standard error's terminal; ``None`` if it is not a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     with suppress(OSError):
@@ -142,7 +143,7 @@ def _can_erase() -> bool:
 
 
 def _cut(parts: Sequence[str], width: int) -> str:
-    """As many of the parts as fit, the first one cut if even that does not."""
+    """As many of the parts as fit; the first one is cut if it does not fit."""
     line = parts[0]
     for part in parts[1:]:
         longer = line + _GAP + part

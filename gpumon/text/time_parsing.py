@@ -1,8 +1,8 @@
-"""Moments as people write them.
+"""Parses times as users write them.
 
 A date, a date and a time, a time of day, ``yesterday`` or ``today`` with or without a time, and a
-length of time that counts back: ``2025-03-01``, ``2025-03-01T03:00:00+01:00``, ``03:00``,
-``yesterday 03:00``, ``-8h``. What names no zone is local time.
+negative duration: ``2025-03-01``, ``2025-03-01T03:00:00+01:00``, ``03:00``, ``yesterday 03:00``,
+``-8h``. A time without a zone is local.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _DAYS = {"today": 0, "yesterday": 1}
 
 
 class MomentError(ValueError):
-    """A text is no moment; the message says which there are, for a person."""
+    """The text is not a time; the message lists the valid forms, for the user."""
 
 
 def parse_moment(text: str, now: float) -> float:
-    """The seconds since the epoch that a text means.
+    """The seconds since the epoch that a text stands for.
 
     Args:
-        text: What was written.
-        now: What lengths of time and days count from. A bare time of day is its last occurrence
-            before.
+        text: The text.
+        now: The reference for durations and days. A time of day without a date is its last
+            occurrence before it.
 
     Raises:
-        MomentError: It cannot be read.
+        MomentError: The text cannot be parsed.
     """
     try:
         found = _read(text.strip(), now)
@@ -47,7 +47,7 @@ def parse_moment(text: str, now: float) -> float:
 
 
 def bind_moments(arguments: Sequence[str], options: Container[str]) -> list[str]:
-    """The arguments with ``--from -8h`` as ``--from=-8h``: argparse takes ``-8h`` for an option."""
+    """Turn ``--from -8h`` into ``--from=-8h``, because argparse takes ``-8h`` for an option."""
     bound: list[str] = []
     for argument in arguments:
         if bound and bound[-1] in options and re.match(r"-\d", argument):
@@ -58,7 +58,7 @@ def bind_moments(arguments: Sequence[str], options: Container[str]) -> list[str]
 
 
 def time_of_day(text: str) -> time | None:
-    """What ``03:00`` or ``03:00:30`` means; ``None`` for any other text.
+    """The time of ``03:00`` or ``03:00:30``; ``None`` for any other text.
 
     Raises:
         ValueError: There is no such time.
@@ -68,12 +68,12 @@ def time_of_day(text: str) -> time | None:
 
 
 def on_day(day: date, clock: time) -> float:
-    """A time of day here on a date, in seconds since the epoch."""
+    """A local time of day on a date, in seconds since the epoch."""
     return datetime.combine(day, clock).timestamp()
 
 
 def day_and_time(moment: float) -> str:
-    """A moment as the local clock shows it: ``2025-03-01 03:00:00``."""
+    """A local time: ``2025-03-01 03:00:00``."""
     return f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"
 
 
@@ -88,5 +88,5 @@ def _read(text: str, now: float) -> float | None:
     if word in _DAYS:
         of_day = time_of_day(rest) if rest else time()
         return None if of_day is None else on_day(today - timedelta(days=_DAYS[word]), of_day)
-    # Python 3.10 does not know this letter.
+    # Python 3.10 does not accept this letter.
     return datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text)).timestamp()

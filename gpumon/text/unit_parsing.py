@@ -1,4 +1,4 @@
-"""Amounts as a person types them: ``10G``, ``1h30m``, ``90%``."""
+"""Parses amounts as users type them: ``10G``, ``1h30m``, ``90%``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class QuantityError(ValueError):
-    """A text that is no amount of its kind; it says how to write one."""
+    """The text is not an amount of this kind; the message says how to write one."""
 
 
 class Measure(Struct, frozen=True):
-    """A kind of amounts.
+    """A kind of amount.
 
     Attributes:
-        units: How much each unit is; the empty one where an amount needs none. Lower case here,
-            either case when typed.
+        units: The size of each unit; the empty key if a unit is optional. Lower case here; input
+            may have either case.
         advice: How to write an amount.
         adds: Whether several add up: ``1h30m``.
     """
@@ -30,13 +30,12 @@ class Measure(Struct, frozen=True):
     adds: bool = False
 
     def read(self, text: str) -> tuple[float, float]:
-        """An amount, and half of what one more in the last digit that was typed would be.
+        """An amount, and half a step of the last digit that was typed.
 
-        The amount is infinite where its digits are too many for a number. Nothing is nothing in
-        every unit, so a 0 needs none.
+        The amount is infinite if it has too many digits for a number. A 0 needs no unit.
 
         Raises:
-            QuantityError: The text is no amount of this kind.
+            QuantityError: The text is not an amount of this kind.
         """
         parts = _PART.findall(text)
         complete = "".join(number + unit for number, unit in parts) == text

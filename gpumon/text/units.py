@@ -1,4 +1,4 @@
-"""What amounts on screen are told in. Logs, exports and reports have units of their own."""
+"""The units on screen. Logs, exports and reports have fixed units."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from msgspec import Struct
 
 
 class Units(Struct, frozen=True, forbid_unknown_fields=True):
-    """The choice.
+    """The configured units.
 
     Attributes:
-        memory: Powers of 1024, as nvidia-smi has them, or of 1000.
+        memory: Powers of 1024, as in nvidia-smi, or of 1000.
         temperature: Celsius or Fahrenheit.
     """
 
@@ -20,7 +20,7 @@ class Units(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Memory(NamedTuple):
-    """How bytes are told.
+    """The names and sizes of memory units.
 
     Attributes:
         kilo: How many of a unit make one of the next.
@@ -37,23 +37,23 @@ _BINARY, _DECIMAL = Memory(1024, "MiB", "GiB"), Memory(1000, "MB", "GB")
 
 
 class _InForce:
-    """One for all of a program's screens: it has one person before it."""
+    """One setting for all screens of the program, which has one user."""
 
     units = Units()
 
 
 def use_units(units: Units) -> None:
-    """Tell amounts in these from now on; before anything is drawn."""
+    """Use these units from now on; call it before anything is drawn."""
     _InForce.units = units
 
 
 def memory_units() -> Memory:
-    """How bytes are told now."""
+    """The current memory units."""
     return _BINARY if _InForce.units.memory == "GiB" else _DECIMAL
 
 
 def degree() -> str:
-    """The unit of temperatures now: ``°C``."""
+    """The current unit of temperatures: ``°C``."""
     return f"°{_InForce.units.temperature}"
 
 

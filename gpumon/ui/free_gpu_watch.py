@@ -1,10 +1,11 @@
-"""Cards that somebody wants to be told of once they are free."""
+"""GPUs that the user wants to be notified about when they are free."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gpumon.findings import not_free
+from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FreeGpuWatch:
-    """Knows which cards are waited for, and sees when one of them is free.
+    """Keeps the watched GPUs, and detects when one of them is free.
 
     Attributes:
         cards: Their UUIDs. Replaced, never changed.
@@ -22,17 +23,18 @@ class FreeGpuWatch:
         self.cards: frozenset[str] = frozenset()
 
     def turn(self, gpu: Gpu, history: History) -> str:
-        """Begin to wait for a card, or wait no longer; what to tell of it."""
+        """Start or stop watching a GPU; returns the message for the user."""
         if gpu.uuid in self.cards:
             self.cards -= {gpu.uuid}
-            return f"GPU {gpu.index} is waited for no longer"
+            return f"GPU {gpu.index} is no longer watched"
         if _is_free(gpu, history):
             return f"GPU {gpu.index} is free"
         self.cards |= {gpu.uuid}
-        return f"you are told when GPU {gpu.index} is free; the same key again: not"
+        key = keycap("tell_when_free")
+        return f"will notify when GPU {gpu.index} is free ({key} cancels)"
 
     def take(self, history: History) -> list[str]:
-        """Look at the newest snapshot; a sentence for each card that is free by now."""
+        """Check the newest snapshot; returns a message for each GPU that has become free."""
         latest = history.latest
         if not self.cards or latest is None:
             return []
@@ -42,5 +44,5 @@ class FreeGpuWatch:
 
 
 def _is_free(gpu: Gpu, history: History) -> bool:
-    # What else is to be said of it, such as that it is warm, may hide this in its state.
+    # Its first finding may be another one, such as heat, and hide that it is free.
     return not_free(history, gpu, history.thresholds) is None

@@ -1,4 +1,4 @@
-"""What the screens show: the present, or a moment of the past."""
+"""The time that the screens show: the present, or a moment of the past."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MARKS_SECONDS = 1.0
 
 
 class ViewedTime:
-    """Stands between the screens and what they show, so that none of them knows whether it is now.
+    """Provides the data of the viewed time; screens need not know whether it is the present.
 
-    A live session can be rewound over its own tape, while it goes on sampling and recording; that
-    of a replay is always in the past.
+    A live session can be rewound over its own recording while it continues to sample and record; a
+    replay is always in the past.
 
     Args:
-        session: What there is to show.
+        session: The session.
         ring: Called on another thread when the past has something new to show.
     """
 
@@ -46,34 +46,34 @@ class ViewedTime:
 
     @property
     def is_past(self) -> bool:
-        """Whether what is shown is no longer so: then nothing is done about it."""
+        """Whether the past is shown: actions on processes are then disabled."""
         return self.player is not None
 
     @property
     def marks_complete(self) -> bool:
-        """Whether everything that happened in the past is known by now."""
+        """Whether all events of the past are known by now."""
         return self._session.tape.marks_complete
 
     @property
     def history(self) -> History:
-        """What was seen until the moment that is shown; another one after a jump."""
+        """The history up to the viewed moment; another object after a jump."""
         return self._session.history if self._shown is None else self._shown.history
 
     @property
     def _shown(self) -> Player | None:
-        """The player, once it has something to show: until then the present stays in sight."""
+        """The player, once it has a snapshot: until then the present stays visible."""
         player = self.player
         return None if player is not None and self.is_live and player.moment is None else player
 
     @property
     def settled(self) -> bool:
-        """Whether all that led to what is shown has been looked at."""
+        """Whether the history of the viewed moment is complete."""
         player = self._shown
         return player is None or player.settled
 
     @property
     def timeline(self) -> Timeline | None:
-        """Which moment of the past is shown; ``None`` in the present."""
+        """The viewed moment of the past; ``None`` in the present."""
         player = self._shown
         if player is None:
             return None
@@ -85,21 +85,21 @@ class ViewedTime:
         return Timeline(playing, self._marks, self.is_live, player.settled)
 
     def marks(self, first: float, last: float) -> Sequence[Event]:
-        """What happened from one moment to another, oldest first."""
+        """The events from one moment to another, oldest first."""
         return self._session.tape.marks(first, last)
 
     def follow(self) -> None:
-        """Return to the present once what is played has caught up with it."""
+        """Return to the present once playback has caught up with it."""
         if self.is_live and self.player is not None:
             playing = self.player.playing
             if playing.playing and playing.at_end:
                 self.come_back()
 
     def rewind(self) -> Player | None:
-        """Leave the present for the newest moment of the tape, held still; or stay in the past.
+        """Leave the present for the newest moment of the recording, paused; or stay in the past.
 
         Returns:
-            What plays it; ``None`` while nothing has been kept.
+            The player; ``None`` while nothing is recorded.
         """
         if self.player is None:
             if self._session.tape.first is None:
@@ -117,16 +117,16 @@ class ViewedTime:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the past cannot be shown any more."""
+        """Why the past can no longer be shown."""
         return None if self.player is None else self.player.collector.failure
 
     def come_back(self) -> None:
-        """Return to the present, where there is one."""
+        """Return to the present, if there is one."""
         if self.is_live and self.player is not None:
             player, self.player = self.player, None
             player.stop()
 
     def close(self) -> None:
-        """Play no more."""
+        """Stop playback."""
         if self.player is not None:
             self.player.stop()

@@ -112,7 +112,7 @@ def test_what_is_played_catches_up_with_the_present() -> None:
         screen.wait_for("REWIND")
         for _ in range(6):
             screen.type("+")
-        screen.wait_for("100 times the speed")
+        screen.wait_for("playback speed 100×")
         screen.type("p")
         screen.wait_gone("REWIND")
 

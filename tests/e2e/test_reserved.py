@@ -92,7 +92,7 @@ def test_the_screen_rings_when_a_card_is_free_that_somebody_waits_for(driver: Dr
         screen.type("\x1b[B")
         screen.wait_for("w tell if free")
         screen.type("w")
-        screen.wait_for("told when GPU 1 is free")
+        screen.wait_for("will notify when GPU 1 is free")
         rung = screen.output.count(b"\x07")
         driver.cards[1].processes = []
         driver.cards[1].memory_used = 0

@@ -864,7 +864,7 @@ def test_a_child_is_blamed_softly_and_only_when_there_is_nobody_else() -> None:
     watcher = suspect(2, HoldReason.OBSERVER)
     found = stray(watcher, child)
     assert found.short == "31G stray: child 1 of ann?"
-    assert "what a child has is normally counted to its parent" in found.sentence
+    assert "the memory of a child is normally attributed to its parent" in found.sentence
     holder = suspect(3, HoldReason.HOLDS)
     assert stray(watcher, child, holder).short == "31G stray: process 3 of ann?"
     assert stray(holder, suspect(4)).short == "31G stray: orphan 4 of ann"
@@ -880,9 +880,9 @@ def test_what_could_not_be_looked_into_is_said() -> None:
     found = stray(unseen=312)
     assert found.short == "31G stray"
     assert (
-        "312 processes of other users could not be looked into: that takes root" in found.evidence
+        "312 processes of other users could not be inspected: this requires root" in found.evidence
     )
-    assert "nobody else was seen to hold the card's device file" in found.evidence
+    assert "no other holder of the device file was found" in found.evidence
     assert not any("root" in fact for fact in stray().evidence)
 
 
@@ -890,7 +890,7 @@ def test_before_anybody_looked_nobody_is_blamed_and_that_is_said() -> None:
     history = looked_before()
     found = see(history, 30, gpu(memory_used=32 * GIB), process(memory_used=GIB))
     assert found.short == "31G stray"
-    assert "who else holds the card's device file: not looked for yet" in found.evidence
+    assert "other holders of the device file: not scanned yet" in found.evidence
 
 
 def test_an_old_look_says_how_old_it_is() -> None:
@@ -898,7 +898,7 @@ def test_an_old_look_says_how_old_it_is() -> None:
     scan = HolderScan(at=history.now, suspects=(suspect(),))
     card = gpu(memory_used=32 * GIB)
     found = see(history, 300, card, process(memory_used=GIB), holders=scan)
-    assert "looked for 5 m ago" in found.evidence
+    assert "scanned 5 m ago" in found.evidence
 
 
 def test_who_holds_another_card_or_is_listed_by_now_is_no_suspect() -> None:
@@ -925,7 +925,7 @@ def test_a_suspect_neither_breaks_the_column_nor_reaches_the_terminal_raw(
 
 
 def test_where_the_driver_counts_its_own_as_used_that_is_said() -> None:
-    words = "what the driver keeps for itself may count as used here"
+    words = "the used memory may include what this driver reserves for itself"
     assert any(words in fact for fact in stray(memory_reserved=None).evidence)
     assert not any(words in fact for fact in stray(memory_reserved=GIB // 2).evidence)
 
@@ -975,17 +975,17 @@ def test_what_came_a_moment_ago_is_not_held_against_anybody_yet() -> None:
 
 
 def test_an_account_of_an_older_driver_says_what_is_in_the_sum() -> None:
-    assert "may count as used here" in account(gpu(memory_reserved=None)).sentence
-    assert "may count as used here" not in account(gpu(memory_reserved=GIB)).sentence
+    assert "may include what this driver reserves" in account(gpu(memory_reserved=None)).sentence
+    assert "may include what this driver reserves" not in account(gpu(memory_reserved=GIB)).sentence
 
 
 @pytest.mark.parametrize(
     ("card", "memory_used", "world", "words"),
     [
         (gpu(memory_unified=True), GIB, {}, "no memory of its own"),
-        (gpu(memory_used=None), GIB, {}, "how much of it is used is not known"),
-        (gpu(), None, {}, "what some of its processes hold is not told"),
-        (gpu(), GIB, {"processes_at": NOON - 9}, "no present list"),
+        (gpu(memory_used=None), GIB, {}, "the used memory is unknown"),
+        (gpu(), None, {}, "the memory of some of its processes is not reported"),
+        (gpu(), GIB, {"processes_at": NOON - 9}, "no current list"),
         (gpu(sampled_at=NOON), GIB, {}, "read 36 s ago"),
     ],
     ids=["unified", "used unknown", "a process unknown", "old list", "old values"],

@@ -1,4 +1,4 @@
-"""Themes as data: files checked before use, where they lie, which one is wanted; no Textual."""
+"""Themes as validated files, their folders, and the choice of a theme; without Textual."""
 
 from gpumon.config.themes.choice import ThemeChoice, UnknownThemeError, choose_theme, remember
 from gpumon.config.themes.files import ThemeError, ThemeFile

@@ -1,7 +1,7 @@
-"""Which theme is wanted: asked for, in the environment, remembered, configured, or the default.
+"""The choice of a theme: command line, environment, saved choice, configuration, default.
 
-The first of these that names a theme wins; the one chosen last with the key ``T`` is remembered in
-a file of its own, never in the configuration, which is the person's.
+The first of these that names a theme wins. The choice made with the key ``T`` is saved in its own
+file, never in the configuration, which belongs to the user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST = 255
 
 
 class ThemeChoice(Struct, frozen=True):
-    """The theme to begin with.
+    """The initial theme.
 
     Attributes:
         name: Its name.
@@ -41,7 +41,7 @@ class ThemeChoice(Struct, frozen=True):
 
 
 class UnknownThemeError(Exception):
-    """The command line names a theme that is not there; the text is for a person."""
+    """The command line names an unknown theme; the text is for the user."""
 
 
 def choose_theme(
@@ -54,8 +54,8 @@ def choose_theme(
     """The theme to begin with: command line, environment, remembered, configuration, default.
 
     Args:
-        asked: What the command line names.
-        configured: What the configuration names.
+        asked: The name on the command line.
+        configured: The name in the configuration.
         shelf: Where themes are.
         memory: The file in which a choice is remembered; the one in the state folder by default.
 
@@ -68,14 +68,14 @@ def choose_theme(
         raise UnknownThemeError(f"there is no theme {asked!r}; {nearest(asked, shelf.names())}")
     variable = os.environ.get(VARIABLE) or None
     if configured == variable:
-        # The configuration takes the variable over its file: it is not to be blamed twice.
+        # The configuration includes the variable: do not report it twice.
         configured = None
     wanted = (
         (asked, "--theme"),
         (variable, VARIABLE),
         (remembered(memory), "the theme remembered"),
         (configured, "the configuration's theme"),
-        # A person may have put a theme of their own in its place.
+        # The user may have a theme of the same name.
         (DEFAULT, "the default"),
     )
     sentences: list[str] = []
@@ -100,12 +100,12 @@ def _read(shelf: ThemeLibrary, name: str) -> ThemeFile | None:
 
 
 def memory_path() -> str:
-    """Where the choice is remembered."""
+    """The path of the saved choice."""
     return os.path.join(state_folder(), "theme")
 
 
 def remembered(memory: Folder | None = None) -> str | None:
-    """The theme that was chosen last; ``None`` when none was, or nobody can tell."""
+    """The saved choice; ``None`` if there is none or it cannot be read."""
     try:
         path = memory or memory_path()
         with open(path, encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
@@ -116,7 +116,7 @@ def remembered(memory: Folder | None = None) -> str | None:
 
 
 def remember(name: str, memory: Folder | None = None) -> str | None:
-    """Remember a choice; returns why that could not be done, for a person."""
+    """Save a choice; returns why that failed, for the user."""
     from pathlib import Path
 
     path = Path(memory or memory_path())
@@ -130,5 +130,5 @@ def remember(name: str, memory: Folder | None = None) -> str | None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """A pipe in its place must not keep gpumon waiting for whoever is at its other end."""
+    """Opens without blocking, because the file may be a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)

@@ -1,4 +1,4 @@
-"""Colours as numbers: read, mixed, and weighed against one another as WCAG 2.2 does."""
+"""Colours as numbers: parsing, mixing, and contrast by WCAG 2.2."""
 
 from __future__ import annotations
 

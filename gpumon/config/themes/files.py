@@ -1,4 +1,4 @@
-"""Theme files: read, checked, and what is wrong with one in sentences."""
+"""Theme files: reading, checking, and error messages."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _LARGEST = 100_000
 
 
 class ThemeError(Exception):
-    """A theme that cannot be used.
+    """A theme is invalid.
 
     Attributes:
         sentences: What is wrong, for a person, each with the file and the key.
     """
 
     def __init__(self, *sentences: str) -> None:
-        # Names of files are anybody's, and these sentences go to screens.
+        # File names are untrusted, and these messages are shown on screens.
         self.sentences = tuple(map(printable, sentences))
         super().__init__(" ".join(self.sentences))
 
     @property
     def brief(self) -> str:
-        """The first of them, and how to get the others."""
+        """The first message, and how to get the others."""
         more = len(self.sentences) - 1
         rest = f" gpumon theme check says {more} more." if more else ""
         return self.sentences[0] + rest
 
 
 class ThemeFile(Struct, frozen=True):
-    """A theme, all its colours known.
+    """A complete theme.
 
     Attributes:
         name: The file's name without ``.toml``.
@@ -66,7 +66,7 @@ class ThemeFile(Struct, frozen=True):
 
     @property
     def dark(self) -> bool:
-        """Whether the ground is dark."""
+        """Whether the background is dark."""
         return is_dark(self.colours["background"])
 
     @property
@@ -77,7 +77,7 @@ class ThemeFile(Struct, frozen=True):
 
 
 class Written(Struct, frozen=True):
-    """What stands in a file itself.
+    """The contents of one file.
 
     Attributes:
         about: What its maker says of it.
@@ -93,7 +93,7 @@ class Written(Struct, frozen=True):
 
 
 def read_file(path: str) -> Written:
-    """Read a theme file and check all that can be checked without the theme it builds on.
+    """Read a theme file and check everything that does not depend on its base theme.
 
     Raises:
         ThemeError: It cannot be read, or something in it is wrong.
@@ -116,7 +116,7 @@ def read_file(path: str) -> Written:
         read = msgspec.toml.decode(content)
     except UnicodeDecodeError:
         raise ThemeError(f"{path} is not UTF-8: save it as UTF-8.") from None
-    except ValueError as error:  # also a number of more digits than Python reads
+    except ValueError as error:  # Also raised for a number with more digits than Python converts.
         raise ThemeError(f"{path} is no TOML: {error}.") from None
     except RecursionError:
         raise ThemeError(f"{path} is nested too deeply to be a theme.") from None
@@ -130,8 +130,8 @@ _ENTRY = re.compile(r'(\w+) *= *"([^"\\\x00-\x1f\x7f]*)"', re.ASCII)
 def _plain(content: bytes) -> dict[str, Any] | None:
     """A file of nothing but tables, texts, comments and empty lines, as TOML has them.
 
-    Themes are such files, the default before the first picture too, and a reader of all that TOML
-    can be takes longer to import than they to read.
+    Themes are such files, including the default before the first frame, and importing a full TOML
+    parser takes longer than reading them.
 
     Returns:
         ``None`` for any other file, and for one in which something stands twice.
@@ -158,7 +158,7 @@ def _checked(path: str, read: dict[str, Any]) -> Written:
     faults: list[str] = []
     for key in read:
         if key not in _TOP:
-            # A colour that stands before the tables is meant for one of them.
+            # A colour before the first table belongs in one of the tables.
             home = next((name for name, keys in _TABLES.items() if key in keys), None)
             advice = f"write it below [{home}]" if home else nearest(key, _TOP)
             faults.append(f"{path}: unknown key {key!r}; {advice}.")
@@ -192,7 +192,7 @@ def _checked(path: str, read: dict[str, Any]) -> Written:
 def _colours(
     path: str, name: str, table: dict[str, Any], keys: Iterable[str], faults: list[str]
 ) -> dict[str, str]:
-    """The colours of a table; what is wrong with it goes to ``faults``."""
+    """The colours of a table; errors are added to ``faults``."""
     found: dict[str, str] = {}
     for key, value in table.items():
         if key not in keys:
@@ -215,7 +215,7 @@ def _colours(
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What to write in a word's place: the likeliest of those known, or all of them."""
+    """The most similar known word, or all known words."""
     # Most names are known.
     from difflib import get_close_matches
 

@@ -1,4 +1,4 @@
-"""Where themes lie: those that come with gpumon, a person's own, and Textual's by name."""
+"""The folders of themes: gpumon's, the user's own, and Textual's by name."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ and the Solarized pair, which gpumon has itself."""
 
 
 def shipped_folder() -> str:
-    """Where gpumon's themes are: beside the package in a checkout, inside it when installed."""
+    """The folder of gpumon's themes: beside the package in a checkout, inside it when installed."""
     package = os.path.dirname(gpumon.__file__)
     installed = os.path.join(package, "themes")
     return installed if os.path.isdir(installed) else os.path.join(package, "..", "themes")
 
 
 def own_folder() -> str:
-    """Where a person's own themes are looked for."""
+    """The folder of the user's own themes."""
     return os.path.join(config_folder(), "themes")
 
 
@@ -77,13 +77,13 @@ class ThemeLibrary:
     def path(self, name: str) -> str | None:
         """The file of a theme, a person's own before gpumon's; ``None`` for Textual's."""
         for folder in (self._own, self._shipped):
-            # A name is no path: it comes from the environment, and from other people's files.
+            # A name is not a path: it comes from the environment, and from untrusted files.
             if name in _names(folder):
                 return os.path.join(folder, name + _SUFFIX)
         return None
 
     def read(self, name: str) -> ThemeFile:
-        """Read a theme and those it builds on.
+        """Read a theme and its base themes.
 
         Raises:
             ThemeError: There is no such file, or something is wrong in one of them.
@@ -94,7 +94,7 @@ class ThemeLibrary:
         return self.read_path(path)
 
     def default(self) -> ThemeFile:
-        """Gpumon's own default, whatever a person has put in its place."""
+        """Gpumon's own default, even if the user has a theme of that name."""
         return self.read_path(os.path.join(self._shipped, DEFAULT + _SUFFIX))
 
     def read_path(self, path: Folder) -> ThemeFile:
@@ -116,7 +116,7 @@ class ThemeLibrary:
         return ThemeFile(_name(path), written.about, colours, dashboard, paths)
 
     def _base(self, path: str, name: str) -> str:
-        """The file that a theme builds on: a theme may build on gpumon's theme of its own name."""
+        """The file of a base theme: a theme may build on gpumon's theme of the same name."""
         for folder in (self._own, self._shipped):
             below = os.path.join(folder, name + _SUFFIX)
             if name in _names(folder) and below != path:
@@ -133,7 +133,7 @@ def _names(folder: str) -> list[str]:
     try:
         files = os.listdir(folder)
     except OSError:
-        # No folder, no themes of one's own: the usual case.
+        # The folder does not exist: the usual case.
         return []
     return [_name(file) for file in files if file.endswith(_SUFFIX) and file != _SUFFIX]
 

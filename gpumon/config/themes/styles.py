@@ -1,6 +1,6 @@
-"""What a theme's colours make of the style names of ``layout``.
+"""Converts a theme's colours to the styles of the views.
 
-Textual's own themes know nothing of gpumon: the dashboard's colours are derived from theirs.
+Textual's own themes have no dashboard colours: these are derived from theirs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PREFIX = "gpumon-"
 """Of the dashboard's colours among Textual's variables."""
 
-# Style name -> (colour, ground, bold). A ground of "" is the screen's own.
+# Style name -> (colour, background, bold). A background of "" is the screen's own.
 STYLES: dict[str, tuple[str, str, bool]] = {
     "": ("foreground", "", False),
     "strong": ("foreground", "", True),
@@ -62,7 +62,7 @@ STYLES: dict[str, tuple[str, str, bool]] = {
     "cursor": ("title", "cursor", False),
 }
 
-# What a theme that says nothing of the dashboard gets: (first, second, share of the second).
+# For a theme without dashboard colours: (first, second, share of the second).
 _DERIVED: dict[str, tuple[str, str, float]] = {
     "dim": ("foreground", "background", 0.45),
     "faint": ("foreground", "background", 0.75),
@@ -102,7 +102,7 @@ LEAST_CONTRAST = 4.5
 
 
 class Look(NamedTuple):
-    """Colour, ground and weight of a style."""
+    """Colour, background and weight of a style."""
 
     fore: Rgb
     ground: Rgb
@@ -136,9 +136,9 @@ def _resolve(name: str, variables: Mapping[str, str]) -> Rgb:
 
 
 def _legible(colour: Rgb, ground: Rgb, foreground: Rgb, least: float) -> Rgb:
-    """The colour, brought nearer to that of plain text until it stands out from its ground.
+    """The colour, moved towards the text colour until it has enough contrast.
 
-    Colours that a theme made for buttons may not be legible as text.
+    Colours that a theme defines for buttons may not be legible as text.
     """
     extreme = BLACK if luminance(ground) > _MIDDLE else WHITE
     for text in (foreground, extreme):
@@ -154,5 +154,5 @@ _MIDDLE = 0.179
 
 
 def is_dark(background: str) -> bool:
-    """Whether light text stands out better from this ground than dark text."""
+    """Whether light text has more contrast on this background than dark text."""
     return luminance(parse(background)) < _MIDDLE

@@ -1,5 +1,5 @@
-"""Logs: two CSV files that any tool reads, and gpumon shows as they were.
+"""Logs: two CSV files that any tool can read and that gpumon can replay.
 
-``run.csv`` has a row for each card and sample, ``run.processes.csv`` a row for each process and
-card. ``columns`` says what stands in them, ``docs/log.md`` says it to people.
+``run.csv`` has one row per GPU and sample, ``run.processes.csv`` one row per process and GPU.
+``columns`` defines the columns; ``docs/log.md`` documents them for users.
 """

@@ -1,4 +1,4 @@
-"""The rows of a sample in the cards' file, made into cards and their host again."""
+"""Reads the GPU rows of a sample back into GPUs and their host."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PATTERNS_KEPT = 256
 
 
 class CardRow(Struct, frozen=True):
-    """A card of a sample, but for whether its processes are known.
+    """A GPU of a sample, before it is known whether its processes are known.
 
     Attributes:
         values: Its fields by name.
@@ -51,7 +51,7 @@ class CardRow(Struct, frozen=True):
 
     @property
     def uuid(self) -> str:
-        """What tells it from the others."""
+        """The UUID, which identifies the GPU."""
         uuid: str = self.values["uuid"]
         return uuid
 
@@ -63,7 +63,7 @@ class _Column(NamedTuple):
 
 
 class CardReader:
-    """Reads the rows below one heading. Not safe to use from several threads."""
+    """Reads the rows below one header. Not thread-safe."""
 
     def __init__(self, header: Header) -> None:
         self._header = header
@@ -88,12 +88,12 @@ class CardReader:
         self._migs = Cells(mig_devices)
 
     def read(self, lines: Sequence[bytes], time: float, wall: float) -> tuple[list[CardRow], Host]:
-        """The cards of a sample, and the host around them.
+        """The GPUs of a sample, and their host.
 
         Args:
-            lines: Its rows, and what else stands among them.
-            time: When it was taken, on the tape.
-            wall: The same by the clock of its time, which the times in its cells are by.
+            lines: Its rows, possibly with other lines among them.
+            time: The time of the sample in the recording.
+            wall: The wall-clock time of the sample, which the times in its cells refer to.
         """
         header = self._header
         stamp = header.stamp(lines[0])[0]
@@ -109,7 +109,7 @@ class CardReader:
         return cards, host or Host("")
 
     def gpu(self, card: CardRow, *, listed: bool) -> Gpu:
-        """The card, whose processes are known or not."""
+        """The GPU, with its processes marked as known or unknown."""
         key = (card.missing, listed)
         unknown = self._unknown.get(key)
         if unknown is None:

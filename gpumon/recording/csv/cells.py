@@ -1,7 +1,7 @@
-"""The cells of a log read back: from text to values in the model's units.
+"""Reads the cells of a log: from text to values in the model's units.
 
-The reverse of ``columns``, and forgiving: a cell may carry its unit, as nvidia-smi writes it, and
-what cannot be read is unknown, and so is a value that no hardware can report.
+The reverse of ``columns``, and tolerant: a cell may carry its unit, as nvidia-smi writes it. A cell
+that cannot be parsed is unknown, and so is a value that no hardware can report.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ DAMAGED = object()
 
 
 def gpu_column(metric: Metric) -> str:
-    """The name of the column of a card's metric, also of one that gpumon does not log."""
+    """The column name of a GPU metric, including metrics that gpumon does not log."""
     return heading(metric.smi or metric.field.replace("_", "."), metric.unit)
 
 
 class Cells(dict[str, object]):
-    """The values of a column by the text of their cells, each read once.
+    """The values of a column by cell text, each parsed once.
 
-    A value is ``None`` where the cell is empty. Bounded; not safe to use from several threads.
+    A value is ``None`` if the cell is empty. Bounded; not thread-safe.
 
     Args:
-        read: Makes the value; may raise ``ValueError``, ``OverflowError`` or ``OSError``.
-        reasons: Whether a cell that says why there is no value is that ``Unknown``, not ``None``.
+        read: Parses the value; may raise ``ValueError``, ``OverflowError`` or ``OSError``.
+        reasons: Whether a cell that gives the reason for a missing value becomes that ``Unknown``
+            instead of ``None``.
         damaged: The value of a cell that cannot be read.
     """
 
@@ -76,7 +77,7 @@ class Cells(dict[str, object]):
                 value = self._read(text)
             except (ValueError, OverflowError, OSError):
                 value = unknown_word(text)
-                # nvidia-smi has more words in brackets than are known here.
+                # nvidia-smi has more bracketed words than this table.
                 if value is None and not text.strip().startswith("[") and not text.isspace():
                     value = self._damaged
             if value.__class__ is Unknown and not self._reasons:
@@ -86,9 +87,9 @@ class Cells(dict[str, object]):
 
 
 def read_moment(text: str) -> float | None:
-    """Seconds since the epoch of ``2026-07-01T14:03:27.512+02:00`` or nvidia-smi's form of it.
+    """Seconds since the epoch from ``2026-07-01T14:03:27.512+02:00`` or nvidia-smi's format.
 
-    Without a zone it is local time. ``None`` where it is no time, or none of a computer's.
+    Without a zone it is local time. ``None`` if the text is not a time, or out of range.
     """
     try:
         return _moment(text)
@@ -99,10 +100,10 @@ def read_moment(text: str) -> float | None:
 def _moment(text: str) -> float:
     text = text.strip().replace("/", "-")
     if text.endswith(("Z", "z")):
-        # Python 3.10 does not know this letter.
+        # Python 3.10 does not accept this letter.
         text = text[:-1] + "+00:00"
     if _DATE.match(text) is None:
-        # Of the other forms of ISO 8601 Python 3.10 reads none.
+        # Python 3.10 reads no other forms of ISO 8601.
         raise ValueError(text)
     moment = datetime.fromisoformat(text).timestamp()
     if not EARLIEST <= moment <= LATEST:
@@ -124,7 +125,7 @@ def _number(text: str, unit: Unit) -> float:
 
 
 def _within(read: Callable[[str], float], possible: tuple[float, float]) -> Callable[[str], float]:
-    """The same reader, which refuses a value outside the possible range."""
+    """The same reader, but it rejects values outside the possible range."""
     lowest, highest = possible
 
     def read_within(text: str) -> float:
@@ -201,7 +202,7 @@ _SHARE = _within(_real(Unit.PERCENT), Unit.PERCENT.possible)
 _ELAPSED = _within(_real(Unit.SECONDS), (0, LATEST))
 _AGE = _within(_real(Unit.SECONDS), (-LATEST, LATEST))
 """Less than 0 where the clock was set back between the reading and the sample."""
-# A process may use several engines, and many cores.
+# A process may use several engines and many cores.
 _PROCESS_PCT = _within(_whole(Unit.PERCENT), (0, 1000))
 _CORES_PCT = _within(_real(Unit.PERCENT), (0, 100 * 2**20))
 
@@ -256,9 +257,9 @@ _NAMES = {
 
 
 def column_name(text: str, *, processes: bool) -> str | None:
-    """The name in ``columns`` of a heading, under whatever name nvidia-smi has for it.
+    """The name in ``columns`` for a header, including nvidia-smi's names.
 
-    ``None`` for one that gpumon does not know.
+    ``None`` if gpumon does not know the header.
     """
     bare = text.strip().partition(" [")[0]
     names = _NAMES[processes]
@@ -274,15 +275,15 @@ LIMITS: dict[str, str] = {
 
 
 def column_cells(name: str, *, processes: bool, reasons: bool, damaged: object = None) -> Cells:
-    """The values of a column by its name in ``columns``; the rest as for ``Cells``."""
+    """The values of a column by its name in ``columns``; other arguments as for ``Cells``."""
     readers = _PROCESS_READERS if processes else _GPU_READERS
     return Cells(readers.get(name, spreadsheet_text), reasons=reasons, damaged=damaged)
 
 
 def arguments(command: str) -> tuple[str, ...]:
-    """The arguments of a command line quoted for a shell; of one that was cut, its last as it is.
+    """The arguments of a shell-quoted command line; the last one unparsed if the line was cut.
 
-    One that is no such line is a single argument.
+    Text that is not a valid command line is one argument.
     """
     with suppress(ValueError):
         return tuple(shlex.split(command))
@@ -293,7 +294,7 @@ def arguments(command: str) -> tuple[str, ...]:
 
 
 def identity(text: str) -> ProcessId | None:
-    """A process of ``PID:start`` or ``PID``."""
+    """The process identity from ``PID:start`` or ``PID``."""
     pid, _, start = text.partition(":")
     try:
         return ProcessId(int(pid), int(start) if start else None)
@@ -302,7 +303,7 @@ def identity(text: str) -> ProcessId | None:
 
 
 def container(label: str) -> Container | None:
-    """The container that has a label, as far as that tells."""
+    """The container with a label, as far as the label identifies it."""
     runtime, _, name = label.partition(" ")
     if not runtime:
         return None
@@ -314,7 +315,7 @@ def container(label: str) -> Container | None:
 
 
 def mig_devices(cell: str) -> tuple[MigInstance, ...]:
-    """The MIG devices of a cell that ``columns.mig_cell`` wrote; none that cannot be read."""
+    """The MIG devices from a cell of ``columns.mig_cell``, without those that cannot be parsed."""
     found = []
     for part in cell.split(";") if cell else ():
         facts = [None if fact == "-" else fact for fact in part.split()]

@@ -1,4 +1,4 @@
-"""Time in a log: two clocks were written down, of which somebody may have set one."""
+"""Time in a log, from two recorded clocks, of which the wall clock may have been set."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ STEADY = 0.5
 
 
 class Clocks(NamedTuple):
-    """What two clocks said at a sample.
+    """The readings of two clocks at a sample.
 
     Attributes:
-        wall: The time of day, seconds since the epoch.
-        elapsed: The one that nobody sets; NaN where it was not written down.
+        wall: The wall clock, in seconds since the epoch.
+        elapsed: The monotonic clock; NaN if it was not recorded.
     """
 
     wall: float
@@ -33,13 +33,13 @@ class Clocks(NamedTuple):
 
 
 def clocks_of(line: bytes, header: Header) -> Clocks:
-    """What the clocks said at a row; NaN where it does not tell, or is none."""
+    """The clock readings of a row; NaN if the row does not have them."""
     wall = read_moment(header.stamp(line)[0].decode("utf-8", "replace"))
     return Clocks(math.nan, math.nan) if wall is None else clocks_at(wall, line, header)
 
 
 def clocks_at(wall: float, line: bytes, header: Header) -> Clocks:
-    """What the clocks said at a row whose time of day is known."""
+    """The clock readings of a row whose wall-clock time is known."""
     cells: Sequence[str] = () if header.elapsed is None else cells_of(line)
     try:
         elapsed = float(cells[header.elapsed or 0])
@@ -49,10 +49,10 @@ def clocks_at(wall: float, line: bytes, header: Header) -> Clocks:
 
 
 def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[float]:
-    """Onward times that are in order and below a limit.
+    """Monotonic times, kept in order and below a limit.
 
-    A clock that was set forward and back again between two looks leaves less time than seems to
-    have passed. How much did pass, the other clock tells.
+    A wall clock that was set forward and back between two samples leaves less time than seems to
+    have passed. The monotonic clock gives the real length.
     """
     if times[-1] < limit:
         return times
@@ -67,7 +67,7 @@ def held_below(times: list[float], clocks: list[Clocks], limit: float) -> list[f
 
 
 def onward_step(before: Clocks, after: Clocks) -> float:
-    """Seconds from one sample to the next, more than 0, whatever was done to the clock."""
+    """Seconds from one sample to the next: always more than 0, even if the clock was set."""
     wall, passed = after.wall - before.wall, after.elapsed - before.elapsed
     if passed > 0 and (wall <= 0 or passed - wall > STEADY):
         return passed

@@ -1,12 +1,12 @@
-"""The columns of a log: what stands in each, and how it is written.
+"""The columns of a log: what each contains, and how it is written.
 
-Both tables are made from the metric tables. A column's name never changes and new ones are only
-ever added at the end, so that whoever counts columns, and any reader, stays right; the number in
-``gpumon_log`` tells which have been added. An empty cell is unknown, never 0.
+Both tables are made from the metric tables. A column's name never changes, and new columns are only
+added at the end, so scripts that count columns stay correct; the number in ``gpumon_log`` says
+which columns exist. An empty cell is unknown, never 0.
 
-Numbers are exact: what a reader makes of a cell is what was sampled, rates to a thousandth. Text of other people is
-made visible and defused (``gpumon.text.formatting.spreadsheet_safe``), which cannot be undone for characters
-that nobody can see.
+Numbers are exact: a reader gets the sampled value back, rates to a thousandth. Untrusted text is
+made visible and safe for spreadsheets (``gpumon.text.formatting.spreadsheet_safe``), which cannot
+be reversed for invisible characters.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _NOT_LOGGED = frozenset(("serial", "vbios_version", "architecture"))
 
 
 class GpuColumn(Struct, frozen=True):
-    """A column of the cards' file.
+    """A column of the GPU file.
 
     Attributes:
         name: Its heading, with nvidia-smi's name and unit where there is one.
-        about: What stands in it.
-        write: Makes the cell of a card; ``elapsed`` is seconds since the log began to be written.
+        about: What it contains.
+        write: Writes the cell of a GPU; ``elapsed`` is seconds since the start of the log.
         metric: The line of the metric table that it shows, or ``None``.
     """
 
@@ -60,12 +60,12 @@ class GpuColumn(Struct, frozen=True):
 
 
 class ProcessColumn(Struct, frozen=True):
-    """A column of the processes' file.
+    """A column of the process file.
 
     Attributes:
         name: Its heading.
-        about: What stands in it.
-        write: Makes the cell of a process on a card.
+        about: What it contains.
+        write: Writes the cell of a process on a GPU.
     """
 
     name: str
@@ -74,19 +74,19 @@ class ProcessColumn(Struct, frozen=True):
 
 
 def heading(name: str, unit: Unit) -> str:
-    """A heading as nvidia-smi writes it: with the unit, where there is one."""
+    """A header as nvidia-smi writes it: with the unit, if there is one."""
     return f"{name} [{unit.csv}]" if unit.csv else name
 
 
 def moment(time: float | None) -> str:
-    """A time in ISO 8601 as the local clock shows it, with its distance from UTC."""
+    """A local time in ISO 8601, with its offset from UTC."""
     if time is None:
         return ""
     return datetime.fromtimestamp(time).astimezone().isoformat(timespec="milliseconds")
 
 
 def cell(value: object, unit: Unit) -> str:
-    """A value in nvidia-smi's words and units, with as many digits as it takes to be exact."""
+    """A value in nvidia-smi's words and units, with as many digits as needed to be exact."""
     if value is None:
         return ""
     if unit is Unit.TIME and isinstance(value, (int, float)):
@@ -115,7 +115,7 @@ def _number(value: float, unit: Unit) -> str:
 
 def _shortest(value: float, digits: int) -> str:
     text = f"{value:.{digits}f}"
-    # The point stays: readers take the type of a column from its first rows.
+    # Keep the decimal point: readers infer the type of a column from its first rows.
     whole, _, fraction = text.partition(".")
     return f"{whole}.{fraction.rstrip('0') or '0'}"
 
@@ -135,7 +135,7 @@ def _age(snapshot: Snapshot, gpu: Gpu) -> float | None:
 
 
 def _listed(snapshot: Snapshot, gpu: Gpu) -> int | None:
-    """How many processes the list of a card holds; ``None`` where there is no list."""
+    """Number of processes in a GPU's list; ``None`` without a list."""
     if "processes" in gpu.unknown or snapshot.processes_at is None:
         return None
     listed, uuid = 0, gpu.uuid
@@ -156,7 +156,7 @@ def _load(place: int) -> Callable[[Snapshot, Gpu, float], str]:
 def mig_cell(devices: tuple[MigInstance, ...]) -> str:
     """The MIG devices of a card in one cell: ``index uuid gi ci profile SMs total used free``.
 
-    Bytes are bytes here; ``-`` is unknown; devices are parted by semicolons.
+    Sizes are in bytes; ``-`` is unknown; semicolons separate devices.
     """
     parts = []
     for mig in devices:
@@ -178,7 +178,7 @@ def mig_cell(devices: tuple[MigInstance, ...]) -> str:
 _T, _N, _PCT, _MIB, _S = Unit.TEXT, Unit.NUMBER, Unit.PERCENT, Unit.BYTES, Unit.SECONDS
 _SMI = {metric.field: metric for metric in GPU_METRICS}
 
-# A line per column is worth more here than short lines.
+# One line per column is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
 GPU_COLUMNS: tuple[GpuColumn, ...] = (
@@ -186,7 +186,7 @@ GPU_COLUMNS: tuple[GpuColumn, ...] = (
     *(_metric_column(_SMI[field]) for field in ("index", "uuid", "name", "utilization_gpu", "memory_used", "memory_total", "temperature_gpu", "power_draw")),
     GpuColumn("status", "ok, or why the card does not answer: asleep, no answer, lost, reset required, no permission, failing.", lambda _, g, __: g.status.value),
     GpuColumn("processes", "How many processes the newest list of the card holds; empty where there is none.", lambda s, g, _: cell(_listed(s, g), _N)),
-    # A metric that the table gains goes to the end, not here: see tests/recording/csv/test_columns.py.
+    # New metrics go to the end, not here: see tests/recording/csv/test_columns.py.
     *(_metric_column(metric) for metric in GPU_METRICS if metric.field not in {"index", "uuid", "name", "utilization_gpu", "memory_used", "memory_total", "temperature_gpu", "power_draw", *_NOT_LOGGED}),
     GpuColumn("age [s]", "How long before the timestamp the card's values were read; large while it hangs.", lambda s, g, _: cell(_age(s, g), _S)),
     GpuColumn("status.since", "When the status began, as far as was seen.", lambda _, g, __: moment(g.status_since)),
@@ -206,12 +206,12 @@ GPU_COLUMNS: tuple[GpuColumn, ...] = (
 
 
 def command_cell(process: GpuProcess) -> str:
-    """The command line, quoted as a shell wants it; ``shlex.split`` gives the arguments back."""
+    """The shell-quoted command line; ``shlex.split`` gives the arguments back."""
     return spreadsheet_safe(shlex.join(process.command)[:TEXT_CHARACTERS])
 
 
 def identity_cell(process: ProcessId | None) -> str:
-    """``PID:start`` with the start in clock ticks since boot, or ``PID`` where that is unknown."""
+    """``PID:start`` with the start in clock ticks since boot, or ``PID`` if it is unknown."""
     if process is None:
         return ""
     return str(process.pid) if process.start_time is None else f"{process.pid}:{process.start_time}"
@@ -225,7 +225,7 @@ def _place(read: Callable[[Place], object], unit: Unit = Unit.TEXT) -> Callable[
 
 
 def _metric(key: str) -> Callable[..., str]:
-    """A column of the metric table that is the process's as a whole."""
+    """A column for a metric of the process as a whole."""
     metric = PROCESS_METRIC[key]
     return lambda s, p, _, __: cell(metric.read(p, s.time), metric.unit)
 

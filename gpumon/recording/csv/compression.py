@@ -1,6 +1,7 @@
-"""A log's file to read at any place, packed or not.
+"""Random access to a log file, compressed or not.
 
-What is packed is unpacked to disk, within bounds: a small file may hold any number of bytes.
+Compressed files are decompressed to disk, with a size limit, because a small file may expand to any
+size.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def is_packed(path: Path) -> bool:
 
 
 class Opener:
-    """Opens files; what was unpacked once serves all who have it open. For any thread."""
+    """Opens files; one decompressed copy serves all readers. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,14 +45,14 @@ class Opener:
         self._unpacked: WeakValueDictionary[tuple[int, ...], BinaryIO] = WeakValueDictionary()
 
     def stop(self) -> None:
-        """Unpack nothing any more, nor what is being unpacked."""
+        """Stop decompressing, including what is in progress."""
         self._stopping.set()
 
     def open(self, path: Path) -> BinaryIO:
         """See ``open_file``."""
         if not is_packed(path):
             return open_file(path)
-        # Whoever wants the same file waits for it here.
+        # Other threads that want the same file wait here.
         with self._lock:
             with _readable(path):
                 found = path.stat()
@@ -68,17 +69,17 @@ class Opener:
 
 
 def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:
-    """A file, unpacked if need be, to be read at any place.
+    """Open a file for random access, decompressed if necessary.
 
-    What was packed is unpacked whole, to a file on disk that has no name. Where that breaks off,
-    what came before is there.
+    A compressed file is decompressed completely, to an unnamed file on disk. If the data is
+    truncated or corrupt, the part before it is available.
 
     Args:
         path: The file.
-        stop: Whether it is no longer wanted; asked while it is being unpacked.
+        stop: Whether to abort; called during decompression.
 
     Raises:
-        TapeError: It cannot be opened, is too long unpacked, or is no longer wanted.
+        RecordingError: It cannot be opened, is too large when decompressed, or was aborted.
     """
     file = _open(path)
     if not is_packed(path):
@@ -98,7 +99,7 @@ def _unpack(packed: BufferedIOBase, to: BinaryIO, path: Path, stop: Callable[[],
     space = os.fstatvfs(to.fileno())
     most = min(MOST_UNPACKED, space.f_bavail * space.f_frsize // FREE_SHARE)
     try:
-        # Not `read`, which loses what came before a broken place.
+        # Not `read`, which loses the data before a corrupt place.
         while block := packed.read1(_BLOCK):
             if stop():
                 raise RecordingError(f"{path} is no longer wanted.")
@@ -110,15 +111,15 @@ def _unpack(packed: BufferedIOBase, to: BinaryIO, path: Path, stop: Callable[[],
                 )
             to.write(block)
     except _broken():
-        # A file that is still being packed, or whose disk was full, ends early.
+        # A file that is still being compressed, or whose disk was full, ends early.
         pass
 
 
 def head(path: Path, size: int) -> bytes:
-    """The beginning of a file, unpacked if need be; less where it is shorter or broken.
+    """The beginning of a file, decompressed if necessary; less if it is shorter or corrupt.
 
     Raises:
-        TapeError: It cannot be opened.
+        RecordingError: It cannot be opened.
     """
     with _open(path) as file, _readable(path):
         if not is_packed(path):
@@ -135,7 +136,7 @@ def head(path: Path, size: int) -> bytes:
 
 def _open(path: Path) -> BinaryIO:
     with _readable(path):
-        # A pipe or a device would wait, or never end.
+        # A pipe or a device would block, or never end.
         if not path.is_file():
             if path.is_dir():
                 raise RecordingError(f"{path} is a directory: name the log's .csv file in it.")
@@ -146,10 +147,10 @@ def _open(path: Path) -> BinaryIO:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """What the system refuses within the block is told with the file's name.
+    """Convert system errors within the block to an error with the file's name.
 
     Raises:
-        TapeError: It refused something.
+        RecordingError: A system call failed.
     """
     try:
         yield
@@ -173,14 +174,14 @@ def _unpacking(file: BinaryIO, path: Path) -> BufferedIOBase:
 
 
 def _broken() -> tuple[type[Exception], ...]:
-    """What a file that is no whole packed one raises; zstd's only where it was imported."""
+    """The exceptions for a corrupt compressed file; zstd's only if it was imported."""
     zstd = sys.modules.get("compression.zstd") or sys.modules.get("backports.zstd")
     broken = (EOFError, zlib.error, gzip.BadGzipFile)
     return broken if zstd is None else (*broken, zstd.ZstdError)
 
 
 def _nameless() -> BinaryIO:
-    # A large temporary file goes where it does not take memory, as /tmp often does.
+    # A large temporary file must not be where it takes memory, as /tmp often does.
     directory = None if "TMPDIR" in os.environ else "/var/tmp"  # noqa: S108 - made without a name
     if directory is not None and not os.access(directory, os.W_OK):
         directory = None

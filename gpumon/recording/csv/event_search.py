@@ -1,7 +1,7 @@
-"""Finds the marks of a log, in the background and at a pace that nobody notices.
+"""Searches a log for events, in the background and at a low CPU rate.
 
-Of each sample only those few cells are looked at that a mark can come from. Where one of them is
-not as it was a sample before, ``gpumon.recording.memory.event_finder`` is shown both.
+Only the few cells that an event can come from are compared between samples. If one differs,
+``gpumon.recording.memory.event_finder`` gets both samples.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SAME_AS_BEFORE = ("uuid", "index", "status", "processes", "gpu_recovery_action"
 
 
 class EventSearch:
-    """Looks through a log from its beginning, on a thread of its own.
+    """Searches a log from its beginning, on its own thread.
 
     Args:
         files: The log.
         full_share: A card is full below this share of free memory.
-        opener: Opens its files.
+        opener: Opens the files.
     """
 
     def __init__(self, files: LogFiles, full_share: float, opener: Opener) -> None:
@@ -61,16 +61,16 @@ class EventSearch:
         self._thread = threading.Thread(target=self._look_on, name="gpumon-log-marks", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the search."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking. May be called more than once. A read that hangs goes with the process."""
+        """Stop the search. May be called more than once. A hung read ends with the process."""
         self._stopping.set()
         self._thread.join(_STOPPING)
 
     def wait(self, timeout: float) -> bool:
-        """Wait until the log has been looked through as far as it goes; whether it has."""
+        """Wait until the log has been searched to its current end; returns whether it has."""
         return self._settled.wait(timeout)
 
     def marks(self, first: float, last: float) -> Sequence[Event]:
@@ -87,7 +87,7 @@ class EventSearch:
         try:
             shelf = RotatedLog(self._files, self._opener)
         except RecordingError:
-            # Whoever opened the log has just been told the same.
+            # The code that opened the log has just received the same error.
             self._settled.set()
             return
         try:
@@ -95,7 +95,7 @@ class EventSearch:
             while not self._stopping.is_set():
                 began = time.thread_time()
                 found = search.go_on()
-                # Others look at this list: it is replaced, and never changed.
+                # Other threads read this list, so it is replaced and never modified.
                 self._marks = search.marks()
                 if found:
                     rest = _REST * (time.thread_time() - began)
@@ -108,7 +108,7 @@ class EventSearch:
 
 
 class _Pass:
-    """Looks through a log, a chunk at a time."""
+    """Searches a log, one chunk at a time."""
 
     def __init__(self, shelf: RotatedLog, full_share: float) -> None:
         self._shelf = shelf
@@ -126,7 +126,7 @@ class _Pass:
         self._shifts: list[float] = []
 
     def go_on(self) -> bool:
-        """Look through what follows; whether there was any."""
+        """Search the next chunk; returns whether there was one."""
         spot = self._shelf.after(self._part, self._done)
         if spot is None:
             return False
@@ -139,7 +139,7 @@ class _Pass:
         return True
 
     def marks(self) -> list[Event]:
-        """All that were found, by the tape's clock as it goes now."""
+        """All events found, in the current times of the recording."""
         shifts = [part.shift for part in self._found_in]
         if shifts[: len(self._shifts)] != self._shifts:
             self._made = []
@@ -167,7 +167,7 @@ class _Pass:
 
 
 class _CardState:
-    """What is looked at in the rows below one heading."""
+    """The cells that are compared in the rows below one header."""
 
     def __init__(self, header: Header, full_share: float) -> None:
         self.header = header
@@ -182,7 +182,7 @@ class _CardState:
         self._split = max(used) + 1
 
     def state(self, chunk: Chunk, run: SampleSpan) -> object:
-        """Something that differs where a mark may have to be set."""
+        """A value that differs if there may be an event."""
         return [self._of(line) for line in chunk.lines[run.first : run.stop]]
 
     def _of(self, line: bytes) -> object:

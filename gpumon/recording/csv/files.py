@@ -1,11 +1,11 @@
-"""The names of a log's files: what one path means, and which files belong together.
+"""The file names of a log: what a path means, and which files belong together.
 
-``run.csv`` has the cards and ``run.processes.csv`` the processes. Rotation moves both aside under
+``run.csv`` has the GPUs and ``run.processes.csv`` the processes. Rotation moves both aside under
 the next number, to ``run.part0001.csv`` and ``run.part0001.processes.csv``, then
-``run.part0002.csv`` and so on: the highest is the newest. Whoever compresses those, as logrotate
-would, adds ``.gz`` or ``.zst``.
+``run.part0002.csv`` and so on: the highest is the newest. A tool such as logrotate that compresses
+them adds ``.gz`` or ``.zst``.
 
-A name like ``run.88123.csv``, by which somebody keeps the logs of jobs apart, is no part of a log.
+A name like ``run.88123.csv``, which separates the logs of jobs, is not a rotated part.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogFiles(Struct, frozen=True):
 
 
 def log_files(path: str | os.PathLike[str]) -> LogFiles:
-    """The files that a path stands for, whether they are there or not.
+    """The files that a path stands for, existing or not.
 
     ``run``, ``run.csv`` and ``run.processes.csv`` all mean the same log. A compressed file, such as
     ``run.part0001.csv.gz``, means itself and the processes' file of the same form.
@@ -50,14 +50,14 @@ def log_files(path: str | os.PathLike[str]) -> LogFiles:
 
 
 def log_to_read(path: str | os.PathLike[str]) -> LogFiles:
-    """The log that a path means to whoever reads it, whether it is there or not.
+    """The log that a path means to a reader, existing or not.
 
-    A rotated part means the whole log, where the log's own file lies beside it.
+    A rotated part means the whole log if the log's own file is beside it.
     """
     given = Path(path)
     files = log_files(given)
     if exists(given) and given not in (files.gpus, files.processes):
-        # Whoever sent nvidia-smi's words to a file may have called it anything.
+        # A user who redirects nvidia-smi's output to a file may give it any name.
         return files if given.is_dir() and exists(files.gpus) else _alone(given)
     stem, _ = _parsed(given.name)
     whole, _, part = stem.rpartition(".")
@@ -73,10 +73,10 @@ def _alone(given: Path) -> LogFiles:
 
 
 def parts(files: LogFiles) -> list[LogFiles]:
-    """What is there of a log, oldest first: its rotated parts in their order, then its own files.
+    """The existing parts of a log, oldest first: the rotated parts, then the current files.
 
-    Only what has a cards' file is listed. The processes' file of a part is named even where it is
-    missing. Where a file is there both plain and compressed, it is the plain one.
+    Only parts with a GPU file are listed. The process file of a part is named even if it is
+    missing. If a file exists both plain and compressed, the plain one is used.
     """
     directory = files.gpus.parent
     names = _names(directory)
@@ -84,7 +84,7 @@ def parts(files: LogFiles) -> list[LogFiles]:
     found = []
     for middle in (*(_middle(number) for number in _numbers(stem, names)), ""):
         gpus = _form(f"{stem}{middle}.csv", names)
-        # An end in the middle of a rotation leaves one file under both names.
+        # A crash in the middle of a rotation leaves one file under both names.
         if gpus is not None and not (middle and _is_same(directory / gpus, files.gpus)):
             plain = f"{stem}{middle}.processes.csv"
             found.append(LogFiles(directory / gpus, directory / (_form(plain, names) or plain)))
@@ -101,7 +101,7 @@ def numbered(files: LogFiles, number: int) -> LogFiles:
 
 
 def part_numbers(files: LogFiles) -> list[int]:
-    """The numbers in use, ascending: of parts, and of a processes' file without its cards' file.
+    """The numbers in use, ascending: of parts, and of process files without their GPU file.
 
     Raises:
         OSError: When the directory cannot be read.
@@ -111,18 +111,18 @@ def part_numbers(files: LogFiles) -> list[int]:
 
 
 def forms(plain: Path) -> list[Path]:
-    """A file's own name and those of its compressed forms, whether there or not."""
+    """A file's own name and its compressed forms, existing or not."""
     return [plain, *(plain.with_name(plain.name + ending) for ending in PACKED)]
 
 
 def exists(path: Path) -> bool:
-    """Whether there is anything at a path, which may be one that the system refuses."""
-    # Path.exists raises for a name that is too long, and where a folder may not be looked into.
+    """Whether anything exists at a path; False if the system rejects the path."""
+    # Path.exists raises for a name that is too long and for a folder without permission.
     return os.path.exists(path)  # noqa: PTH110
 
 
 def _names(directory: Path) -> set[str]:
-    """What lies in a directory; nothing where that cannot be told."""
+    """The contents of a directory; empty if it cannot be read."""
     try:
         return set(os.listdir(directory))  # noqa: PTH208 - names are what is compared
     except (OSError, ValueError):
@@ -130,13 +130,13 @@ def _names(directory: Path) -> set[str]:
 
 
 def _parsed(name: str) -> tuple[str, str]:
-    """The name without its endings, and what it is compressed with."""
+    """The name without its suffixes, and its compression."""
     match = _NAME.fullmatch(name)
     return (name, "") if match is None else (match[1], match[2] or "")
 
 
 def _numbers(stem: str, names: set[str]) -> list[int]:
-    # Only numbers as rotation writes them: a part's name is made again from its number.
+    # Only numbers in the form that rotation writes: the name of a part is rebuilt from its number.
     part = re.compile(
         rf"({re.escape(stem)}\.part([0-9]{{4,9}}))(?:\.processes)?\.csv(?:\.gz|\.zst)?"
     )

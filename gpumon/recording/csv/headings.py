@@ -1,4 +1,4 @@
-"""What the columns of some rows are, by the line of headings above them; and lines as cells."""
+"""The header of a log file: which columns its rows have; and lines split into cells."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ _FOUND_CHARACTERS = 60
 
 
 class Header:
-    """What the columns of some rows are.
+    """The columns of the rows below one header.
 
     Args:
-        cells: The headings; one of them is that of the time.
-        processes: Whether they are those of the processes' file.
+        cells: The cells of the header; one of them names the time.
+        processes: Whether it is the header of the process file.
 
     Attributes:
-        names: The names in ``columns``, ``None`` for one that is not known.
-        places: Where each known column stands, by its name in ``columns``.
-        width: How many columns there are.
-        time: Where the timestamp stands.
-        elapsed: Where ``elapsed [s]`` stands, or ``None``.
-        key: Where stands what tells cards apart. ``None`` where the rows of a sample share one
-            timestamp, as gpumon's do; nvidia-smi's, one for each card, lie milliseconds apart.
-        is_ranked: Whether the cards of a sample stand in the order of their keys.
+        names: The names in ``columns``; ``None`` for an unknown column.
+        places: The position of each known column, by its name in ``columns``.
+        width: Number of columns.
+        time: Position of the timestamp.
+        elapsed: Position of ``elapsed [s]``, or ``None``.
+        key: Position of the cell that identifies the GPU. ``None`` if the rows of a sample share
+            one timestamp, as gpumon's do; the timestamps of nvidia-smi's rows differ by
+            milliseconds.
+        is_ranked: Whether the GPUs of a sample are in the order of their keys.
     """
 
     def __init__(self, cells: Sequence[str], *, processes: bool) -> None:
@@ -54,7 +55,7 @@ class Header:
             self.is_ranked = key != "uuid"
 
     def stamp(self, line: bytes) -> tuple[bytes, bytes]:
-        """The cells with the timestamp and with the key of a row, or of what is none."""
+        """The cells with the timestamp and the key, of a row or of any other line."""
         if self.key is None and self.time == 0 and not line.startswith(b'"'):
             return line[: line.find(b",")], b""
         key = self.time if self.key is None else self.key
@@ -67,7 +68,7 @@ class Header:
 
 
 def as_header(line: bytes, *, processes: bool) -> Header | None:
-    """The columns that a line names; ``None`` where it is no heading of rows with times."""
+    """The header in a line; ``None`` if the line is not a header with a time column."""
     cells = cells_of(line.removeprefix(_MARK))
     names = {column_name(cell, processes=processes) for cell in cells} - {None}
     if "timestamp" not in names or len(names) < 2:
@@ -76,15 +77,15 @@ def as_header(line: bytes, *, processes: bool) -> Header | None:
 
 
 def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Header]:
-    """Where the heading that a file begins with stands, and what it names.
+    """The position of a file's first header, and the header.
 
     Args:
         block: The file's beginning.
-        name: What to call the file to a person.
-        processes: Whether it should be the processes' file.
+        name: Name of the file in messages.
+        processes: Whether it should be the process file.
 
     Raises:
-        TapeError: It begins with something else.
+        RecordingError: The file does not begin with a header.
     """
     place = 0
     for number, line in enumerate(block.split(b"\n"), 1):
@@ -102,14 +103,14 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
 
 
 def _foreign(block: bytes, line: bytes, *, processes: bool) -> str | None:
-    """What is wrong with how a file is written, and what to do; ``None`` where nothing is.
+    """What is wrong with the file's format, and what to do; ``None`` if nothing is.
 
     Args:
         block: The file's beginning.
-        line: The first line of it that is not empty.
-        processes: Whether it should be the processes' file.
+        line: Its first line that is not empty.
+        processes: Whether it should be the process file.
     """
-    # Every other byte of Latin letters is 0 in UTF-16.
+    # In UTF-16 every other byte of Latin letters is 0.
     begin = block[:_PAIRED]
     is_paired = len(begin) == _PAIRED and any(
         not any(begin[at::2]) and all(begin[1 - at :: 2]) for at in (0, 1)
@@ -147,13 +148,13 @@ def _no_log(line: bytes, number: int, name: str, *, processes: bool) -> str:
 
 
 def cells_of(line: bytes) -> list[str]:
-    """The cells of a line; none where it is too long, or cannot be read."""
+    """The cells of a line; none if it is too long or cannot be parsed."""
     if len(line) > LONGEST_LINE:
         return []
     text = line.decode("utf-8", "replace").replace("\0", "").rstrip("\r")
     if '"' not in text:
         return text.split(",")
-    # Whoever writes a space after each comma, as nvidia-smi does, writes it before a quote too.
+    # A writer that puts a space after each comma, as nvidia-smi does, also puts it before a quote.
     spaced = ', "' in text
     try:
         return next(csv.reader(text.splitlines(keepends=True), skipinitialspace=spaced), [])
@@ -162,10 +163,10 @@ def cells_of(line: bytes) -> list[str]:
 
 
 def row_of(line: bytes, header: Header) -> list[str]:
-    """The cells of a row, as far as they can be trusted.
+    """The trustworthy cells of a row.
 
-    Where there are too few, the last one was cut off; where there are too many, two rows ran into
-    each other and nothing is right.
+    If there are too few cells, the last one was cut off; if there are too many, two rows were
+    merged and no cell is reliable.
     """
     cells = cells_of(line)
     if len(cells) < header.width:
@@ -176,7 +177,7 @@ def row_of(line: bytes, header: Header) -> list[str]:
 
 
 def whole_lines(lines: Sequence[bytes], header: Header) -> Iterator[bytes]:
-    """The lines, those joined that a line break in a quoted cell tore apart."""
+    """The lines, with those joined that a line break in a quoted cell separated."""
     held: list[bytes] = []
     size = 0
     for line in lines:

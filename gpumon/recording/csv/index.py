@@ -1,12 +1,13 @@
-"""Where in a log's file which moment stands, without reading the file.
+"""Time index over a CSV log.
 
-A file is looked at every so many bytes, for the first sample that begins there. What lies between
-is read when it is wanted, a chunk at a time.
+The index probes a file at fixed byte intervals, for the first sample that begins there. The data in
+between is read on demand, one chunk at a time.
 
-The times of rows are those of a clock that somebody may have set back. Here they become ``onward``
-times, which never run backwards: what follows a setback is moved on by it. ``elapsed [s]`` tells by
-how much; without it, a sample follows the one before at once. Less ``CsvFile.set_back``, which
-grows with the file, they are what the clock said at its end.
+The rows have wall-clock times, and the clock may have been set back. The index converts them to
+``onward`` times, which never run backwards: rows after a setback are shifted forward by it.
+``elapsed [s]`` says by how much; without it, a sample immediately follows the one before. Minus
+``CsvFile.set_back``, which grows with the file, onward times are the wall-clock times at the end of
+the file.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ _HEADINGS_KEPT = 1000
 
 
 class SampleSpan(NamedTuple):
-    """A sample in a chunk.
+    """The lines of one sample in a chunk.
 
     Attributes:
         first: Its first line.
-        stop: The line after its last.
-        onward: When it was taken.
-        wall: When it was taken by the clock of its time.
+        stop: The line after its last line.
+        onward: Its onward time.
+        wall: Its wall-clock time.
     """
 
     first: int
@@ -64,14 +65,14 @@ class SampleSpan(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The samples that begin in some part of a file.
+    """The samples that begin in one part of a file.
 
     Attributes:
         start: Where the part begins.
-        header: What the columns are.
-        lines: Its lines; some may be no rows.
+        header: Its header.
+        lines: Its lines; not all need be rows.
         runs: The samples.
-        passed: For a line that stands for more of them, in which there is no row, how many more.
+        passed: For a line that represents several lines without a row: how many more it represents.
     """
 
     start: int
@@ -88,25 +89,25 @@ class _Row(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """Where a chunk begins, and what the clocks said at its first sample."""
+    """The start of a chunk, and the clock readings at its first sample."""
 
     start: int
     clocks: Clocks
 
 
 class CsvFile:
-    """One file of a log, as far as it has been looked at. Not safe to use from several threads.
+    """One file of a log, as far as it has been indexed. Not thread-safe.
 
     Args:
-        file: The file, which is closed with this.
-        name: What to call it to a person.
-        processes: Whether it is the processes' file.
+        file: The file; ``close`` closes it.
+        name: Its name in messages.
+        processes: Whether it is the process file.
 
     Attributes:
-        set_back: Seconds by which the clock was set back altogether.
+        set_back: Total seconds by which the clock was set back.
 
     Raises:
-        TapeError: It is no such file, or its times make no sense.
+        RecordingError: It is not a log file, or its times are invalid.
     """
 
     def __init__(self, file: BinaryIO, name: str, *, processes: bool) -> None:
@@ -136,10 +137,10 @@ class CsvFile:
         self._file.close()
 
     def grow(self) -> bool:
-        """Take in what was added to the file, up to its last whole line; whether there was any.
+        """Index the data added up to the last complete line; returns whether there was any.
 
         Raises:
-            TapeError: Its times make no sense.
+            RecordingError: Its times are invalid.
         """
         size = os.fstat(self._file.fileno()).st_size
         if size < self._end:
@@ -166,19 +167,19 @@ class CsvFile:
 
     @property
     def first(self) -> Clocks | None:
-        """What the clocks said at the first sample; ``None`` while there is none."""
+        """The clock readings at the first sample; ``None`` while there is none."""
         return self._clocks[0] if self._clocks else None
 
     @property
     def last(self) -> Clocks | None:
-        """What they said at the last one."""
+        """The clock readings at the last sample."""
         if self._last is None:
             return None
         run = self._last.runs[-1]
         return clocks_at(run.wall, self._last.lines[run.first], self._last.header)
 
     def at(self, onward: float) -> Chunk | None:
-        """The chunk with the newest sample that is no newer than a time, or the first one.
+        """The chunk with the newest sample that is not newer than a time, or the first chunk.
 
         ``None`` while there is none.
         """
@@ -201,7 +202,7 @@ class CsvFile:
         return self._chunk(number)
 
     def before_first(self) -> Chunk:
-        """What stands below the heading before the first sample, or at all while there is none."""
+        """The lines between header and first sample, or all lines while there is no sample."""
         place = self._header_places[0]
         place += self._read(place, min(self._end, place + LONGEST_LINE)).find(b"\n") + 1
         stop = self._starts[0] if self._starts else self._end
@@ -209,7 +210,7 @@ class CsvFile:
         return Chunk(place, self._headers[0], lines, [], passed)
 
     def line_number(self, place: int) -> int:
-        """The number in the file, from 1, of the line that begins at a place."""
+        """The 1-based line number of the line at an offset."""
         breaks = sum(
             self._read(start, min(place, start + _PIECE)).count(b"\n")
             for start in range(0, place, _PIECE)
@@ -235,13 +236,14 @@ class CsvFile:
         try:
             return os.pread(self._file.fileno(), stop - start, start)
         except OSError:
-            # The disk fails there: what lies elsewhere can still be read.
+            # The disk fails here; other parts of the file can still be read.
             return b""
 
     def _end_of_lines(self, size: int) -> int:
-        """Where the last line break stands; what follows it is torn, or being written.
+        """The offset of the last line break; the line after it is torn or still being written.
 
-        A crash can leave many megabytes of zeros: where there was none is not searched again.
+        A crash can leave many megabytes of zeros: a range without a line break is not searched
+        again.
         """
         if not self._end <= self._breakless <= size:
             self._breakless = self._end
@@ -261,7 +263,7 @@ class CsvFile:
         return bisect_right(self._header_places, place) - 1
 
     def _seek_headers(self, start: int, stop: int) -> list[int]:
-        """Look for headings that begin in a part of the file that begins with a line."""
+        """Search for headers in a part of the file that starts at a line."""
         found: list[int] = []
         for place in range(start, stop, CHUNK):
             block = self._read(place, min(stop, place + CHUNK + LONGEST_LINE))
@@ -272,7 +274,7 @@ class CsvFile:
                 known = place + begin <= self._header_places[-1]
                 if not known and (begin or place == start) and len(self._headers) < _HEADINGS_KEPT:
                     header = as_header(block[begin:end], processes=self._processes)
-                    # One that says the same again changes nothing.
+                    # A repeated header with the same columns changes nothing.
                     if header is not None and header.names != self._headers[-1].names:
                         found.append(place + begin)
                         self._header_places.append(place + begin)
@@ -283,14 +285,14 @@ class CsvFile:
     # Looking at every so many bytes
 
     def _look_on(self) -> None:
-        """Look where the file was not looked at yet: every so many bytes, and below headings."""
+        """Probe the part that was not probed yet: at fixed intervals, and below headers."""
         begin, headings = self._next, self._header_places
         behind = headings[bisect_right(headings, begin) :]
         wide: Sequence[int] = ()
         if not self._starts and self._end > HEADINGS_SOUGHT:
             wide = range(begin, self._end - STRIDE, STRIDE)
         fine = wide[-1] + STRIDE if wide else begin
-        # What lies behind the last of them is less than two chunks, and is read with it.
+        # The data after the last probe is less than two chunks, and is read with it.
         count = max(len(range(fine, self._end - CHUNK, CHUNK)), 0 if self._starts else 1)
         places = sorted({*wide, *(fine + CHUNK * number for number in range(count)), *behind})
         for place, stop in pairwise([*places, self._end]):
@@ -299,7 +301,7 @@ class CsvFile:
             self._next = max(fine + CHUNK * count, behind[-1] + 1 if behind else 0)
 
     def _look(self, place: int, stop: int) -> None:
-        """Look for the first sample that begins in a part of the file."""
+        """Find the first sample that begins in a part of the file."""
         found = self._first_sample(place, stop)
         if found is None:
             return
@@ -321,7 +323,7 @@ class CsvFile:
         self._is_fine.append(stop - place <= CHUNK)
 
     def _refine(self, number: int) -> bool:
-        """Look more closely at what was only strode over; whether that was so."""
+        """Probe a coarsely probed part more finely; returns whether it was coarse."""
         if not 0 <= number < len(self._starts) - 1 or self._is_fine[number]:
             return False
         self._is_fine[number] = True
@@ -348,8 +350,8 @@ class CsvFile:
     def _first_sample(self, place: int, stop: int) -> tuple[_Entry, int] | None:
         """The first sample that begins in a part of the file, and the width of its first row.
 
-        Where the part begins with a heading, that is the first row. Else it begins within a line,
-        and the first row tells only whether the next one begins a sample.
+        If the part begins with a header, that is the first row. Otherwise it begins within a line,
+        and the first row only shows whether the next one begins a sample.
         """
         number = self._header_number(place)
         header, fresh = self._headers[number], self._header_places[number] == place
@@ -366,10 +368,10 @@ class CsvFile:
         return None
 
     def _lines(self, start: int, stop: int) -> Iterator[tuple[int, bytes, int]]:
-        """The lines that begin in a part of the file, each with where it does.
+        """The lines that begin in a part of the file, each with its offset.
 
-        Those that are longer than any row, and many in which there is no time, are passed over and
-        never held: one line that is no row stands for them, with how many more they are.
+        Lines that are longer than any row, and long sequences of lines without a time, are skipped
+        without holding them: one line represents them, with the number of lines skipped.
         """
         at = place = start
         held, size, is_row = b"", _PROBE, True
@@ -402,7 +404,7 @@ class CsvFile:
                 held, is_row = b"", False
 
     def _all_lines(self, start: int, stop: int) -> tuple[list[bytes], dict[int, int]]:
-        """The lines that begin in a part of the file, and which of them stand for how many more."""
+        """The lines that begin in a part of the file, and how many lines each one represents."""
         lines: list[bytes] = []
         passed: dict[int, int] = {}
         for _, line, more in self._lines(start, stop):
@@ -414,7 +416,7 @@ class CsvFile:
     def _passed(self, before: _Entry, onward: float, after: _Entry) -> float:
         """Seconds from the first sample of a chunk to that of the next.
 
-        Only where the clocks disagree it is read what happened in between.
+        Reads the data in between only if the clocks disagree.
         """
         wall = after.clocks.wall - before.clocks.wall
         passed = after.clocks.elapsed - before.clocks.elapsed
@@ -433,14 +435,14 @@ class CsvFile:
         return _Row(stamp, wall, self._rank(key, header))
 
     def _rank(self, key: bytes, header: Header) -> bytes:
-        """Something that rises from card to card of a sample."""
+        """A value that increases from GPU to GPU within a sample."""
         key = key.strip()
         if header.key is not None and not header.is_ranked:
             key = b"%d" % self._ranks.setdefault(key, len(self._ranks))
         return key.rjust(_RANK_BYTES, b"0")
 
     def _learn_ranks(self) -> None:
-        """Learn in which order cards stand that are told apart by name only."""
+        """Learn the order of GPUs that are identified by name only."""
         place, header = self._header_places[0], self._headers[0]
         if header.key is not None and not header.is_ranked:
             for line in self._read(place, min(self._end, place + LONGEST_LINE)).split(b"\n"):
@@ -474,11 +476,11 @@ class CsvFile:
         """Read a chunk.
 
         Args:
-            entry: Where it begins.
-            onward: When its first sample was taken.
-            stop: Where it ends.
-            limit: When the sample after it was taken.
-            is_quiet: Whether nobody set the clock from its first sample to the one after it.
+            entry: Where it starts.
+            onward: The onward time of its first sample.
+            stop: Where it ends in the file.
+            limit: The onward time of the sample after it.
+            is_quiet: Whether the clock was not set between its first sample and the one after it.
         """
         header = self._headers[self._header_number(entry.start)]
         passed: dict[int, int] = {}
@@ -487,7 +489,7 @@ class CsvFile:
             lines.pop()
         else:
             lines, passed = self._all_lines(entry.start, stop)
-        # Nothing can be read where the disk fails, or the file was cut off just now.
+        # No data is readable if the disk fails, or if the file was truncated just now.
         lines = lines or [b""]
         found = self._samples(lines, header) or [(0, entry.clocks.wall)]
         walls = [wall for _, wall in found]
@@ -507,7 +509,7 @@ class CsvFile:
         return Chunk(entry.start, header, lines, runs, passed)
 
     def _samples(self, lines: list[bytes], header: Header) -> list[tuple[int, float]]:
-        """The first line of each sample, and its time by the clock."""
+        """The first line and the wall-clock time of each sample."""
         found: list[tuple[int, float]] = []
         before: _Row | None = None
         for number, line in enumerate(lines):
@@ -523,7 +525,7 @@ class CsvFile:
 
 
 def _continues(before: _Row | None, line: bytes, header: Header) -> bool:
-    """Whether a line belongs to the sample of a row before it, as far as that is told at once."""
+    """Whether a line certainly belongs to the sample of the row before it."""
     return (
         before is not None
         and header.key is None
@@ -533,7 +535,7 @@ def _continues(before: _Row | None, line: bytes, header: Header) -> bool:
 
 
 def _begins(before: _Row, row: _Row, header: Header) -> bool:
-    """Whether a row begins a sample, by the row before it."""
+    """Whether a row begins a new sample, judged by the row before it."""
     if header.key is None:
         return row.stamp != before.stamp
     return row.rank <= before.rank

@@ -1,4 +1,4 @@
-"""What ``gpumon log`` says: how it goes, what is wrong, and what came of it."""
+"""The messages of ``gpumon log``: progress, problems and summary."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _NUMBER = re.compile(r"\d+\w*")
 
 
 def trouble_of(status: LogStatus | None, latest: Snapshot | None, interval: float) -> str | None:
-    """What keeps samples from being taken or written at this moment, safe to print.
+    """The current problem with sampling or writing, safe to print.
 
     Args:
-        status: How the log does; ``None`` before it has begun.
+        status: The status of the log; ``None`` before it has begun.
         latest: The newest snapshot.
         interval: Seconds between samples.
     """
@@ -52,18 +52,18 @@ def trouble_of(status: LogStatus | None, latest: Snapshot | None, interval: floa
 
 
 def kind_of(trouble: str) -> str:
-    """The same for one trouble as long as it lasts: the sentence without what counts on in it."""
+    """The kind of a problem: its sentence without the numbers that change while it lasts."""
     return _NUMBER.sub("", trouble)
 
 
 def with_loss(sentence: str, status: LogStatus | None) -> str:
-    """A sentence, behind how much has been lost, if anything has."""
+    """A sentence, preceded by the number of lost samples, if any."""
     lost = 0 if status is None else status.lost
     return f"{counted(lost, 'sample')} lost · {sentence}" if lost else sentence
 
 
 def _age(snapshot: Snapshot) -> float | None:
-    """Seconds since any card that answers was read."""
+    """Seconds since any responding GPU was read."""
     read = [
         gpu.sampled_at
         for gpu in snapshot.gpus
@@ -73,7 +73,7 @@ def _age(snapshot: Snapshot) -> float | None:
 
 
 def silent_cards(snapshot: Snapshot | None) -> str:
-    """Which cards do not answer and why: ``GPU 6: lost``; empty where there are none."""
+    """The GPUs that do not respond, and why: ``GPU 6: lost``; empty if all respond."""
     if snapshot is None:
         return ""
     named = []
@@ -85,7 +85,7 @@ def silent_cards(snapshot: Snapshot | None) -> str:
 
 
 def progress(seconds: float, whole: float) -> str:
-    """A bar, the share of the time that is over and how much is left."""
+    """A progress bar, the elapsed share of the time, and the time left."""
     share = min(1.0, max(0.0, seconds / whole))
     eighths = int(share * _BAR_CELLS * 8)
     bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
@@ -94,7 +94,7 @@ def progress(seconds: float, whole: float) -> str:
 
 
 def amounts(status: LogStatus) -> list[str]:
-    """How much has been written and lost."""
+    """The amounts written and lost."""
     told = [counted(status.samples, "sample")]
     if status.lost:
         told.append(f"{status.lost:,} lost")
@@ -102,7 +102,7 @@ def amounts(status: LogStatus) -> list[str]:
 
 
 def machine(snapshot: Snapshot, user: str | None) -> list[str]:
-    """What is being logged: cards and processes, and who is busiest or does not answer."""
+    """What is logged: GPUs and processes, and the busiest GPUs or those that do not respond."""
     processes = sum(user is None or one.user == user for one in snapshot.processes)
     told = [f"{counted(len(snapshot.gpus), 'card')}, {counted(processes, 'process', 'es')}"]
     silent = silent_cards(snapshot)
@@ -118,7 +118,7 @@ def machine(snapshot: Snapshot, user: str | None) -> list[str]:
 
 
 def beginning(path: str, interval: float, seconds: float | None) -> str:
-    """The first words: where it writes, how often, until when."""
+    """The first message: the file, the interval and the end time."""
     files = log_files(path)
     pace = "every second" if interval == 1 else f"every {interval:g} s"
     until = "until Ctrl+C or SIGTERM" if seconds is None else f"for {length(seconds)}"
@@ -127,22 +127,22 @@ def beginning(path: str, interval: float, seconds: float | None) -> str:
 
 
 def summary(status: LogStatus) -> list[str]:
-    """What came of it, and what can be done with it now.
+    """The result, and what the user can do with the log.
 
     Args:
-        status: How it ended.
+        status: The final status.
     """
     path = str(status.path)
     told = f"logged {length(status.seconds)} to {printable(path)}: {', '.join(amounts(status))}"
     if status.trouble is not None:
         told += f". {printable(status.trouble)}"
-    # A name that begins with a dash is no option.
+    # A name that begins with a dash would be read as an option.
     file = printable(shlex.quote(f"./{path}" if path.startswith("-") else path))
     return [told, f"see it again with: gpumon replay {file}; sum it up with: gpumon report {file}"]
 
 
 def length(seconds: float) -> str:
-    """A length of time to the second: ``42s``, ``12m04s``, ``3h12m04s``, ``2d03h12m``."""
+    """A duration to the second: ``42s``, ``12m04s``, ``3h12m04s``, ``2d03h12m``."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if days:
@@ -153,7 +153,7 @@ def length(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes with the unit that keeps it short: ``912 B``, ``14.2 KiB``, ``3.2 MiB``."""
+    """Bytes in a unit that keeps the text short: ``912 B``, ``14.2 KiB``, ``3.2 MiB``."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1000:

@@ -1,4 +1,4 @@
-"""``gpumon log``: a log without a screen, for tmux, nohup, a service or a job script."""
+"""``gpumon log``: logging without a screen, for tmux, nohup, a service or a job script."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _FIRST_PATIENCE = 60.0
 
 
 class LogOptions(NamedTuple):
-    """What was asked for on the command line.
+    """The options of ``gpumon log``.
 
     Attributes:
-        path: The log; ``None`` for one with a name of its own in this directory.
+        path: The log; ``None`` for a generated name in this directory.
         interval: Seconds between samples.
-        seconds: How long to log, from the first sample; ``None`` until told to end.
-        rotate: Bytes from which on a file is moved aside.
-        keep: How many of those are kept.
+        seconds: How long to log, from the first sample; ``None`` means until a signal.
+        rotate: Size in bytes from which a file is rotated.
+        keep: Number of rotated parts to keep.
         commands: Whether command lines are written.
         user: Only this user's processes.
     """
@@ -56,7 +56,7 @@ class LogOptions(NamedTuple):
 
 
 def log(source: Source, host: ProcessHost, terms: LogOptions) -> int:
-    """Log until told to end, and say on standard error, never standard output, how it goes.
+    """Log until the end, with progress on standard error and nothing on standard output.
 
     Returns:
         The exit status: 0, or 1 when nothing was logged or the last samples were lost.
@@ -78,9 +78,9 @@ def log(source: Source, host: ProcessHost, terms: LogOptions) -> int:
 
 @contextmanager
 def told_by_signals(news: SimpleQueue[BaseException | None]) -> Iterator[None]:
-    """Turn what should end this program into news; whoever runs it may have it ignore some.
+    """Convert ending signals to messages on a queue; signals that the parent ignores stay ignored.
 
-    A second Ctrl+C acts at once: somebody at the keyboard may have had enough of a slow end.
+    A second Ctrl+C takes effect at once, because a slow end may hang.
     """
 
     def tell(number: int, _: object) -> None:
@@ -93,7 +93,8 @@ def told_by_signals(news: SimpleQueue[BaseException | None]) -> Iterator[None]:
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, tell)
-    # A word to the terminal from the background must not stop the log, whatever stty says.
+    # Writing to the terminal from the background must not stop the log, whatever ``stty tostop``
+    # says.
     before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         yield
@@ -103,7 +104,7 @@ def told_by_signals(news: SimpleQueue[BaseException | None]) -> Iterator[None]:
 
 
 class _LogReporter:
-    """The few lines for where no line can be rewritten: what begins and what ends.
+    """Prints a line when something starts or ends, for output that is not a terminal.
 
     Args:
         teller: Writes them.
@@ -118,12 +119,12 @@ class _LogReporter:
         self._silent = ""
 
     def tell(self, status: LogStatus | None, trouble: str | None, silent: str) -> None:
-        """Say what has changed.
+        """Print what has changed.
 
         Args:
-            status: How the log does; ``None`` before it has begun.
-            trouble: What keeps samples from being taken or written.
-            silent: Which cards do not answer; empty where all do.
+            status: The status of the log; ``None`` before it has begun.
+            trouble: The current problem with sampling or writing.
+            silent: The GPUs that do not respond; empty if all respond.
         """
         if status is not None and not self._begun:
             self._begun = True
@@ -141,14 +142,14 @@ class _LogReporter:
 
 
 class _Run:
-    """One log from its first sample to its last.
+    """One log from its first to its last sample.
 
     Args:
-        source: Where samples come from.
-        host: Who knows where the processes run.
-        terms: What was asked for.
+        source: The source of samples.
+        host: Looks up where the processes run.
+        terms: The options.
         news: ``None`` when told to end, or why it has to.
-        teller: Tells how it goes.
+        teller: Shows the progress.
     """
 
     def __init__(
@@ -192,8 +193,8 @@ class _Run:
             yield
 
     def _take(self, snapshot: Snapshot) -> None:
-        """Write a snapshot. On the sampling thread, or the one that watches it."""
-        # Before the first card is read there is no reason to leave a file behind.
+        """Write a snapshot. Runs on the sampling thread, or on its watchdog."""
+        # Without any GPU read yet, there is no reason to create a file.
         if not (self._begun or self._refused) and snapshot.gpus:
             self._begin()
         if self._begun:
@@ -209,10 +210,10 @@ class _Run:
             self._begun = True
 
     def stay(self) -> None:
-        """Tell how it goes until the time is over or somebody wants it to end.
+        """Show the progress until the time is over or a signal arrives.
 
         Raises:
-            BaseException: Why it cannot go on.
+            BaseException: The error that ended it.
         """
         while (left := self._left()) > 0:
             with suppress(Empty):
@@ -226,7 +227,7 @@ class _Run:
             self.exit_status = 1
 
     def _left(self) -> float:
-        """Seconds until the time is over."""
+        """Seconds left."""
         if self._terms.seconds is None:
             return math.inf
         if self._begun:
@@ -245,7 +246,7 @@ class _Run:
     def _line(
         self, status: LogStatus | None, latest: Snapshot | None, trouble: str | None
     ) -> list[str]:
-        """What stands on a terminal, the first things first."""
+        """The progress line on a terminal, most important parts first."""
         if trouble is not None:
             return [f"✖ {words.with_loss(trouble, status)}"]
         if status is None or latest is None:
@@ -260,7 +261,7 @@ class _Run:
         ]
 
     def tell_the_end(self) -> None:
-        """Say what came of it."""
+        """Print the summary."""
         if not self._begun:
             return
         status = self._recorder.status

@@ -1,4 +1,4 @@
-"""What a log is called where nobody named it."""
+"""The default name of a log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def default_name(host: str, time: float) -> str:
-    """Which machine and when: ``gpumon-ada-07-20260701-140327.csv``.
+    """The default name from host and time: ``gpumon-ada-07-20260701-140327.csv``.
 
     Args:
-        host: Name of the machine; what follows its first dot is left out, and so is what is no
-            plain part of a file's name.
+        host: Name of the machine; the part after its first dot and characters that are unsafe in
+            file names are left out.
         time: Seconds since the epoch; written as the local clock shows it.
     """
     short = _UNFIT.sub("-", host.partition(".")[0]).strip("-")[:_HOST_CHARACTERS]
@@ -24,7 +24,7 @@ def default_name(host: str, time: float) -> str:
 
 
 def log_path(asked: str | None, host: str, time: float) -> str:
-    """Where to log: what was asked for, in which a directory gets a log with a name of its own.
+    """The path of the log: as requested, or a default name in the requested directory.
 
     Args:
         asked: What was typed; ``None`` is this directory.

@@ -1,8 +1,8 @@
-"""What ``nvidia-smi --query-gpu=… --format=csv`` writes otherwise than gpumon does.
+"""Where the CSV of ``nvidia-smi --query-gpu=… --format=csv`` differs from gpumon's.
 
-By ``nvidia-smi --help-query-gpu`` and ``nvidia-smi(1)``: a space follows each comma, numbers carry
-their unit unless ``nounits`` was asked for, the time is local and names no zone, some columns have
-two names, and what is unknown is a word in brackets.
+Source: ``nvidia-smi --help-query-gpu`` and ``nvidia-smi(1)``. A space follows each comma, numbers
+carry their unit unless ``nounits`` was requested, the time is local without a zone, some columns
+have two names, and an unknown value is a word in brackets.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ UNKNOWN_WORDS: dict[str, Unknown] = {
 
 
 def unknown_word(cell: str) -> Unknown | None:
-    """Why a value is unknown, by nvidia-smi's word for it; ``None`` where it is no such word."""
+    """The reason for an unknown value from nvidia-smi's word; ``None`` for any other text."""
     return UNKNOWN_WORDS.get(cell.strip(" []").lower())

@@ -1,7 +1,7 @@
-"""Opens the file of a log so that nobody can lead the writing astray, and keeps it for one writer.
+"""Opens log files safely in shared directories, and locks them for one writer.
 
-A directory such as ``/tmp`` belongs to everybody: what waits there under the log's name may be a
-symbolic link to a file of ours, a pipe that nobody reads, or a file that its owner reads along.
+In a directory such as ``/tmp``, another user may have placed something under the log's name: a
+symbolic link to one of our files, a pipe without a reader, or a file that its owner can read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LogError(Exception):
     """A log cannot be written.
 
     Attributes:
-        sentence: What failed, why, and what to do, for a person.
+        sentence: What failed, why, and what to do, for the user.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -43,9 +43,9 @@ class LogError(Exception):
 
 
 def refuse_no_file(asked: Path) -> None:
-    """Refuse what is there under the very name that was asked for, where it can hold no log.
+    """Reject a path that exists under exactly the requested name but cannot hold a log.
 
-    Whoever says ``/dev/full`` does not mean ``/dev/full.csv``.
+    A user who types ``/dev/full`` does not mean ``/dev/full.csv``.
 
     Raises:
         LogError: It is a device, a pipe or the like.
@@ -55,10 +55,10 @@ def refuse_no_file(asked: Path) -> None:
 
 
 def open_file(path: Path) -> tuple[int, bool]:
-    """Open a file to append to, or make it, readable by nobody else.
+    """Open a file for appending, or create it readable only by its owner.
 
     Returns:
-        Its descriptor, and whether it was made.
+        Its descriptor, and whether it was created.
 
     Raises:
         LogError: When what is there is no file, belongs to somebody else, or is a symbolic link
@@ -88,8 +88,8 @@ def _make(path: Path) -> int:
 
 
 def _open(path: Path, named: Path) -> int:
-    # Looked at before it is opened, since opening some devices is an act; and after, since
-    # something else may be there by then.
+    # Checked before opening, because opening some devices has effects; and after, because the path
+    # may lead to another file by then.
     _check(os.lstat(path), named)
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     descriptor = os.open(path, flags)
@@ -120,8 +120,8 @@ def _check(status: os.stat_result, named: Path) -> None:
 
 
 def _followed(link: Path, named: Path) -> Path:
-    """Where a symbolic link of our own leads."""
-    # The very link that is looked at is read: by its name it could be another one by then.
+    """The target of a symbolic link of our own."""
+    # Read the link through its descriptor: the name may lead to another link by then.
     descriptor = os.open(link, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -137,10 +137,10 @@ def _followed(link: Path, named: Path) -> Path:
 
 
 def lock(descriptor: int, path: Path) -> None:
-    """Keep a file for this writer, for as long as the descriptor is open.
+    """Lock a file for this writer while the descriptor is open.
 
     Raises:
-        LogError: When another writer has it; says which, where the system tells.
+        LogError: Another writer has it; the message names it if the system tells.
     """
     import fcntl
 
@@ -154,7 +154,7 @@ def lock(descriptor: int, path: Path) -> None:
 
 
 def being_written(path: Path, holder: str) -> LogError:
-    """The refusal of a file that somebody else writes."""
+    """The error for a file that another process is writing."""
     return LogError(
         f"{shown(path)} is already being written by {holder}; end that, or choose another name for"
         " the log."
@@ -162,9 +162,9 @@ def being_written(path: Path, holder: str) -> LogError:
 
 
 def holder(path: Path, but_not: int | None = None) -> str | None:
-    """Which writer keeps a file, in words; ``None`` where none does that is known.
+    """The writer that locks a file, as text; ``None`` if none is known.
 
-    The one whose descriptor is given does not count.
+    The holder of the given descriptor does not count.
     """
     import fcntl
 
@@ -186,20 +186,21 @@ def holder(path: Path, but_not: int | None = None) -> str | None:
 
 
 def shown(path: Path) -> str:
-    """A path as it may stand in a sentence."""
+    """A path, safe to print in a sentence."""
     return printable(os.fspath(path))
 
 
 def _holder(descriptor: int) -> str:
-    """Who keeps a file, by ``/proc/locks`` (proc_locks(5))."""
+    """The process that locks a file, from ``/proc/locks`` (proc_locks(5))."""
     mine = os.fstat(descriptor)
     device = f"{os.major(mine.st_dev):02x}:{os.minor(mine.st_dev):02x}"
     try:
         locks = Path("/proc/locks").read_text().splitlines()
     except OSError:
         locks = []
-    # 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF, or with -> before FLOCK for who waits. Some
-    # file systems show another device there than to stat; then the inode must do.
+    # 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF, or with -> before FLOCK for a waiting
+    # process. Some file systems show another device there than stat; then only the inode is
+    # compared.
     holders: dict[bool, set[int]] = {True: set(), False: set()}
     for line in locks:
         fields = line.split()

@@ -1,6 +1,6 @@
-"""One part of a log, its two files, of which snapshots are made.
+"""One part of a log: its two files, read as snapshots.
 
-A part is opened when a moment in it is wanted; until then it is known when it begins.
+A part is opened when a moment in it is requested; until then only its start time is known.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _onward = attrgetter("onward")
 
 
 class Part:
-    """One part of a log. Not safe to use from several threads.
+    """One part of a log. Not thread-safe.
 
     Args:
-        files: Its files, of which that of the processes may be missing.
-        opener: Opens them.
+        files: Its files; the process file may be missing.
+        opener: Opens the files.
 
     Attributes:
         files: The same.
-        shift: Seconds that its onward times are ahead of the tape's.
-        first: What the clocks said at its first sample; ``None`` where there is none yet.
+        shift: Seconds by which its onward times are ahead of the recording's times.
+        first: The clock readings at its first sample; ``None`` while there is none.
         set_back: Seconds by which its clock was set back, as far as that is known.
 
     Raises:
-        TapeError: There is no such log.
+        RecordingError: There is no such log.
     """
 
     def __init__(self, files: LogFiles, opener: Opener) -> None:
@@ -77,31 +77,31 @@ class Part:
 
     @property
     def is_open(self) -> bool:
-        """Whether its files are open, and looked through."""
+        """Whether its files are open and indexed."""
         return self._cards is not None
 
     @property
     def is_packed(self) -> bool:
-        """Whether it takes disk space to be open."""
+        """Whether it takes disk space while it is open."""
         return is_packed(self.files.gpus)
 
     @property
     def cards(self) -> CsvFile:
-        """The cards' file, which is open."""
+        """The GPU file, which must be open."""
         if self._cards is None:
             raise RuntimeError("the part is not open")
         return self._cards
 
     @property
     def last(self) -> Clocks | None:
-        """What the clocks said at its last sample, or at its first while it was never open."""
+        """The clock readings at its last sample, or at its first if it was never open."""
         return self._last or self.first
 
     def open(self) -> None:
         """Open its files.
 
         Raises:
-            TapeError: They cannot be read any more.
+            RecordingError: They cannot be read any more.
         """
         self._cards = self._sheet(self.files.gpus, processes=False)
         self._open_lists()
@@ -112,7 +112,7 @@ class Part:
         self.first, self._last, self.set_back = cards.first, cards.last, cards.set_back
 
     def close(self) -> None:
-        """Close the files; they are opened again when they are wanted."""
+        """Close the files; they are reopened on demand."""
         for sheet in (self._cards, self._lists):
             if sheet is not None:
                 sheet.close()
@@ -120,7 +120,7 @@ class Part:
         self._forget()
 
     def grow(self) -> None:
-        """Take in what was written since."""
+        """Index what was written since."""
         if self.cards.grow():
             self._measure()
         if self._lists is None:
@@ -129,15 +129,15 @@ class Part:
             self._lists.grow()
 
     def is_at(self, path: Path) -> bool:
-        """Whether a path leads to its cards' file."""
+        """Whether a path leads to its GPU file."""
         return _identity(path) == self._identity
 
     def is_elsewhere(self, path: Path) -> bool:
-        """Whether a path leads to another file than its cards'."""
+        """Whether a path leads to a file other than its GPU file."""
         return _identity(path) not in (None, self._identity)
 
     def snapshot(self, chunk: Chunk, run: SampleSpan) -> Snapshot:
-        """The snapshot that a sample was written of, by the tape's clock."""
+        """The snapshot of a sample, with the recording's times."""
         time = run.onward - self.shift
         reader = self._card_readers.get(chunk.header)
         if reader is None:
@@ -166,7 +166,7 @@ class Part:
         )
 
     def _processes(self, listing: ProcessList, cards: Sequence[CardRow]) -> tuple[GpuProcess, ...]:
-        """Those of a list that are still there: none where a card has none, or none is known."""
+        """The processes that are still listed: none for GPUs whose list is empty or missing."""
         busy = frozenset(card.uuid for card in cards if card.listed)
         if busy.issuperset(listing.counts):
             return listing.processes
@@ -182,13 +182,13 @@ class Part:
 
     @property
     def _lists_shift(self) -> float:
-        """How far the onward times of the lists are ahead of the tape's."""
+        """Seconds by which the lists' onward times are ahead of the recording's times."""
         if self._cards is None or self._lists is None:
             return self.shift
         return self.shift + self._lists.set_back - self._cards.set_back
 
     def who(self, run: SampleSpan) -> object:
-        """Something that differs where the list of a sample names others than that of another."""
+        """A value that differs if two samples' lists name different processes."""
         found = self._list_run(run)
         if found is None:
             return None
@@ -204,7 +204,7 @@ class Part:
         return self._who[1]
 
     def _list(self, run: SampleSpan) -> ProcessList | None:
-        """The list of a sample."""
+        """The process list of a sample."""
         found = self._list_run(run)
         if found is None:
             return None
@@ -223,7 +223,7 @@ class Part:
         return listing
 
     def _list_run(self, run: SampleSpan) -> tuple[Chunk, SampleSpan] | None:
-        """Where the newest list stands that is no newer than a sample, if that is fresh."""
+        """The newest list that is not newer than a sample, if it is recent enough."""
         if self._lists is None:
             return None
         onward = run.onward - self.shift + self._lists_shift + GRAIN
@@ -236,7 +236,7 @@ class Part:
         return chunk, chunk.runs[place]
 
     def _open_lists(self) -> None:
-        # Cards without their processes are still a log.
+        # GPUs without their processes are still a log.
         with suppress(RecordingError):
             self._lists = self._sheet(self.files.processes, processes=True)
 
@@ -255,7 +255,7 @@ class Part:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from all others, under whatever name; ``None`` where there is none."""
+    """The identity of a file under any name; ``None`` if there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -264,10 +264,10 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _first(path: Path) -> Clocks | None:
-    """What the clocks said at the first sample of a file.
+    """The clock readings at the first sample of a file.
 
     Raises:
-        TapeError: It is no cards' file.
+        RecordingError: It is not a GPU file.
     """
     block = head(path, LONGEST_LINE)
     place, header = first_header(block, str(path), processes=False)

@@ -1,4 +1,4 @@
-"""The rows of a list in the processes' file, made into processes again."""
+"""Reads the rows of a list in the process file back into processes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _PLACES_KEPT = 512
 
 
 class ProcessList(Struct, frozen=True):
-    """The processes of all cards at one moment.
+    """The processes of all GPUs at one moment.
 
     Attributes:
-        onward: When it was read, as the index of its file has it.
+        onward: Its onward time in the index of its file.
         processes: The processes.
-        counts: How many there are on each card, by UUID.
+        counts: Number of processes on each GPU, by UUID.
     """
 
     onward: float
@@ -49,7 +49,7 @@ class ProcessList(Struct, frozen=True):
 
 
 class ListReader:
-    """Reads the rows below one heading. Not safe to use from several threads."""
+    """Reads the rows below one header. Not thread-safe."""
 
     def __init__(self, header: Header) -> None:
         self._header = header
@@ -65,9 +65,9 @@ class ListReader:
         """The processes of a list.
 
         Args:
-            lines: Its rows, and what else stands among them.
-            onward: When it was read.
-            late: How much later the tape's clock is than that of the times in its cells.
+            lines: Its rows, possibly with other lines among them.
+            onward: Its onward time.
+            late: Seconds by which the recording's times are ahead of the times in its cells.
         """
         header = self._header
         stamp = header.stamp(lines[0])[0]
@@ -142,7 +142,7 @@ def _use(row: dict[str, Any]) -> GpuUse:
 
 
 def _place(facts: dict[str, Any]) -> Place | None:
-    """Where a process ran; ``None`` where nothing is known of that."""
+    """Where a process ran; ``None`` if nothing is known of it."""
     if all(fact is None for fact in facts.values()):
         return None
     around, launcher, parent = (facts.pop(name) for name in ("container", "launcher", "parent"))

@@ -1,7 +1,7 @@
-"""Records what is sampled: takes snapshots from whoever has them and writes them on its own thread.
+"""Writes snapshots to a log on its own thread.
 
-A disk can be full, or hang for minutes. So whoever samples hands a snapshot over and goes on at
-once; what cannot be written is counted, and told in a sentence while it lasts.
+A disk can be full, or hang for minutes. So the sampling thread only hands a snapshot over and
+continues at once; lost samples are counted, and the status has a message while writing fails.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ _NOT_BEGUN = {
 
 
 class LogStatus(Struct, frozen=True):
-    """How a log does.
+    """The status of a log.
 
     Attributes:
         path: The cards' file.
-        since: When it began to be written, in this run; seconds since the epoch.
-        seconds: For how long, the time in which the machine slept included.
+        since: When this run started to write it; seconds since the epoch.
+        seconds: Duration of this run, including suspends.
         samples: Written in this run.
-        bytes: Of both files and all parts together, written in this run.
-        lost: Samples that could not be written.
-        trouble: What goes wrong now, in a sentence.
+        bytes: Bytes written in this run, to both files of all parts.
+        lost: Number of samples that could not be written.
+        trouble: The current problem, in a sentence.
     """
 
     path: Path
@@ -87,15 +87,15 @@ class LogStatus(Struct, frozen=True):
 
 
 class Recorder:
-    """Writes the snapshots that it is given to a log, on a thread of its own.
+    """Writes the snapshots it receives to a log, on its own thread.
 
     Args:
         path: The log, with ``.csv`` or without.
-        rotate: Begin new files once one of the two is longer than so many bytes.
-        keep: How many of the older parts to keep; ``None`` is all.
-        commands: Whether to write command lines, which can hold secrets.
+        rotate: Start new files once one of the two is longer than this many bytes.
+        keep: Number of rotated parts to keep; ``None`` keeps all.
+        commands: Whether to write command lines, which can contain secrets.
         user: Write the processes of this user only; the cards are written in any case.
-        clock: Time, for tests. Without, seconds count on while the machine sleeps.
+        clock: Clock, for tests. The default also counts while the machine is suspended.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Recorder:
         self._ended: float | None = 0.0
         self._dropped = 0
 
-        # What follows is the thread's, and only read by others.
+        # The attributes below belong to the thread; other threads only read them.
         self._samples = 0
         self._failed = 0
         self._trouble: str | None = None
@@ -134,10 +134,10 @@ class Recorder:
         self._failure: Exception | None = None
 
     def start(self) -> None:
-        """Open the files, or continue them, and begin to write. Waits for the disk.
+        """Open or continue the files, and start writing. Waits for the disk.
 
         Raises:
-            LogError: When there can be no log under that name; nothing is changed then.
+            LogError: There can be no log under that name; nothing has changed then.
         """
         path = self._files.gpus
         if path.suffix in PACKED:
@@ -152,7 +152,7 @@ class Recorder:
             self._writer.close()
             code = error.errno or 0
             if code == errno.ENOENT and path.parent.is_dir():
-                # As in /proc, where the directory is there and takes no files.
+                # As in /proc, where the directory exists but accepts no files.
                 code = errno.EACCES
             reason = _NOT_BEGUN.get(code, f"{error.strerror}; choose another place")
             raise LogError(f"{shown(path)} cannot be written: {reason}.") from error
@@ -163,12 +163,12 @@ class Recorder:
         self._thread.start()
 
     def take(self, snapshot: Snapshot) -> None:
-        """Write a snapshot, soon. Never waits: a listener for the collector.
+        """Queue a snapshot for writing. Never blocks: a listener for the collector.
 
-        One without cards, as while there is no driver, leaves no row and is not counted.
+        A snapshot without GPUs, as while there is no driver, gives no row and is not counted.
 
         Raises:
-            Exception: What ended the thread, a fault of gpumon's own.
+            Exception: The bug that ended the thread.
         """
         if self._failure is not None:
             raise self._failure
@@ -184,9 +184,9 @@ class Recorder:
             self._changed.notify()
 
     def stop(self) -> LogStatus:
-        """Write what was taken, wait for the disk a few seconds at most, and let the files go.
+        """Write what is queued, wait for the disk a few seconds at most, and close the files.
 
-        May be called again.
+        May be called more than once.
         """
         with self._changed:
             if self._open:
@@ -196,14 +196,14 @@ class Recorder:
         if self._thread.ident is not None:
             self._thread.join(_STOP_SECONDS)
         with self._changed:
-            # Only where the disk hangs is anything left; it must not be written after the end.
+            # Anything is left only if the disk hangs; it must not be written after the end.
             self._dropped += len(self._queue)
             self._queue.clear()
         return self.status
 
     @property
     def status(self) -> LogStatus:
-        """How it does at this moment. For any thread."""
+        """The current status. Thread-safe."""
         now = self._clock.monotonic() if self._ended is None else self._ended
         return LogStatus(
             path=self._files.gpus,
@@ -239,7 +239,7 @@ class Recorder:
             self._at_disk_since = None
 
     def _turn(self) -> bool:
-        """Write one sample, or what is owed to the disk; False when there is no more to do."""
+        """Write one sample, or sync the disk; returns False when nothing is left to do."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._queue or not self._open, _SYNC_SECONDS if self._unsynced else None
@@ -294,7 +294,7 @@ class Recorder:
 
 
 class _WakefulClock(SystemClock):
-    """One that goes on while the machine sleeps, where the system has such a one."""
+    """A clock that also counts while the machine is suspended, if the system has one."""
 
     def monotonic(self) -> float:
         if hasattr(time, "CLOCK_BOOTTIME"):

@@ -1,4 +1,4 @@
-"""A log as a tape: any moment of it, in the files as they lie there, without reading them all."""
+"""A log as a recording: any moment of it, read from the files without reading them completely."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _CLOSING = 0.3
 
 
 def open_log(path: str | os.PathLike[str], full_share: float = DEFAULTS.full_share) -> CsvRecording:
-    """A log of gpumon's or of nvidia-smi's, with what was rotated.
+    """Open a log of gpumon's or nvidia-smi's, including its rotated parts.
 
     Args:
-        path: Any of its files, or what they are called without their endings.
-        full_share: When a card counts as full, for the marks.
+        path: Any of its files, or their name without the suffixes.
+        full_share: A GPU is full below this share of free memory, for the events.
 
     Raises:
-        TapeError: There is none, or it is none.
+        RecordingError: There is no such file, or it is not a log.
     """
     return CsvRecording(log_to_read(path), full_share)
 
 
 class CsvRecording:
-    """A log as ``gpumon.recording.Recording``. May be asked by any thread.
+    """A log as ``gpumon.recording.Recording``. Thread-safe.
 
     A log that is still being written grows, also into its next part.
 
@@ -48,7 +48,7 @@ class CsvRecording:
         full_share: A card is full below this share of free memory.
 
     Raises:
-        TapeError: There is no such log.
+        RecordingError: There is no such log.
     """
 
     def __init__(self, files: LogFiles, full_share: float = DEFAULTS.full_share) -> None:
@@ -61,11 +61,11 @@ class CsvRecording:
 
     @property
     def name(self) -> str:
-        """What to call it to a person: the path of its cards' file."""
+        """Its name in messages: the path of its GPU file."""
         return str(self._files.gpus)
 
     def close(self) -> None:
-        """Close its files; it is not to be asked any more. May be called more than once."""
+        """Close its files; no queries may follow. May be called more than once."""
         self._opener.stop()
         self._finder.stop()
         if self._lock.acquire(timeout=_CLOSING):
@@ -96,7 +96,7 @@ class CsvRecording:
             return None if spot is None else self._shelf.snapshot(spot)
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
-        """See ``Recording.between``. Reads only a part where there are many more than ``most``."""
+        """See ``Recording.between``. Reads only some samples if there are many more."""
         with self._lock:
             self._shelf.refresh()
             times = self._shelf.times_between(first, last, most)

@@ -1,7 +1,7 @@
-"""The parts of a log in their order: where every sample stands, and what was before and after it.
+"""The parts of a log in order: the position of every sample, and its neighbours.
 
-Which part of a log is open changes as moments are asked for, and where the clock was set back in a
-part is known from when it was first open: then what lies before moves back by that.
+Parts are opened and closed as moments are requested. If the clock was set back in a part, that is
+known once the part has been opened: everything before then moves back by it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _onward = attrgetter("onward")
 
 
 class Position(NamedTuple):
-    """Where a sample stands: in which chunk of which part, and which of its samples it is."""
+    """The position of a sample: part, chunk, and sample in the chunk."""
 
     part: Part
     chunk: Chunk
@@ -49,19 +49,19 @@ class Position(NamedTuple):
 
     @property
     def time(self) -> float:
-        """When it was taken, on the tape."""
+        """When it was taken, in the recording's times."""
         return self.run.onward - self.part.shift
 
 
 class RotatedLog:
-    """The parts of a log. Not safe to use from several threads.
+    """The parts of a log. Not thread-safe.
 
     Args:
         files: The log.
-        opener: Opens its files; one of its own unless given.
+        opener: Opens its files; a new one by default.
 
     Raises:
-        TapeError: There is no such log, or none of it can be read.
+        RecordingError: There is no such log, or no part of it can be read.
     """
 
     def __init__(self, files: LogFiles, opener: Opener | None = None) -> None:
@@ -86,17 +86,17 @@ class RotatedLog:
 
     @property
     def first(self) -> float | None:
-        """When its oldest sample was taken; ``None`` while there is none."""
+        """The time of its oldest sample; ``None`` while it is empty."""
         return self._begins[0] if self._begins else None
 
     @property
     def last(self) -> float | None:
-        """When its newest was."""
+        """The time of its newest sample."""
         spot = self.find(math.inf)
         return None if spot is None else spot.time
 
     def refresh(self) -> None:
-        """Take in what was written since, also into files that rotation began."""
+        """Index what was written since, also in files that rotation began."""
         if self._is_closed or not self._parts:
             return
         newest = self._parts[-1]
@@ -109,19 +109,19 @@ class RotatedLog:
         self._arrange()
 
     def _follow(self, newest: Part) -> None:
-        """Go on in the files that rotation began."""
+        """Continue with the files that rotation began."""
         there = parts(self._files)
-        # The old one has another name by now, or is gone.
+        # The old file has another name by now, or is gone.
         places = [place for place, files in enumerate(there) if newest.is_at(files.gpus)]
         for files in there[places[-1] + 1 if places else len(there) - 1 :]:
             part = _part(files, self._opener)
             if isinstance(part, RecordingError):
-                # It has no heading yet: there is another look later.
+                # The file has no header yet; the next call tries again.
                 return
             self._parts.append(part)
 
     def _arrange(self) -> None:
-        """Give each part its place in time, so that nothing runs backwards."""
+        """Place the parts on one timeline, so that time never runs backwards."""
         self._parts = [part for part in self._parts[:-1] if part.first] + self._parts[-1:]
         known: list[object] = [
             (part, part.first, part.set_back, part.is_open) for part in self._parts
@@ -141,7 +141,7 @@ class RotatedLog:
         self._begins = [part.first.wall - part.shift for part in self._parts if part.first]
 
     def _open(self, part: Part) -> None:
-        """Open a part that is not, and close those that were not used for the longest."""
+        """Open a part, and close the least recently used ones."""
         part.open()
         if part is not self._parts[-1]:
             self._opened[part] = None
@@ -152,7 +152,7 @@ class RotatedLog:
                 old.close()
 
     def find(self, time: float) -> Position | None:
-        """The newest sample that is no newer than a time, or the oldest of all."""
+        """The newest sample that is not newer than a time, or the oldest sample."""
         while self._begins and not self._is_closed:
             part = self._parts[max(0, bisect_right(self._begins, time + GRAIN) - 1)]
             if not self._is_open(part):
@@ -166,7 +166,7 @@ class RotatedLog:
         return None
 
     def _is_open(self, part: Part) -> bool:
-        """Whether a part is open; if not, that is done now, and everything may have moved."""
+        """Whether a part was open; if not, it is opened now, and all times may have moved."""
         if part.is_open:
             if part in self._opened:
                 self._opened.move_to_end(part)
@@ -174,20 +174,20 @@ class RotatedLog:
         try:
             self._open(part)
         except RecordingError as error:
-            # It was there when the log was opened: rotation has removed it since, or it is too
-            # long unpacked.
+            # It existed when the log was opened: rotation has removed it since, or it is too large
+            # when decompressed.
             self._failure = error
             self._parts.remove(part)
         self._arrange()
         return False
 
     def after(self, part: Part | None, onward: float) -> Position | None:
-        """The first sample after a time of a part, or the first of all; ``None`` at the end."""
+        """The first sample after a time in a part, or the first of all; ``None`` at the end."""
         self.refresh()
         while part in self._parts and not self._is_open(part):
             pass
         if part is None or part not in self._parts:
-            # Rotation removes the oldest, so what is left follows.
+            # Rotation removes the oldest part, so the next remaining part follows.
             return self.find(-math.inf)
         chunk = part.cards.at(onward)
         if chunk is None:
@@ -198,7 +198,7 @@ class RotatedLog:
         return None if following == spot else following
 
     def move(self, spot: Position, samples: int) -> Position:
-        """The sample so many further on, no further than the ends."""
+        """The position that many samples further, within the ends."""
         while True:
             count = len(spot.chunk.runs)
             wanted = spot.number + samples
@@ -212,7 +212,7 @@ class RotatedLog:
             spot = beside
 
     def _beside(self, spot: Position, *, forward: bool) -> Position | None:
-        """The first sample of the chunk after, or the last of the one before, that of a sample."""
+        """The first sample of the next chunk, or the last of the previous one."""
         part, cards = spot.part, spot.part.cards
         chunk = cards.after(spot.chunk) if forward else cards.before(spot.chunk)
         if chunk is None:
@@ -234,12 +234,12 @@ class RotatedLog:
                 return beside
 
     def times_between(self, first: float, last: float, most: int) -> Sequence[float]:
-        """About ``most`` times at which samples were taken, or soon after which.
+        """About ``most`` times at, or shortly after, which samples were taken.
 
         Args:
-            first: From when on.
-            last: Until when.
-            most: How many, where there are more.
+            first: Start.
+            last: End.
+            most: The number of times, if there are more samples.
         """
         spot = self.find(first)
         if spot is None:
@@ -257,14 +257,14 @@ class RotatedLog:
         return [begin + (end - begin) * number / max(1, most - 1) for number in range(max(2, most))]
 
     def snapshot(self, spot: Position) -> Snapshot:
-        """The snapshot that a sample was written of."""
+        """The snapshot of a sample."""
         key = (spot.part, spot.run.onward)
         snapshot = self._snapshots.get(key)
         if snapshot is not None:
             self._snapshots.move_to_end(key)
             return snapshot
         snapshot = spot.part.snapshot(spot.chunk, spot.run)
-        # The newest one of a log that is being written may not be whole yet.
+        # The newest sample of a log that is being written may be incomplete.
         if spot.number + 1 < len(spot.chunk.runs) or spot.part is not self._parts[-1]:
             self._snapshots[key] = snapshot
             if len(self._snapshots) > _SNAPSHOTS_KEPT:
@@ -273,14 +273,14 @@ class RotatedLog:
 
 
 def _all_parts(files: LogFiles, opener: Opener) -> list[Part]:
-    """The parts of a log that there are, oldest first.
+    """The existing parts of a log, oldest first.
 
     Raises:
-        TapeError: There is none that can be read, or the log's own file is no log.
+        RecordingError: No part can be read, or the log's own file is not a log.
     """
     there = parts(files) or [files]
     found = {each: _part(each, opener) for each in there}
-    # Where one rotated part is broken, the others are no worse for it.
+    # A broken rotated part does not affect the others.
     whole = [part for part in found.values() if isinstance(part, Part)]
     for each, part in found.items():
         if isinstance(part, RecordingError) and (not whole or (each == files and _has_begun(each))):
@@ -289,7 +289,7 @@ def _all_parts(files: LogFiles, opener: Opener) -> list[Part]:
 
 
 def _has_begun(files: LogFiles) -> bool:
-    """Whether there is anything in the cards' file; rotation makes it empty first."""
+    """Whether the GPU file has any content; rotation creates it empty."""
     try:
         return files.gpus.stat().st_size > 0
     except OSError:

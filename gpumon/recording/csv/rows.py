@@ -1,4 +1,4 @@
-"""Snapshots as the rows of a log: which of them, and in which bytes."""
+"""Converts snapshots to the rows of a log."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OWN = [
 
 
 def as_csv(rows: Iterable[Iterable[str]]) -> bytes:
-    """Rows of cells as lines of a file; no cell holds a line break."""
+    """Rows of cells as lines of a file; no cell contains a line break."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode()
@@ -66,13 +66,13 @@ PROCESS_HEADER = as_csv([[column.name for column in PROCESS_COLUMNS]])
 
 
 class GpuRows:
-    """Makes the rows of the cards. Most cells are what they were a sample before, and are kept."""
+    """Writes the rows of the GPUs. Reuses the cells of values that have not changed."""
 
     def __init__(self) -> None:
         self._cards: dict[str, _Card] = {}
 
     def of(self, snapshot: Snapshot, elapsed: float) -> bytes:
-        """A row for each card.
+        """One row per GPU.
 
         Args:
             snapshot: The sample.
@@ -91,7 +91,7 @@ class GpuRows:
 
 
 class _Card:
-    """The cells last written of a card, and the values of the metrics among them."""
+    """The cells last written for a GPU, and its metric values."""
 
     def __init__(self) -> None:
         self._cells = [""] * len(GPU_COLUMNS)
@@ -114,11 +114,11 @@ class _Card:
 
 
 class ProcessRows:
-    """Makes the list of processes, at the samples at which it is time to write one.
+    """Writes the list of processes, at the samples that need a new list.
 
-    That is when a process came to a card or left one, when it was found out where one runs, when
-    the GPU memory of one has moved by ``LIST_BYTES``, and when the last list is ``LIST_SECONDS``
-    old.
+    That is when a process starts or stops using a GPU, when the lookup of where one runs has
+    finished, when its GPU memory has changed by ``LIST_BYTES``, and when the last list is
+    ``LIST_SECONDS`` old.
 
     Args:
         commands: Whether to write command lines.
@@ -135,7 +135,7 @@ class ProcessRows:
         self._written_at = 0.0
 
     def of(self, snapshot: Snapshot, elapsed: float) -> bytes:
-        """The whole list, or nothing where the one before will do.
+        """The complete list, or nothing if the previous list is still valid.
 
         Args:
             snapshot: The sample.
@@ -152,7 +152,7 @@ class ProcessRows:
         return as_csv(self._cells(snapshot, one, use, elapsed) for one, use in uses)
 
     def forget(self) -> None:
-        """The list last made is not where the next row goes: make one at the next sample."""
+        """Write a list at the next sample, because the last one is in another file."""
         self._written = None
 
     def _uses(self, snapshot: Snapshot) -> Iterator[tuple[GpuProcess, GpuUse]]:

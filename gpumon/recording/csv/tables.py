@@ -1,4 +1,4 @@
-"""The rows of a log's file, one after another: what a report adds up."""
+"""Iterates over the rows of a log's file, for reports."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Damage(Struct):
-    """The lines of a file that could not be read, or not in all that was wanted of them.
+    """The lines of a file that could not be read completely.
 
     Attributes:
-        lines: How many there are.
-        first: Number of the first one in the file, from 1; ``None`` while there is none.
+        lines: Their number.
+        first: 1-based number of the first one; ``None`` if there is none.
     """
 
     lines: int = 0
@@ -42,24 +42,23 @@ def rows(
     last: float | None = None,
     damage: Damage | None = None,
 ) -> Iterator[tuple[object, ...]]:
-    """The rows of one file in their order: the time, then the values of the wanted columns.
+    """The rows of one file in order: the time, then the values of the wanted columns.
 
-    Times are as on a tape: seconds since the epoch that never run backwards. Values are in the
-    model's units: bytes, percent, watts, joules, seconds, true or false, seconds since the epoch
-    for times, text; ``None`` where the cell is empty or there is no such column. Rows and cells
-    that cannot be read are left out, and counted as damage; a last line that does not end is left
-    out too.
+    Times are those of a recording: seconds since the epoch that never run backwards. Values are in
+    the model's units: bytes, percent, watts, joules, seconds, booleans, seconds since the epoch for
+    times, and text; ``None`` if the cell is empty or the column is missing. Rows and cells that
+    cannot be read are skipped and counted as damage; an unfinished last line is skipped too.
 
     Args:
-        path: The file: CSV, or that compressed, by its ending ``.gz`` or ``.zst``.
+        path: The file: CSV, or compressed CSV by its suffix ``.gz`` or ``.zst``.
         wanted: Names of ``columns.GPU_COLUMNS``, or of ``columns.PROCESS_COLUMNS``.
-        processes: Whether it is the processes' file.
-        first: Leave out samples from before this time.
-        last: And from after this one.
-        damage: Where to count the lines that are damaged.
+        processes: Whether it is the process file.
+        first: Skip samples before this time.
+        last: Skip samples after this time.
+        damage: Counts the damaged lines.
 
     Raises:
-        TapeError: It is no such file, or cannot be opened.
+        RecordingError: It is not a log file, or cannot be opened.
     """
     begin = -math.inf if first is None else first
     end = math.inf if last is None else last
@@ -89,12 +88,12 @@ def rows(
 
 
 class _Seen:
-    """Counts the damaged lines of a file, and knows where the first one is.
+    """Counts the damaged lines of a file, and keeps the number of the first one.
 
     Args:
         sheet: The file.
-        damage: Where to count.
-        processes: Whether it is the processes' file.
+        damage: The counter.
+        processes: Whether it is the process file.
     """
 
     def __init__(self, sheet: CsvFile, damage: Damage, *, processes: bool) -> None:
@@ -104,14 +103,14 @@ class _Seen:
         self._chunk: Chunk | None = None
 
     def begin(self, chunk: Chunk) -> None:
-        """Go on to a chunk."""
+        """Move to a chunk."""
         self._chunk = chunk
         if not chunk.runs:
             for place, line in enumerate(chunk.lines):
                 self.skip(line, place)
 
     def skip(self, line: bytes, place: int) -> None:
-        """A line of the chunk is no row: that is damage where it is neither empty nor a heading."""
+        """Note a line without a row: it is damage unless it is empty or a header."""
         if not line.strip():
             return
         if b"timestamp" in line and as_header(line, processes=self._processes) is not None:
@@ -119,7 +118,7 @@ class _Seen:
         self.add(line, place)
 
     def add(self, line: bytes, place: int) -> None:
-        """A line of the chunk is damaged, which may be several lines joined."""
+        """Note a damaged row, which may consist of several joined lines."""
         chunk, damage = self._chunk, self._damage
         if chunk is None:
             return
@@ -130,7 +129,7 @@ class _Seen:
 
 
 class _Plan:
-    """How to read the wanted cells of the rows below one heading."""
+    """How to read the wanted cells of the rows below one header."""
 
     def __init__(
         self, header: Header, wanted: Sequence[str], readers: Sequence[Cells], seen: _Seen
@@ -143,7 +142,7 @@ class _Plan:
             for name, cells in zip(wanted, readers, strict=True)
         ]
         self._split = max([header.time, *(place for place, _ in self._cells)]) + 1
-        # The time goes before the values.
+        # The time comes before the values.
         self._limits = [
             (1 + wanted.index(part), 1 + wanted.index(whole))
             for part, whole in LIMITS.items()
@@ -154,7 +153,7 @@ class _Plan:
         """The rows of a sample."""
         header = self.header
         lines = chunk.lines[run.first : run.stop]
-        # The first line of a sample is a row of it; what has another time is no row.
+        # The first line of a sample is a row; a line with another time is not.
         stamp = header.stamp(lines[0])[0]
         begin = stamp + b","
         together = header.key is None and header.time == 0
@@ -176,7 +175,7 @@ class _Plan:
                 )
             at = time
             if not together or len(cells) <= header.time:
-                # nvidia-smi's rows of one sample each have a time of their own.
+                # Each of nvidia-smi's rows of one sample has its own time.
                 wall = read_moment(cells[header.time]) if len(cells) > header.time else None
                 if wall is None:
                     self._seen.skip(line, at_line)
@@ -197,7 +196,7 @@ class _Plan:
             yield known
 
     def _without_damage(self, row: tuple[object, ...]) -> tuple[object, ...]:
-        """The row without the values that cannot be read, or be right."""
+        """The row without the values that cannot be read or are impossible."""
         if DAMAGED in row:
             row = tuple([None if value is DAMAGED else value for value in row])
         for part, whole in self._limits:

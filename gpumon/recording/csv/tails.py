@@ -1,8 +1,8 @@
-"""What an ended writer left at the end of a log, and how much of that is whole.
+"""Finds the complete samples at the end of a log after its writer was killed.
 
-A write that is cut short, by SIGKILL or by the loss of power, ends anywhere in the file, though
-mostly between two pages. So a sample may lack the end of its last line, or whole lines, or the rows
-of the cards that were to follow those of the processes.
+A write that is interrupted by SIGKILL or a power loss can end anywhere in the file, usually between
+two pages. So a sample may lack the end of its last line, whole lines, or the GPU rows that follow
+the process rows.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _Moment = tuple[datetime, float]
 
 
 class _Sample(Struct):
-    """The rows of one sample, as far as they are there.
+    """The rows of one sample, possibly incomplete.
 
     Attributes:
-        moment: When it was taken.
-        timestamp: The same as it stands in the file.
-        begin: Where its first row begins.
-        subjects: The UUIDs of its rows, in their order.
+        moment: Its time.
+        timestamp: Its time as written in the file.
+        begin: Offset of its first row.
+        subjects: The UUIDs of its rows, in order.
     """
 
     moment: _Moment
@@ -44,15 +44,15 @@ class _Sample(Struct):
 
 
 def whole_cards(descriptor: int, begin: int, end: int) -> tuple[int, _Moment | None]:
-    """How much of a cards' file is whole samples.
+    """How much of a GPU file consists of complete samples.
 
     Args:
         descriptor: The file.
-        begin: Where its first row begins.
+        begin: Offset of its first row.
         end: Its size.
 
     Returns:
-        The size that it should have, and when the last sample in it was taken, if there is one.
+        The size to truncate it to, and the time of its last sample, if there is one.
     """
     names = [column.name for column in GPU_COLUMNS]
     torn, at = _torn(descriptor, begin, end)
@@ -73,14 +73,14 @@ def whole_cards(descriptor: int, begin: int, end: int) -> tuple[int, _Moment | N
 
 
 def whole_lists(descriptor: int, begin: int, end: int, cards: _Moment | None) -> int:
-    """How much of a processes' file is whole lists: the size that it should have.
+    """The size to truncate a process file to, so that it has only complete lists.
 
     Args:
         descriptor: The file.
-        begin: Where its first row begins.
+        begin: Offset of its first row.
         end: Its size.
-        cards: When the last sample in the cards' file was taken. A list is written before the cards
-            of its sample, so one that is newer may lack rows, and has no cards in any case.
+        cards: When the last sample in the cards' file was taken. A list is written before the GPUs
+            of its sample, so a newer list may lack rows and has no GPUs.
     """
     names = [column.name for column in PROCESS_COLUMNS]
     _, at = _torn(descriptor, begin, end)
@@ -89,7 +89,7 @@ def whole_lists(descriptor: int, begin: int, end: int, cards: _Moment | None) ->
 
 
 def _torn(descriptor: int, begin: int, end: int) -> tuple[list[str], int]:
-    """The cells of the last line if it has no end, and where the whole lines end."""
+    """The cells of the last line if it is unfinished, and the end of the complete lines."""
     for at, line in _lines(descriptor, begin, end):
         if not line.endswith(b"\n"):
             return line.decode(errors="replace").split(","), at
@@ -98,18 +98,18 @@ def _torn(descriptor: int, begin: int, end: int) -> tuple[list[str], int]:
 
 
 def _goes_on(last: _Sample, torn: list[str], *, shorter: bool) -> bool:
-    """Whether a line without an end belongs to the sample before it, or begins one of its own."""
+    """Whether an unfinished line belongs to the sample before it, or begins a new one."""
     timestamp, *rest = torn
     if not rest:
         return shorter and last.timestamp.startswith(timestamp)
-    # The third cell, if it is all there, is the UUID.
+    # The third cell, if it is complete, is the UUID.
     return last.timestamp == timestamp and not (len(rest) > 2 and rest[1] in last.subjects)
 
 
 def _samples(
     descriptor: int, begin: int, end: int, names: list[str], *, lists: bool = False
 ) -> Iterator[_Sample]:
-    """The samples of whole lines, newest first, as far as the lines are rows."""
+    """The samples of complete lines, newest first, while the lines are rows."""
     sample: _Sample | None = None
     for at, row in _rows(descriptor, begin, end, names):
         moment = _moment(row)
@@ -152,7 +152,7 @@ def _moment(row: dict[str, str]) -> _Moment | None:
 
 
 def _lines(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The lines between two places of a file, the last first, each with where it begins."""
+    """The lines between two offsets of a file, last line first, each with its offset."""
     held = b""
     block = _BLOCK
     while end > begin:
@@ -162,7 +162,7 @@ def _lines(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, bytes]]
         while (cut := held.rfind(b"\n", 0, -1)) >= 0:
             yield start + cut + 1, held[cut + 1 :]
             held = held[: cut + 1]
-        # Zeros that a crash left can be one very long line.
+        # Zeros that a crash left can look like one very long line.
         block *= 2
     if held:
         yield begin, held

@@ -1,8 +1,8 @@
-"""The two files of a log as they are written: whole samples or nothing, whatever happens to them.
+"""Writes the two files of a log so that each sample is complete or absent.
 
-Before each sample is looked whether both files are still where and what they were. So opening a
-log, continuing one, going on after rotation and after somebody moved, removed or emptied a file are
-one and the same path through this code.
+Before each sample the writer checks whether both files are still the same files at their paths. So
+one code path handles opening a log, continuing one, rotation, and files that were moved, removed or
+emptied.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _LINKLESS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class LogWriter:
-    """Writes one log; keeps it from other writers from ``ready`` to ``close``. For one thread.
+    """Writes one log; locks it from ``ready`` to ``close``. For use by one thread.
 
     Args:
         files: Where to write.
-        rotate: Move the files aside once either is longer than so many bytes; ``None`` is never.
-        keep: How many of the parts moved aside are kept; ``None`` is all.
+        rotate: Rotate the files once either is longer than this many bytes; ``None`` means never.
+        keep: Number of rotated parts to keep; ``None`` keeps all.
     """
 
     def __init__(self, files: LogFiles, rotate: int | None = None, keep: int | None = None) -> None:
@@ -54,14 +54,14 @@ class LogWriter:
         """What goes wrong though samples are written: a sentence for a person."""
 
     def ready(self) -> bool:
-        """Make sure that a sample can follow: open the files, continue them or begin.
+        """Prepare for a sample: open, continue or create the files.
 
         Returns:
-            Whether what was written last is not what the next row will follow.
+            Whether the next row will not follow the last written one.
 
         Raises:
-            LogError: When something there must not be written to.
-            OSError: When it cannot be.
+            LogError: A file there must not be written to.
+            OSError: A file cannot be opened.
         """
         gpus, processes = self._opened()
         if gpus.size is None or processes.size is None:
@@ -72,15 +72,15 @@ class LogWriter:
         return at_new_place
 
     def write(self, gpus: bytes, processes: bytes) -> None:
-        """Write the rows of a sample: all of them or, when this raises, none. ``ready`` goes first.
+        """Write all rows of a sample; if this raises, none is written. Call ``ready`` first.
 
         Raises:
-            OSError: When they cannot be written.
+            OSError: The rows cannot be written.
         """
         if self._gpus is None or self._processes is None:
             raise RuntimeError("the log is not open")
         try:
-            # A list without its cards is known by its time, cards without their list by nothing.
+            # A list without its GPUs can be detected by its time, GPUs without their list cannot.
             self._processes.append(processes)
             self._gpus.append(gpus)
         except OSError:
@@ -94,28 +94,28 @@ class LogWriter:
             self._begin_part(self._gpus, self._processes)
 
     def sync(self) -> None:
-        """Wait until all that was written is on the disk.
+        """Wait until everything written is on the disk.
 
         Raises:
-            OSError: When it does not get there.
+            OSError: The data cannot be synced.
         """
         for file in (self._processes, self._gpus):
             if file is not None:
                 os.fsync(file.descriptor)
 
     def close(self) -> None:
-        """Let go of the log. What was made and never written to is removed."""
+        """Unlock the log. Files that were created and never written to are removed."""
         for file in (self._processes, self._gpus):
             if file is not None:
                 file.discard()
         self._processes = self._gpus = None
 
     def _opened(self) -> tuple[_File, _File]:
-        """Both files, opened again if others are at their paths by now."""
+        """Both files, reopened if other files are at their paths by now."""
         gpus = self._gpus
         if gpus is None or not gpus.look():
             gpus = self._claim()
-            # Only now the old one is let go: there is no moment at which the log is nobody's.
+            # The old file is released only now, so that the log is always locked.
             self._gpus, old = gpus, self._gpus
             if old is not None:
                 old.close()
@@ -129,7 +129,7 @@ class LogWriter:
         return gpus, processes
 
     def _claim(self) -> _File:
-        """Open the cards' file and keep it from others."""
+        """Open the GPU file and lock it."""
         path = self._files.gpus
         for _ in range(_TRIES):
             file = _File(path, GPU_HEADER)
@@ -146,7 +146,7 @@ class LogWriter:
         raise LogError(f"{shown(path)} is moved away as soon as it is made; choose another name.")
 
     def _check_rotated(self) -> None:
-        """Look whether another writer has moved the log aside and not yet begun the next part.
+        """Check whether another writer has rotated the log and not yet started the next part.
 
         Raises:
             LogError: One has.
@@ -160,10 +160,10 @@ class LogWriter:
             raise being_written(part, other)
 
     def _finish_rotation(self, *, begun: bool) -> None:
-        """Put right what a writer left that ended in the middle of a rotation.
+        """Complete a rotation that a killed writer left unfinished.
 
         Args:
-            begun: Whether there is anything in the cards' file.
+            begun: Whether the GPU file has any content.
         """
         numbers = part_numbers(self._files)
         if not numbers:
@@ -171,7 +171,7 @@ class LogWriter:
         part = numbered(self._files, numbers[-1])
         with contextlib.suppress(FileNotFoundError):
             if begun:
-                # It had both names already and goes on under the one it had.
+                # It had both names already and keeps the current one.
                 if part.gpus.samefile(self._files.gpus):
                     part.gpus.unlink()
             elif part.gpus.exists():
@@ -181,7 +181,7 @@ class LogWriter:
                     self._files.processes.unlink()
 
     def _settle(self, gpus: _File, processes: _File) -> None:
-        """Cut off what is not whole in the files, and begin those that are empty."""
+        """Truncate incomplete data, and write headers to empty files."""
         if gpus.is_of_other_columns() or processes.is_of_other_columns():
             self._move_aside(gpus, processes)
             gpus, processes = self._opened()
@@ -192,14 +192,14 @@ class LogWriter:
             gpus.cut(end)
         if not processes.is_empty():
             lists, end = len(PROCESS_HEADER), processes.length()
-            # Where the cards are new, what they were when the last list was written is unknown.
+            # If the GPU file is new, the GPUs at the time of the last list are unknown.
             processes.cut(whole_lists(processes.descriptor, lists, end, last) if not begun else end)
         for file in (gpus, processes):
             if file.is_empty():
                 self.bytes += file.begin()
 
     def _begin_part(self, gpus: _File, processes: _File) -> None:
-        """Rotate. What fails here is tried again: samples go where they can until then."""
+        """Rotate. A failed rotation is retried; meanwhile samples go to the current files."""
         name = shown(self._files.gpus)
         try:
             self.sync()
@@ -207,7 +207,7 @@ class LogWriter:
         except OSError as error:
             self.trouble = f"{name} cannot be rotated ({error.strerror}) and grows on until it can."
             return
-        # What goes wrong in this is met again before the next sample, and told then.
+        # An error here recurs before the next sample, and is reported then.
         with contextlib.suppress(OSError, LogError):
             self._at_new_place = self.ready()
         try:
@@ -226,7 +226,7 @@ class LogWriter:
                 _move(file.path, to)
 
     def _remove_oldest(self) -> None:
-        """Remove the parts that are too many, as far down as they can only be this log's."""
+        """Remove surplus parts, oldest first, but only those that certainly belong to this log."""
         if self._keep is None:
             return
         numbers = part_numbers(self._files)
@@ -245,10 +245,10 @@ class LogWriter:
 
 
 class _File:
-    """One file, open.
+    """One open file.
 
     Attributes:
-        size: Its length as far as it is known to hold whole samples; ``None`` while it is not.
+        size: The length that is known to hold complete samples; ``None`` if unknown.
     """
 
     def __init__(self, path: Path, header: bytes) -> None:
@@ -261,7 +261,7 @@ class _File:
         self._identity = (status.st_dev, status.st_ino)
 
     def look(self) -> bool:
-        """Whether its path still leads to it; forgets the size where that was changed by others."""
+        """Whether its path still leads to it; resets the size if another process changed it."""
         try:
             status = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -274,15 +274,15 @@ class _File:
         return os.fstat(self.descriptor).st_size
 
     def is_empty(self) -> bool:
-        """Whether it holds nothing but perhaps the beginning of a header."""
+        """Whether it contains at most a part of a header."""
         head = os.pread(self.descriptor, len(self._header), 0)
         return len(head) < len(self._header) and self._header.startswith(head)
 
     def is_of_other_columns(self) -> bool:
-        """Whether it is a log by another version of gpumon.
+        """Whether it is a log of another gpumon version.
 
         Raises:
-            LogError: When it is no log at all.
+            LogError: It is not a log.
         """
         head = os.pread(self.descriptor, _HEADER_BYTES, 0)
         if head.startswith(self._header) or self.is_empty():
@@ -295,7 +295,7 @@ class _File:
         return True
 
     def begin(self) -> int:
-        """Write the header into an empty file; returns how many bytes it has."""
+        """Write the header to an empty file; returns the header's length."""
         self.cut(0)
         try:
             self.append(self._header)
@@ -305,27 +305,27 @@ class _File:
         return self.commit()
 
     def cut(self, end: int) -> None:
-        """Make it end there, where it is longer."""
+        """Truncate it to this length, if it is longer."""
         if self.length() > end:
             os.ftruncate(self.descriptor, end)
         self.size = end
 
     def append(self, data: bytes) -> None:
-        """Write at the end, with one call as long as there is space. Counts from ``commit`` on."""
+        """Append data, in one call while there is space. It counts from ``commit`` on."""
         left = data
         while left:
             left = left[os.write(self.descriptor, left) :]
         self._appended = len(data)
 
     def commit(self) -> int:
-        """What was appended is to stay; returns how many bytes it has."""
+        """Keep the appended data; returns its length."""
         appended, self._appended = self._appended, 0
         if self.size is not None:
             self.size += appended
         return appended
 
     def undo(self) -> None:
-        """What was appended goes again, also part of it. Where that fails, it is done later."""
+        """Remove the appended data, also if it is incomplete. If this fails, it is done later."""
         self._appended = 0
         size, self.size = self.size, None
         if size is not None:
@@ -337,7 +337,7 @@ class _File:
             os.close(self.descriptor)
 
     def discard(self) -> None:
-        """Close it; remove it where it was made here and nothing was written to it."""
+        """Close it; remove it if it was created here and nothing was written to it."""
         with contextlib.suppress(OSError):
             if self._is_made_here and not self.length() and self.look():
                 self.path.unlink()
@@ -345,23 +345,23 @@ class _File:
 
 
 def _is_header(head: bytes) -> bool:
-    """Whether the beginning of a file is the header of a log, with whatever columns."""
+    """Whether the beginning of a file is the header of a log, with any columns."""
     line = head.partition(b"\n")[0].decode("utf-8-sig", errors="replace")
     try:
         cells = next(csv.reader([line]), [])
     except csv.Error:
-        # Up to Python 3.10 it reads no zero bytes.
+        # Python up to 3.10 rejects zero bytes.
         return False
     return cells[:1] == ["timestamp"] and "gpumon_log" in [cell.strip() for cell in cells]
 
 
 def _move(path: Path, to: Path) -> None:
-    """Give a file another name, unless something has that already.
+    """Rename a file, unless the new name exists.
 
     Raises:
-        OSError: It cannot be done; ``FileExistsError`` where something has the name.
+        OSError: It cannot be renamed; ``FileExistsError`` if the name exists.
     """
-    # Renaming would take the place of what is there.
+    # Renaming would replace an existing file.
     try:
         os.link(path, to, follow_symlinks=False)
     except OSError as error:
@@ -375,13 +375,13 @@ def _move(path: Path, to: Path) -> None:
 
 
 def _files_of(part: LogFiles) -> list[Path] | None:
-    """The files of a part, in the order to remove them; ``None`` where one may be another's."""
+    """The files of a part, in removal order; ``None`` if one may belong to another log."""
     there = [path for path in (*forms(part.processes), *forms(part.gpus)) if os.path.lexists(path)]
     return there if all(_is_mine(path) for path in there) else None
 
 
 def _is_mine(path: Path) -> bool:
-    """Whether a file is a log of this user's that nobody writes."""
+    """Whether a file is a log of this user that nobody is writing."""
     status = path.lstat()
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         return False

@@ -1,34 +1,32 @@
-"""What has been seen so far: values over time, how long things have held, and who holds memory.
+"""History: values over time, durations of conditions, and the holders of GPU memory.
 
-A ``History`` is told every snapshot, once, in the order in which they came, by whoever samples; the
-screen asks it from another thread. It answers four kinds of questions:
+The sampling thread adds every snapshot to a ``History``, once and in order; the screen queries it
+from another thread. It answers four kinds of questions:
 
-- values over time of every card, of every process and of the machine (``series.py`` says how
-  finely);
-- spells: since when a named condition has held for a card (``findings`` names the conditions), and
-  since when a process has rested;
-- holdings: what the processes hold of a card, by the newest process list;
-- for how long each user has had cards.
+- values over time of every GPU, every process and the machine (``series.py`` defines the
+  resolution);
+- intervals: since when a named condition has held for a GPU (``findings`` names the conditions),
+  and since when a process has been idle;
+- holdings: what the processes hold of a GPU, from the newest process list;
+- the GPU-seconds of each user.
 
-``History.as_of`` answers the same questions as of an earlier moment: values as finely as they are
-kept, and since when a condition had held from the intervals that are over, of which
-``intervals.INTERVALS_KEPT`` are kept, the newest and the longest. Of ``PAST_KEPT`` processes that
-ended it is still known since when they were there and rested.
+``History.as_of`` answers the same questions for an earlier moment: values in the resolution that is
+still kept, and durations from the past intervals, of which ``intervals.INTERVALS_KEPT`` are kept,
+the newest and the longest. Start and idle times are kept for ``PAST_KEPT`` processes that have
+exited.
 
-Memory is bounded; measured with tracemalloc, a card with ``CHARTED`` comes to 890 kB, the machine
-to 155 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
-from half a day on. Eight cards and a hundred processes that live for days are 21 MB. Intervals add
-3 kB at most for each condition of a card and each process, 6 MB in all where everything comes and
-goes all the time. Where there
-are many processes only those with the most GPU memory have values over time:
-``PROCESSES_CHARTED``, and never more than ``PROCESSES_KEPT``. Of processes that have ended, the
-values of ``GONE_KEPT`` at most are kept, for ``GONE_SECONDS`` at most; of cards ``CARDS_KEPT``, or
-twice as many as there are. Holdings count every process.
+Memory is bounded. Measured with tracemalloc, a GPU with ``CHARTED`` takes 890 kB, the machine to
+155 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
+from half a day on. Eight GPUs and a hundred processes that run for days take 21 MB. Intervals add 3
+kB at most for each condition of a card and each process, 6 MB in all where everything comes and
+goes all the time. Where there are many processes only those with the most GPU memory have values
+over time: ``PROCESSES_CHARTED``, and never more than ``PROCESSES_KEPT``. Of processes that have
+ended, the values of ``GONE_KEPT`` at most are kept, for ``GONE_SECONDS`` at most; of cards
+``CARDS_KEPT``, or twice as many as there are. Holdings count every process.
 
-Times are the wall clock's, as in the snapshots. Where that clock steps back, all that was seen
-before is moved back with it, so that ages stay right and nothing is out of order; less than
-``STEP`` is taken for the same moment. A step forward cannot be told from a machine that slept: it
-is a gap.
+Times are wall-clock times, as in the snapshots. If that clock steps back, everything seen before is
+moved back with it, so that ages stay right and times stay in order; a step of less than ``STEP``
+counts as the same moment. A step forward cannot be distinguished from a suspend: it is a gap.
 """
 
 from gpumon.recording.history.as_of import HistoryAsOf

@@ -1,4 +1,4 @@
-"""An amount that grows at a rate which seldom changes, as it was at any time."""
+"""A total that grows at a piecewise constant rate, with its value at any earlier time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ TURNS_KEPT = 256
 
 
 class Accrual:
-    """A total, and what it was whenever its rate changed.
+    """A total, and its value at each change of its rate.
 
     Attributes:
-        total: What it has come to.
+        total: The current value.
     """
 
     __slots__ = ("_times", "_totals", "total")
@@ -24,14 +24,14 @@ class Accrual:
         self._totals = array("d")
 
     def turn(self, time: float) -> None:
-        """From a time on it grows at another rate."""
+        """Change the rate from a time on."""
         self._times.append(time)
         self._totals.append(self.total)
         if len(self._times) > TURNS_KEPT:
             del self._times[: TURNS_KEPT // 2 : 2], self._totals[: TURNS_KEPT // 2 : 2]
 
     def at(self, time: float, newest: float) -> float:
-        """What it had come to by a time; ``newest`` is that of the total."""
+        """The value at a time; ``newest`` is the time of the current total."""
         place = bisect_right(self._times, time)
         if place == 0:
             return 0.0
@@ -44,5 +44,5 @@ class Accrual:
         return had + (has - had) * (time - begin) / (end - begin)
 
     def shift(self, seconds: float) -> None:
-        """Move everything into the past."""
+        """Move all times into the past."""
         self._times = array("d", [time - seconds for time in self._times])

@@ -1,4 +1,4 @@
-"""A history as of a moment that is past: what it told then, though it goes on."""
+"""A history as of a past moment, while the history itself continues."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ REACH = 3600.0
 
 
 class HistoryAsOf(History):
-    """What a history told at the moment of a snapshot that it was told. It is not told more.
+    """The answers of a history at the moment of one of its snapshots. Receives no more snapshots.
 
-    What is so at the moment is taken from the snapshot; since when, from the intervals that the
-    history keeps. One of them that it has forgotten was short: it counts as just begun.
+    The current state comes from the snapshot, its duration from the intervals that the history
+    keeps. An interval that the history has dropped was short: it counts as just begun.
 
     Args:
-        history: The history, which may go on meanwhile.
+        history: The history, which may receive more snapshots meanwhile.
         snapshot: The moment.
 
     Attributes:
-        drawn: Another history of the moment, made from samples, for values over time that the first
-            one does not keep for so long: those of processes that have ended, and of days ago.
+        drawn: Another history of the moment, rebuilt from samples, for values over time that the
+            first one no longer keeps: those of exited processes, and of days ago.
     """
 
     def __init__(self, history: History, snapshot: Snapshot) -> None:
-        # All that was seen is shared; what is set in ``show`` is of this moment.
+        # All observed data is shared; the attributes set in ``show`` belong to this moment.
         vars(self).update(vars(history))
         self.drawn: History | None = None
         self._open = {}
@@ -53,7 +53,7 @@ class HistoryAsOf(History):
         self.show(snapshot)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Take another moment, which the history was told too."""
+        """Change to another moment, whose snapshot the history also received."""
         listed_at = snapshot.processes_at
         self.now, self.latest = snapshot.time, snapshot
         self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
@@ -65,7 +65,7 @@ class HistoryAsOf(History):
         self._holdings_known = False
 
     def lacks_values(self) -> bool:
-        """Whether values over time of something in the snapshot are not kept for so long."""
+        """Whether values over time of a subject in the snapshot are no longer kept."""
         with self.lock:
             cards = (self._cards.get(uuid) for uuid in self._gpus)
             processes = (self._processes.get(process) for process in self._listed)
@@ -95,7 +95,7 @@ class HistoryAsOf(History):
         """See ``History.spell``."""
         place = self._place[name]
         held = self.held(uuid)
-        # A card that is silent is as it was, for as long as that may be so.
+        # A GPU that does not respond keeps its state, for as long as that is plausible.
         holds = held[place] if held else True
         with self.lock:
             card = self._cards.get(uuid)
@@ -106,7 +106,7 @@ class HistoryAsOf(History):
             patience = card.patience
         since_then = self.now - (self.now if found is None else found.last)
         if not holds:
-            # It may be away for a moment.
+            # It may be absent for a moment.
             return found if since_then < self._conditions[place].linger else None
         if found is not None and since_then <= patience:
             return found
@@ -145,14 +145,14 @@ class HistoryAsOf(History):
             return {number: at for time, number, at in seen if time <= self.now}
 
     def _list_before(self, snapshot: Snapshot) -> float:
-        """When the newest process list by the moment came."""
+        """The time of the newest process list up to the moment."""
         place = bisect_right(self._lists_seen, self.now)
         if place:
             return self._lists_seen[place - 1]
         return min(self.now, snapshot.processes_at or self.now)
 
     def _process(self, process: ProcessId) -> TrackedProcess | None:
-        """What is kept of a process that was there at the moment."""
+        """The record of a process that ran at the moment."""
         known = self._processes.get(process)
         if known is None or known.first > self.now:
             known = self._past.get(process)
@@ -205,5 +205,5 @@ class HistoryAsOf(History):
             return super()._window(series, place, seconds, peak)
 
     def _drawing(self) -> AbstractContextManager[object]:
-        """Nobody adds to what is drawn meanwhile."""
+        """No thread adds to the drawn history meanwhile."""
         return nullcontext() if self.drawn is None else self.drawn.lock

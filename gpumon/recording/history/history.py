@@ -1,4 +1,4 @@
-"""The history itself: takes snapshots in, and answers."""
+"""The history: adds snapshots and answers queries."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ USERS_KEPT = 300
 
 
 class _Card:
-    """What is kept of one card.
+    """The record of one GPU.
 
-    From one sample to the next nearly always the same conditions hold. So the watches are told when
-    that changes, and until then it is only counted how often it came again.
+    The same conditions nearly always hold from one sample to the next. So the trackers are updated
+    only on a change; until then only the repetitions are counted.
     """
 
     __slots__ = (
@@ -116,7 +116,7 @@ class _Card:
     def see(
         self, held: tuple[bool | None, ...], time: float, conditions: Sequence[Condition]
     ) -> None:
-        """Take which of the conditions hold."""
+        """Record which conditions hold."""
         if held == self.held and time - self.seen_at <= self.patience:
             self.again += 1
             self.seen_at = time
@@ -128,7 +128,7 @@ class _Card:
             watch.see(holds, time, self.patience, condition.linger)
 
     def settle(self, conditions: Sequence[Condition]) -> None:
-        """Tell the watches what came again."""
+        """Pass the counted repetitions to the trackers."""
         if not self.again:
             return
         for watch, holds, condition in zip(self.watches, self.held, conditions, strict=True):
@@ -137,14 +137,14 @@ class _Card:
 
 
 class TrackedProcess:
-    """What is kept of one process.
+    """The record of one process.
 
     Attributes:
-        first: When it was first in a list.
-        last: When it was last in one.
-        rest: When it had memory and did nothing.
-        rests: Whether that is so by the newest list; ``None`` where that is unknown.
-        series: Its values; ``None`` where others have more memory.
+        first: Time of the first list with it.
+        last: Time of the last list with it.
+        rest: Tracks when it held memory without working.
+        rests: Whether it is idle in the newest list; ``None`` if unknown.
+        series: Its values; ``None`` if too many others have more memory.
     """
 
     __slots__ = ("first", "last", "rest", "rests", "series")
@@ -167,30 +167,30 @@ ANSWERING = (CardStatus.OK, CardStatus.FAILING)
 
 
 class History:
-    """See the package. May be told from one thread and asked from others.
+    """See the package. One thread may add to it while others query it.
 
     Attributes:
         latest: The newest snapshot.
-        started: When the first one was taken: before that nothing is known.
-        now: When the newest was taken. In these times everything else is told.
-        thresholds: Where the lines are drawn by whoever judges what was seen.
-        lock: Held while something is added, or looked up.
+        started: The time of the first snapshot: nothing is known before it.
+        now: The time of the newest snapshot. All other times refer to the same clock.
+        thresholds: The thresholds that the rules use.
+        lock: Held during updates and queries.
     """
 
     def __init__(
         self, conditions: Mapping[str, Condition], thresholds: Thresholds = DEFAULTS
     ) -> None:
-        """Begin with nothing seen.
+        """Start with an empty history.
 
         Args:
-            conditions: What to watch on every card, by name; ``findings.conditions()``.
-            thresholds: Where the lines are drawn for what is seen.
+            conditions: The conditions to track for every GPU, by name; ``findings.conditions()``.
+            thresholds: The thresholds.
         """
         self.thresholds = thresholds
         self.latest: Snapshot | None = None
         self.started: float | None = None
         self.now = -math.inf
-        # Reasons come last: of the same ones the same is true, and mostly they are the same.
+        # Reasons come last: the same reasons give the same conditions, and they rarely change.
         ordered = sorted(conditions.items(), key=lambda one: isinstance(one[1].holds, int))
         self._conditions = tuple(condition for _, condition in ordered)
         self._place = {name: place for place, (name, _) in enumerate(ordered)}
@@ -199,7 +199,7 @@ class History:
         self._active = lru_cache(maxsize=64)(partial(_active, bits))
         self._cards: dict[str, _Card] = {}
         self._processes: dict[ProcessId, TrackedProcess] = {}
-        # Those that ended longer ago, in the order in which they were forgotten.
+        # Processes that exited longer ago, in the order in which they were dropped.
         self._past: dict[ProcessId, TrackedProcess] = {}
         self._host: Series | None = None
         self._host_seen: Host | None = None
@@ -207,7 +207,7 @@ class History:
         self._holdings: dict[str, Holding] = {}
         self._gpu_seconds: dict[str | None, Accrual] = {}
         self._cards_of: dict[str | None, int] = {}
-        # What has been told of buckets that were still open, in the second that was asked for last.
+        # Values already returned for buckets that are still open, in the second of the last query.
         self._second = 0
         self._open: dict[tuple[object, ...], list[float | None]] = {}
         self._listed_at: float | None = None
@@ -220,7 +220,7 @@ class History:
         self.lock = Lock()
 
     def add(self, snapshot: Snapshot) -> None:
-        """Take the next snapshot; each once."""
+        """Add the next snapshot; each one once."""
         with self.lock:
             time = self._tell_time(snapshot.time)
             self._see_processes(snapshot, time)
@@ -232,22 +232,22 @@ class History:
             self.latest = snapshot
 
     def as_of(self, snapshot: Snapshot) -> History:
-        """What this history told when a snapshot that it was given was the newest."""
+        """What this history answered when one of its snapshots was the newest."""
         from gpumon.recording.history.as_of import HistoryAsOf
 
         return HistoryAsOf(self, snapshot)
 
     def holding(self, gpu: Gpu) -> Holding | None:
-        """What the processes hold of a card; ``None`` while no present list of them is known."""
-        # A source that cannot list a card's processes says so where it says it of fields.
+        """What the processes hold of a GPU; ``None`` while there is no current list of them."""
+        # A source that cannot list a GPU's processes says so in the same place as for fields.
         if not self._lists_known or "processes" in gpu.unknown:
             return None
         return self._holdings.get(gpu.uuid, _EMPTY)
 
     def old(self, gpu: Gpu) -> float | None:
-        """Seconds since a card's values were read, once newer ones are missing.
+        """Seconds since a GPU's values were read, if newer values are overdue.
 
-        ``None`` while they are of the present: up to two and a half samples and ``OLD_AFTER``.
+        ``None`` while they are current: up to two and a half samples and ``OLD_AFTER``.
         """
         if gpu.sampled_at is None:
             return None
@@ -258,19 +258,19 @@ class History:
             return age if age > late else None
 
     def held(self, uuid: str) -> tuple[bool | None, ...]:
-        """Whether each of the conditions holds for a card, now."""
+        """Whether each of the conditions holds for a GPU now."""
         card = self._cards.get(uuid)
         return () if card is None else card.held
 
     def spell(self, uuid: str, name: str) -> Interval | None:
-        """The spell in which a condition holds for a card, now.
+        """The interval in which a condition holds for a GPU now.
 
-        ``None`` when it does not hold, or when whether it does is unknown at this moment. A time of
-        up to ``PATIENCE`` seconds, or two and a half samples where that is longer, in which it was
-        unknown does not end a spell; after a longer one a new spell begins.
+        ``None`` if it does not hold, or if that is unknown now. An unknown state of up to
+        ``PATIENCE`` seconds, or two and a half samples if that is longer, does not end an interval;
+        a longer one starts a new interval.
 
         Raises:
-            KeyError: No such condition.
+            KeyError: There is no such condition.
         """
         with self.lock:
             card = self._cards.get(uuid)
@@ -284,14 +284,14 @@ class History:
             return watch.spell(self.now - card.patience)
 
     def process_idle(self, process: ProcessId) -> Interval | None:
-        """The spell in which a process has had GPU memory and no SM use, now.
+        """The interval in which a process has held GPU memory without SM use, now.
 
-        ``None`` when it is not idle, when either is unknown, as SM use is under MIG and with old
-        drivers, when it is in no present list, and for one that only draws: a display server rests
-        most of the time. Of a process, what the driver says of its last second or so is all there
-        is, so work that is shorter and rarer than that can be missed. What was unknown for up to
-        ``PATIENCE`` seconds does not end a spell. Its beginning was seen where the process was at
-        work, or not there, at the look before.
+        ``None`` if it is not idle, if either value is unknown, as SM use is under MIG and with old
+        drivers, if it is in no current list, and for a process that only draws: a display server is
+        idle most of the time. The driver reports only the last second or so of a process, so
+        shorter and rarer work can be missed. An unknown state of up to ``PATIENCE`` seconds does
+        not end an interval. Its start was observed if the process was working, or absent, in the
+        list before.
         """
         with self.lock:
             known = self._processes.get(process)
@@ -300,18 +300,18 @@ class History:
             return known.rest.spell(self.now - max(PATIENCE, self._list_pace.late))
 
     def gpu_seconds(self, user: str | None) -> float:
-        """For how many seconds times cards a user's processes were seen on cards, to compute.
+        """GPU-seconds for which a user's computing processes were observed.
 
-        Two processes on one card count once. What lies between two lists counts by the older one;
-        where the newer came late, as after a suspend or from a driver that hung, nothing counts.
-        ``None`` is whoever owns the processes that are not visible here.
+        Two processes on one GPU count once. The time between two lists counts by the older list; if
+        the newer one came late, as after a suspend or from a hung driver, the time does not count.
+        ``None`` stands for the owner of processes that are not visible here.
         """
         with self.lock:
             counted = self._gpu_seconds.get(user)
             return 0.0 if counted is None else counted.total
 
     def samples(self, uuid: str, field: str, since: float) -> int:
-        """How many of the newest ``series.RECENT_SAMPLES`` tell a card's field since a time.
+        """How many of the newest ``series.RECENT_SAMPLES`` have a value for a field since a time.
 
         Raises:
             KeyError: The field is not in ``CHARTED``.
@@ -322,10 +322,10 @@ class History:
             return 0 if series is None else series.known_since(place, since, self.now)
 
     def xids(self, uuid: str) -> dict[int, float | None]:
-        """Every XID that was seen of a card, with when it last came.
+        """Every XID that was observed on a GPU, with the time of its last occurrence.
 
-        A card tells the last one only, and an error of the card is followed by those of the
-        programs that end by it.
+        A GPU reports only its last XID, and a hardware XID is followed by those of the programs
+        that it ends.
         """
         with self.lock:
             card = self._cards.get(uuid)
@@ -341,16 +341,16 @@ class History:
         *,
         peak: bool = False,
     ) -> list[float | None]:
-        """The last ``seconds`` of a card's field as ``count`` values, oldest first, for a chart.
+        """The last ``seconds`` of a GPU's field as ``count`` values, oldest first, for a chart.
 
-        Each is the mean, or the peak, of a bucket of ``seconds / count``. Buckets lie at fixed
-        times, so the row moves on by one a bucket and a value keeps what it was while it moves;
-        only the newest, which ``now`` is in, still changes, from one second to the next: whoever
-        asks again, however late, is told the same. ``None`` is a gap.
+        Each value is the mean, or the peak, of a bucket of ``seconds / count``. Buckets start at
+        fixed times, so the row moves by one per bucket and a value does not change while it moves.
+        Only the newest bucket, which contains ``now``, still changes, once a second: every query
+        within that second gets the same values. ``None`` is a gap.
 
         Up to two minutes in buckets under a second come from every sample, up to an hour in buckets
-        under ten from seconds, the rest from tens. A bucket shorter than those repeats the value it
-        lies in, and changes as long as that does.
+        under ten seconds from seconds, the rest from tens of seconds. A bucket shorter than its
+        data repeats the value that contains it, and changes as long as that value does.
 
         Raises:
             KeyError: The field is not in ``CHARTED``.
@@ -371,7 +371,7 @@ class History:
     ) -> list[float | None]:
         """``gpu_buckets`` for a process and a field of ``PROCESS_CHARTED``.
 
-        From seconds up to a quarter of an hour, from tens beyond that.
+        From seconds up to a quarter of an hour, from tens of seconds beyond that.
         """
         place = _PROCESS_FIELD[field]
         with self.lock:
@@ -391,10 +391,10 @@ class History:
             )
 
     def gpu_window(self, uuid: str, field: str, seconds: float) -> list[tuple[float, float]]:
-        """Time and value of a card's field over the last ``seconds``, oldest first.
+        """Time and value of a GPU's field over the last ``seconds``, oldest first.
 
-        Every sample for up to two minutes, means of seconds for up to an hour, of tens for longer.
-        What is unknown is left out: draw from ``gpu_buckets``, which shows gaps.
+        Every sample for up to two minutes, means of seconds for up to an hour, of tens of seconds
+        for longer. Unknown values are left out: use ``gpu_buckets`` for charts, which shows gaps.
 
         Raises:
             KeyError: The field is not in ``CHARTED``.
@@ -406,23 +406,23 @@ class History:
     ) -> list[tuple[float, float]]:
         """``gpu_window`` for a process and a field of ``PROCESS_CHARTED``.
 
-        Means of seconds for up to a quarter of an hour, of tens for longer, up to half a day.
+        Means of seconds for up to a quarter of an hour, of tens of seconds for up to half a day.
         """
         return self._window(self.process_series(process), _PROCESS_FIELD[field], seconds)
 
     def gpu_peak(self, uuid: str, field: str, seconds: float) -> float | None:
-        """The highest value of a card's field over the last ``seconds``, of all samples."""
+        """The highest value of a GPU's field over the last ``seconds``, of all samples."""
         return self._peak(self.card_series(uuid), _CARD_FIELD[field], seconds)
 
     def process_peak(self, process: ProcessId, field: str, seconds: float) -> float | None:
         """``gpu_peak`` for a process and a field of ``PROCESS_CHARTED``.
 
-        Beyond a quarter of an hour that of CPU and host memory is the highest mean of ten seconds.
+        For CPU and host memory beyond a quarter of an hour: the highest mean of ten seconds.
         """
         return self._peak(self.process_series(process), _PROCESS_FIELD[field], seconds)
 
     def gpu_slope(self, uuid: str, field: str, seconds: float) -> float | None:
-        """How much a card's field rises a second: the least-squares line through ``gpu_window``.
+        """The rise of a GPU's field per second: the least-squares line through ``gpu_window``.
 
         ``None`` with fewer than two points in time.
         """
@@ -433,7 +433,7 @@ class History:
         return _slope(self.process_window(process, field, seconds))
 
     def _tell_time(self, time: float) -> float:
-        """The time of a new snapshot, after those before it."""
+        """The time of a new snapshot, kept after those before it."""
         if self.started is None:
             self.started = time
         elif time < self.now - STEP:
@@ -445,7 +445,7 @@ class History:
 
     def _move_back(self, seconds: float) -> None:
         """Follow a clock that was set back."""
-        # Slots are up to ten seconds long and stay whole; the past grows by what is rounded up.
+        # Slots are up to ten seconds long and stay whole, so the past moves by a rounded-up time.
         whole = 10 * math.ceil(seconds / 10)
         for card in self._cards.values():
             card.series.shift(whole)
@@ -469,7 +469,7 @@ class History:
             moment.move_moment_back(seconds)
 
     def move_moment_back(self, seconds: float) -> None:
-        """Call the moment that is asked about by another time; under ``lock``."""
+        """Shift the time of the queried moment; called under ``lock``."""
         self.now -= seconds
         self._list_seen -= seconds
         if self.started is not None:
@@ -487,7 +487,7 @@ class History:
                 del card.xids[min(card.xids, key=lambda xid: card.xids[xid] or -math.inf)]
         if gpu.status not in ANSWERING:
             return
-        # While one card hangs, the values of the others come again as they were.
+        # While one GPU hangs, the values of the others are repeated.
         if gpu.sampled_at is not None and gpu.sampled_at == card.sampled_at:
             return
         card.sampled_at = gpu.sampled_at
@@ -496,7 +496,7 @@ class History:
         card.see(self._holding_now(gpu), time, self._conditions)
 
     def _holding_now(self, gpu: Gpu) -> tuple[bool | None, ...]:
-        """Whether each of the conditions holds for a card, by what is known of this moment."""
+        """Whether each of the conditions holds for a GPU now."""
         holding = self.holding(gpu)
         return (
             *[holds(gpu, holding) for holds in self._asked],
@@ -504,7 +504,7 @@ class History:
         )
 
     def _forget_cards(self, snapshot: Snapshot) -> None:
-        """Drop those that were away for longest."""
+        """Drop the GPUs that have been absent for longest."""
         away = self._cards.keys() - {gpu.uuid for gpu in snapshot.gpus}
         longest = sorted(away, key=lambda uuid: self._cards[uuid].series.last)
         for uuid in longest[: len(self._cards) - max(CARDS_KEPT, 2 * len(snapshot.gpus))]:
@@ -514,7 +514,8 @@ class History:
         if host is not self._host_seen:
             self._host_seen, self._host_seen_at = host, time
         elif time - self._host_seen_at > FRESH_SECONDS:
-            # Handed on while a card hangs or the driver is gone: nobody has measured it since.
+            # Repeated values, while a GPU hangs or the driver is gone: they were not measured
+            # since.
             return
         if self._host is None:
             self._host = Series(HOST_DEPTH, time)
@@ -529,7 +530,7 @@ class History:
         self._lists_known = listed_at is not None and snapshot.time - listed_at <= FRESH_SECONDS
 
     def _see_list(self, snapshot: Snapshot, time: float) -> None:
-        """Take a new list of processes."""
+        """Process a new process list."""
         patience = max(PATIENCE, self._list_pace.late)
         if self._list_seen > -math.inf:
             self._count_cards(time - self._list_seen)
@@ -552,12 +553,12 @@ class History:
         self._holdings = holdings((process, known.first) for process, known in there)
 
     def _see_process(self, process: GpuProcess, time: float, patience: float) -> TrackedProcess:
-        """Take a process of a new list."""
+        """Record a process of a new list."""
         known = self._processes.get(process.id)
         if known is None:
             known = self._processes[process.id] = TrackedProcess(time)
             if all(use.gpu_uuid in self._listed_cards for use in process.uses):
-                # It was not there, and whoever is not there does not rest.
+                # It was absent before, and an absent process is not idle.
                 known.rest.denied = self._list_seen
         known.last = time
         known.rests = is_resting(process)
@@ -565,7 +566,7 @@ class History:
         return known
 
     def _count_cards(self, seconds: float) -> None:
-        """Add the time since the list before to whoever was on cards then."""
+        """Add the time since the previous list to the users of the GPUs in it."""
         late = seconds > max(FRESH_SECONDS, self._list_pace.late)
         self._list_pace.see(seconds)
         cards_of: dict[str | None, int] = {}
@@ -587,7 +588,7 @@ class History:
             self._forget_users()
 
     def _forget_users(self) -> None:
-        """Drop those with the least time of too many who have left."""
+        """If too many users have left, drop those with the least GPU time."""
         here = {owner for holding in self._holdings.values() for owner in holding.owners}
         left = sorted(
             self._gpu_seconds.keys() - here, key=lambda user: self._gpu_seconds[user].total
@@ -598,7 +599,7 @@ class History:
     def _to_chart(
         self, there: list[tuple[GpuProcess, TrackedProcess]]
     ) -> Sequence[tuple[GpuProcess, TrackedProcess]]:
-        """Those whose values are kept; forgets the values of who fell too far behind."""
+        """The processes whose values are kept; drops the values of those that rank too low."""
         if len(there) <= PROCESSES_CHARTED:
             return there
         ranked = sorted(there, key=lambda one: one[0].memory_used or 0, reverse=True)
@@ -608,7 +609,7 @@ class History:
         return ranked[:PROCESSES_CHARTED] + [one for one in staying if one[1].series is not None]
 
     def _forget_gone(self, time: float) -> None:
-        """Drop the processes that ended long ago, and the oldest of too many."""
+        """Drop processes that exited long ago, and the oldest if there are too many."""
         gone = [process for process, known in self._processes.items() if known.last < time]
         gone.sort(key=lambda process: self._processes[process].last, reverse=True)
         for number, process in enumerate(gone):
@@ -619,17 +620,17 @@ class History:
             del self._past[next(iter(self._past))]
 
     def card_series(self, uuid: str) -> Series | None:
-        """What is kept of a card's values; to be read under ``lock``, as those below."""
+        """The series of a GPU; read it under ``lock``, as the two below."""
         card = self._cards.get(uuid)
         return None if card is None else card.series
 
     def process_series(self, process: ProcessId) -> Series | None:
-        """What is kept of a process's values."""
+        """The series of a process."""
         known = self._processes.get(process)
         return None if known is None else known.series
 
     def host_series(self) -> Series | None:
-        """What is kept of the machine's values."""
+        """The series of the machine."""
         return self._host
 
     def _buckets(
@@ -648,7 +649,7 @@ class History:
             self._second = int(now)
             self._open.clear()
         width = seconds / count
-        # As many as there can be in the slot that is still open, ten seconds at most.
+        # The maximum number in the open slot, which is ten seconds long at most.
         newest = -min(count, 1 + int(10 / width))
         asked = series, place, seconds, count, math.floor(now / width), peak
         values[newest:] = self._open.setdefault(asked, values[newest:])
@@ -671,7 +672,7 @@ def _active(bits: Sequence[int], reasons: int | None) -> tuple[bool | None, ...]
 
 
 def is_resting(process: GpuProcess) -> bool | None:
-    """Whether a process has memory and does nothing."""
+    """Whether a process holds memory without working."""
     if process.type == "G":
         return False
     unknown = False
@@ -685,7 +686,7 @@ def is_resting(process: GpuProcess) -> bool | None:
 
 
 def _slope(points: list[tuple[float, float]]) -> float | None:
-    """Rise a second of the least-squares line through points of (time, value)."""
+    """The rise per second of the least-squares line through points of (time, value)."""
     if not points:
         return None
     time = sum(at for at, _ in points) / len(points)

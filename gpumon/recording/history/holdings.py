@@ -1,4 +1,4 @@
-"""What the processes of a list hold of the cards."""
+"""What the processes of a list hold of the GPUs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 
 
 class Holding(Listed, frozen=True):
-    """What the processes hold of one card.
+    """What the processes hold of one GPU.
 
     Attributes:
-        hidden: How many are not visible to this host.
-        owners: Users of the computing processes, who holds most first; ``None`` stands for the
-            unknown owners of hidden ones.
-        owner_since: When the first of the first owner's computing processes was first seen with a
-            card.
+        hidden: Number of processes not visible to this host.
+        owners: Users of the computing processes, largest holder first; ``None`` stands for the
+            unknown owners of hidden processes.
+        owner_since: When the first computing process of the first owner was first seen on a GPU.
     """
 
     hidden: int = 0
@@ -30,7 +29,7 @@ class Holding(Listed, frozen=True):
 
 
 def holdings(there: Iterable[tuple[GpuProcess, float]]) -> dict[str, Holding]:
-    """What processes, each with when it was first seen, hold of every card."""
+    """The holdings of processes, each with the time it was first seen, on every GPU."""
     on_card: dict[str, list[tuple[GpuProcess, float, int | None]]] = defaultdict(list)
     for process, first in there:
         parts: dict[str, int | None] = {}
@@ -45,7 +44,7 @@ def holdings(there: Iterable[tuple[GpuProcess, float]]) -> dict[str, Holding]:
 
 
 def _holding_of(here: list[tuple[GpuProcess, float, int | None]]) -> Holding:
-    """What processes, each with when it was first seen and its bytes on a card, hold of it."""
+    """The holdings of processes, each with its first-seen time and its bytes, on one GPU."""
     held: dict[str | None, int] = defaultdict(int)
     since: dict[str | None, float] = {}
     computing = total = hidden = 0

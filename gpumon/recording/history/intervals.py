@@ -1,4 +1,4 @@
-"""Since when something has held, as far as was seen."""
+"""Intervals in which a condition has held, as far as observed."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _NEWEST_KEPT = INTERVALS_KEPT // 4
 
 
 class Condition(Struct, frozen=True):
-    """Something that may hold for a card for some time.
+    """A condition that can hold for a GPU.
 
     Attributes:
-        holds: Whether it does, now; ``None`` when that is unknown. Takes the card and what is held
-            of it, ``None`` where no present process list is known. Or a clock event reason, as the
-            bit that it is: it holds while that is active.
-        linger: Seconds for which it may be away without having ended: for what comes and goes many
-            times a second.
+        holds: Whether it holds now; ``None`` if unknown. Takes the GPU and its holdings, which are
+            ``None`` without a current process list. Or the bit of a clock event reason: the
+            condition holds while the reason is active.
+        linger: Hysteresis: seconds for which it may be absent without ending, for conditions that
+            change many times a second.
     """
 
     holds: Callable[[Gpu, Holding | None], bool | None] | int
     linger: float = 0.0
 
     def of(self, gpu: Gpu, holding: Holding | None) -> bool | None:
-        """Whether it holds for this card."""
+        """Whether it holds for this GPU."""
         if isinstance(self.holds, int):
             return is_active(self.holds, gpu.clock_event_reasons)
         return self.holds(gpu, holding)
 
 
 def is_active(reason: int, reasons: int | None) -> bool | None:
-    """Whether a clock event reason is among those that are active; ``None`` is unknown."""
+    """Whether a clock event reason is active; ``None`` is unknown."""
     return None if reasons is None else bool(reasons & reason)
 
 
@@ -52,11 +52,11 @@ class Interval(Struct, frozen=True):
     """A time during which a condition held.
 
     Attributes:
-        since: When it was first seen to hold.
-        last: When it was last seen to.
-        begin_seen: False when it held already at the first look, or at the first after a gap: then
-            it may be older than ``since``.
-        samples: In how many samples it was seen to hold.
+        since: When it was first observed to hold.
+        last: When it was last observed to hold.
+        begin_seen: False if it already held at the first sample, or the first after a gap: then it
+            may have begun before ``since``.
+        samples: Number of samples in which it was observed to hold.
     """
 
     since: float
@@ -66,11 +66,11 @@ class Interval(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """How long it has held for certain."""
+        """How long it has certainly held."""
         return self.last - self.since
 
     def by(self, time: float) -> Interval:
-        """What had been seen of it by a time; the samples are taken for evenly spaced."""
+        """The part of it observed by a time; assumes evenly spaced samples."""
         if time >= self.last:
             return self
         share = max(0.0, time - self.since) / self.seconds
@@ -78,11 +78,11 @@ class Interval(Struct, frozen=True):
 
 
 class PastIntervals:
-    """The intervals of a condition that are over: the newest, and the longest of the older ones.
+    """The past intervals of a condition: the newest, and the longest of the older ones.
 
-    A condition that comes and goes with every sample has thousands an hour. A row holds when the
-    interval began, when the condition was last seen to hold, and in how many samples it did, which
-    is negative where the beginning was not seen.
+    A condition that changes with every sample has thousands of intervals an hour. A row holds the
+    start of the interval, the last time at which the condition held, and the number of samples,
+    which is negative if the start was not observed.
     """
 
     __slots__ = ("_rows",)
@@ -91,13 +91,13 @@ class PastIntervals:
         self._rows = array("d")
 
     def add(self, since: float, last: float, samples: int) -> None:
-        """Keep one that is newer than all before."""
+        """Keep an interval that is newer than all before."""
         self._rows.extend((since, last, samples))
         if len(self._rows) > 3 * INTERVALS_KEPT:
             self._drop_short()
 
     def at(self, time: float) -> Interval | None:
-        """The newest that had begun by a time."""
+        """The newest interval that had begun by a time."""
         place = 3 * bisect_right(self._rows[::3], time) - 3
         if place < 0:
             return None
@@ -105,7 +105,7 @@ class PastIntervals:
         return Interval(since, last, samples > 0, int(abs(samples)))
 
     def shift(self, seconds: float) -> None:
-        """Move everything into the past."""
+        """Move all times into the past."""
         for place in range(len(self._rows)):
             if place % 3 < 2:
                 self._rows[place] -= seconds
@@ -121,15 +121,15 @@ class PastIntervals:
 
 
 class ConditionTracker:
-    """A condition over time, for one subject.
+    """Tracks a condition over time, for one subject.
 
     Attributes:
         since: When it began to hold; ``None`` once it has ended.
-        last: When it was last seen to hold.
-        denied: When it was last seen not to.
+        last: When it was last observed to hold.
+        denied: When it was last observed not to hold.
         begin_seen: See ``Interval``.
-        samples: Likewise.
-        past: The intervals that are over; ``None`` while there is none.
+        samples: See ``Interval``.
+        past: The past intervals; ``None`` while there are none.
     """
 
     __slots__ = ("begin_seen", "denied", "last", "past", "samples", "since")
@@ -143,7 +143,7 @@ class ConditionTracker:
         self.past: PastIntervals | None = None
 
     def see(self, holds: bool | None, time: float, patience: float, linger: float = 0.0) -> None:
-        """Take whether it holds, ``None`` for unknown."""
+        """Record whether it holds; ``None`` is unknown."""
         if holds and (self.since is None or time - self.last > patience):
             self._end()
             self.since = time
@@ -152,7 +152,7 @@ class ConditionTracker:
         self.see_again(holds, time, 1, linger)
 
     def see_again(self, holds: bool | None, time: float, times: int, linger: float) -> None:
-        """Take the same answer so many more times, the last one at ``time``."""
+        """Record the same answer that many more times, the last one at ``time``."""
         if holds:
             self.last = time
             self.samples += times
@@ -162,20 +162,20 @@ class ConditionTracker:
                 self._end()
 
     def spell(self, not_before: float) -> Interval | None:
-        """The spell it is in, unless its last sample is older."""
+        """The current interval, unless its last sample is older."""
         if self.since is None or self.last < not_before:
             return None
         return Interval(self.since, self.last, self.begin_seen, self.samples)
 
     def at(self, time: float) -> Interval | None:
-        """The newest interval that had begun by a time, as far as it had come by then."""
+        """The newest interval that had begun by a time, cut at that time."""
         found = self.spell(-math.inf)
         if found is None or found.since > time:
             found = None if self.past is None else self.past.at(time)
         return None if found is None else found.by(time)
 
     def _end(self) -> None:
-        """Keep the interval it was in, if any, among those that are over."""
+        """Move the current interval, if any, to the past ones."""
         if self.since is not None:
             if self.past is None:
                 self.past = PastIntervals()
@@ -184,7 +184,7 @@ class ConditionTracker:
             self.since = None
 
     def shift(self, seconds: float) -> None:
-        """Move everything into the past."""
+        """Move all times into the past."""
         if self.past is not None:
             self.past.shift(seconds)
         self.last -= seconds

@@ -1,1 +1,1 @@
-"""What this gpumon has seen, in bounded memory."""
+"""The recording of this gpumon run, in bounded memory."""

@@ -1,7 +1,7 @@
-"""What happened between one snapshot and the next: who came and went, what a card threw.
+"""Finds the events between one snapshot and the next: process starts and exits, errors of a GPU.
 
-What is unknown on either side happened on neither: a process on a card whose list was not read
-neither came nor went, and a card that was not there before did not begin anything.
+A value that is unknown on either side gives no event: a process on a GPU whose list was not read
+neither started nor exited, and a GPU that was absent before starts nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BROKEN = {
 
 
 class EventFinder:
-    """Finds the marks in snapshots that come one after another.
+    """Finds the events in consecutive snapshots.
 
     Args:
         full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
@@ -46,7 +46,7 @@ class EventFinder:
         self._held: dict[tuple[EventKind, str], float] = {}
 
     def see(self, snapshot: Snapshot) -> list[Event]:
-        """Take the next snapshot, and tell what happened since the one before."""
+        """The events between the previous snapshot and this one."""
         before, self._before = self._before, snapshot
         marks = [] if before is None else marks_between(before, snapshot, self._full_share)
         if marks:
@@ -64,12 +64,12 @@ class EventFinder:
     def _lingers(self, mark: Event) -> bool:
         if mark.kind not in (EventKind.THROTTLED, EventKind.FULL):
             return False
-        # A time that is still to come is from before the clock was set back.
+        # A time in the future is from before the clock was set back.
         return 0 <= mark.time - self._held.get((mark.kind, str(mark.subject)), -math.inf) < LINGER
 
 
 def marks_between(before: Snapshot, after: Snapshot, full_share: float) -> list[Event]:
-    """What happened between two snapshots that follow one another; told at the time of the later.
+    """The events between two consecutive snapshots, with the time of the later one.
 
     Args:
         before: The earlier one.
@@ -111,7 +111,7 @@ def _comings_and_goings(before: Snapshot, after: Snapshot) -> list[Event]:
 
 
 def _listed(snapshot: Snapshot) -> set[str]:
-    """The cards of which it is known who is on them."""
+    """The GPUs whose process lists are known."""
     return {
         gpu.uuid
         for gpu in snapshot.gpus
@@ -122,7 +122,7 @@ def _listed(snapshot: Snapshot) -> set[str]:
 def _apart(
     here: dict[ProcessId, GpuProcess], there: dict[ProcessId, GpuProcess], listed: set[str]
 ) -> Iterable[GpuProcess]:
-    """The processes of one list that are not in the other, though they could be."""
+    """The processes of one list that another list could contain but does not."""
     apart = [
         process
         for id_, process in here.items()
@@ -130,7 +130,7 @@ def _apart(
     ]
     if not apart:
         return apart
-    # One that is seen, or lost from sight, while it runs is still the same one.
+    # A process that becomes visible, or invisible, while it runs is still the same process.
     starts: dict[int, list[int | None]] = {}
     for id_ in there:
         starts.setdefault(id_.pid, []).append(id_.start_time)
@@ -159,7 +159,7 @@ def _cards(process: GpuProcess) -> str:
 
 
 def _happened(before: Gpu, after: Gpu, full_share: float) -> Iterable[tuple[EventKind, str]]:
-    """What happened to a card, and how it is told after its number."""
+    """The events of a GPU, and their text after its number."""
     if after.xid is not None and (after.xid, after.xid_at) != (before.xid, before.xid_at):
         yield EventKind.ERROR, f"reported XID {after.xid}"
     if after.status is not before.status and after.status in _BROKEN:
@@ -176,11 +176,11 @@ def _happened(before: Gpu, after: Gpu, full_share: float) -> Iterable[tuple[Even
 
 
 def _slowed(gpu: Gpu) -> int | None:
-    """The harmful ones among the reasons why its clocks are low; ``None`` while none is known."""
+    """The harmful active clock event reasons; ``None`` if unknown."""
     reasons = gpu.clock_event_reasons
     return None if reasons is None else reasons & HARMFUL_CLOCK_EVENTS
 
 
 def _is_full(gpu: Gpu, full_share: float) -> bool | None:
-    """Whether its own memory is full; ``None`` where that is unknown, or it has none."""
+    """Whether its own memory is full; ``None`` if unknown, or if it has none."""
     return None if gpu.memory_unified else is_full(gpu.memory_free, gpu.memory_total, full_share)

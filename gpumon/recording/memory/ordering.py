@@ -1,4 +1,4 @@
-"""Finding the way in times and marks that stand in order, the same for every tape."""
+"""Searches in sorted times and events, the same for every recording."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _mark_time = attrgetter("time")
 
 
 def place_at(times: Sequence[float], time: float) -> int:
-    """Where the newest time stands that is no newer than another; 0 where all are newer."""
+    """The position of the newest time that is not newer than another; 0 if all are newer."""
     return max(0, bisect_right(times, time) - 1)
 
 
 def evenly(times: Sequence[float], first: float, last: float, most: int) -> Sequence[int]:
-    """Where the times from ``first`` to ``last`` stand, both included, ``most`` of them at most.
+    """The positions of the times from ``first`` to ``last``, both included, at most ``most``.
 
-    Where there are more, the newest of each of as many equal parts of the time between the first
-    and the last of them; so the last one is always among them, and a gap stays a gap.
+    If there are more, the time between the first and the last is divided into equal parts, and the
+    newest time of each is chosen; so the last time is always included, and a gap stays a gap.
     """
     start, stop = bisect_left(times, first), bisect_right(times, last)
     if stop - start <= most:
@@ -40,13 +40,13 @@ def evenly(times: Sequence[float], first: float, last: float, most: int) -> Sequ
 
 
 def marks_from_to(marks: Sequence[Event], first: float, last: float) -> Sequence[Event]:
-    """Those from ``first`` to ``last``, both included."""
+    """The events from ``first`` to ``last``, both included."""
     start = bisect_left(marks, first, key=_mark_time)
     return marks[start : bisect_right(marks, last, lo=start, key=_mark_time)]
 
 
 def mark_beside(marks: Sequence[Event], time: float, *, forward: bool) -> Event | None:
-    """The first mark after a time, or the last before it; ``None`` where there is none."""
+    """The first event after a time, or the last before it; ``None`` if there is none."""
     if forward:
         place = bisect_right(marks, time, key=_mark_time)
         return marks[place] if place < len(marks) else None

@@ -43,7 +43,7 @@ _TIMES = ("time", "processes_at", "sampled_at", "status_since", "xid_at", "start
 
 
 def packed(snapshots: Sequence[Snapshot]) -> bytes:
-    """Compress snapshots, at least one; ``unpacked`` restores them."""
+    """Compress one or more snapshots; ``unpacked`` restores them."""
     lists = {id(snapshot.processes): snapshot.processes for snapshot in snapshots}
     places = {key: place for place, key in enumerate(lists)}
     block = (
@@ -61,10 +61,10 @@ def unpacked(block: bytes, shift: float = 0.0) -> list[Snapshot]:
     """Restore the snapshots of a block.
 
     Args:
-        block: Made by ``packed``.
+        block: The result of ``packed``.
         shift: Seconds to add to all times in them.
     """
-    opened = pickle.loads(zstd.decompress(block))  # noqa: S301 - made by this very process
+    opened = pickle.loads(zstd.decompress(block))  # noqa: S301 - created by this process
     heads, gpu_columns, gpu_counts, process_columns, list_lengths, places = opened
     gpus = _split(_rows(Gpu, gpu_columns, shift), gpu_counts)
     lists = _split(_rows(GpuProcess, process_columns, shift), list_lengths)
@@ -94,7 +94,7 @@ def _split(rows: Iterable[_Row], lengths: Iterable[int]) -> list[tuple[_Row, ...
 
 
 def _movers(shift: float) -> dict[str, Callable[[Any], Any]]:
-    """For each field that holds times: what moves them."""
+    """For each field with times: the function that shifts them."""
 
     def move(time: float | None) -> float | None:
         return None if time is None else time + shift

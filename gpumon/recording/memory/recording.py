@@ -1,19 +1,17 @@
-"""What this gpumon has seen, in bounded memory: finely for minutes, coarsely for days.
+"""The recording of this run, in bounded memory: full resolution for minutes, coarser for days.
 
-Kept are the newest 6,000 snapshots as they came, ten minutes at ten a second; before that one of
-every second for half an hour, of every 4 seconds for two hours, of every 16 seconds for a day and
-a half, of every 64 seconds for two days and of every 256 for a week. Those at which a mark lies are
-kept too wherever they are no more than the others, so that what happened is seen as it happened.
-A snapshot that is kept is kept whole: every field of it comes back equal to what it was, but for
-times, which move where the clock was set back.
+It keeps the newest 6,000 snapshots unchanged, which is ten minutes at ten per second; before that
+one per second for half an hour, one every 4 seconds for two hours, every 16 seconds for a day and a
+half, every 64 seconds for two days and every 256 for a week. Snapshots with an event are kept too,
+as long as they are not more than the regular ones, so that the event can be seen. A kept snapshot
+is complete: every field is restored unchanged, except times, which move if the clock was set back.
 
-All that takes at most ``MOST_BYTES``, by its own count, which is high, and counts the texts that
-others made up, such as command lines; where it would take more, the pace that takes most forgets
-its oldest. Measured with tracemalloc: eight cards and a hundred
-processes of which every value changes all the time, with fifty an hour that come and fifty that go,
-would be 34 MiB after a day that ended at ten samples a second, all marks of the day among them: its
-newest hours are known by 16 seconds, what is older by 64. Besides come the blocks that were
-opened last to be looked at, of some 2 MiB each.
+All of it takes at most ``MOST_BYTES`` by its own estimate, which is high and includes texts of
+other programs such as command lines. Above that, the tier that takes most drops its oldest
+snapshots. Measured with tracemalloc: eight GPUs and a hundred processes whose values all change all
+the time, with fifty process starts and exits an hour, would take 34 MiB after a day that ended at
+ten samples per second, with all events of the day: one snapshot per 16 seconds for the newest
+hours, one per 64 before. The blocks that were opened last take some 2 MiB each in addition.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ class MemoryRecording:
 
     Args:
         full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
-        most_bytes: What it may take.
+        most_bytes: Maximum size in bytes.
     """
 
     def __init__(self, full_share: float, most_bytes: int = MOST_BYTES) -> None:
@@ -70,8 +68,8 @@ class MemoryRecording:
         self._most_marks = min(MARKS_KEPT, int(most_bytes * _MARKS_SHARE / _MARK_BYTES))
         self._finder = EventFinder(full_share)
         self._marks: list[Event] = []
-        # The marks as they were found, and by how much they have been moved since: added up as
-        # those of the blocks are, so that a mark stays at the very time of its snapshot.
+        # The events as found, and how far they have been shifted since: summed in the same way as
+        # for blocks, so that an event keeps exactly the time of its snapshot.
         self._found: list[tuple[Event, float]] = []
         self._last: float | None = None
         self._owed: list[Snapshot] = []
@@ -82,7 +80,7 @@ class MemoryRecording:
         self._reading = Lock()
 
     def add(self, snapshot: Snapshot) -> None:
-        """Take the next snapshot; each once. A listener of a collector."""
+        """Add the next snapshot; each one once. A listener of a collector."""
         with self._owing:
             if self._owed:
                 self._owed.append(snapshot)
@@ -103,11 +101,11 @@ class MemoryRecording:
         self._shrink()
 
     def begin_with(self, past: Iterable[Snapshot]) -> None:
-        """Take what was before, oldest first. It is put in order once somebody looks back."""
+        """Prepend older snapshots, oldest first. They are sorted in on the first query."""
         self._owed = list(past)
 
     def settle(self) -> None:
-        """Put in order what is owed, for whoever has the time before somebody looks back."""
+        """Sort in the prepended snapshots; call it when there is time before the first query."""
         if self._owed:
             with self._owing:
                 for snapshot in self._owed:
@@ -116,7 +114,7 @@ class MemoryRecording:
 
     @property
     def bytes(self) -> int:
-        """What it takes, about."""
+        """Its approximate size in bytes."""
         return sum(level.bytes for level in self._levels) + len(self._marks) * _MARK_BYTES
 
     @property
@@ -142,8 +140,8 @@ class MemoryRecording:
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
         """See ``Recording.between``.
 
-        Few blocks are opened for many hours, since what is told of them is of a coarse pace; so
-        there may be half as many as asked for.
+        Few blocks are opened for a range of many hours, because its snapshots come from a coarse
+        tier; so the result may have only half as many snapshots as requested.
         """
         all_ = chosen = self._view()
         if all_.count(first, last) > most:
@@ -155,7 +153,7 @@ class MemoryRecording:
         places = evenly(chosen.times, first, last, most)
         for place in places:
             yield self._snapshot(chosen, place)
-        # The newest one ends it, whatever its pace.
+        # The newest snapshot ends the range, whatever its tier.
         newest = evenly(all_.times, first, last, 1)
         if newest and all_.times[newest[0]] > chosen.times[places[-1]]:
             yield self._snapshot(all_, newest[0])
@@ -168,14 +166,14 @@ class MemoryRecording:
         return times[min(max(place_at(times, time) + samples, 0), len(times) - 1)]
 
     def marks(self, first: float, last: float) -> Sequence[Event]:
-        """See ``Recording.marks``. Known are the newest ``MARKS_KEPT``."""
+        """See ``Recording.marks``. The newest ``MARKS_KEPT`` are known."""
         self.settle()
         with self._lock:
             return marks_from_to(self._marks, first, last)
 
     @property
     def marks_complete(self) -> bool:
-        """Always: they are found as snapshots come."""
+        """Always true: events are found as snapshots arrive."""
         return True
 
     def next_mark(self, time: float, *, forward: bool) -> Event | None:
@@ -185,7 +183,7 @@ class MemoryRecording:
             return mark_beside(self._marks, time, forward=forward)
 
     def _in_order(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot at its time on the tape, where no two have the same."""
+        """The snapshot with its time in the recording, where no two have the same."""
         last, time = self._last, snapshot.time
         if last is None:
             return snapshot
@@ -209,7 +207,7 @@ class MemoryRecording:
             self._marks = [replace(mark, time=mark.time + shift) for mark, shift in self._found]
 
     def _pack_full(self) -> None:
-        """Pack the fullest tier if it is due: one a sample, more where memory runs short."""
+        """Pack the fullest tier if it is due: one per sample, more if memory runs short."""
         while True:
             fullest = max(self._levels, key=attrgetter("fresh_bytes"))
             fresh = sum(level.fresh_bytes for level in self._levels)
@@ -226,7 +224,7 @@ class MemoryRecording:
             level.seal(block)
 
     def _shrink(self) -> None:
-        """Forget what is too much; the newest snapshots stay in any case."""
+        """Drop what exceeds the maximum size; the newest snapshots always stay."""
         finest = self._levels[0]
         while self.bytes > self._most_bytes:
             packed = [one for one in self._levels if len(one.blocks) > (one is finest)]
@@ -236,10 +234,10 @@ class MemoryRecording:
                 max(packed, key=attrgetter("packed_bytes")).drop_oldest()
 
     def _view(self, finest: int = 0) -> _View:
-        """What is kept: of each pace what no finer one reaches back to.
+        """All kept snapshots: from each tier those older than all finer tiers.
 
         Args:
-            finest: The finest level to look at.
+            finest: The finest tier to use.
         """
         self.settle()
         parts: list[_Part] = []
@@ -263,7 +261,7 @@ class MemoryRecording:
             return self._opened(part.source, part.shift)[place]
 
     def _opened(self, block: Block, shift: float) -> list[Snapshot]:
-        """The snapshots of a block; the last few stay open."""
+        """The snapshots of a block; the last few blocks stay open."""
         key = (id(block), shift)
         if key in self._open:
             self._open.move_to_end(key)
@@ -275,12 +273,12 @@ class MemoryRecording:
 
 
 class _Part(NamedTuple):
-    """Snapshots that are kept together.
+    """Snapshots that are stored together.
 
     Attributes:
-        source: The block, or the list, they stand in from its beginning on.
+        source: The block or the list that begins with them.
         shift: Seconds to add to the times in that block.
-        times: Their times, after that.
+        times: Their times, with ``shift`` added.
     """
 
     source: Block | list[Snapshot]
@@ -295,10 +293,10 @@ class _Part(NamedTuple):
 
 
 class _View:
-    """What was kept at one moment, in the order of time.
+    """The kept snapshots at one moment, in time order.
 
     Attributes:
-        times: Of all of it.
+        times: The times of all snapshots.
     """
 
     def __init__(self, parts: list[_Part]) -> None:
@@ -314,6 +312,6 @@ class _View:
         return bisect_right(self.times, last) - bisect_left(self.times, first)
 
     def find(self, place: int) -> tuple[_Part, int]:
-        """The part in which one stands, and where there."""
+        """The part that contains a snapshot, and its position there."""
         number = bisect_right(self._starts, place) - 1
         return self._parts[number], place - self._starts[number]

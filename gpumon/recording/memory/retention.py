@@ -1,4 +1,4 @@
-"""Snapshots kept at one pace: the newest as they are, older ones packed in blocks."""
+"""A retention tier: snapshots at one rate, the newest unpacked, older ones packed in blocks."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ class Block:
 
     @property
     def times(self) -> Sequence[float]:
-        """Those of its snapshots."""
+        """The times of its snapshots."""
         if not self.shift:
             return self._times
         return array("d", [time + self.shift for time in self._times])
 
     @property
     def bytes(self) -> int:
-        """What it takes."""
+        """Its size in bytes."""
         return _BLOCK_BYTES + len(self.data) + 8 * len(self._times)
 
 
 class RetentionTier:
-    """Snapshots at one pace, the newest ``most`` of them.
+    """Snapshots at one rate, the newest ``most`` of them.
 
-    Those at which something happened are kept out of turn too, as long as they are not more than
-    those in turn; a burst of ``_CREDIT`` is let through.
+    Snapshots with an event are kept in addition, as long as they are not more than the regular
+    ones; a burst of ``_CREDIT`` is allowed.
 
     Attributes:
         blocks: Packed, oldest first.
-        fresh: The newer ones, as they came. Replaced when some of them were packed, so that
-            whoever holds the list may go on reading it.
-        fresh_bytes: What the fresh ones take, about.
-        packed_bytes: What the blocks take.
+        fresh: The newer ones, unpacked. Replaced when some of them are packed, so that a thread
+            that reads the old list can continue.
+        fresh_bytes: Approximate size of the unpacked ones.
+        packed_bytes: Size of the blocks.
 
     Args:
-        period: Seconds from one to the next; 0 keeps all.
-        most: How many are kept.
+        period: Seconds between snapshots; 0 keeps all.
+        most: Maximum number of snapshots.
     """
 
     def __init__(self, period: float, most: int) -> None:
@@ -91,18 +91,18 @@ class RetentionTier:
 
     @property
     def first(self) -> float | None:
-        """The time of the oldest."""
+        """The time of the oldest snapshot."""
         if self.blocks:
             return self.blocks[0].first
         return self.fresh[0].time if self.fresh else None
 
     @property
     def bytes(self) -> int:
-        """What all that takes, about."""
+        """The approximate total size in bytes."""
         return self.packed_bytes + self.fresh_bytes
 
     def take(self, snapshot: Snapshot, *, eventful: bool) -> None:
-        """Keep the next snapshot, if it is its turn or something happened."""
+        """Keep the next snapshot if it is due or has an event."""
         slot = snapshot.time // self._period if self._period else None
         if slot is None or slot != self._slot:
             self._slot = slot
@@ -116,19 +116,19 @@ class RetentionTier:
         self.fresh.append(snapshot)
 
     def seal(self, block: Block) -> None:
-        """Put a block in the place of the oldest fresh ones, from which it was packed."""
+        """Replace the oldest unpacked snapshots by the block made from them."""
         self.blocks.append(block)
         self._packed += len(block)
         self.packed_bytes += block.bytes
         self.fresh = self.fresh[len(block) :]
         self.fresh_bytes = sum(map(_new_bytes, [None, *self.fresh], self.fresh))
-        # A packed snapshot must not stay in memory as it came, too.
+        # A packed snapshot must not stay in memory unpacked.
         self._newest = self.fresh[-1] if self.fresh else None
         while self.blocks and self._packed - len(self.blocks[0]) >= self._most:
             self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Forget a block."""
+        """Drop the oldest block."""
         block = self.blocks.pop(0)
         self._packed -= len(block)
         self.packed_bytes -= block.bytes
@@ -140,10 +140,10 @@ class RetentionTier:
 
 
 def _new_bytes(before: Snapshot | None, snapshot: Snapshot) -> int:
-    """What a snapshot adds to the one before it, about; a card has many fields: it is two rows.
+    """The approximate size a snapshot adds; a GPU counts as two rows for its many fields.
 
-    A command line may be as long as all else in a list, so the texts that others made up are
-    counted, unless the snapshot before holds the same ones.
+    A command line may be longer than the rest of a list, so texts from outside are counted, unless
+    the previous snapshot has the same objects.
     """
     rows, more = 1, 0
     reasons = set() if before is None else {id(gpu.unknown) for gpu in before.gpus}

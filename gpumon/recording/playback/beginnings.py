@@ -1,8 +1,8 @@
-"""When that began which goes on at a moment of a tape, sample by sample.
+"""Finds when ongoing conditions began, by a search over the samples of a recording.
 
-A history of long ago is made of few samples, and takes the first in which something is so for its
-beginning. That lies after a sample in which it was not so; between the two the very first is looked
-for on the tape, by halves.
+A history of long ago is built from few samples, and takes the first one in which a condition holds
+for its start. The real start is after the previous one; a binary search between the two finds the
+first sample in which the condition holds.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class Beginning(Struct, frozen=True):
-    """When something began.
+    """The start of a condition.
 
     Attributes:
-        time: Of the first sample in which it was so.
-        seen: Whether it was not so just before.
+        time: The time of the first sample in which it held.
+        seen: Whether it did not hold in the sample before.
     """
 
     time: float
@@ -44,18 +44,18 @@ class Beginning(Struct, frozen=True):
 
 
 class Beginnings(Struct, frozen=True):
-    """When everything began that goes on.
+    """The starts of all ongoing conditions.
 
     Attributes:
-        until: The moment at which it goes on.
-        of: What it is -> when it began.
+        until: The moment at which they are ongoing.
+        of: Condition -> start.
     """
 
     until: float = 0.0
     of: Mapping[Subject, Beginning] = {}
 
     def by(self, time: float) -> Beginnings:
-        """Those that are known to have gone on at an earlier moment too."""
+        """The starts of the conditions that were also ongoing at an earlier moment."""
         if time > self.until:
             return Beginnings()
         begun = {what: beginning for what, beginning in self.of.items() if beginning.time <= time}
@@ -63,10 +63,10 @@ class Beginnings(Struct, frozen=True):
 
 
 class PastHistory(History):
-    """A history that is told when that began which went on at one moment, and keeps to it.
+    """A history that uses known starts of the conditions that were ongoing at one moment.
 
     Attributes:
-        beginnings: What it was told.
+        beginnings: The known starts.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PastHistory(History):
         self.beginnings = beginnings
 
     def as_of(self, snapshot: Snapshot) -> History:  # noqa: ARG002 - the signature of History
-        """See ``History.as_of``: it is of one moment itself."""
+        """See ``History.as_of``; it already is as of one moment."""
         return self
 
     def spell(self, uuid: str, name: str) -> Interval | None:
@@ -105,20 +105,20 @@ class PastHistory(History):
         return replace(spell, since=known.time, begin_seen=known.seen)
 
     def _beginning(self, what: Subject, since: float) -> Beginning | None:
-        """What it was told of something, if that is not what began only after the moment."""
+        """The known start of a condition, unless it is after the moment."""
         return self.beginnings.of.get(what) if since <= self.beginnings.until else None
 
 
 def find_beginnings(
     tape: Recording, conditions: Mapping[str, Condition], history: History, fed: Sequence[float]
 ) -> Generator[None, None, Beginnings]:
-    """Look up on the tape when that began which goes on in a history, a look with every ``next``.
+    """Search the recording for the starts of a history's ongoing conditions; one step per ``next``.
 
     Args:
         tape: The tape.
-        conditions: What the history watches on every card.
-        history: The history; what is asked is how it stands at the first ``next``.
-        fed: The times of the samples of the tape that it was made of, in order.
+        conditions: The conditions that the history tracks for every GPU.
+        history: The history; its state at the first ``next`` is used.
+        fed: The times of the samples that it was built from, in order.
     """
     until = history.now
     found: dict[Subject, Beginning] = {}
@@ -134,7 +134,7 @@ def find_beginnings(
 
 
 def _going(history: History, conditions: Mapping[str, Condition]) -> dict[Subject, Beginning]:
-    """What goes on in a history, and since when by what it was fed."""
+    """The ongoing conditions of a history, with their starts in the samples fed."""
     going: dict[Subject, Beginning] = {}
     latest = history.latest
     if latest is None:
@@ -157,7 +157,7 @@ def _going(history: History, conditions: Mapping[str, Condition]) -> dict[Subjec
 def _first_so(
     tape: Recording, without: float, with_: float, is_so: Callable[[Snapshot], bool]
 ) -> Generator[None, None, float]:
-    """The time of the first sample in which something is so, after one in which it is not."""
+    """The time of the first sample in which a condition holds, after one in which it does not."""
     while (after := tape.step(without, 1)) < with_:
         middle = tape.at((without + with_) / 2)
         if middle is None or middle.time <= without:
@@ -173,7 +173,7 @@ def _first_so(
 
 
 def _question(what: Subject, conditions: Mapping[str, Condition]) -> Callable[[Snapshot], bool]:
-    """Whether something is so in a snapshot, for all that is known."""
+    """A function that tells whether a condition holds in a snapshot."""
     if isinstance(what, ProcessId):
         return lambda snapshot: any(
             process.id == what and not process.sm for process in snapshot.processes

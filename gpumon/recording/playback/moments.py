@@ -1,4 +1,4 @@
-"""Histories of the moments that are shown of a recording."""
+"""Histories for the displayed moments of a recording."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ _SLICE = 0.03
 
 
 class Moments(Protocol):
-    """Has the history that fits a moment; asked for one after the other on one thread."""
+    """Provides the history for each displayed moment, in sequence on one thread."""
 
     @property
     def history(self) -> History:
-        """That of the moment shown last; another one after a jump."""
+        """The history of the last displayed moment; another object after a jump."""
         ...
 
     @property
     def settled(self) -> bool:
-        """Whether it knows all that can be known of the moment."""
+        """Whether the history is complete for the moment."""
         ...
 
     def show(self, snapshot: Snapshot) -> None:
-        """Take the next moment; the same one again where it comes again."""
+        """Move to the next moment; the same moment may be repeated."""
         ...
 
 
 class RecordedMoments:
-    """Moments of a recording that was told to a history as well: it is asked as of them.
+    """Moments of a recording whose snapshots a history also received: it is queried as of them.
 
     Args:
         tape: The recording.
-        history: What was told the same snapshots, and may go on.
+        history: The history of the same snapshots, which may receive more.
     """
 
     def __init__(self, tape: Recording, history: History) -> None:
@@ -60,12 +60,12 @@ class RecordedMoments:
 
     @property
     def history(self) -> History:
-        """See ``Moments.history``; the present before the first moment."""
+        """See ``Moments.history``; before the first moment the live history."""
         return self._shown or self._seen
 
     @property
     def settled(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def show(self, snapshot: Snapshot) -> None:
@@ -80,7 +80,7 @@ class RecordedMoments:
             self._shown.drawn = self._draw(snapshot).history
 
     def _draw(self, snapshot: Snapshot) -> Feed:
-        """Values over time from few samples of the recording."""
+        """Values over time, from few samples of the recording."""
         if self._drawn is None or not 0 <= snapshot.time - self._drawn.until <= _STRIDE:
             self._drawn = self._drafts.make(snapshot, Beginnings())
         else:
@@ -89,14 +89,14 @@ class RecordedMoments:
 
 
 class RebuiltMoments:
-    """Moments of a recording of which there is nothing but its samples: histories are made of them.
+    """Moments of a recording without a history: histories are rebuilt from its samples.
 
     Args:
         tape: The recording.
-        conditions: What to watch on every card.
-        thresholds: Where the lines are drawn for what is seen.
+        conditions: The conditions to track for every GPU.
+        thresholds: The thresholds.
         clock: Time, for tests.
-        sample_now: Asks to be shown a moment again soon, for there is more to do.
+        sample_now: Requests another ``show`` soon, because there is more work.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class RebuiltMoments:
 
     @property
     def settled(self) -> bool:
-        """Whether the history is all that the tape tells of the moment, and no draft any more."""
+        """Whether the history is complete for the moment, and no longer a draft."""
         return self._work is None
 
     def show(self, snapshot: Snapshot) -> None:
@@ -136,13 +136,13 @@ class RebuiltMoments:
             self._work = self._improve(snapshot)
             self._sample_now()
         elif self._feed.pass_to(snapshot, at_once(snapshot)):
-            # Too fast for all of it: that is made up for when there is time.
+            # Playback is too fast to feed every sample: the rest follows when there is time.
             self._work = self._improve(snapshot)
         elif self._work is not None:
             self._go_on(self._work)
 
     def _go_on(self, work: Generator[None, None, None]) -> None:
-        """Work for a while on what is to be better."""
+        """Work on the complete history for a limited time."""
         end = self._clock.monotonic() + _SLICE
         for _ in work:
             if self._clock.monotonic() >= end:
@@ -151,7 +151,7 @@ class RebuiltMoments:
         self._work = None
 
     def _improve(self, snapshot: Snapshot) -> Generator[None, None, None]:
-        """Put the history as it shall be in the draft's place."""
+        """Replace the draft by the complete history."""
         feed = yield from build(self._tape, self._conditions, snapshot, self._thresholds)
         newest = self._feed.history.latest
         if newest is not None:

@@ -1,4 +1,4 @@
-"""The player: the controls, and a history that keeps up with the position."""
+"""The player: playback controls, and a history that follows the position."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ SPEEDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1
 
 
 class Player:
-    """Plays a tape.
+    """Plays a recording.
 
     Snapshots come from ``subscribe``, on the sampling thread, as they do from a collector. The
-    controls may be used from any thread; what they ask for is sampled at once.
+    controls may be used from any thread and cause a sample at once.
 
     Attributes:
-        collector: Samples the tape; its interval is how often the picture moves.
+        collector: Samples the recording; its interval is the time between two frames.
 
     Args:
-        tape: What to play; asked on the sampling thread, and by ``to_mark`` on the caller's.
-        conditions: What to watch on every card, by name; ``findings.conditions()``.
-        position: Where to begin; at the tape's newest moment unless told.
-        playing: Whether time passes from the start.
+        tape: What to play; queried on the sampling thread, and by ``to_mark`` on the caller's
+            thread.
+        conditions: The conditions to track for every GPU, by name; ``findings.conditions()``.
+        position: The start position; by default the newest moment.
+        playing: Whether to start playing instead of paused.
         interval: Seconds from one sample to the next, 0.1 to 3600.
-        thresholds: Where the lines are drawn for what is seen.
-        clock: Time, for tests.
-        history: What was told the snapshots of the tape, and may go on; without one histories are
-            made of samples.
+        thresholds: The thresholds.
+        clock: Clock, for tests.
+        history: A history of the recording's snapshots, which may receive more; without it,
+            histories are rebuilt from samples.
     """
 
     def __init__(
@@ -89,31 +90,31 @@ class Player:
 
     @property
     def moment(self) -> tuple[Snapshot, History] | None:
-        """The newest snapshot and the history that belongs to it; ``None`` before the first."""
+        """The newest snapshot and its history; ``None`` before the first snapshot."""
         return self._moment
 
     @property
     def history(self) -> History:
-        """What had been seen by the moment that is shown; another one after a jump."""
+        """The history up to the displayed moment; another object after a jump."""
         moment = self._moment
         return self._moments.history if moment is None else moment[1]
 
     @property
     def settled(self) -> bool:
-        """Whether the history is all that the tape tells of the moment, and no draft any more."""
+        """Whether the history is complete for the moment, and no longer a draft."""
         return self._moments.settled
 
     @property
     def playing(self) -> Playing:
-        """Which moment is shown, and how it is being played."""
+        """The displayed moment and the state of playback."""
         return replace(self._source.state, waiting=self.collector.overdue)
 
     def start(self) -> None:
-        """Begin to sample; a tape that cannot be played is the collector's ``failure``."""
+        """Start sampling; if playing fails, the collector's ``failure`` says why."""
         self.collector.start()
 
     def stop(self, timeout: float = 1.0) -> None:
-        """End sampling, see ``Collector.stop``."""
+        """Stop sampling, see ``Collector.stop``."""
         self.collector.stop(timeout)
 
     def subscribe(
@@ -121,22 +122,22 @@ class Player:
         listener: Callable[[Snapshot], None],
         failed: Callable[[BaseException], None] | None = None,
     ) -> Callable[[], None]:
-        """Hand every snapshot to a listener, see ``Collector.subscribe``; ``moment`` has it too."""
+        """Pass every snapshot to a listener, see ``Collector.subscribe``; ``moment`` has it too."""
         return self.collector.subscribe(listener, failed)
 
     def play(self) -> None:
-        """Let time pass."""
+        """Start playing."""
         self._source.play()
         self.collector.sample_now()
 
     def pause(self) -> None:
-        """Hold it."""
+        """Pause."""
         self._source.pause()
         self.collector.sample_now()
 
     @property
     def speed(self) -> float:
-        """Seconds of the tape that pass in a second.
+        """Playback speed: seconds of the recording per second.
 
         Raises:
             ValueError: When set to less than 0.1 or more than 1000.
@@ -149,33 +150,33 @@ class Player:
         self.collector.sample_now()
 
     def seek(self, time: float) -> None:
-        """Go to a moment, no further than the ends of the tape."""
+        """Go to a moment, within the ends of the recording."""
         self._source.seek(time)
         self.collector.sample_now()
 
     def reaches_end(self, seconds: float) -> bool:
-        """Whether there is nothing so far on from where it was told to go, or only the newest."""
+        """Whether at most the newest sample is that far on from the requested position."""
         return self._source.reaches_end(seconds)
 
     def jump(self, seconds: float) -> None:
-        """Go so far on, or back."""
+        """Go forward or back by a time."""
         self._source.jump(seconds)
         self.collector.sample_now()
 
     def step(self, samples: int) -> None:
-        """Go so many samples on, or back, and about a second each time at least."""
+        """Go forward or back by a number of samples, and each time by at least about a second."""
         self._source.step(samples)
         self.collector.sample_now()
 
     def to_mark(self, *, forward: bool, or_here: bool = False) -> Event | None:
-        """Go to the next thing that happened, or to the one before; ``None`` where none is known.
+        """Go to the next or previous event; returns ``None`` if none is known.
 
         Args:
-            forward: Whether to go on, and not back.
-            or_here: Whether going back may end where it begins, at what happened at this moment.
+            forward: Whether to go forward instead of back.
+            or_here: Whether going back may stay at an event of the current moment.
 
         Raises:
-            TapeError: The tape cannot be read any more.
+            RecordingError: The recording cannot be read any more.
         """
         mark = self._source.to_mark(forward=forward, or_here=or_here)
         self.collector.sample_now()
@@ -185,13 +186,13 @@ class Player:
         self._moment = snapshot, self._moments.history
 
     def _keep_up(self, snapshot: Snapshot) -> Snapshot:
-        """Bring the history to a snapshot before anybody gets it."""
+        """Bring the history up to a snapshot before any listener gets it."""
         self._moments.show(snapshot)
         return snapshot
 
 
 class _PlaybackClock:
-    """A clock by which it is the moment that is shown."""
+    """A clock whose time is the displayed moment."""
 
     def __init__(self, clock: Clock, source: ReplaySource) -> None:
         self._source = source
@@ -204,7 +205,7 @@ class _PlaybackClock:
 
 
 def _silence(_: Call | None, seconds: float) -> Trouble:
-    """What to say while not even a first sample of the tape has come."""
+    """The message while no first sample of the recording has arrived."""
     return Trouble(
         f"The log is not read: no answer for {duration(seconds)}.",
         "The disk or the network file system that it is on may be slow, or hang.",

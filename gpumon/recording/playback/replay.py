@@ -1,4 +1,4 @@
-"""A tape as a source: how the machine was at a position, which moves as time does or where told."""
+"""A recording as a source: the machine at a position that moves with time or on request."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ _GAP_PACES = 3
 
 
 class Playing(Struct, frozen=True):
-    """How a tape is being played.
+    """The state of playback.
 
     Attributes:
-        position: The moment that is shown, on the tape's clock.
-        first: When the tape begins.
-        last: When it ends, so far.
-        playing: Whether the position moves.
-        speed: Seconds of the tape in a second.
-        at_end: Whether there is nothing after the position yet.
-        waiting: Seconds for which the tape has not answered, when that is long; else ``None``.
-        in_gap: Whether what is shown is older than the moment: nobody sampled in between.
+        position: The displayed moment, in the recording's times.
+        first: The start of the recording.
+        last: Its current end.
+        playing: Whether it plays.
+        speed: Seconds of the recording per second.
+        at_end: Whether no sample follows the position yet.
+        waiting: Seconds for which a read of the recording has hung, if that is long; else ``None``.
+        in_gap: Whether the position is in a gap: the displayed sample is then older.
     """
 
     position: float
@@ -67,17 +67,17 @@ class Playing(Struct, frozen=True):
 
 
 class ReplaySource:
-    """A tape as a ``gpumon.sources.Source``.
+    """A recording as a ``gpumon.sources.Source``.
 
-    The controls and the state may be used from any thread, at any time. They do not wait for the
-    tape, which may be on a disk that hangs: where it begins and ends, each sample finds out anew.
-    What they ask for shows in the next sample.
+    The controls and the state may be used from any thread at any time. They do not wait for the
+    recording, which may be on a disk that hangs: each sample updates its start and end. The next
+    sample shows the effect of a control.
 
     Args:
         tape: What to play.
-        position: Where to begin; at its newest moment unless told.
-        playing: Whether time passes from the start.
-        clock: Time, for tests.
+        position: The start position; by default the newest moment.
+        playing: Whether to start playing instead of paused.
+        clock: Clock, for tests.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ReplaySource:
         self._playing = playing
         self._speed = 1.0
         self._steps = 0
-        # The position at a moment of the clock, from which time passes.
+        # The position at a reference time of the clock, from which it moves.
         self._from = math.inf if position is None else position
         self._since = self._clock.monotonic()
         self._moves = 0
@@ -105,10 +105,10 @@ class ReplaySource:
         self._in_gap = False
 
     def open(self) -> None:
-        """Look whether there is anything to play.
+        """Check whether there is anything to play.
 
         Raises:
-            SourceError: The tape cannot be read, or there is nothing on it.
+            SourceError: The recording cannot be read, or is empty.
         """
         try:
             found = self._tape.at(self._sampled)
@@ -120,25 +120,25 @@ class ReplaySource:
             self._put(self._now())
 
     def close(self) -> None:
-        """Nothing to give back: the tape is its owner's."""
+        """Does nothing: the caller owns the recording."""
 
     def give_up(self, _call: Call) -> bool:
-        """Never: no driver is asked."""
+        """Does nothing: no driver is called."""
         return False
 
     @property
     def hostname(self) -> str:
-        """See ``Source.hostname``; a recording names its machine with each sample alone."""
+        """See ``Source.hostname``; a recording names its machine only in each sample."""
         return "" if self._shown is None else self._shown.host.name
 
     @property
     def current_call(self) -> Call | None:
-        """Always ``None``: no driver is asked."""
+        """Always ``None``: no driver is called."""
         return None
 
     @property
     def driver_seconds(self) -> float:
-        """Always 0: no driver is asked."""
+        """Always 0: no driver is called."""
         return 0.0
 
     @property
@@ -148,7 +148,7 @@ class ReplaySource:
 
     @property
     def state(self) -> Playing:
-        """How it is being played."""
+        """The state of playback."""
         with self._lock:
             position, last = self._sampled, self._last
             return Playing(
@@ -162,10 +162,10 @@ class ReplaySource:
             )
 
     def sample(self, *, closely: bool = True) -> Snapshot:  # noqa: ARG002 - the protocol's signature
-        """The machine as it was at the position; the same object while that is the same sample.
+        """The machine at the position; the same object while the sample is the same.
 
         Raises:
-            SourceError: The tape cannot be read any more.
+            SourceError: The recording cannot be read any more.
         """
         began = self._clock.monotonic()
         try:
@@ -194,28 +194,28 @@ class ReplaySource:
             if moves == self._moves:
                 if steps:
                     self._put(position)
-                    # Not before: whoever asks meanwhile where it will be shall count them.
+                    # Not before: until then the requested position counts for callers.
                     self._steps -= steps
                 elif now - began > _HICCUP:
                     self._since = now
         return shown
 
     def past(self) -> Iterator[Snapshot]:
-        """What leads to the position: little of long ago, see ``leading_to``."""
+        """The snapshots that lead up to the position, few of long ago; see ``leading_to``."""
         for samples in leading_to(self._tape, self._sampled, _PAST_FINE, _PAST_COARSE):
             yield from samples
 
     def play(self) -> None:
-        """Let time pass."""
+        """Start playing."""
         self._set(playing=True)
 
     def pause(self) -> None:
-        """Hold it."""
+        """Pause."""
         self._set(playing=False)
 
     @property
     def speed(self) -> float:
-        """Seconds of the tape that pass in a second.
+        """Playback speed: seconds of the recording per second.
 
         Raises:
             ValueError: When set to less than 0.1 or more than 1000.
@@ -229,38 +229,38 @@ class ReplaySource:
         self._set(speed=speed)
 
     def seek(self, time: float) -> None:
-        """Go to a moment, no further than the ends of the tape."""
+        """Go to a moment, within the ends of the recording."""
         with self._lock:
             self._move(time)
 
     def jump(self, seconds: float) -> None:
-        """Go so far on, or back."""
+        """Go forward or back by a time."""
         with self._lock:
             steps = self._steps
             self._move(self._now() + seconds)
             self._steps = steps
 
     def step(self, samples: int) -> None:
-        """Go so many samples on, or back, and each time about ``STEP_SECONDS`` at least."""
+        """Go forward or back by a number of samples, and each time by at least ``STEP_SECONDS``."""
         with self._lock:
             self._steps += samples
 
     def reaches_end(self, seconds: float) -> bool:
-        """Whether there is nothing so far on from where it was told to go, or only the newest."""
+        """Whether at most the newest sample is that far on from the requested position."""
         last = self._tape.last
         with self._lock:
             there = self._now() + self._steps * STEP_SECONDS + seconds
         return last is None or there >= last
 
     def to_mark(self, *, forward: bool, or_here: bool = False) -> Event | None:
-        """Go to the next thing that happened, or to the one before.
+        """Go to the next or previous event.
 
         Args:
-            forward: Whether to go on, and not back.
-            or_here: Whether going back may end where it begins, at what happened at this moment.
+            forward: Whether to go forward instead of back.
+            or_here: Whether going back may stay at an event of the current moment.
 
         Returns:
-            What it was; ``None`` where no more is known: then nothing moves.
+            The event; ``None`` if none is known, and the position stays.
         """
         with self._lock:
             here = self._now()
@@ -296,7 +296,7 @@ class ReplaySource:
 
     def _stepped(self, position: float, steps: int) -> float:
         reached = self._tape.step(position, steps)
-        # Where the samples are closer: the newest by when the seconds have passed.
+        # If the samples are closer: the newest one when the seconds have passed.
         far = self._tape.step(position + steps * STEP_SECONDS, 0)
         return max(reached, far) if steps > 0 else min(reached, far)
 
@@ -313,26 +313,26 @@ class ReplaySource:
         return shown
 
     def _is_gap(self, shown: Snapshot, position: float) -> bool:
-        """Whether the next sample is overdue by the pace of those before."""
+        """Whether the next sample is overdue, judged by the distance of those before."""
         age = position - shown.time
         if age <= _GAP_SECONDS:
             return False
         pace = shown.time - self._tape.step(shown.time, -1)
-        # Of the very first one nothing tells when the next is due.
+        # The first sample gives no distance.
         return 0 < pace * _GAP_PACES < age
 
 
 def leading_to(tape: Recording, time: float, fine: int, coarse: int) -> Iterator[list[Snapshot]]:
-    """What is on a tape up to a moment, for a history of that moment: little of long ago.
+    """The snapshots that lead up to a moment, for a history of it: few of long ago.
 
     Args:
         tape: The tape.
         time: The moment.
-        fine: How many samples there may be of the last ``FINE_SECONDS``.
-        coarse: How many of each stretch before that, see ``long_ago``.
+        fine: Maximum number of samples of the last ``FINE_SECONDS``.
+        coarse: Number of samples of each stretch before, see ``long_ago``.
 
     Yields:
-        Some of it at a time, oldest first. The tape's first snapshot is always there.
+        Groups of snapshots, oldest first. The first snapshot of the recording is always included.
     """
     yield from long_ago(tape, time, coarse)
     begin = time - FINE_SECONDS
@@ -340,9 +340,9 @@ def leading_to(tape: Recording, time: float, fine: int, coarse: int) -> Iterator
 
 
 def long_ago(tape: Recording, time: float, coarse: int) -> Iterator[list[Snapshot]]:
-    """What is on a tape up to two minutes before a moment, ever more coarsely.
+    """The snapshots up to two minutes before a moment, ever fewer towards the past.
 
-    Each stretch of time that is as long as all that came after it is told in as many samples.
+    Each stretch that is as long as all the time after it has the same number of samples.
     """
     first = tape.first
     if first is None:
@@ -360,7 +360,7 @@ def long_ago(tape: Recording, time: float, coarse: int) -> Iterator[list[Snapsho
 def _in_pieces(
     tape: Recording, begin: float, end: float, density: float
 ) -> Iterator[list[Snapshot]]:
-    """What is on a tape from after a moment to another, so many samples a second, in pieces."""
+    """The snapshots after a moment up to another, that many per second, in groups."""
     most = math.ceil((end - begin) * density)
     pieces = math.ceil(most / _AT_ONCE)
     edges = [begin + (end - begin) * piece / pieces for piece in range(pieces)]

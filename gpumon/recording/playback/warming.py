@@ -1,4 +1,4 @@
-"""Histories of a moment of a tape, made from samples of what came before it."""
+"""Builds the history of a moment from earlier samples of a recording."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 COARSE = 300
 """How many samples a history is fed of each stretch before the last two minutes."""
 
-# What a sample costs a history grows with the cards and processes in it: some 20 microseconds each,
-# where it is coarse. So the numbers of samples are such that it takes some 30 ms to feed a sketch,
-# and a second and a half to feed the rest of a day; of the last two minutes there are always as
-# many as show what rests for a minute.
+# The cost of feeding a sample grows with the GPUs and processes in it: some 20 microseconds each
+# for coarse samples. The numbers of samples are chosen so that a draft takes some 30 ms, and the
+# rest of a day a second and a half; the last two minutes always have enough samples to show what is
+# idle for a minute.
 _SKETCHED = 1600
 _FINELY_SKETCHED = 24
 _BUILT = 8000
@@ -37,12 +37,12 @@ _NEAR = 60.0
 
 
 class Feed:
-    """Feeds a history samples of a tape, so that it takes nothing for a gap that is none.
+    """Feeds samples of a recording to a history without creating gaps that are not there.
 
     Attributes:
-        history: What is fed.
+        history: The history.
         until: The time of the newest sample.
-        times: Those of all samples; of the newest ``_TIMES_KEPT``, where there are more.
+        times: The times of the newest ``_TIMES_KEPT`` samples.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Feed:
         self._pace = SeriesRate()
 
     def take(self, snapshot: Snapshot) -> None:
-        """Feed the next sample; before it, where it would come late, others from the tape."""
+        """Feed the next sample; if it would come late, feed others from the recording before it."""
         if snapshot.time <= self.until:
             return
         while snapshot.time - self.until > self._pace.late and self.until > -math.inf:
             nearer = self._tape.at(self.until + 0.9 * self._pace.late)
             if nearer is None or nearer.time <= self.until:
-                # A gap on the tape: what came after it begins with the first sample there.
+                # A gap in the recording: the time after it begins with the first sample there.
                 nearer = self._tape.at(self._tape.step(self.until, 1))
             if nearer is None or not self.until < nearer.time < snapshot.time:
                 break
@@ -73,7 +73,7 @@ class Feed:
         self.take_only(snapshot)
 
     def take_only(self, snapshot: Snapshot) -> None:
-        """Feed the next sample, and leave it to the history what to think of the time before."""
+        """Feed only the next sample; the history decides what the time before means."""
         if self.until > -math.inf:
             self._pace.see(snapshot.time - self.until)
         self.until = snapshot.time
@@ -81,10 +81,10 @@ class Feed:
         self.history.add(snapshot)
 
     def pass_to(self, snapshot: Snapshot, most: int) -> bool:
-        """Feed a sample, and before it what lies between, or so many where that is more.
+        """Feed a sample, and before it the samples in between, or that many if there are more.
 
         Returns:
-            Whether some may have been left out.
+            Whether some may have been skipped.
         """
         if snapshot.time <= self.until:
             return False
@@ -97,17 +97,17 @@ class Feed:
 
 
 def at_once(snapshot: Snapshot) -> int:
-    """How many samples like this one can be fed while somebody waits."""
+    """How many samples like this one can be fed while the user waits."""
     return max(_FINELY_SKETCHED, _SKETCHED // _subjects(snapshot))
 
 
 class HistoryDrafts:
-    """Makes histories of moments as far as they can be had at once.
+    """Builds histories of moments as far as possible without delay.
 
     Args:
-        tape: What is played.
-        conditions: What to watch on every card.
-        thresholds: Where the lines are drawn for what is seen.
+        tape: The recording.
+        conditions: The conditions to track for every GPU.
+        thresholds: The thresholds.
     """
 
     def __init__(
@@ -123,10 +123,10 @@ class HistoryDrafts:
         self._of = -math.inf
 
     def make(self, snapshot: Snapshot, known: Beginnings) -> Feed:
-        """The history of a snapshot, from few samples and what is known to go on at it.
+        """The history of a snapshot, from few samples and the known starts of ongoing conditions.
 
-        Of long ago the same samples serve all moments that are near each other: each may lie in
-        another part of the tape, which takes time to open.
+        For the past beyond some minutes, nearby moments share the same samples, because each may be
+        in another part of the recording, which takes time to open.
         """
         time = snapshot.time
         if abs(time - self._of) > _NEAR:
@@ -150,7 +150,7 @@ def build(
     snapshot: Snapshot,
     thresholds: Thresholds = DEFAULTS,
 ) -> Generator[None, None, Feed]:
-    """The history of a snapshot, a sample with every ``next``."""
+    """Build the history of a snapshot, one sample per ``next``."""
     coarse = min(COARSE, max(_LEAST_COARSE, _BUILT // _subjects(snapshot)))
     feed = Feed(tape, conditions, thresholds=thresholds)
     for some in leading_to(tape, snapshot.time, RECENT_SAMPLES, coarse):

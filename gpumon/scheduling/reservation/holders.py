@@ -1,4 +1,4 @@
-"""Who has reserved which card, for those who only look: nothing is made, nothing is kept open."""
+"""Read-only access to reservations: creates nothing, and keeps nothing open."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _VARIABLE = "GPUMON_LOCK_DIR"
 
 
 def holders_now(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
-    """Who has which of these cards and MIG devices.
+    """The holders of these GPUs and MIG devices.
 
-    The folder is opened anew each time: what tidies up may have put another in its place.
+    The folder is opened anew each time, because a cleanup tool may have replaced it.
 
     Args:
         uuids: Of cards and MIG devices.
@@ -37,11 +37,11 @@ def holder_sentence(holder: ReservationHolder, now: float) -> str:
     """Describe a holder, safe to print: ``reserved by ann for 12m: python train.py``.
 
     Args:
-        holder: Who has reserved the card.
+        holder: The holder of the reservation.
         now: Seconds since the epoch.
     """
     if holder.pid is None:
-        return "reserved; by whom cannot be seen here"
+        return "reserved by a process that cannot be seen here"
     words = "reserved"
     if holder.user is not None:
         words += f" by {printable(holder.user)}"

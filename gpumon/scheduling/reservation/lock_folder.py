@@ -1,9 +1,9 @@
-"""The folder of the locks: one for all users of the machine, that nobody can lead astray.
+"""The lock folder: shared by all users of the machine, and safe against tampering.
 
-It lies where the system keeps its own locks, or else in ``/tmp``: which of the two is the same for
-every user. Everybody may make files there and nobody may remove another's, as in ``/tmp`` itself.
-What waits there under a lock's name may still be anybody's: a link, a pipe, a file that is not to
-be opened. Such a thing is never followed and never written to.
+It is in the system's lock directory, or else in ``/tmp``: the choice is the same for every user.
+All users may create files in it, but only remove their own, as in ``/tmp`` itself. So any name in
+it may be a symbolic link, a pipe, or a file without read permission. Such entries are never
+followed or written to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_SHARED_PARENTS = ("/run/lock", "/tmp")  # noqa: S108 - safe by what is checked here
+_SHARED_PARENTS = ("/run/lock", "/tmp")  # noqa: S108 - safe through the checks here
 _NAME = "gpumon"
 _FOR_ALL = 0o1777
 _TRIES = 8
@@ -31,11 +31,11 @@ class FolderError(Exception):
 
 
 class Folder:
-    """An open folder for locks.
+    """An open lock folder.
 
     Args:
-        path: Where it is.
-        descriptor: It, open; closed with this object.
+        path: Its path.
+        descriptor: Its descriptor; closed with this object.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -43,45 +43,45 @@ class Folder:
         self._descriptor = descriptor
 
     def close(self) -> None:
-        """Let it go. The locks that were opened in it stay."""
+        """Close it. Locks opened in it remain."""
         os.close(self._descriptor)
 
     def status(self) -> os.stat_result:
-        """Of the folder itself."""
+        """The status of the folder itself."""
         return os.fstat(self._descriptor)
 
     def names(self) -> list[str]:
-        """Of everything in it; nothing where it cannot be read."""
+        """The names of all entries; empty if it cannot be read."""
         try:
-            return os.listdir(self._descriptor)  # noqa: PTH208 - there is no path, only this
+            return os.listdir(self._descriptor)  # noqa: PTH208 - there is only a descriptor, no path
         except OSError:
             return []
 
     def make(self, name: str, *, mode: int) -> int:
-        """Make a file, with just these permissions, and open it for writing.
+        """Create a file with exactly these permissions, and open it for writing.
 
         Raises:
-            OSError: It cannot be made, or is there.
+            OSError: It cannot be created, or exists.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with _no_mask():
             return os.open(name, flags, mode, dir_fd=self._descriptor)
 
     def open(self, name: str, *, make: bool = False) -> int:
-        """Open a file, to read and, where that is allowed, to write.
+        """Open a file for reading and, if allowed, for writing.
 
         Args:
             name: Its name.
-            make: Make it where it is not there, for all users.
+            make: Create it if it does not exist, for all users.
 
         Raises:
-            FileNotFoundError: It is not there.
-            FolderError: What is there is no file to be opened.
-            OSError: It cannot be opened or made.
+            FileNotFoundError: It does not exist.
+            FolderError: The entry is not a regular file.
+            OSError: It cannot be opened or created.
         """
         for _ in range(_TRIES):
-            # Never with O_CREAT what is there: the kernel refuses that for files of others in a
-            # folder such as this (fs.protected_regular).
+            # Never use O_CREAT on an existing file: the kernel refuses that for files of other
+            # users in such a folder (fs.protected_regular).
             with contextlib.suppress(FileNotFoundError):
                 return self._open(name)
             if not make:
@@ -91,8 +91,8 @@ class Folder:
         raise FolderError(f"{self._shown(name)} comes and goes")
 
     def _open(self, name: str) -> int:
-        # Looked at before it is opened, since opening some devices is an act; and after, since
-        # something else may be there by then.
+        # Checked before opening, because opening some devices has effects; and after, because the
+        # name may lead to another file by then.
         self._check(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False), name)
         flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
         try:
@@ -109,7 +109,7 @@ class Folder:
         return descriptor
 
     def is_there(self, name: str, descriptor: int) -> bool:
-        """Whether a name still leads to an open file, and not to another one, or to none."""
+        """Whether a name still leads to this open file."""
         try:
             found = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except OSError:
@@ -117,7 +117,7 @@ class Folder:
         return os.path.samestat(found, os.fstat(descriptor))
 
     def remove(self, name: str) -> None:
-        """Remove a file; nothing happens where that is not allowed."""
+        """Remove a file; does nothing if that is not allowed."""
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=self._descriptor)
 
@@ -136,14 +136,14 @@ def shared_folder(asked: str | None, *, make: bool = True) -> Folder | None:
     """The folder that all users of this machine share.
 
     Args:
-        asked: Which one; ``None`` is the usual one.
-        make: Make it where it is not there.
+        asked: Its path; ``None`` is the default one.
+        make: Create it if it does not exist.
 
     Returns:
-        ``None`` where it is not there and is not made.
+        ``None`` if it does not exist and is not created.
 
     Raises:
-        FolderError: There is none that could be used.
+        FolderError: There is no usable folder.
     """
     path = usual_path() if asked is None else Path(asked)
     try:
@@ -154,7 +154,7 @@ def shared_folder(asked: str | None, *, make: bool = True) -> Folder | None:
     except OSError as error:
         if not make and isinstance(error, FileNotFoundError):
             return None
-        # Path.is_symlink raises where it may not look.
+        # Path.is_symlink raises without permission.
         link = os.path.islink(path)  # noqa: PTH114 - for that
         why = "it is a symbolic link" if link else error.strerror
         raise FolderError(f"{printable(str(path))} cannot be used: {why}") from None
@@ -167,17 +167,17 @@ def shared_folder(asked: str | None, *, make: bool = True) -> Folder | None:
 
 
 def own_folder(environment: Mapping[str, str], *, make: bool = True) -> Folder | None:
-    """A folder of this user's alone.
+    """A folder of this user only.
 
     Args:
         environment: Variables of this program.
-        make: Make it where it is not there.
+        make: Create it if it does not exist.
 
     Returns:
-        ``None`` where it is not there and is not made.
+        ``None`` if it does not exist and is not created.
 
     Raises:
-        FolderError: There is none that could be used.
+        FolderError: There is no usable folder.
     """
     from gpumon.system.folders import state_folder
 
@@ -199,12 +199,12 @@ def own_folder(environment: Mapping[str, str], *, make: bool = True) -> Folder |
 
 
 def user_named(uid: int) -> str:
-    """A user's name, or the number where it has none; safe to print."""
+    """A user's name, or the user id if it has none; safe to print."""
     return printable(user_name(uid, "user "))
 
 
 def usual_path() -> Path:
-    """Where the folder that all users share is, or would be, unless another is asked for."""
+    """The default path of the folder that all users share, existing or not."""
     for parent in _SHARED_PARENTS:
         with contextlib.suppress(OSError):
             if Path(parent).stat().st_mode & _FOR_ALL == _FOR_ALL:
@@ -218,7 +218,7 @@ def _opened(path: Path) -> Folder:
 
 
 def _check_shared(folder: Folder, *, usual: bool) -> None:
-    """Refuse a folder in which others could take a lock's file away, or make none."""
+    """Reject a folder in which other users could remove a lock file, or not create one."""
     found = folder.status()
     shown = printable(str(folder.path))
     everybody = found.st_mode & stat.S_IWOTH
@@ -231,7 +231,7 @@ def _check_shared(folder: Folder, *, usual: bool) -> None:
 
 @contextlib.contextmanager
 def _no_mask() -> Iterator[None]:
-    """Have what is made get the very permissions that are asked for, from its first moment."""
+    """Create entries with exactly the requested permissions, from the start."""
     before = os.umask(0)
     try:
         yield

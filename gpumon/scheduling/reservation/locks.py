@@ -1,8 +1,8 @@
-"""Takes a card for one program, and tells who has one.
+"""Reserves GPUs for a program, and reads who has reserved one.
 
-A lock is a ``flock`` on a file named after the card, held by the process that runs the job and by
-no other: whatever ends that process, also ``kill -9``, frees the card. What stands in the file is
-only what its holder says of itself; that it holds the card is what the kernel says.
+A lock is a ``flock`` on a file named after the GPU. Only the process that runs the job holds it, so
+any end of that process, even ``kill -9``, frees the GPU. The contents of the file are only the
+holder's claims; the kernel proves that it holds the lock.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _MOMENT = 0.005
 
 
 class TakenError(Exception):
-    """Somebody else has it.
+    """Another process has reserved it.
 
     Attributes:
-        uuid: Of the card or MIG device.
+        uuid: UUID of the GPU or MIG device.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -50,7 +50,7 @@ class TakenError(Exception):
 
 
 class _Note(msgspec.Struct, frozen=True):
-    """What a holder writes down of itself."""
+    """The data that a holder writes into the lock file."""
 
     pid: int
     start_time: int
@@ -59,19 +59,19 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 class Locks:
-    """The locks of a machine's cards.
+    """The locks of a machine's GPUs.
 
-    What a ``gpumon run`` around this program has reserved, and ``CUDA_VISIBLE_DEVICES`` names here,
-    is there for this program.
+    A reservation of a ``gpumon run`` around this program, named here by ``CUDA_VISIBLE_DEVICES``,
+    is available to this program.
 
     Args:
-        asked: Folder that all users share; ``None`` is the usual one.
+        asked: The shared folder; ``None`` is the default one.
         environment: Variables of this program.
-        make: Make that folder where it is not there; whoever only looks leaves it be.
+        make: Create the folder if it does not exist; read-only callers do not.
 
     Attributes:
-        trouble: Why only this user's programs and locks are known to one another, safe to print;
-            empty where all users' are.
+        trouble: Why locks work only among this user's programs, safe to print; empty if they work
+            for all users.
     """
 
     def __init__(
@@ -89,18 +89,18 @@ class Locks:
 
     @property
     def shared(self) -> Folder | None:
-        """The folder that all users share; ``None`` where there is none."""
+        """The folder that all users share; ``None`` if there is none."""
         return self._shared
 
     def close(self) -> None:
-        """Let the folders go. What was reserved stays so."""
+        """Close the folders. Reservations remain."""
         for folder in (self._shared, self._own):
             if folder is not None:
                 folder.close()
         self._shared = self._own = None
 
     def holders(self, uuids: Iterable[str]) -> dict[str, ReservationHolder]:
-        """Who has which of these cards and MIG devices; those that nobody has are left out."""
+        """The holders of these GPUs and MIG devices, without those that are not reserved."""
         found: dict[str, ReservationHolder] = {}
         for uuid in uuids:
             holder = self._holder(uuid)
@@ -109,7 +109,7 @@ class Locks:
         return found
 
     def others(self, uuids: Iterable[str]) -> dict[str, ReservationHolder]:
-        """The same without what a ``gpumon run`` around this program has for it."""
+        """The same without the reservations of a ``gpumon run`` around this program."""
         found = self.holders(uuids)
         return {uuid: holder for uuid, holder in found.items() if not self._is_for_us(uuid, holder)}
 
@@ -121,7 +121,7 @@ class Locks:
         return None
 
     def _is_for_us(self, uuid: str, holder: ReservationHolder) -> bool:
-        """Whether it is a ``gpumon run`` that runs this very program, on this card."""
+        """Whether the holder is a ``gpumon run`` that runs this very program on this GPU."""
         if uuid not in self._environment.get("CUDA_VISIBLE_DEVICES", "").split(","):
             return False
         if self._around is None:
@@ -129,19 +129,20 @@ class Locks:
         return holder.pid in self._around
 
     def take(self, uuids: Iterable[str], command: str) -> Reservation:
-        """Take all of these, or none. Does not wait.
+        """Reserve all of these, or none. Does not wait.
 
         Args:
-            uuids: Of cards or MIG devices.
-            command: What they are for, in a few words that all users may read.
+            uuids: UUIDs of GPUs or MIG devices.
+            command: A short form of the command, readable by all users.
 
         Raises:
-            TakenError: Somebody has one of them.
-            FolderError: No lock can be made at all.
+            TakenError: Another process has reserved one of them.
+            FolderError: No lock can be created.
         """
         reservation = Reservation()
         try:
-            # Everybody takes them in one order: of two who want the same, one gets all.
+            # All processes take locks in the same order: if two want the same GPUs, one gets all of
+            # them.
             for uuid in sorted(uuids):
                 self._add(uuid, reservation)
         except BaseException:
@@ -155,7 +156,7 @@ class Locks:
             reservation.add(self._take(uuid))
         except TakenError:
             holder = self._holder(uuid)
-            # The lock of the run around us stands for ours.
+            # The lock of the surrounding ``gpumon run`` stands for ours.
             if holder is None or not self._is_for_us(uuid, holder):
                 raise
 
@@ -190,7 +191,7 @@ class Locks:
 
 
 class Reservation:
-    """What this process has reserved. Ends with ``close``, or with the process."""
+    """The reservations of this process. They end with ``close``, or with the process."""
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
@@ -200,22 +201,22 @@ class Reservation:
         self._descriptors.append(descriptor)
 
     def note(self, command: str) -> None:
-        """Write down who has it; a full disk does not matter."""
+        """Write the holder's data; a full disk does not matter."""
         note = _Note(os.getpid(), _start_time(os.getpid()) or 0, time.time(), command)
         for descriptor in self._descriptors:
-            # A file of somebody else's that is not open to all is locked all the same.
+            # Another user's file that is not writable for all can still be locked.
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, msgspec.json.encode(note) + b"\n", 0)
 
     def touch(self) -> None:
-        """Be in use: what tidies ``/tmp`` up takes files away that nobody has touched for days."""
+        """Update the file times: cleanup tools of ``/tmp`` remove files unused for days."""
         for descriptor in self._descriptors:
             with contextlib.suppress(OSError):
                 os.utime(descriptor)
 
     def close(self) -> None:
-        """Give it back. May be called more than once."""
+        """End the reservation. May be called more than once."""
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             with contextlib.suppress(OSError):
@@ -224,7 +225,7 @@ class Reservation:
 
 
 def lock(descriptor: int, *, tries: int = 1) -> bool:
-    """Lock an open file for this process; whether nobody else had it."""
+    """Lock an open file for this process; returns whether it was unlocked."""
     import fcntl
 
     for tried in range(tries):
@@ -237,11 +238,11 @@ def lock(descriptor: int, *, tries: int = 1) -> bool:
 
 
 def is_locked(descriptor: int) -> bool:
-    """Whether somebody has locked an open file."""
+    """Whether a process has locked an open file."""
     import fcntl
 
     try:
-        # Those who look do not keep one another from it.
+        # A shared lock: readers do not block one another.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -262,7 +263,7 @@ def _locked(folder: Folder, name: str, uuid: str) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        # Somebody tidied up in between: a lock on what has no name guards nothing.
+        # A cleanup tool removed the file in between: a lock on a deleted file protects nothing.
         os.close(descriptor)
 
 
@@ -278,7 +279,7 @@ def _holder_in(folder: Folder, name: str) -> ReservationHolder | None:
 
 
 def _holder(descriptor: int) -> ReservationHolder:
-    """Who wrote itself down in a file that is locked, if that is true of a living process."""
+    """The process named in a locked file, if it is alive and matches."""
     try:
         note = msgspec.json.decode(os.pread(descriptor, _MOST_BYTES, 0), type=_Note)
         owner = Path(f"/proc/{note.pid}").stat().st_uid
@@ -290,7 +291,7 @@ def _holder(descriptor: int) -> ReservationHolder:
 
 
 def _ancestors() -> Iterator[int]:
-    """The processes above this one."""
+    """The ancestors of this process."""
     from gpumon.host.procfs import stat_of
 
     pid = os.getppid()
@@ -303,7 +304,7 @@ def _ancestors() -> Iterator[int]:
 
 
 def _start_time(pid: int) -> int | None:
-    """When a process started, in the kernel's ticks; ``None`` where there is none to be seen."""
+    """The start time of a process in kernel ticks; ``None`` if it cannot be read."""
     from gpumon.host.procfs import stat_of
 
     stat = stat_of("/proc", pid)

@@ -1,8 +1,8 @@
-"""The order of those who wait: who came first is served first.
+"""The order of waiting jobs: first come, first served.
 
-Each has a file in the folder of the locks, locked for as long as it waits, with what it asks for
-inside. Whoever wants a card leaves those alone that somebody before could take. The kernel's own
-time of a file's last change tells who was before: nobody can set that, and nobody changes it later.
+Each waiter has a file in the lock folder, locked while it waits, with its requirements inside. A
+job leaves those GPUs alone that an earlier waiter could use. The inode change time of the file
+gives the order: no user can set it, and nothing changes it later.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _NEWBORN_SECONDS = 60.0
 
 
 class Ticket(Struct, frozen=True):
-    """Somebody who waits.
+    """A waiting job.
 
     Attributes:
-        name: Of the file.
-        at: Since when, seconds since the epoch.
-        place: By which they are in order.
-        uid: The number of the user.
-        pid: The process, as it says itself.
-        wants: What it asks for, in bytes, as it says itself.
+        name: Name of the file.
+        at: Start of the wait, in seconds since the epoch.
+        place: The sort key.
+        uid: The user id.
+        pid: The PID it claims.
+        wants: The requirements it claims, as bytes.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Ticket(Struct, frozen=True):
 
     @property
     def user(self) -> str:
-        """That user's name; safe to print."""
+        """The user's name; safe to print."""
         return user_named(self.uid)
 
 
@@ -58,19 +58,19 @@ class _Content(Struct, frozen=True):
 
 
 class QueueEntry:
-    """This process's own place among those who wait.
+    """This process's own place in the queue.
 
     Args:
-        folder: Where they are.
-        wants: What it asks for, as JSON.
+        folder: The folder of the queue.
+        wants: The requirements, as JSON.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The file cannot be created.
     """
 
     def __init__(self, folder: Folder, wants: bytes) -> None:
         self._folder = folder
-        # The kernel's time comes in steps; of those who came in one the name tells.
+        # The kernel's time has steps; within one step the name decides.
         self.name = f"{_PREFIX}{time.monotonic_ns():020d}-{os.getpid()}-{os.urandom(6).hex()}"
         self._descriptor = folder.make(self.name, mode=0o644)
         try:
@@ -82,14 +82,14 @@ class QueueEntry:
             raise
 
     def close(self) -> None:
-        """Wait no longer."""
+        """Leave the queue."""
         self._folder.remove(self.name)
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
 
 def tickets(folder: Folder) -> list[Ticket]:
-    """All who wait, first come first."""
+    """All waiting jobs, first come first."""
     found = []
     for name in folder.names():
         if name.startswith(_PREFIX):
@@ -105,7 +105,7 @@ def _read(folder: Folder, name: str) -> Ticket | None:
     try:
         status = os.fstat(descriptor)
         if not is_locked(descriptor):
-            # Nobody waits there any more: it was killed.
+            # The waiter of this file was killed.
             if time.time() > status.st_ctime + _NEWBORN_SECONDS:
                 folder.remove(name)
             return None

@@ -1,6 +1,6 @@
-"""Runs somebody's command on cards that were chosen for it, and tells what came of it.
+"""Runs a command on GPUs chosen for it, and reports the result.
 
-``child`` starts it in the foreground as a shell would and stays with it; ``terminal`` is the
-terminal that the two share; ``members`` knows which processes are its; ``tally`` adds up what they
-had of the cards, and ``words`` says so.
+``child`` starts it in the foreground as a shell would and waits for it; ``terminal`` is the
+terminal that both share; ``members`` tells which processes belong to it; ``tally`` adds up its use
+of the GPUs, and ``messages`` reports it.
 """

@@ -1,12 +1,11 @@
-"""Starts a command as a shell does and stays with it until it has ended.
+"""Starts a command as a shell does, and waits until it has exited.
 
-Where gpumon is a job of its own at a terminal, the command gets a process group of its own and is
-put into the foreground: the terminal's keys reach it and it alone. When it is stopped gpumon stops
-too, which is how the shell that it was started from gets to know; ``fg`` and ``bg`` there continue
-both.
+If gpumon is a job of its own at a terminal, the command gets its own process group in the
+foreground: the terminal's keys reach only the command. When it stops, gpumon stops too, so that the
+parent shell notices; ``fg`` and ``bg`` there continue both.
 
-Everywhere else (in a script, a pipeline, a service) the command stays in gpumon's process group, as
-the commands of a script do: what reaches one reaches all.
+Otherwise (in a script, a pipeline, a service) the command stays in gpumon's process group, like the
+commands of a script: a signal to one reaches all.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ _MOST_WAKES = 4096
 
 
 class Ending(Struct, frozen=True):
-    """How a command ended.
+    """How a command exited.
 
     Attributes:
-        status: Its exit status; ``None`` where a signal ended it.
+        status: Its exit status; ``None`` if a signal ended it.
         signal: Number of that signal.
         by_key: Whether that was Ctrl+C's or Ctrl+backslash's, at a terminal.
     """
@@ -59,12 +58,12 @@ class Ending(Struct, frozen=True):
 
     @property
     def exit_status(self) -> int:
-        """What a shell would say in ``$?``."""
+        """The value of ``$?`` in a shell."""
         return 128 + (self.signal or 0) if self.status is None else self.status
 
     @property
     def words(self) -> str:
-        """For a person: ``exit status 1``, ``killed by SIGKILL``."""
+        """The text for the user: ``exit status 1``, ``killed by SIGKILL``."""
         if self.status is not None:
             return f"exit status {self.status}"
         try:
@@ -74,14 +73,14 @@ class Ending(Struct, frozen=True):
 
 
 class Child:
-    """A command to be run.
+    """A command to run.
 
     Args:
-        terminal: What it is started from.
+        terminal: The terminal it is started from.
 
     Attributes:
-        pid: Its number, once it was started.
-        group: Its process group, where it has one of its own.
+        pid: Its PID, once it has started.
+        group: Its process group, if it has its own.
     """
 
     def __init__(self, terminal: Terminal) -> None:
@@ -95,21 +94,21 @@ class Child:
         self.group: int | None = None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start it; to be called in the block of ``signals_passed_on``.
+        """Start it; call it within ``signals_passed_on``.
 
         Args:
             command: Program and arguments.
             environment: Its variables.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: The command cannot be started.
         """
         try:
             self.pid = _spawn(list(command), environment, own_group=self._own_group)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            # A script without a first line that names its program: shells run it themselves.
+            # A script without a shebang line: shells run it themselves.
             shell = ["/bin/sh", *command]
             self.pid = _spawn(shell, environment, own_group=self._own_group)
         if self._own_group:
@@ -120,11 +119,11 @@ class Child:
             self.send(number)
 
     def wait(self) -> Ending:
-        """Stay until it has ended; likewise."""
+        """Wait until it has exited; call it within ``signals_passed_on`` too."""
         while True:
             changed, status = os.waitpid(self.pid, self._wanted | os.WNOHANG)
             if not changed:
-                # Not in waitpid itself: a signal that came just before would not be passed on.
+                # Not in waitpid itself: a signal that arrives just before would not be passed on.
                 select.select([self._wake], [], [])
                 os.read(self._wake, _MOST_WAKES)
                 continue
@@ -142,7 +141,7 @@ class Child:
             return Ending(None, number, at_terminal and number in _numbers(_KEYS))
 
     def send(self, number: int) -> None:
-        """Send it a signal, with all of its process group where that is its own."""
+        """Send it a signal, and to its whole process group if it has its own."""
         if not self.pid:
             self._early.append(number)
             return
@@ -158,7 +157,7 @@ class Child:
         by_terminal = number in _numbers(_STOPPED_BY_TERMINAL)
         at_terminal = self._terminal.is_lent and self._terminal.foreground == self.group
         if by_terminal and at_terminal and number != signal.SIGTSTP:
-            # It asked for the terminal just before it was put there.
+            # It used the terminal just before it was put in the foreground.
             self.send(signal.SIGCONT)
             return
         orphaned = is_orphaned()
@@ -173,7 +172,7 @@ class Child:
 
     @contextlib.contextmanager
     def signals_passed_on(self) -> Iterator[None]:
-        """Pass on what is meant for the command; what is ignored here is ignored there too."""
+        """Pass signals on to the command; signals that are ignored here stay ignored there."""
         wake, waking = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             self._wake = wake
@@ -185,19 +184,19 @@ class Child:
 
     @contextlib.contextmanager
     def _handled(self, waking: int) -> Iterator[None]:
-        """Within the block signals are passed on, and each wakes up whoever reads there."""
+        """Within the block signals are passed on, and each wakes up the reader of the pipe."""
 
         def pass_on(number: int, _: FrameType | None) -> None:
             self.send(number)
 
         def leave(*_: object) -> None:
-            """Do nothing, which is not to ignore: the command would inherit that."""
+            """Do nothing: unlike SIG_IGN, the command does not inherit this."""
 
         handlers: dict[signal.Signals, _Handler] = dict.fromkeys(_numbers(_PASSED_ON), pass_on)
         if self._own_group:
             handlers |= dict.fromkeys(_numbers(_KEYS + _TO_THE_FOREGROUND), pass_on)
         else:
-            # From a terminal the key reaches the command too.
+            # The terminal sends the key's signal to the command too.
             at_terminal = self._terminal.foreground is not None
             handlers |= dict.fromkeys(_numbers(_KEYS), leave if at_terminal else pass_on)
         before = {
@@ -205,7 +204,7 @@ class Child:
             for number, handler in handlers.items()
             if signal.getsignal(number) is not signal.SIG_IGN
         }
-        # Every change of the command is a signal too, which must not be ignored.
+        # Every state change of the command sends SIGCHLD, which must not be ignored.
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, leave)
         woken = signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
         try:
@@ -227,7 +226,7 @@ def at_ease_with_terminal() -> Iterator[None]:
 
 
 def end_by(number: int) -> None:
-    """End by a signal: a shell learns by that alone that a key has ended a command of a loop."""
+    """End by a signal: only so a shell knows that a key ended a command inside a loop."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
@@ -244,7 +243,7 @@ def _spawn(command: list[str], environment: Mapping[str, str], *, own_group: boo
 
 
 def _is_alone_in_group() -> bool:
-    """Whether no other process is in our process group, as in a pipeline or a script."""
+    """Whether our process group has no other process, as in a pipeline or a script."""
     own = os.getpgrp()
     return not any(
         stat.group == own and stat.id.pid != os.getpid() for stat in read_table("/proc").values()
@@ -252,7 +251,7 @@ def _is_alone_in_group() -> bool:
 
 
 def _stop() -> None:
-    """Stop until somebody continues us."""
+    """Stop until a SIGCONT."""
     before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     try:
         os.kill(os.getpid(), signal.SIGTSTP)

@@ -1,4 +1,4 @@
-"""Stays with a job from its first moment until its memory is back, and tells what came of it."""
+"""Follows a job from its start until its memory is reclaimed, and reports the result."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _TOUCH_SECONDS = 3600.0
 
 
 class Job:
-    """One command on cards that are reserved for it.
+    """One command on reserved GPUs.
 
     Args:
-        lookout: Looks at the cards.
-        candidates: Those that are reserved.
-        before: How they were before.
-        reservation: Kept in use meanwhile.
+        lookout: Samples the GPUs.
+        candidates: The reserved GPUs.
+        before: Their state before the job.
+        reservation: The reservation, kept alive meanwhile.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Job:
     def run(
         self, command: Sequence[str], environment: Mapping[str, str], log: str | None
     ) -> Ending:
-        """Run the command and tell on standard error what came of it.
+        """Run the command and report the result on standard error.
 
         Raises:
-            LogError: The log cannot be written; then nothing is run.
+            LogError: The log cannot be written; the command is not run then.
             OSError: The command cannot be started.
         """
         if log is not None:
@@ -115,7 +115,7 @@ class Job:
         return ending, tally
 
     def _see(self, snapshot: Snapshot) -> None:
-        """Take a sample. On the sampling thread."""
+        """Add a sample. Runs on the sampling thread."""
         if self._tally is None:
             return
         members = self._tally.add(snapshot)
@@ -126,7 +126,7 @@ class Job:
             self._reservation.touch()
 
     def _narrowed(self, snapshot: Snapshot, members: Sequence[GpuProcess]) -> Snapshot:
-        """A snapshot of the job's cards, and of the job on them."""
+        """A snapshot with only the job's GPUs, and the job's processes on them."""
         uuids = {one.gpu.uuid for one in self._candidates}
         kept = []
         for process in members:
@@ -137,7 +137,7 @@ class Job:
         return replace(snapshot, gpus=gpus, processes=tuple(kept))
 
     def _wait_for_memory(self, tally: Tally) -> str:
-        """Wait until the cards are as they were, and tell whether they are."""
+        """Wait until the GPUs' memory is as before, and report whether it is."""
         give_up_at = time.monotonic() + _BACK_SECONDS
         first = True
         try:
@@ -156,13 +156,13 @@ class Job:
                     return self._not_back(snapshot, missing)
                 time.sleep(_BACK_PAUSE)
         except (KeyboardInterrupt, SourceError):
-            # The driver may have hung since the last list of processes.
+            # The driver may have hung since the last process list.
             for card in tally.cards:
                 card.doubtful = True
             return "whether its memory came back is unknown"
 
     def _missing(self, snapshot: Snapshot) -> dict[str, int | None]:
-        """How much is not back yet on which card; ``None`` where that cannot be told."""
+        """How much memory is missing on which GPU; ``None`` if unknown."""
         missing: dict[str, int | None] = {}
         for candidate in self._candidates:
             now = candidate.seen_in(snapshot)
@@ -183,7 +183,7 @@ class Job:
         return None if before is None else self._unshared(before, self._before)
 
     def _held_by_job(self, candidate: Candidate, snapshot: Snapshot) -> int:
-        """Bytes that living processes of the job hold, as the last list of them tells."""
+        """Bytes that living processes of the job hold in the last process list."""
         total = 0
         for process in self._job_in(snapshot):
             use = candidate.use_of(process)
@@ -195,9 +195,9 @@ class Job:
         return () if self._members is None else self._members.among(snapshot.processes)
 
     def _unshared(self, candidate: Candidate, snapshot: Snapshot) -> int | None:
-        """Bytes in use that belong to no living process, and to nobody in another container."""
+        """Used bytes that belong to no living process and to no process in another container."""
         used = candidate.memory_used
-        # While a call to the card hangs its last values are repeated.
+        # While a call to the GPU hangs, its last values are repeated.
         if used is None or candidate.gpu.status is not CardStatus.OK:
             return None
         for process in snapshot.processes:
@@ -209,7 +209,8 @@ class Job:
     def _is_over(self, process: GpuProcess) -> bool:
         if process.visible or self._members is None:
             return not _lives(process)
-        # What has no entry in /proc lives elsewhere, or was the job's and is listed all the same.
+        # A process without an entry in /proc is in another container, or is a listed remnant of the
+        # job.
         return self._members.had(process.id.pid)
 
     def _not_back(self, snapshot: Snapshot, missing: Mapping[str, int | None]) -> str:

@@ -1,4 +1,4 @@
-"""Which of the processes on a card belong to a job: its first process and all that came of it."""
+"""The processes of a job: its first process and all descendants."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ for weeks, and start processes all the time."""
 
 
 class Members:
-    """The processes of a job. Whoever was one stays one, also when its parents have ended.
+    """The processes of a job. A member stays one, even after its parents have exited.
 
     Args:
-        root: The first process of the job.
-        group: Its process group, where that is its own.
+        root: The job's first process.
+        group: Its process group, if it has its own.
         proc: Where the process file system is mounted.
     """
 
@@ -33,7 +33,7 @@ class Members:
         self._strangers: dict[ProcessId, None] = {}
 
     def among(self, processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
-        """Those of them that belong to the job."""
+        """The processes of these that belong to the job."""
         listed = tuple(processes)
         members = tuple(one for one in listed if self._belongs(one))
         for kept in (self._known, self._strangers):
@@ -45,7 +45,7 @@ class Members:
         return members
 
     def had(self, pid: int) -> bool:
-        """Whether one of them had this number: the driver may list it beyond its end."""
+        """Whether a member had this PID: the driver may list it after its exit."""
         return pid == self._root or any(one.pid == pid for one in self._known)
 
     def _belongs(self, process: GpuProcess) -> bool:

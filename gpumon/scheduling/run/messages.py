@@ -1,4 +1,4 @@
-"""What came of a job, for a person: what it had of its cards, and why it may have died."""
+"""Messages about a finished job: its use of the GPUs, and why it may have died."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NAMED = 2
 
 
 def ended(command: str, ending: Ending, seconds: float, cards: Sequence[CardTally]) -> str:
-    """The first line: what ended, how, after how long, and where it ran."""
+    """The first line: what exited, how, after how long, and where it ran."""
     places = ", ".join(one.candidate.label for one in cards)
     return f"{printable(command)} ended after {length(seconds)} on {places}: {ending.words}"
 
 
 def of_card(card: CardTally) -> str:
-    """What it had of one card."""
+    """The job's use of one GPU."""
     total = card.candidate.memory_total
     of_all = f" of {gib(total)}" if total else ""
     peak, mean = card.memory.peak, card.memory.mean
@@ -45,7 +45,7 @@ def of_card(card: CardTally) -> str:
 
 
 def use(cards: Sequence[CardTally]) -> str:
-    """A warning where the job did not appear on its cards, or on some; else nothing."""
+    """A warning if the job did not appear on some or all of its GPUs; otherwise empty."""
     unused = [card.candidate.label for card in cards if card.unused]
     if unused:
         seen = "as far as a look every second shows"
@@ -75,7 +75,7 @@ def _energy(card: CardTally) -> str:
 
 
 def full(card: CardTally) -> str | None:
-    """That a card was full when the job ended, and who had what; ``None`` where it was not."""
+    """That a GPU was full when the job exited, and who held what; ``None`` if it was not full."""
     fills = [one for one in card.fills if one.free is not None]
     if not fills:
         return None
@@ -113,7 +113,7 @@ def _amount(size: int | None) -> str:
 
 
 def length(seconds: float) -> str:
-    """A length of time, to the tenth of a second where that matters."""
+    """A duration, to a tenth of a second if it is short."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -1,4 +1,4 @@
-"""``gpumon run``: a command on cards that are free, and nobody else's until it has ended."""
+"""``gpumon run``: runs a command on free GPUs, reserved for it until it exits."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _LIST_SECONDS = 3.0
 
 
 class RunOptions(NamedTuple):
-    """What was asked for on the command line.
+    """The options of ``gpumon run``.
 
     Attributes:
-        requirements: Of the cards.
+        requirements: The requirements for the GPUs.
         command: Program and arguments.
-        wait: Seconds to wait for cards, may be infinite; ``None`` is not at all.
+        wait: Seconds to wait for GPUs, may be infinite; ``None`` does not wait.
         log: A log to write; ``None`` is none.
-        verbose: Whether to say which cards were taken and why.
-        lock_dir: Where the locks are; ``None`` is the usual place.
-        past: A log that knows the past; ``None`` is none.
-        variables: What is set for the command besides ``CUDA_VISIBLE_DEVICES``.
+        verbose: Whether to explain the choice of GPUs.
+        lock_dir: The lock folder; ``None`` is the default one.
+        past: A log of the past, or ``None``.
+        variables: Environment variables for the command besides ``CUDA_VISIBLE_DEVICES``.
     """
 
     requirements: Requirements
@@ -64,7 +64,7 @@ class RunOptions(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """Cards that are ours."""
+    """The reserved GPUs."""
 
     choice: CardChoice
     reservation: Reservation
@@ -72,30 +72,30 @@ class _Taken(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """How the taking ended: with cards, or with what was thought of each in the end."""
+    """The result: reserved GPUs, or the final eligibility of each GPU."""
 
     taken: _Taken | None
     verdicts: Sequence[Eligibility]
 
 
 def run(source: Source, terms: RunOptions, links: Callable[[], Links] | None = None) -> int:
-    """Run a command on cards that fit, once there are, and stay with it.
+    """Run a command on eligible GPUs, once there are enough, and wait for it.
 
     Args:
-        source: Where snapshots come from; of all cards.
-        terms: What was asked for.
-        links: Tells how near cards are to one another; asked where several are wanted.
+        source: The source of snapshots, of all GPUs.
+        terms: The options.
+        links: Returns the links between GPUs; called if several are wanted.
 
     Returns:
-        The command's exit status, 128 and the number of the signal that ended it, or 1 where
-        nothing fits, 124 where nothing did in time, 126 and 127 where there is no such command.
+        The command's exit status; 128 plus the signal number if a signal ended it; 1 if no GPU is
+        eligible, 124 on timeout, 126 or 127 if the command cannot be run or found.
 
     Raises:
-        SourceError: There are no cards to choose from.
-        FolderError: No lock can be made.
+        SourceError: There are no GPUs.
+        FolderError: No lock can be created.
         LogError: The log cannot be written.
-        TapeError: The log of the past cannot be read.
-        UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be read for certain.
+        RecordingError: The log of the past cannot be read.
+        UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
     """
     missing = _missing(terms.command[0])
     if missing is not None:
@@ -110,7 +110,7 @@ def run(source: Source, terms: RunOptions, links: Callable[[], Links] | None = N
             with closing(taken.reservation):
                 if locks.trouble:
                     tell(f"the lock guards against your own programs only: {locks.trouble}")
-                # On standard error: standard output is the command's.
+                # On standard error, because standard output belongs to the command.
                 tell(f"running on {taken.choice.reason if terms.verbose else taken.choice.labels}")
                 job = Job(lookout, taken.choice.candidates, taken.snapshot, taken.reservation)
                 ending = job.run(terms.command, _environment(terms, taken.choice), terms.log)
@@ -121,7 +121,7 @@ def run(source: Source, terms: RunOptions, links: Callable[[], Links] | None = N
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Within the block, whoever ends this program by a signal lets it give its place in line up."""
+    """Within the block, a signal that ends this program also gives up its place in the queue."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
@@ -139,13 +139,13 @@ def _ended_in_order() -> Iterator[None]:
 
 
 class _Taking:
-    """The way to cards of one's own.
+    """Reserves GPUs for the command.
 
     Args:
-        lookout: Looks at them.
-        locks: Reserves them.
-        terms: What was asked for.
-        links: Tells how near cards are to one another.
+        lookout: Samples the GPUs.
+        locks: The locks.
+        terms: The options.
+        links: Returns the links between GPUs.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class _Taking:
         self._waits = False
 
     def taken(self) -> _Taken | int:
-        """Cards, or the exit status where there are none; why is said then."""
+        """The reserved GPUs, or an exit status after the reason was printed."""
         wait = self._terms.wait
         with StatusLine(sys.stderr) as teller:
             self._teller = teller
@@ -200,7 +200,7 @@ class _Taking:
         return _Outcome(taken, self._verdicts)
 
     def _take(self, snapshot: Snapshot, verdicts: tuple[Eligibility, ...]) -> _Taken | None:
-        """Reserve what is best and look again; where somebody was faster, the next best."""
+        """Reserve the best GPUs and check again; if another job was faster, try the next best."""
         for _ in range(_TRIES):
             choice = self._chooser.choose(verdicts)
             if choice is None:
@@ -224,12 +224,12 @@ class _Taking:
         return None
 
     def _look_again(self, before: Snapshot, choice: CardChoice) -> Snapshot:
-        """How it is now that nobody of gpumon's can come to these cards any more."""
+        """The state of the GPUs now that no other gpumon can take them."""
         reserved_at = time.time()
         snapshot = self._look()
         moved = any(_moved(one.seen_in(before), one.seen_in(snapshot)) for one in choice.candidates)
         give_up_at = time.monotonic() + _LIST_SECONDS
-        # The list of who is there may be a second old; with memory it must not be.
+        # The process list may be a second old; for a decision it must be newer.
         while moved and (snapshot.processes_at or 0) < reserved_at:
             if time.monotonic() > give_up_at:
                 break
@@ -238,7 +238,7 @@ class _Taking:
         return snapshot
 
     def _look(self) -> Snapshot:
-        """One more look, which does not stretch the time that there is."""
+        """Sample once more, within the remaining time."""
         wait = float("inf") if self._terms.wait is None else self._terms.wait
         left = self._began + wait - time.monotonic()
         return self._lookout.look(min(PATIENCE, max(QUICK_PATIENCE, left)))
@@ -252,18 +252,18 @@ class _Taking:
         if not self._waits:
             self._waits = True
             if self._terms.wait is not None:
-                # Without a place in line it is a race, which is no reason not to run.
+                # Without a place in the queue there is a race, which is no reason not to run.
                 with suppress(OSError):
                     self._chooser.join_line(snapshot)
             self._say("; ".join(reasons))
         self._show("", reasons)
 
     def _wait_through(self, trouble: str) -> None:
-        """The driver does not answer, or is gone for now."""
+        """The driver does not respond, or is temporarily gone."""
         if not self._trouble:
             self._say(trouble)
         self._trouble = trouble
-        # One part with the rest: it is cut where the terminal is too narrow, not left out.
+        # In one part with the rest: a narrow terminal cuts it instead of dropping it.
         self._show(trouble, [])
 
     def _say(self, why: str) -> None:
@@ -278,8 +278,8 @@ class _Taking:
 
 
 def _in_short(refusal: Ineligibility) -> str:
-    """What stands against a card, for a line that has little room."""
-    # Of a card that is watched the time is what counts.
+    """Why a GPU is not eligible, for a line with little room."""
+    # While a GPU is observed, the remaining time matters.
     watched = refusal.kind == "watching"
     return refusal.sentence if watched else refusal.sentence.partition(", ")[0]
 
@@ -295,7 +295,7 @@ def _moved(before: object, now: object) -> bool:
 
 
 def _missing(program: str) -> int | None:
-    """The exit status for a command that there is not; why is said then."""
+    """The exit status for a missing command; the reason is printed."""
     if shutil.which(program) is not None:
         return None
     path = Path(program)
@@ -313,7 +313,7 @@ def _environment(terms: RunOptions, choice: CardChoice) -> dict[str, str]:
 
 
 def _short(command: Sequence[str]) -> str:
-    """What all users may read of a command: its program, and the script it runs."""
+    """The part of a command that all users may read: the program, and the script it runs."""
     words = [Path(command[0]).name]
     with suppress(OSError, ValueError):
         if len(command) > 1 and Path(command[1]).is_file():

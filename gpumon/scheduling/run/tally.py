@@ -1,4 +1,4 @@
-"""Adds up what a job had of its cards, sample by sample, in bounded memory."""
+"""Adds up a job's use of its GPUs, sample by sample, in bounded memory."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MOST_SECONDS = 5.0
 
 
 class Fill(Struct, frozen=True):
-    """How full a card was at one moment. Bytes; ``None`` is unknown.
+    """How full a GPU was at one moment, in bytes; ``None`` is unknown.
 
     Attributes:
-        time: When.
+        time: The time.
         free: Free memory.
-        total: Of the card.
-        job: What the job had.
-        others: Who else was there.
+        total: Total memory.
+        job: Memory of the job.
+        others: Other processes.
     """
 
     time: float
@@ -46,20 +46,20 @@ class Fill(Struct, frozen=True):
 
 
 class CardTally(Struct):
-    """What one card did while the job ran.
+    """The use of one GPU while the job ran.
 
     Attributes:
-        candidate: The card, or MIG device.
+        candidate: The GPU or MIG device.
         memory: Of the job's processes.
         sm: Of the job's processes, percent.
         energy: Of the whole card.
         slowed: Of the whole card.
-        fills: The last few seconds, oldest first.
+        fills: Memory in the last few seconds, oldest first.
         sm_now: Of the job's processes at the last sample, percent.
-        strangers: Who was there before the job.
-        used_before: Bytes of the card that were in use before the job.
-        used: Whether a process of the job was seen on it.
-        doubtful: Whether the job may have been there without being seen.
+        strangers: Processes that were there before the job.
+        used_before: Used bytes before the job.
+        used: Whether a process of the job was observed on it.
+        doubtful: Whether the job may have used it unobserved.
     """
 
     candidate: Candidate
@@ -76,22 +76,22 @@ class CardTally(Struct):
 
     @property
     def unused(self) -> bool:
-        """Whether the job never appeared on it, as far as the lists of processes tell."""
+        """Whether the job never appeared on it in the process lists."""
         return self.memory.peak == 0 and not self.used and not self.doubtful
 
     def pass_on(self, snapshot: Snapshot, passed: float) -> None:
-        """Count the time since the sample before, through which that one held."""
+        """Count the time since the previous sample with that sample's values."""
         seen = self.candidate.seen_in(snapshot)
         if seen is None:
             return
-        # The job may have been on a card since the last list that it answered with.
+        # The job may have been on a GPU since its last complete process list.
         self.doubtful = self.doubtful or seen.gpu.status is not CardStatus.OK
         seconds = min(passed, _MOST_SECONDS)
         before = self.candidate.gpu
         self.energy.add(_energy(before, seen.gpu, passed, seconds))
         self.candidate = seen
         if not self.fills:
-            return  # how the job did before its first sample nobody knows
+            return  # The job's use before its first sample is unknown.
         job = self.fills[-1].job
         if job is not None:
             self.memory.add(job, seconds)
@@ -101,7 +101,7 @@ class CardTally(Struct):
             self.slowed.add(before.clock_event_reasons, seconds)
 
     def see(self, snapshot: Snapshot, members: Sequence[GpuProcess], began: float) -> None:
-        """Take note of how it is now; a list of processes from before the job tells nothing."""
+        """Record the current state; a process list from before the job is ignored."""
         seen = self.candidate.seen_in(snapshot)
         if seen is None:
             return
@@ -109,9 +109,9 @@ class CardTally(Struct):
         listed_at = snapshot.processes_at or 0
         on_it = [one for one in snapshot.processes if seen.use_of(one) is not None]
         uses = [use for one in members if (use := seen.use_of(one)) is not None]
-        # While a call hangs the last list is repeated. Of what is not visible here nobody knows
-        # whether it is the job's; nor of who came since, where the job itself is not seen: a
-        # container's processes are no children of its client.
+        # While a call hangs, the last list is repeated. For invisible processes it is unknown
+        # whether they belong to the job, and also for new ones while the job itself is not seen:
+        # the processes of a container are not children of its client.
         doubtful = (
             "processes" in seen.gpu.unknown
             or seen.gpu.status is not CardStatus.OK
@@ -134,23 +134,23 @@ class CardTally(Struct):
             self.fills.popleft()
 
     def _grew(self, seen: Candidate) -> bool:
-        """Whether more memory is in use than before the job."""
+        """Whether more memory is used than before the job."""
         before, now = self.used_before, seen.memory_used
         return before is not None and now is not None and now > before + SLACK_BYTES
 
 
 class Tally:
-    """What a job had of its cards, from the moment at which this is made.
+    """A job's use of its GPUs, from the creation of this object.
 
-    ``add`` is for one thread; the cards are read after the last.
+    Only one thread may call ``add``; read ``cards`` after the last call.
 
     Args:
-        candidates: Its cards.
-        members: Tells which processes are the job's.
-        before: How the cards were just before it began.
+        candidates: The job's GPUs.
+        members: The job's processes.
+        before: The GPUs just before it started.
 
     Attributes:
-        cards: What came out so far.
+        cards: The results so far.
     """
 
     def __init__(
@@ -165,11 +165,11 @@ class Tally:
         self._began = time.time()
 
     def add(self, snapshot: Snapshot, *, over: bool = False) -> tuple[GpuProcess, ...]:
-        """Take the next sample.
+        """Add the next sample.
 
         Args:
-            snapshot: It.
-            over: The job has ended: the sample closes the time before it and tells no more.
+            snapshot: The sample.
+            over: Whether the job has exited: the sample then only closes the time before it.
 
         Returns:
             The job's processes in it.
@@ -190,7 +190,7 @@ def _begun(candidate: Candidate, before: Snapshot) -> CardTally:
 
 
 def _energy(before: Gpu, now: Gpu, passed: float, seconds: float) -> Energy:
-    """What a card used from one sample to the next."""
+    """The energy of a GPU from one sample to the next."""
     if passed <= 0:
         return Energy()
     if before.energy is not None and now.energy is not None and now.energy >= before.energy:

@@ -1,4 +1,4 @@
-"""The terminal that gpumon shares with the job it runs: who is at it, and in which mode it is."""
+"""The terminal that gpumon shares with its job: the foreground group and the mode."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Terminal:
-    """The controlling terminal, lent to a job and taken back. There may be none.
+    """The controlling terminal, given to a job and taken back. There may be none.
 
-    Writing its state from the background takes a program that ignores ``SIGTTOU``.
+    A program must ignore ``SIGTTOU`` to change the terminal from the background.
     """
 
     def __init__(self) -> None:
@@ -42,22 +42,22 @@ class Terminal:
 
     @property
     def is_lent(self) -> bool:
-        """Whether a job has it."""
+        """Whether the job has it."""
         return self._lent_to is not None
 
     @property
     def foreground(self) -> int | None:
-        """The process group that is at it; ``None`` where there is no terminal."""
+        """The foreground process group; ``None`` without a terminal."""
         try:
             return os.tcgetpgrp(self._descriptor)
         except OSError:
             return None
 
     def lend(self, group: int) -> bool:
-        """Let a job be at it, if we are; in the mode in which that job left it, if it did.
+        """Put a job in the foreground if we are there, in the mode in which that job left it.
 
         Returns:
-            Whether that was so.
+            Whether we were in the foreground.
         """
         if self._descriptor < 0 or self.foreground != os.getpgrp():
             return False
@@ -71,7 +71,7 @@ class Terminal:
         return True
 
     def take_back(self) -> None:
-        """Be at it again, in the mode in which it was. Does nothing where it was not lent."""
+        """Return to the foreground, in the previous mode, if the job has the terminal."""
         if self._lent_to is None:
             return
         self._lent_to = None

@@ -1,4 +1,4 @@
-"""What is waited for, and how near it is at each look."""
+"""The goals of a wait, and the progress towards them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class HopelessError(Exception):
     """Waiting cannot help.
 
     Attributes:
-        sentence: Why.
-        table: The same card by card.
+        sentence: The reason.
+        table: The reason for each GPU.
     """
 
     def __init__(self, sentence: str, cards: str) -> None:
@@ -50,17 +50,17 @@ class HopelessError(Exception):
 
 
 class Progress(Struct, frozen=True):
-    """How near it is.
+    """The progress of a wait.
 
     Attributes:
-        done: What has come, in a sentence; empty as long as it has not.
-        count: How much of it is there, in a few words; empty where there is nothing to count.
-        holders: What stands in the way, a few words each, safe to print.
-        sentences: The same, at length.
-        left: Seconds that it takes at least, where there is evidence for it.
-        mark: Changes when something changes that matters.
-        table: Every card and why it does not do, in lines.
-        reason: Why these cards, where it is done.
+        done: The result, in a sentence; empty while it is not reached.
+        count: How much of it is reached, in a few words; empty if nothing can be counted.
+        holders: What prevents it, a few words each, safe to print.
+        sentences: The same as sentences.
+        left: Minimum remaining seconds, if there is evidence for an estimate.
+        mark: A value that changes with every relevant change.
+        table: One line per GPU on why it is not eligible.
+        reason: Why these GPUs were chosen, once it is done.
     """
 
     done: str = ""
@@ -74,13 +74,13 @@ class Progress(Struct, frozen=True):
 
 
 def demands(kind: str, asked: Requirements) -> Requirements:
-    """What is asked of a card that is to be free, idle or cool.
+    """The requirements for a GPU that is to be free, idle or cool.
 
-    Who is on it matters only to one that is to be free.
+    Processes on it matter only for a free GPU.
 
     Args:
         kind: ``free``, ``idle`` or ``cool``.
-        asked: What the command line asks besides.
+        asked: The other requirements of the command line.
     """
     if kind == FREE:
         return asked
@@ -97,14 +97,14 @@ def demands(kind: str, asked: Requirements) -> Requirements:
 
 
 class CardGoal:
-    """Cards that fit.
+    """GPUs that meet the requirements.
 
     Args:
         kind: ``free``, ``idle`` or ``cool``.
-        asked: What the command line asks of them.
-        environment: Variables of whoever waits.
-        locks: Tell who has reserved which card.
-        past: A log that may know how the cards have been.
+        asked: The requirements of the command line.
+        environment: The environment of this program.
+        locks: The locks of reserved GPUs.
+        past: A log of the past.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class CardGoal:
 
     @property
     def words(self) -> str:
-        """What is waited for: ``2 idle cards``."""
+        """The goal in words: ``2 idle cards``."""
         number, _, thing = self._demands.number.rpartition(" ")
         # "MIG device" is two words.
         number, thing = (
@@ -140,13 +140,13 @@ class CardGoal:
         return f"{number} {self._kind} {thing}"
 
     def look(self, snapshot: Snapshot) -> Progress:
-        """How near it is.
+        """The current progress.
 
         Raises:
-            HopelessError: No card that would do exists, or too few.
-            NoSuchCardError: Cards are named that there are not.
-            UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be read for certain.
-            TapeError: The log of the past cannot be read.
+            HopelessError: Too few suitable GPUs exist.
+            NoSuchCardError: A named GPU does not exist.
+            UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
+            RecordingError: The log of the past cannot be read.
         """
         seen = snapshot if self._kind == FREE else _as_they_are(snapshot)
         verdicts = self._chooser.judge(seen)
@@ -179,7 +179,7 @@ class CardGoal:
         )
 
     def _left(self, refused: Sequence[Eligibility], missing: int, now: float) -> float | None:
-        """Seconds until enough of these fit, if nothing comes in between."""
+        """Seconds until enough of these are eligible, if nothing changes."""
         each = [self._left_of(verdict, now) for verdict in refused]
         known = sorted(left for left in each if left is not None)
         return known[missing - 1] if 0 < missing <= len(known) else None
@@ -196,13 +196,13 @@ class CardGoal:
 
 
 def _as_they_are(snapshot: Snapshot) -> Snapshot:
-    """The cards without what says only whether a program may take one: that is not asked."""
+    """The GPUs without the reasons that concern only reservation, which does not matter here."""
     gpus = tuple(replace(gpu, compute_mode=None, mig_mode=None, mig=()) for gpu in snapshot.gpus)
     return replace(snapshot, gpus=gpus)
 
 
 def _in_the_way(verdict: Eligibility, now: float) -> str:
-    """Who has a card and since when, or what else speaks against it."""
+    """Who holds a GPU and since when, or another reason against it."""
     label, refusal = verdict.candidate.label, verdict.refusal
     kind = "" if refusal is None else refusal.kind
     if kind in {"processes", "memory"} and verdict.others:
@@ -228,7 +228,7 @@ def _at_length(verdict: Eligibility) -> str:
 
 
 def _mark(verdict: Eligibility) -> Hashable:
-    """What makes a look different from the one before, for whoever waits."""
+    """A value that changes with every relevant change."""
     return (
         verdict.candidate.uuid,
         None if verdict.refusal is None else verdict.refusal.kind,
@@ -238,7 +238,7 @@ def _mark(verdict: Eligibility) -> Hashable:
 
 
 def cards_in_use(snapshot: Snapshot, pid: int) -> str:
-    """What a process has of the cards, in a few words; empty for nothing."""
+    """A process's use of the GPUs in a few words; empty if there is none."""
     for process in snapshot.processes:
         if process.id.pid == pid and process.visible:
             cards = ", ".join(map(str, process.gpu_indices))

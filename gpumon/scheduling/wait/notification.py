@@ -1,9 +1,9 @@
-"""Tells somebody who does not look: the terminal's bell, or a notification of the desktop.
+"""Alerts the user: the terminal bell, or a desktop notification.
 
-A notification is a control sequence that the terminal turns into one, also over ssh. There are two:
-OSC 9, iTerm2's, and OSC 777, urxvt's; who knows one mostly does not know the other, and who knows
-both would show it twice. No terminal answers whether it did, and most that know neither show
-nothing. tmux passes a wrapped one on under ``allow-passthrough on`` alone.
+A notification is a control sequence that the terminal handles, also over ssh. There are two: OSC 9
+of iTerm2, and OSC 777 of urxvt. Most terminals know only one, and a terminal that knows both would
+show it twice. No terminal confirms it, and most that know neither ignore it. tmux passes a wrapped
+sequence on only with ``allow-passthrough on``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _TERMINAL = "/dev/tty"
 
 
 def notification(text: str, environment: Mapping[str, str]) -> str:
-    """The sequence that has the terminal show a text.
+    """The sequence that makes the terminal show a text.
 
     Args:
         text: What to show.
-        environment: Tells which terminal it is.
+        environment: The environment, which identifies the terminal.
     """
     # A semicolon separates the parts of both.
     shown = printable(text).replace(";", ",")
@@ -49,7 +49,7 @@ def _knows_777(environment: Mapping[str, str]) -> bool:
 
 
 def send(sequence: str) -> None:
-    """Write a sequence to the terminal of this program; does nothing where it has none."""
+    """Write a sequence to this program's terminal, if there is one."""
     with suppress(OSError):
         terminal = os.open(_TERMINAL, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
         try:

@@ -1,4 +1,4 @@
-"""Processes that are waited for, held so that a reused number is not taken for one of them."""
+"""The processes to wait for, held so that a reused PID is not mistaken for one of them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _LOOK_SECONDS = 0.5
 
 
 class WaitedProcess(Struct, frozen=True):
-    """A process that is waited for.
+    """A process to wait for.
 
     Attributes:
-        pid: Its number.
+        pid: Its PID.
         start_time: Its start in the kernel's ticks.
         name: The kernel's short name of it.
-        user: Its owner; ``None`` where that is not to be seen.
-        started_at: When it started, seconds since the machine did.
-        descriptor: Its pidfd; -1 where the kernel has none.
+        user: Its owner; ``None`` if unknown.
+        started_at: When it started, in seconds since boot.
+        descriptor: Its pidfd; -1 if the kernel has none.
     """
 
     pid: int
@@ -41,30 +41,30 @@ class WaitedProcess(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """For a person, safe to print: ``ann's python (4711)``."""
+        """The name for the user, safe to print: ``ann's python (4711)``."""
         whose = "" if self.user is None else f"{printable(self.user)}'s "
         return f"{whose}{printable(self.name)} ({self.pid})"
 
     @property
     def age(self) -> str:
-        """For how long it has run."""
+        """How long it has run."""
         return duration(time.clock_gettime(time.CLOCK_BOOTTIME) - self.started_at)
 
     def ended(self) -> bool:
-        """Whether it has ended, all its threads included. A zombie has."""
+        """Whether it has exited with all its threads. A zombie has."""
         if self.descriptor >= 0:
             return bool(_readable([self], 0.0))
         stat = stat_of("/proc", self.pid)
         return stat is None or stat.ended or stat.id.start_time != self.start_time
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
 
 
 def hold(pid: int) -> WaitedProcess | None:
-    """Take hold of a process; ``None`` where there is none, or nothing but a zombie."""
+    """Open a handle on a process; ``None`` if it does not exist or is a zombie."""
     descriptor = _open(pid)
     stat = stat_of("/proc", pid)
     if stat is None or stat.ended:
@@ -91,14 +91,14 @@ def _user(pid: int) -> str | None:
 
 
 def wait_for_one(lives: Sequence[WaitedProcess], seconds: float) -> None:
-    """Return when one of them has ended, or when the time has passed."""
+    """Return when one of them has exited, or on timeout."""
     if any(life.descriptor < 0 for life in lives):
         seconds = min(seconds, _LOOK_SECONDS)
     _readable(lives, seconds)
 
 
 def _readable(lives: Sequence[WaitedProcess], seconds: float) -> list[tuple[int, int]]:
-    """A pidfd can be read from when its process has ended."""
+    """A pidfd becomes readable when its process has exited."""
     poll = select.poll()
     for life in lives:
         if life.descriptor >= 0:

@@ -1,4 +1,4 @@
-"""``gpumon wait``: until cards are free, idle or cool, or until processes have ended."""
+"""``gpumon wait``: waits until GPUs are free, idle or cool, or until processes have exited."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ class WaitOptions(NamedTuple):
 
 
 def wait(source: Source, terms: WaitOptions) -> int:
-    """Wait, and say on standard error how it goes.
+    """Wait, with progress on standard error.
 
     Args:
-        source: Where snapshots come from.
-        terms: What was asked for.
+        source: The source of snapshots.
+        terms: The options.
 
     Returns:
-        The exit status: 0, 1 where waiting cannot help, 124 when the time was over. Where a command
-        is to be run this does not return: the command takes this program's place.
+        The exit status: 0, 1 if waiting cannot help, 124 on timeout. If a command is to be run,
+        this does not return: the command replaces this program.
 
     Raises:
-        SourceError: There are no cards to wait for.
-        TapeError: The log of the past cannot be read.
-        UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be read for certain.
+        SourceError: There are no GPUs.
+        RecordingError: The log of the past cannot be read.
+        UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
     """
     patience = _Patience(terms.timeout)
     with StatusLine(sys.stderr) as teller:
@@ -106,7 +106,7 @@ def _announce(sentence: str, terms: WaitOptions) -> None:
         send(notification(sentence, os.environ))
     if terms.command is not None:
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-            # By Python, for itself; a program that is started so would not end with its reader.
+            # Python ignores SIGPIPE for itself; a program started so would not end with its reader.
             signal.signal(ignored, signal.SIG_DFL)
         os.execv("/bin/sh", ["sh", "-c", terms.command])  # noqa: S606 - a shell was asked for
 
@@ -134,10 +134,10 @@ class Pace:
 
 
 class _Patience:
-    """How long it has taken, and how much time there is.
+    """The elapsed and the remaining time.
 
     Args:
-        seconds: In all; ``None`` without end.
+        seconds: The timeout; ``None`` means no timeout.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -159,32 +159,32 @@ class _Patience:
 
 
 class _Told:
-    """Tells how it goes: one line in place on a terminal, else a line where something changes."""
+    """Shows progress: one line rewritten in place on a terminal, otherwise a line per change."""
 
     def __init__(self, teller: StatusLine, patience: _Patience) -> None:
         self._teller = teller
         self._patience = patience
 
     def show(self, parts: Sequence[str]) -> None:
-        """The line in place."""
+        """Show the line in place."""
         head, *others = parts
         self._teller.show([f"○ waiting {self._patience.words} {head}", *others])
 
     def change(self, sentence: str) -> None:
-        """What has changed, where there is no line in place."""
+        """Print a change, if there is no line in place."""
         if not self._teller.rewrites:
             now = datetime.fromtimestamp(time.time()).astimezone()
             self._teller.say(f"{now:%Y-%m-%d %H:%M:%S} {sentence}")
 
     def say(self, sentence: str, lines: str = "") -> None:
-        """What stays."""
+        """Print a line that stays."""
         self._teller.say(sentence + ("\n" + lines.rstrip("\n") if lines else ""))
 
 
 def _wait_for_cards(
     source: Source, terms: WaitOptions, patience: _Patience, told: _Told
 ) -> str | None:
-    """What has come; empty where waiting cannot help, ``None`` when the time was over."""
+    """The result; empty if waiting cannot help, ``None`` on timeout."""
     from gpumon.scheduling.reservation.locks import Locks
 
     locks = Locks(terms.lock_dir, os.environ, make=False)
@@ -195,7 +195,7 @@ def _wait_for_cards(
     with CardSampler(source, FASTEST) as lookout:
         trouble, nearness = "", None
         while True:
-            # One part: it is cut where the terminal is too narrow for it, not left out.
+            # In one part: a narrow terminal cuts it instead of dropping it.
             told.show([f"for {goal.words}: {trouble}"] if trouble else _parts(goal, nearness))
             left = patience.left
             if nearness is None:
@@ -217,7 +217,7 @@ def _wait_for_cards(
                 told.say(f"{error.sentence} Waiting does not change that.", error.table)
                 return ""
             except (UnavailableError, UncertainAllocationError) as error:
-                # A driver that hangs may answer later, and an upgrade of it ends.
+                # A hung driver may respond later, and a driver upgrade ends.
                 if not error.passing:
                     raise
                 if not trouble:
@@ -244,7 +244,7 @@ def _done(nearness: Progress, terms: WaitOptions, patience: _Patience, told: _To
 
 
 def _parts(goal: CardGoal, nearness: Progress | None) -> list[str]:
-    """The line, the first things first."""
+    """The parts of the line, most important first."""
     if nearness is None:
         return [f"for {goal.words}"]
     head = f"for {goal.words}" + (f", {nearness.count} so far" if nearness.count else "")
@@ -260,7 +260,7 @@ def _in_words(goal: CardGoal, nearness: Progress) -> str:
 def _wait_for_processes(
     source: Source, pids: Sequence[int], patience: _Patience, told: _Told
 ) -> str | None:
-    """As for cards; whoever has ended already is not waited for."""
+    """As for GPUs; a process that has exited already is not waited for."""
     lives: list[WaitedProcess] = []
     for pid in pids:
         life = hold(pid)
@@ -287,7 +287,7 @@ def _wait_for_processes(
 def _wait_for_all(
     lives: Sequence[WaitedProcess], lookout: CardSampler, patience: _Patience, told: _Told
 ) -> bool:
-    """Whether all of them have ended, before the time was over."""
+    """Whether all of them have exited before the timeout."""
     living = list(lives)
     while living := [life for life in living if not life.ended()]:
         first = living[0]

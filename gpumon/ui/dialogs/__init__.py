@@ -1,1 +1,1 @@
-"""Dialogs: modal screens that ask before something is done."""
+"""Dialogs: modal screens that ask before an action."""

@@ -1,4 +1,4 @@
-"""Which columns the process table has, and in which order."""
+"""The dialog for the columns of the process table and their order."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
             yield Static("Space show or hide  Shift+↑↓ move  d as at first  Enter keep  Esc cancel")
 
     def on_mount(self) -> None:
-        """The first column is chosen."""
+        """Highlight the first column."""
         if not self.query(OptionList):
-            # Closed in the moment it was opened, it gets none.
+            # If it was closed as soon as it was opened, it has no widgets.
             return
         self._fill(0)
         self.query_one(OptionList).focus()
@@ -60,7 +60,7 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
 
     def _line(self, key: str) -> Text:
         shown = key in self._chosen
-        # No colours: they would have to be legible on the highlighted line's ground, too.
+        # No colours: they would have to be legible on the highlighted line's background, too.
         text = Text("● " if shown else "○ ")
         text.append(f"{COLUMN[key].label:<10}", "bold" if shown else "")
         text.append(COLUMN[key].about)
@@ -71,7 +71,7 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
         return self.query_one(OptionList).highlighted or 0
 
     def on_option_list_option_selected(self) -> None:
-        """A click does what Space does."""
+        """A click has the effect of Space."""
         self.action_turn()
 
     def action_turn(self) -> None:
@@ -82,7 +82,7 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
         self._fill(self._at)
 
     def action_shift(self, step: int) -> None:
-        """Move the column; the command stays the last, where it has what is left of the row."""
+        """Move the column; the command column stays last, because it takes the rest of the row."""
         at, to = self._at, self._at + step
         if "command" in (self._order[at], self._order[max(0, min(to, len(self._order) - 1))]):
             return
@@ -91,21 +91,21 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
             self._fill(to)
 
     def action_default(self) -> None:
-        """Every column as it was before anybody chose."""
+        """Restore the default columns."""
         self._chosen = set(CHOSEN)
         self._order = _with_hidden(CHOSEN)
         self._fill(0)
 
     def action_keep(self) -> None:
-        """Take the choice."""
+        """Apply the choice."""
         self.dismiss(tuple(key for key in self._order if key in self._chosen))
 
     def action_cancel(self) -> None:
-        """Leave everything as it was."""
+        """Change nothing."""
         self.dismiss(None)
 
 
 def _with_hidden(chosen: Sequence[str]) -> list[str]:
-    """All columns: the chosen ones in their order, then the others, the command last."""
+    """All columns: the chosen ones in order, then the others, the command last."""
     rest = [key for key in COLUMN if key not in chosen and key != "command"]
     return [*(key for key in chosen if key != "command"), *rest, "command"]

@@ -1,4 +1,4 @@
-"""The list of all commands: Textual's palette, which may be closed before it has begun."""
+"""The command palette: Textual's, made safe against being closed at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class CommandsDialog(CommandPalette):
-    """Textual's palette; of keys that come together, one opens it and the next closes it."""
+    """Textual's palette; if two keys arrive together, one opens it and the next closes it."""
 
     def on_mount(self, event: Mount) -> None:
-        """Look for commands, as Textual does here, unless nobody sees the palette any more."""
+        """Search for commands, as Textual does here, unless the palette is closed already."""
         if self not in self.app.screen_stack:
             event.prevent_default()

@@ -1,4 +1,4 @@
-"""The question before a signal is sent: who, what, how much, and which signal."""
+"""The confirmation before a signal is sent: processes, their memory, and the signal."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ LOOK_SECONDS = 2.0
 
 
 class SignalChoice(NamedTuple):
-    """What was confirmed.
+    """The confirmed choice.
 
     Attributes:
-        targets: Those named in the dialog, but those of whom it said that they get no signal.
+        targets: The processes named in the dialog, without those marked to get no signal.
         number: The signal.
-        whole_tree: Whether children that they fork from now on are meant too.
+        whole_tree: Whether to include children that they fork from now on.
     """
 
     targets: tuple[Target, ...]
@@ -70,16 +70,16 @@ class SignalChoice(NamedTuple):
 
 
 class _Signal(RadioButton):
-    """A signal to choose; which one is chosen shows without colour too."""
+    """A signal option; the chosen one is visible without colour too."""
 
     @property
     def BUTTON_INNER(self) -> str:  # type: ignore[override]  # noqa: N802 - Textual's name, a constant there
-        """The dot of the chosen one, nothing in the others."""
+        """The dot of the chosen option, otherwise empty."""
         return "●" if self.value else " "
 
 
 class _Tick(Checkbox):
-    """A tick that shows without colour too."""
+    """A check box whose state is visible without colour too."""
 
     @property
     def BUTTON_INNER(self) -> str:  # type: ignore[override]  # noqa: N802 - Textual's name, a constant there
@@ -88,44 +88,44 @@ class _Tick(Checkbox):
 
 
 class _Signals(RadioSet):
-    """The signals: arrows choose among them, and no other way of moving about does."""
+    """The signal options: arrow keys choose, and nothing else moves the choice."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,right", "choose_next(1)", show=False),
         Binding("up,left", "choose_next(-1)", show=False),
         Binding("enter", "leave", show=False),
-        # The chosen one is chosen already.
+        # The chosen option is highlighted already.
         Binding("space", "leave", show=False),
     ]
 
     def action_choose_next(self, step: int) -> None:
-        """Choose the next signal, or the one before."""
+        """Choose the next or previous signal."""
         signals = list(self.query(RadioButton))
         signals[(self.pressed_index + step) % len(signals)].value = True
 
     def action_leave(self) -> None:
-        """Go on to the buttons."""
+        """Move the focus to the buttons."""
         self.screen.set_focus(self.screen.query_one("#cancel", Button))
 
 
 class EndDialog(ModalScreen[SignalChoice | None]):
-    """Names every process that would get the signal. Nothing is sent from here.
+    """Names every process that would get the signal. It sends nothing itself.
 
-    The key that opened it does nothing in it, and the focus begins on Cancel.
+    The key that opened it has no effect in it, and the focus starts on Cancel.
 
     Args:
-        targets: The processes asked for; they stay what they are, whatever the list beneath does.
-        uid: Number of the user who asks, to say whose processes are another's.
+        targets: The selected processes; later changes of the list beneath do not affect them.
+        uid: The user id of the caller, to mark other users' processes.
         number: The signal that is proposed.
-        now: From when on to count back how long each has run, in seconds since the epoch; the
-            machine's own time by default.
+        now: The reference time for run times, in seconds since the epoch; the system clock by
+            default.
         look: Reads the processes asked for anew before the answer is given, on a thread of its own:
             whoever has another command by then is asked about again. ``None``: nobody looks.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("end")
 
-    # Before any key is taken: one that comes meanwhile would choose among the signals.
+    # Before any key is handled: an early key would choose among the signals.
     AUTO_FOCUS = "#cancel"
     CSS_PATH = "end.tcss"
 
@@ -152,13 +152,13 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         self._looking = True
 
     def compose(self) -> ComposeResult:
-        """The processes, the signal, and the two buttons."""
+        """Compose the processes, the signals, and the two buttons."""
         with Vertical(id="end"):
             with VerticalScroll(id="who", can_focus=False):
                 yield Static(id="named")
             with Vertical(id="what"):
                 yield Static(id="sum")
-                # Where the whole names do not fit in their grid.
+                # If the full names do not fit in their grid.
                 before = "SIG" if self.app.size.width >= _WHOLE_NAMES else ""
                 with _Signals(id="signals", compact=True):
                     for name in _ABOUT:
@@ -173,9 +173,9 @@ class EndDialog(ModalScreen[SignalChoice | None]):
                 yield Static(id="keys")
 
     def on_mount(self) -> None:
-        """Nothing happens by a key pressed once too often."""
+        """Set the focus so that a key pressed once too often has no effect."""
         if not self.query("#send"):
-            # Closed in the moment it was opened, it gets none.
+            # If it was closed as soon as it was opened, it has no widgets.
             return
         self._describe()
         who = self.query_one("#who", VerticalScroll)
@@ -184,12 +184,12 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         self.set_timer(LOOK_SECONDS, lambda: self.add_children(None))
 
     def on_resize(self) -> None:
-        """Other lines for another width."""
+        """Wrap the lines for the new width."""
         self._describe()
         self.call_after_refresh(self._tell_place)
 
     def _tell_place(self) -> None:
-        """Say which keys work here, and how much of the processes is out of sight."""
+        """Show the active keys, and how many processes are out of sight."""
         if not self.query("#send"):
             return
         who = self.query_one("#who", VerticalScroll)
@@ -208,7 +208,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         protected: Collection[ProcessId] = (),
         found: Sequence[RelatedProcess] | None = None,
     ) -> None:
-        """Name the children too, now that they are known; what comes too late changes nothing.
+        """Name the children once they are known; a late result changes nothing.
 
         Args:
             children: Those of all that are asked for but the protected; ``None`` when the look
@@ -227,13 +227,13 @@ class EndDialog(ModalScreen[SignalChoice | None]):
             self._describe()
 
     def _take_in(self, found: Sequence[RelatedProcess]) -> bool:
-        """Take those asked for as they are now.
+        """Update the selected processes to their current state.
 
-        A program may change its command line as often as it likes (setproctitle). Where the kernel
-        shows the stack's address, only an exec counts as a change.
+        A program may change its command line at any time (setproctitle). If the kernel shows the
+        stack's address, only an exec counts as a change.
 
         Returns:
-            Whether one of them has another command than the dialog names.
+            Whether one of them has a command other than the one shown.
         """
         kin = {one.id: one for one in found}
         changed = set()
@@ -268,11 +268,11 @@ class EndDialog(ModalScreen[SignalChoice | None]):
 
     @property
     def _reached(self) -> tuple[Target, ...]:
-        """Those meant whom the signal can reach, as far as that is known beforehand."""
+        """The processes that the signal can reach, as far as known beforehand."""
         return tuple(target for target in self._meant if not self._obstacle(target))
 
     def _obstacle(self, target: Target) -> str:
-        """Why it will get no signal, as far as that is known beforehand; else nothing."""
+        """Why a process will get no signal, as far as known beforehand; otherwise empty."""
         if target.id in self._protected:
             return "gpumon itself, or what it runs in: neither it nor its children get a signal"
         if target.id.start_time is None:
@@ -282,11 +282,11 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         return "it has ended: no signal reaches it" if target.id in self._ended else ""
 
     def _is_anothers(self, target: Target) -> bool:
-        """Whether it is known to be a user's whose processes are not ours to signal."""
+        """Whether it is known to belong to a user whose processes we may not signal."""
         return self._uid not in {0, None} and target.uid not in {self._uid, None}
 
     def _describe(self) -> None:
-        """Say who, how much, and what the button would do."""
+        """Show the processes, their memory, and what the button would do."""
         if not self.query("#send"):
             return
         self.query_one("#named", Static).update(self._named())
@@ -320,7 +320,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
                 text.append(f"  {obstacle}\n", f"bold {self._alarm}")
             if target.id in self._changed:
                 text.append(f"  {_ANOTHER_COMMAND}\n", f"bold {self._alarm}")
-            # Before the first layout there is no width yet.
+            # Before the first layout there is no width.
             room = (self._line_width or _COMMAND) - _INDENT
             for line in wrap(_command(target, _COMMAND), room):
                 text.append(f"{' ' * _INDENT}{line}\n", self._quiet)
@@ -356,7 +356,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
 
     @property
     def _line_width(self) -> int:
-        """Cells for a line of the processes, less those of a bar to scroll by."""
+        """Cells for a line of the processes, without the scroll bar."""
         who = self.query_one("#who", VerticalScroll)
         return max(0, who.container_size.width - who.styles.scrollbar_size_vertical)
 
@@ -384,39 +384,39 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         return f"will free about {', '.join(parts)}" if parts else "holds no GPU memory"
 
     def action_button(self, name: str) -> None:
-        """Give a button the focus, where it can be pressed."""
-        # At once: a key that follows is for this button already.
+        """Focus a button, if it can be pressed."""
+        # At once, because the next key is for this button already.
         self.set_focus(self.query_one(f"#{name}", Button))
 
     def action_choose(self, name: str) -> None:
-        """Take a signal by its key."""
+        """Choose a signal by its key."""
         self.query_one(f"#{name}", RadioButton).value = True
 
     def action_turn_tree(self) -> None:
-        """Mean the children too, or not."""
+        """Include the children, or exclude them."""
         if self._children:
             self.query_one("#tree", Checkbox).toggle()
 
     def action_scroll_who(self, where: str) -> None:
-        """Show more of the processes, by a page or to either end."""
+        """Scroll the processes by a page, or to either end."""
         getattr(self.query_one("#who", VerticalScroll), f"scroll_{where}")(animate=False)
 
     def action_cancel(self) -> None:
-        """Nothing is sent."""
+        """Close without sending anything."""
         self._answer = None
         self.dismiss(None)
 
     def on_radio_set_changed(self, event: RadioSet.Changed) -> None:
-        """Another signal."""
+        """Another signal was chosen."""
         self._signal = str(event.pressed.id)
         self._describe()
 
     def on_checkbox_changed(self) -> None:
-        """With or without the children."""
+        """The children were included or excluded."""
         self._describe()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """The answer, once it is known that it is about what is named here."""
+        """Answer, once it is verified that the shown commands are current."""
         if event.button.id != "send" or self._looking:
             self.action_cancel()
             return
@@ -437,7 +437,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         self.set_timer(LOOK_SECONDS, lambda: self._give(answer, None))
 
     def _give(self, answer: SignalChoice, found: Sequence[RelatedProcess] | None) -> None:
-        """Give an answer, unless somebody in it has another command: then ask again."""
+        """Answer, unless a process has another command: then ask again."""
         if answer is not self._answer:
             return
         self._answer = None
@@ -449,7 +449,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
 
 
 def _holds(target: Target) -> str:
-    """``74.0 GiB on GPU 5``, or that it holds none."""
+    """``74.0 GiB on GPU 5``, or that it holds no memory."""
     if not target.uses:
         return "no card"
     indices = card_list(sorted({use.gpu_index for use in target.uses}))
@@ -460,7 +460,7 @@ def _holds(target: Target) -> str:
 
 
 def _renewed(target: Target, now: RelatedProcess) -> Target:
-    """The same process with what it runs now."""
+    """The same process with its current command."""
     return msgspec.structs.replace(
         target, uid=now.uid, user=now.user, name=now.name, command=now.command
     )
@@ -471,7 +471,7 @@ def _owner(target: Target) -> str:
 
 
 def _command(target: Target, cells: int) -> str:
-    """What it runs, in at most so many cells, the script's name kept."""
+    """The command in at most that many cells, with the script's name kept."""
     if target.command:
         return shorten_command(target.command, cells).rstrip()
     return f"[{printable(target.name)}]" if target.name else "(its command is not visible here)"

@@ -1,4 +1,4 @@
-"""A moment to go to: a time of day, a date, or so long before the end."""
+"""The dialog for a time to go to: a time of day, a date, or a distance from the end."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class MomentDialog(ModalScreen["float | None"]):
-    """One line to type a time into; what is wrong with it is told beneath.
+    """An input line for a time; errors are shown below it.
 
     Args:
-        playing: What there is to go about in.
+        playing: The current playback state.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("moment")
@@ -35,7 +35,7 @@ class MomentDialog(ModalScreen["float | None"]):
         self._playing = playing
 
     def compose(self) -> ComposeResult:
-        """The question, the line, the answer to what was typed, and the keys."""
+        """Compose the question, the input, the error line, and the keys."""
         first, last = self._playing.first, self._playing.last
         with Vertical(id="moment"):
             yield Static(f"Go to a time from {day_and_time(first)} to {day_and_time(last)}")
@@ -44,7 +44,7 @@ class MomentDialog(ModalScreen["float | None"]):
             yield Static("Enter go   Esc cancel", id="keys")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go there, or say why not."""
+        """Go to the time, or show why that is not possible."""
         first, last = self._playing.first, self._playing.last
         try:
             moment = parse_moment(event.value, last)
@@ -57,5 +57,5 @@ class MomentDialog(ModalScreen["float | None"]):
             self.query_one("#answer", Static).update(f"{day_and_time(moment)} is not in it.")
 
     def action_cancel(self) -> None:
-        """Stay where it is."""
+        """Change nothing."""
         self.dismiss(None)

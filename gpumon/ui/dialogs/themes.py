@@ -1,4 +1,4 @@
-"""Which theme: the screen beneath shows the one under the cursor at once."""
+"""The theme dialog: the screen beneath shows the highlighted theme at once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class ThemesDialog(ModalScreen["str | None"]):
-    """A list of all themes: a person's own, gpumon's, Textual's.
+    """A list of all themes: the user's own, gpumon's, Textual's.
 
     Args:
-        themes: What shows them.
-        current: The one in force, which Escape brings back.
+        themes: Applies the themes.
+        current: The current theme, which Escape restores.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("themes")
@@ -39,16 +39,16 @@ class ThemesDialog(ModalScreen["str | None"]):
         self._faulty = False
 
     def compose(self) -> ComposeResult:
-        """The list, what there is to say of a theme, and the keys."""
+        """Compose the list, the description of a theme, and the keys."""
         with Vertical(id="themes"):
             yield OptionList(id="names")
             yield Static(id="fault", markup=False)
             yield Static("↑↓ look   Enter keep   Esc as before", id="keys")
 
     def on_mount(self) -> None:
-        """The theme in force is under the cursor."""
+        """Highlight the current theme."""
         if not self.query("#fault"):
-            # Closed in the moment it was opened, it gets none.
+            # If it was closed as soon as it was opened, it has no widgets.
             return
         names, shelf = self._themes.shelf.names(), self._themes.shelf
         own, shipped = set(shelf.own()), set(shelf.shipped())
@@ -61,7 +61,7 @@ class ThemesDialog(ModalScreen["str | None"]):
         listed.focus()
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Show the theme under the cursor, or what is wrong with it."""
+        """Show the highlighted theme, or what is wrong with it."""
         fault = self._themes.use(event.option_id or "")
         self._faulty = fault is not None
         self.query_one("#fault", Static).update(fault or "")
@@ -71,17 +71,17 @@ class ThemesDialog(ModalScreen["str | None"]):
         self.action_keep()
 
     def action_step(self, step: int) -> None:
-        """Move as the dashboard's keys do."""
+        """Move with the dashboard's keys."""
         listed = self.query_one(OptionList)
         listed.highlighted = min((listed.highlighted or 0) + step, listed.option_count - 1)
 
     def action_keep(self) -> None:
-        """Keep the theme shown; one that cannot be shown cannot be kept."""
+        """Keep the shown theme; a theme that cannot be shown cannot be kept."""
         highlighted = self.query_one(OptionList).highlighted_option
         if highlighted is not None and not self._faulty:
             self.dismiss(highlighted.id)
 
     def action_cancel(self) -> None:
-        """Leave the theme as it was."""
+        """Restore the previous theme."""
         self._themes.use(self._current)
         self.dismiss(None)

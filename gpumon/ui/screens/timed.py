@@ -133,7 +133,7 @@ class TimedScreen(Screen[None]):
             player.speed = faster[0]
         elif step < 0 and slower:
             player.speed = slower[-1]
-        self.say(f"played at {player.playing.speed:g} times the speed it happened at")
+        self.say(f"playback speed {player.playing.speed:g}×")
         return True
 
     def go_to_edge(self, edge: int) -> bool:

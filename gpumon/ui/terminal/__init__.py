@@ -1,1 +1,1 @@
-"""The terminal: output, input, and the first picture, past Textual."""
+"""The terminal: output, input and the first picture, bypassing Textual."""

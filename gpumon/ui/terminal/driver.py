@@ -1,7 +1,7 @@
-"""Textual's driver of the terminal, and what it does not expect or does too often.
+"""Textual's terminal driver, with fixes for cases that it does not handle or handles slowly.
 
-It leans on what Textual keeps to itself, and ``pyproject.toml`` pins its minor version for that;
-where the parser of keys is no longer where it was, Textual's own loop reads them.
+It uses private parts of Textual, so ``pyproject.toml`` pins Textual's minor version. If the key
+parser is no longer in its place, Textual's own loop reads the keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ try:
     from textual.drivers import linux_driver
     from textual.drivers.linux_driver import LinuxDriver
 except ImportError:
-    # A system that is no Unix.
+    # A system other than Unix.
     from textual.driver import Driver as LinuxDriver  # type: ignore[assignment]  # nor has it this
 try:
     from gpumon.ui.terminal.parser import LenientParser
@@ -43,7 +43,7 @@ _PASTE_PAUSE = 1.0
 
 
 class _Waking(Event):
-    """An event that is also seen by whoever waits for files."""
+    """An event that also wakes up a reader that waits for files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,15 +66,16 @@ class _Waking(Event):
 
 
 class TerminalDriver(LinuxDriver):
-    """Sleeps until a key comes, and takes the terminal once, however often it is told to go on.
+    """Sleeps until a key arrives, and takes the terminal only once, even if resumed several times.
 
-    Textual's own loop looks for keys ten times a second.
+    Textual's own loop polls for keys ten times a second.
 
-    Textual prepares for a stop by Ctrl+Z. SIGSTOP cannot be prepared for, and SIGCONT may come with
-    no stop before it: Textual then begins to read and write a second time beside the first, keys go
-    to either, and the program never ends. So it lets go of the terminal first. Meanwhile a shell
-    may have had it: all is set, and painted, anew. And Textual takes and gives back the terminal in
-    the signal's own function, which may have come in the middle of doing so, or after the end.
+    Textual prepares for a stop by Ctrl+Z. A SIGSTOP cannot be prepared for, and SIGCONT may arrive
+    without a stop before it: Textual would then read and write a second time in parallel, keys
+    would go to either reader, and the program would never end. So this driver releases the terminal
+    first. A shell may have used it meanwhile, so all modes are set and everything is painted again.
+    Textual takes and releases the terminal in the signal handler, which may run in the middle of
+    doing so, or after the end.
     """
 
     _suspended = False
@@ -86,27 +87,28 @@ class TerminalDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]  # so it is there
 
     def run_input_thread(self) -> None:
-        """See Textual's: take keys until ``exit_event``."""
+        """See Textual's: read keys until ``exit_event``."""
         over = self.exit_event
         if LenientParser is None or not isinstance(over, _Waking):
             super().run_input_thread()
             return
         parser = LenientParser(self._debug)
-        # Not the codec's own: ``terminal`` puts one there that knows the terminal's encoding.
+        # Not the codec's own decoder: ``terminal`` installs one there for the terminal's encoding.
         decode = linux_driver.getincrementaldecoder("utf-8")().decode  # type: ignore[attr-defined]  # not in its stub
-        # select() knows no file beyond the 1024th, and poll() no terminal of some other systems.
+        # select() fails for file descriptors above 1023, and poll() for terminals on some other
+        # systems.
         files = PollSelector() if sys.platform == "linux" else SelectSelector()
         for descriptor in (self.fileno, over.reader):
             files.register(descriptor, EVENT_READ)
         while not over.is_set():
-            # An Escape is told from the beginning of a longer sequence by what does not follow.
+            # Only a pause distinguishes the Escape key from the beginning of a longer sequence.
             undecided = parser._timeout_time is not None  # noqa: SLF001 - see above
             patience = _BETWEEN_LOOKS if undecided else _PASTE_PAUSE if parser.pasting else None
             ready = files.select(patience)
             if any(key.fd == self.fileno for key, _ in ready):
                 data = os.read(self.fileno, _MOST_BYTES)
                 if not data:
-                    # Nothing will come any more, and that again and again.
+                    # EOF repeats; avoid a busy loop.
                     over.wait(_BETWEEN_LOOKS)
                     continue
                 for event in parser.feed(decode(data)):
@@ -119,7 +121,7 @@ class TerminalDriver(LinuxDriver):
 
     @property
     def can_suspend(self) -> bool:
-        """See Textual's; where nobody could continue the program it does not stop."""
+        """See Textual's; the program does not stop if no shell could continue it."""
         return not is_orphaned()
 
     def _sigtstp_application(self, *_: object) -> None:
@@ -132,8 +134,8 @@ class TerminalDriver(LinuxDriver):
             self.suspend_application_mode()
             self._must_signal_resume = True
         # To the whole group, as the terminal sends it: with uvx or a script between gpumon and the
-        # shell, the shell sees a job stop only when that stops, too. The kernel, unlike SIGSTOP,
-        # which Textual sends, stops no group that has become an orphan.
+        # shell, the shell sees a stopped job only if that process stops, too. Unlike for SIGSTOP,
+        # which Textual sends, the kernel does not stop an orphaned group.
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.killpg(0, signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, before)
@@ -142,7 +144,7 @@ class TerminalDriver(LinuxDriver):
         self._soon(self._take_anew)
 
     def _soon(self, do: Callable[[], None]) -> None:
-        """Do something between two others, unless all is over."""
+        """Run something on the event loop, unless the program has ended."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(do)
 
@@ -154,7 +156,7 @@ class TerminalDriver(LinuxDriver):
             self._app.refresh(layout=True)
 
     def suspend_application_mode(self) -> None:
-        """See Textual's; the terminal is to be taken again."""
+        """See Textual's; the terminal must be taken again afterwards."""
         super().suspend_application_mode()
         self._suspended = True
 
@@ -164,13 +166,13 @@ class TerminalDriver(LinuxDriver):
         super().resume_application_mode()
 
     def process_message(self, message: Message) -> None:
-        """See Textual's, which takes any size that comes as text for true."""
+        """See Textual's, which accepts any size that it reads."""
         if not isinstance(message, Resize) or max(message.size) <= _LARGEST:
             super().process_message(message)
 
     def _disable_mouse_support(self) -> None:
         super()._disable_mouse_support()
-        # What tells its size by itself tells of the mouse in pixels too, once it was asked to.
+        # A terminal that reports its size in-band also reports the mouse in pixels once asked to.
         if self._mouse_pixels:
             self.write("\x1b[?1016l")
             self._mouse_pixels = False

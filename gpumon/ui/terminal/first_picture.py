@@ -1,8 +1,8 @@
-"""The dashboard while Textual is still being imported: true, and there at once.
+"""Paints the dashboard while Textual is still being imported, with real data.
 
-Importing Textual takes longer than all else at the start. So the same rows are painted with plain
-escapes as soon as there is a snapshot, and painted on until Textual draws them itself
-(``gpumon.ui.terminal.handover``). Where nothing can be painted, the screen comes when Textual does.
+Importing Textual is the longest part of the start. So the same rows are painted with plain escape
+sequences as soon as there is a snapshot, and repainted until Textual draws them
+(``gpumon.ui.terminal.handover``). If nothing can be painted, the screen appears when Textual does.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _LOCAL, _INPUT = 3, 0
 
 
 class FirstPicture:
-    """Paints snapshots on the thread that hands them out, until it is handed over or closed.
+    """Paints snapshots on the sampling thread until it is handed over or closed.
 
     Args:
-        history: Where graphs come from; it has every snapshot before this gets it.
-        view: What is shown.
-        inks: What the styles look like; ``None`` where nothing can be painted.
+        history: The source of the graphs; it gets every snapshot before this does.
+        view: The view.
+        inks: The looks of the styles; ``None`` if nothing can be painted.
     """
 
     def __init__(self, history: History, view: View, inks: SgrStyles | None) -> None:
@@ -65,19 +65,19 @@ class FirstPicture:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the terminal back, unless somebody else has it by now.
+        """Restore the terminal, unless it was handed over.
 
-        Before a traceback is printed, which would go with the alternate screen.
+        This happens before a traceback is printed, which would vanish with the alternate screen.
         """
         attributes = self.hand_over()
         if attributes is not None:
-            # Where it is gone, a signal tells that.
+            # If the terminal is gone, a signal reports it.
             with suppress(OSError):
                 _write(_LEAVE)
             set_attributes(attributes)
 
     def take(self, snapshot: Snapshot) -> None:
-        """Paint it. A listener of a collector."""
+        """Paint a snapshot. A listener of a collector."""
         if snapshot.gpus and self._inks is not None:
             with self._painting:
                 if self._inks is not None:
@@ -86,12 +86,12 @@ class FirstPicture:
             self._seen.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the first picture: importing delays it."""
+        """Wait for the first picture, because importing delays it."""
         if self._inks is not None:
             self._seen.wait(seconds)
 
     def hand_over(self) -> Attributes | None:
-        """Paint no more.
+        """Stop painting.
 
         Returns:
             The settings that the terminal had before; ``None`` where nothing was painted, or that
@@ -126,7 +126,7 @@ class FirstPicture:
 
 
 def first_inks(theme: ThemeFile | None, environ: Mapping[str, str]) -> SgrStyles | None:
-    """What the styles look like, as ``Palette`` has it, without Textual.
+    """The looks of the styles, as ``Palette`` has them, without Textual.
 
     Returns:
         ``None`` for a theme of Textual's own, and for a terminal of few colours: what is left of a
@@ -157,7 +157,7 @@ def _codes_of_256(colour: Rgb, which: int) -> str:
 
 
 def set_attributes(attributes: Attributes) -> None:
-    """Give the terminal these settings, if it is still there."""
+    """Apply these settings to the terminal, if it still exists."""
     import termios
 
     try:
@@ -167,13 +167,13 @@ def set_attributes(attributes: Attributes) -> None:
 
 
 def _take_keys() -> Attributes | None:
-    """Let keys wait, unseen, for whoever reads them later; returns the settings from before."""
+    """Let keys queue without echo until they are read; returns the previous settings."""
     import termios
 
     try:
         before: Attributes = termios.tcgetattr(0)
         settings = termios.tcgetattr(0)
-        # As Textual will have it.
+        # The settings that Textual will use.
         settings[_LOCAL] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
         settings[_INPUT] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR)
         termios.tcsetattr(0, termios.TCSANOW, settings)

@@ -1,11 +1,11 @@
-"""Textual takes over a terminal on which the dashboard stands already.
+"""Lets Textual take over a terminal that already shows the dashboard.
 
 Entering the alternate screen a second time would clear it, and the settings that Textual finds are
-not those to be restored in the end. Both are seen to by a driver class, which is Textual's public
-way; that it writes the one sequence by itself, and where it keeps the settings, are its own affair:
-``pyproject.toml`` pins its minor version, and ``tests/e2e/test_first_picture.py`` holds that
-nothing flashes and everything is restored. Without a first picture this driver does what its base
-does.
+not those to restore at the end. A driver class, which is a public extension point of Textual,
+handles both. Which sequence it writes and where it keeps the settings are private:
+``pyproject.toml`` pins its minor version, and ``tests/e2e/test_first_picture.py`` checks that
+nothing flashes and everything is restored. Without a first picture this driver behaves like its
+base class.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALTERNATE_SCREEN = "\x1b[?1049h"
 
 
 def driver_after(picture: FirstPicture) -> type[Driver]:
-    """A driver that goes on from this picture."""
+    """A driver that continues from this picture."""
     from gpumon.ui.terminal.driver import TerminalDriver
 
     class Successor(TerminalDriver):

@@ -1,10 +1,10 @@
-"""How much may be written to a terminal before it has shown what came before.
+"""Limits how much is written to a terminal before it has shown the previous output.
 
-Nothing tells how much of what was written is still on its way: the kernel takes 21 kB before it
-says so, which is a second of a slow line, and every key's effect comes after that. So a question
-that terminals answer goes behind what is written, and no more is written until the answer comes;
-what there is to write meanwhile comes with the next frame. The quicker the answers, the more is
-written between two questions, so that a fast terminal is hardly ever asked.
+Nothing reports how much output is still in transit: the kernel buffers 21 kB before it blocks,
+which is a second on a slow line, and the effect of every key comes after that. So a query that
+terminals answer follows the output, and nothing more is written until the answer arrives; output
+that is due meanwhile goes into the next frame. The faster the answers, the more is written between
+two queries, so that a fast terminal is rarely queried.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ _HASTY = 3
 
 
 class Pacing:
-    """Times are on any one clock, in seconds.
+    """Flow control. All times are in seconds of one clock.
 
     Attributes:
-        heard: Whether this terminal answers at all; until then it gets whole frames, unasked.
+        heard: Whether this terminal answers at all; until then it gets whole frames without a
+            query.
     """
 
     def __init__(self) -> None:
         self.heard = False
         self._share = LEAST
         self._written = 0
-        # When, and after how much.
+        # The time, and the bytes written before.
         self._asked: list[tuple[float, int]] = []
         self._unanswered_since = math.inf
         self._quickest = math.inf
@@ -52,7 +53,7 @@ class Pacing:
 
         Args:
             now: The time.
-            hasty: Whether somebody has pressed a key and looks.
+            hasty: Whether a key was just pressed.
         """
         if not self.heard:
             return math.inf
@@ -64,7 +65,7 @@ class Pacing:
         return self._share
 
     def wrote(self, size: int, now: float) -> bool:
-        """So many bytes were written; returns whether the question is to follow them."""
+        """Record written bytes; returns whether the query must follow them."""
         self._written += size
         if not self.heard or (self._share > 4 * LEAST and self._written < self._share // 2):
             return False
@@ -74,11 +75,11 @@ class Pacing:
         return True
 
     def silent(self, now: float) -> bool:
-        """Whether no answer comes any more: what is written now is seen by nobody."""
+        """Whether answers have stopped: output written now is not seen."""
         return now - self._unanswered_since > _PATIENCE
 
     def answered(self, now: float) -> None:
-        """The terminal has answered."""
+        """Record the terminal's answer."""
         self.heard = True
         self._unanswered_since = math.inf
         if not self._asked:

@@ -1,8 +1,8 @@
-"""Reads what a terminal sends, of which any program on it may have had its part.
+"""Parses terminal input, which any program on the terminal may have influenced.
 
-Textual takes every sequence for one that a terminal would send, and ends with a traceback by a key
-whose number is none, or by the mouse on a terminal that says it has no pixels. And it takes all
-that comes for a part of a paste until the end of the paste comes, which may be lost.
+Textual assumes that every sequence is valid. A key with an invalid number, or a mouse event on a
+terminal without a pixel size, ends it with a traceback. It also treats all input as pasted text
+until the end of the paste arrives, which may be lost.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class LenientParser(XTermParser):
-    """Passes over what cannot be meant, and can end a paste whose end does not come.
+    """Ignores invalid sequences, and can end a paste whose end does not arrive.
 
-    The names that it overrides are private: ``pyproject.toml`` pins Textual's minor version.
+    The overridden names are private: ``pyproject.toml`` pins Textual's minor version.
 
     Attributes:
-        pasting: Whether a paste has begun and its end has not come.
+        pasting: Whether a paste has begun and not ended.
     """
 
     def __init__(self, debug: bool = False) -> None:
@@ -35,7 +35,7 @@ class LenientParser(XTermParser):
 
     def feed(self, data: str) -> Iterable[Message]:
         """See Textual's."""
-        # Either sequence may come in two parts.
+        # Either sequence may arrive in two parts.
         seen = self._last + data
         begun, ended = seen.rfind(BRACKETED_PASTE_START), seen.rfind(BRACKETED_PASTE_END)
         if begun != ended:
@@ -44,7 +44,7 @@ class LenientParser(XTermParser):
         return super().feed(data)
 
     def end_paste(self) -> Iterable[Message]:
-        """Take what has come of a paste for all of it."""
+        """Treat the received part of a paste as the whole paste."""
         return self.feed(BRACKETED_PASTE_END)
 
     def parse_mouse_code(self, code: str) -> Message | None:

@@ -1,13 +1,13 @@
-"""How changed cells reach the terminal: written there directly, not through Textual's compositor.
+"""Writes changed cells directly to the terminal, bypassing Textual's compositor.
 
-Textual's compositor writes every changed region from its widget's left edge and renders all that
-overlaps it: ten frames a second of a full dashboard cost it several times what the cells themselves
-cost. So a tick's changed cells go straight to the driver, in one write.
+Textual's compositor writes every changed region from its widget's left edge and renders everything
+that overlaps it: ten frames a second of a full dashboard cost several times as much as the changed
+cells alone. So the changed cells of a tick go directly to the driver, in one write.
 
-This leans on ``App._driver``, which is private: ``pyproject.toml`` pins Textual's minor version for
-it, and ``tests/ui/terminal/test_renderer.py`` holds that the terminal shows what the widgets hold
-after dialogs, toasts and resizes. Whenever anything may lie over the dashboard,
-``TerminalRenderer.ready`` is False and the caller repaints the public way instead.
+This uses ``App._driver``, which is private: ``pyproject.toml`` pins Textual's minor version, and
+``tests/ui/terminal/test_renderer.py`` checks that the terminal shows what the widgets contain after
+dialogs, toasts and resizes. Whenever anything may cover the dashboard, ``TerminalRenderer.ready``
+is False and the caller repaints through Textual's public interface.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _OVER_ALL = (ToastRack, Tooltip)
 _SYNC_START = "\x1b[?2026h"
 _SYNC_END = "\x1b[?2026l"
 
-# With this many writes waiting the terminal is slower than the dashboard: frames are dropped then,
-# since a full queue would block the event loop and every key with it.
+# With this many pending writes the terminal is slower than the dashboard: frames are then dropped,
+# because a full queue would block the event loop and every key.
 _BACKLOG = 2
 
 
@@ -45,12 +45,12 @@ class TerminalRenderer:
 
     Args:
         app: The application whose terminal is written to.
-        inks: What the styles look like.
+        inks: The looks of the styles.
 
     Attributes:
-        writer: Takes the cells.
-        synchronized: Whether the terminal shows a frame only when it is whole (DEC mode 2026).
-        leisurely: Whether what is drawn now was asked for by no key; see ``at_leisure``.
+        writer: Receives the cells.
+        synchronized: Whether the terminal shows only complete frames (DEC mode 2026).
+        leisurely: Whether the current drawing is not the effect of a key; see ``at_leisure``.
     """
 
     def __init__(self, app: App[int], inks: SgrStyles) -> None:
@@ -61,7 +61,7 @@ class TerminalRenderer:
         self.leisurely = False
 
     def ready(self, screen: Screen[object]) -> bool:
-        """Whether cells of a screen may be written past the compositor right now."""
+        """Whether cells may be written past the compositor right now."""
         app = self._app
         if not app.is_running or app.is_headless or app.screen is not screen or app._driver is None:  # noqa: SLF001 - see above
             return False
@@ -73,7 +73,7 @@ class TerminalRenderer:
         return True
 
     def behind(self) -> bool:
-        """Whether the terminal has not yet taken, or shown, what was written before."""
+        """Whether the terminal has not yet accepted, or shown, the previous output."""
         thread = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001 - see above
         if thread is not None and thread._queue.qsize() > _BACKLOG:  # noqa: SLF001 - see above
             return True
@@ -82,7 +82,7 @@ class TerminalRenderer:
 
     @contextmanager
     def at_leisure(self) -> Iterator[None]:
-        """What is drawn in here was not asked for by a key, and waits for the terminal."""
+        """Drawing in this block is not the effect of a key, and waits for the terminal."""
         self.leisurely = True
         try:
             yield
@@ -91,17 +91,17 @@ class TerminalRenderer:
 
     @property
     def limited(self) -> bool:
-        """Whether a frame may have to be left out in part."""
+        """Whether part of a frame may have to be left out."""
         return self._pacing.room(time.monotonic()) < MOST
 
     def full(self) -> bool:
-        """Whether this frame has no room for more; what is left is owed to the next."""
+        """Whether this frame has no room for more; the rest goes into the next frame."""
         room = self._pacing.room(time.monotonic(), hasty=not self.leisurely)
-        # No frame is longer than that: it need not be measured.
+        # No frame is longer than that, so it need not be measured.
         return room < MOST and self.writer.size >= room
 
     def answered(self) -> None:
-        """The terminal has shown what was written before its question."""
+        """The terminal has shown everything written before its query."""
         self.synchronized = True
         self._pacing.answered(time.monotonic())
 
@@ -109,7 +109,7 @@ class TerminalRenderer:
         """Write the frame."""
         frame = self.writer.take()
         driver = self._app._driver  # noqa: SLF001 - see above
-        # Once it ends, the terminal is given back while screens may still be drawn.
+        # Once the app ends, the terminal is restored while screens may still be drawn.
         if frame and driver is not None and self._app.is_running:
             if self.synchronized:
                 frame = f"{_SYNC_START}{frame}{_SYNC_END}"

@@ -1,6 +1,6 @@
-"""Opens the dashboard: a first picture at once, then Textual, in the end the terminal as it was.
+"""Opens the dashboard: a first picture at once, then Textual; restores the terminal at the end.
 
-Textual is imported here only once the first picture stands.
+Textual is imported here only after the first picture was painted.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ def run(
     narrowing: ProcessFilter,
     chosen: StartupOptions,
 ) -> int:
-    """Show the dashboard until it is left.
+    """Show the dashboard until the user quits.
 
     Args:
-        collector: Whose snapshots the first picture shows; it has been started.
+        collector: The started collector of the first picture's snapshots.
         furnish: Gives what the screens work with; called once the first picture stands.
-        picture: It is painted until Textual draws.
-        narrowing: Which of the processes are shown.
-        chosen: What is settled.
+        picture: The first picture, painted until Textual draws.
+        narrowing: The process filter.
+        chosen: The options.
 
     Returns:
         The exit status. A signal that ends it is delivered again once the terminal is restored, so
         that whoever waits for the program sees what ended it.
 
     Raises:
-        SourceError: The source does not open.
+        SourceError: The source cannot be opened.
         Exception: The machine has run out of something; see ``lack``.
     """
     collector.wait_open(_OPENING)
-    # Textual, asyncio and the threads that read keys and signals fail in as many ways.
+    # Textual, asyncio and the threads that read keys and signals fail in many different ways.
     require_files(_FILES)
     app: GpumonApp | None = None
     session: Session | None = None
 
     def leave_soon(status: int) -> bool:
-        # Before there is an application the main thread is interrupted.
+        # Before the application exists, the main thread is interrupted.
         return app is None or app.leave_soon(status)
 
     with Terminal() as terminal, Ending(terminal, leave_soon) as ending:
@@ -95,7 +95,8 @@ def run(
                     app = application.GpumonApp(session, narrowing, chosen, driver)
                     app.dashboard.remember_in(state_folder())
                     app.ending = ending
-                # Collecting was put off. Modules are no garbage: nobody need look at them again.
+                # Garbage collection was delayed. Modules are never garbage: exclude them from
+                # collection.
                 gc.freeze()
                 gc.set_threshold(_YOUNG)
                 gc.enable()
@@ -103,7 +104,7 @@ def run(
                 if app.starved_by is not None:
                     raise app.starved_by
         except Exception as error:
-            # To put the terminal back, Textual may have lacked something too.
+            # Textual may also have lacked a resource when it restored the terminal.
             starved_by = error if app is None else app.starved_by or error
             if lack_behind(starved_by) is None:
                 raise
@@ -129,13 +130,13 @@ def first_picture(
     *,
     readonly: bool,
 ) -> FirstPicture:
-    """The picture that stands until Textual draws, if this terminal can have one.
+    """The picture that is shown until Textual draws, if this terminal supports one.
 
     Args:
-        history: Where graphs come from; it has every snapshot before the picture gets it.
+        history: The source of the graphs; it gets every snapshot before the picture does.
         interval: Seconds between samples.
-        narrowing: Which of the processes are shown.
-        chosen: What is settled.
+        narrowing: The process filter.
+        chosen: The options.
         readonly: Whether every signal is refused.
     """
     inks = None

@@ -1,4 +1,4 @@
-"""The terminal as it was found: kept, and given back whatever ends the program."""
+"""Saves the terminal's state, and restores it however the program ends."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from gpumon.text.charset import ASCII, UTF_8
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Everything Textual may have switched on, switched off: mouse, paste, focus and resize reports, the
-# keyboard protocol, synchronized output, the alternate screen; then the cursor and line wrap back.
+# Switches off everything that Textual may have switched on: mouse, paste, focus and resize reports,
+# the keyboard protocol, synchronized output, the alternate screen; then restores cursor and line
+# wrap.
 _RESTORE = (
     "\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"
     "\x1b[?2004l\x1b[?1004l\x1b[?2048l\x1b[<u\x1b[m\x1b[?7h\x1b[?1049l\x1b[?25h"
@@ -31,26 +32,26 @@ _PATIENCE = 2.0
 
 
 def mouse_is_free(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal tells of the mouse without a price.
+    """Whether mouse reporting has no side effects on this terminal.
 
-    GNU screen (4.9) keeps the key Esc back until the next key comes, and sends both as one, for as
-    long as the program within has asked for the mouse.
+    GNU screen (4.9) holds the Esc key back until the next key, and sends both as one, while the
+    program inside uses mouse reporting.
     """
     return "STY" not in environ or "TMUX" in environ
 
 
 def read_leniently() -> None:
-    """Have Textual read keys in the encoding that the terminal is written to in.
+    """Make Textual decode keys in the encoding of the terminal.
 
-    Textual takes every terminal's keys for UTF-8, and ends with a traceback by a byte that is none:
-    one letter typed in another locale would do.
+    Textual decodes the keys of every terminal as UTF-8, and ends with a traceback for an invalid
+    byte: one letter typed in another locale is enough.
     """
     from textual.drivers import linux_driver
 
     encoding = getattr(sys.__stderr__, "encoding", None) or UTF_8
-    # Every terminal sends at least ASCII; what more it sends then is not known.
+    # Every terminal sends at least ASCII; other bytes are then unknown.
     codec = codecs.getincrementaldecoder(UTF_8 if encoding == ASCII else encoding)
-    # Its name for it is private: pyproject.toml pins Textual's minor version.
+    # The name is private: pyproject.toml pins Textual's minor version.
     linux_driver.getincrementaldecoder = lambda _: partial(codec, "replace")  # type: ignore[assignment,attr-defined]  # not in its stub
 
 
@@ -60,12 +61,11 @@ ENDING_SIGNALS = tuple(
 
 
 class Terminal:
-    """Remembers a terminal's settings, finds it for Textual, and puts everything back.
+    """Saves a terminal's settings, provides it to Textual, and restores everything.
 
-    Textual draws on standard error and asks the environment for the size. Standard error may be
-    sent elsewhere, and a shell that exports COLUMNS and LINES would freeze the size at what it was
-    there; so for as long as this is entered, standard error is the terminal, and its own size
-    counts.
+    Textual draws on standard error and reads the size from the environment. Standard error may be
+    redirected, and a shell that exports COLUMNS and LINES would freeze the size. So while this
+    context is active, standard error is the terminal, and the terminal's own size is used.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Terminal:
             self._elsewhere = None
 
     def restore(self) -> None:
-        """Put the terminal back by force, without waiting for output it does not take."""
+        """Force the terminal back, without waiting for output that it does not accept."""
         with contextlib.suppress(OSError):
             os.set_blocking(2, False)
             os.write(2, _RESTORE.encode())
@@ -107,20 +107,20 @@ class Terminal:
 
 
 class EndedEarly(BaseException):
-    """A signal came while nothing was there yet that could end in order."""
+    """A signal arrived before there was an application that could end in order."""
 
 
 class Ending:
-    """Sees to it that the program ends when it is told to.
+    """Makes sure that the program ends when it is told to.
 
-    A terminal that takes no more output blocks Textual's event loop, and a driver that hangs keeps
-    a thread; neither may keep the program alive. So signals are taken by a thread of their own, and
-    an end that has not come by itself soon is forced, the terminal restored.
+    A terminal that accepts no output blocks Textual's event loop, and a hung driver blocks a
+    thread; neither may keep the program alive. So a separate thread handles signals, and forces an
+    end that does not happen soon, with the terminal restored.
 
     Args:
-        terminal: To be restored.
-        ask: Asks the application to end with this status; called on a thread that is not its own.
-            Returns whether there is one to ask.
+        terminal: The terminal to restore.
+        ask: Asks the application to end with a status; called on another thread. Returns whether
+            there is an application.
 
     Attributes:
         received: The signal that asked for the end.
@@ -139,7 +139,7 @@ class Ending:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         # Python's own handler runs between two steps of the main thread, which may be blocked for
-        # good; the number of the signal is written to this pipe in any case.
+        # ever; the signal number is written to this pipe in any case.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in ENDING_SIGNALS:
             signal.signal(number, self._interrupt)
@@ -154,24 +154,23 @@ class Ending:
         os.close(self._writer)
 
     def begin(self, status: int) -> None:
-        """An end with this status has been asked for: force it if it does not come."""
-        # The thread that listens waits for it: a new one might be one too many for this machine.
+        """An end with this status was requested: force it if it does not happen."""
+        # The listening thread waits for it: the machine may have no room for a new thread.
         self._status = status
         os.write(self._writer, bytes([_ASKED_FOR]))
 
     @contextlib.contextmanager
     def interrupting(self) -> Iterator[None]:
-        """Do what comes before there is an application to ask: a signal interrupts it.
+        """A block before the application exists: a signal interrupts it.
 
         Raises:
-            EndedEarly: A signal has come.
+            EndedEarly: A signal has arrived.
         """
         self._interrupts = True
         try:
             yield
         except Exception:
-            # Where a class is made, Python up to 3.11 puts an exception of its own in the place of
-            # whatever is raised there.
+            # In a class body, Python up to 3.11 replaces an exception by one of its own.
             if self.received is None:
                 raise
         finally:
@@ -179,10 +178,10 @@ class Ending:
         self.check()
 
     def check(self) -> None:
-        """Tell of a signal again: in what is called back, Python drops what is raised.
+        """Report a signal again, because Python drops exceptions in callbacks.
 
         Raises:
-            EndedEarly: A signal has come.
+            EndedEarly: A signal has arrived.
         """
         if self.received is not None:
             raise EndedEarly
@@ -190,7 +189,7 @@ class Ending:
     def _interrupt(self, number: int, _: object) -> None:
         if self._interrupts:
             self._interrupts = False
-            # The thread that listens may be later than the end.
+            # The listening thread may be later than the end.
             self.received = signal.Signals(number)
             raise EndedEarly
 

@@ -6,6 +6,7 @@ import os
 
 from msgspec import Struct
 
+from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.procfs import read_file
 
 _IDLE, _IOWAIT, _GUEST = 3, 4, 8
@@ -26,6 +27,7 @@ class MachineFacts(Struct, frozen=True):
         memory_total: Bytes.
         memory_used: Bytes that are neither free nor reclaimable: total less the kernel's
             ``MemAvailable``.
+        in_container: Whether this program runs in a PID name space of its own.
     """
 
     name: str
@@ -34,6 +36,7 @@ class MachineFacts(Struct, frozen=True):
     load: tuple[float, float, float] | None
     memory_total: int | None
     memory_used: int | None
+    in_container: bool | None = None
 
 
 class MachineReader:
@@ -68,6 +71,7 @@ class MachineReader:
             load=_load(),
             memory_total=total,
             memory_used=used,
+            in_container=not in_initial_pid_namespace(self._proc),
         )
 
     def _measure_cpu(self) -> float | None:

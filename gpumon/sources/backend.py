@@ -39,7 +39,6 @@ class DriverFacts(Struct, frozen=True):
         library_version: Of the library that speaks with it.
         cuda_version: The newest CUDA version that it supports, if any.
         since: Since when, as far as this program saw, it answers.
-        in_container: See ``Host.in_container``.
         pids_are_ours: Whether its PIDs mean the same processes in this program's PID name space.
     """
 
@@ -47,7 +46,6 @@ class DriverFacts(Struct, frozen=True):
     library_version: str | None = None
     cuda_version: str | None = None
     since: float | None = None
-    in_container: bool | None = None
     pids_are_ours: bool = True
 
 

@@ -153,7 +153,6 @@ class Sampler:
             nvml_version=driver.library_version,
             cuda_version=driver.cuda_version,
             driver_since=driver.since,
-            in_container=driver.in_container,
         )
         if facts is not None:
             self._host = replace(
@@ -163,6 +162,7 @@ class Sampler:
                 load=facts.load,
                 memory_total=facts.memory_total,
                 memory_used=facts.memory_used,
+                in_container=facts.in_container,
             )
 
     def _with_host_memory(self, gpu: Gpu) -> Gpu:

@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from gpumon.availability import FRESH_SECONDS
-from gpumon.host import namespaces
+from gpumon.host import machine, namespaces
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
 from gpumon.sources.nvml import fields, processes, source
@@ -192,7 +192,7 @@ def test_in_a_container_a_number_alone_names_nobody(
 def test_a_pid_name_space_of_its_own_is_told(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch, initial: bool
 ) -> None:
-    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: initial)
+    monkeypatch.setattr(machine, "in_initial_pid_namespace", lambda _proc: initial)
     room = furnish(h100())
     room.open()
     assert room.sample().host.in_container is (not initial)

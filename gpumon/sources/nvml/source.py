@@ -26,6 +26,7 @@ import pynvml
 from msgspec.structs import replace
 
 from gpumon.host.device_files import DeviceFiles
+from gpumon.host.machine import MachineReader
 from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
 from gpumon.host.processes import ProcessReader
 from gpumon.model.selection import ALL, GpuSelection
@@ -170,7 +171,7 @@ class NvmlSource(Sampler):
         sys: str = "/sys",
     ) -> None:
         backend = NvmlBackend(selection, clock, proc, sys)
-        super().__init__(backend, clock, processes=ProcessReader(proc))
+        super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
 
 
 class _Driver:
@@ -313,7 +314,6 @@ class _Driver:
             library_version=None if no_nvml else nvml,
             cuda_version=None if no_cuda else f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
             since=self._facts.since,
-            in_container=not initial_namespace,
             pids_are_ours=self._trust.processes,
         )
         self._descriptions += 1

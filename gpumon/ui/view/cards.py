@@ -314,10 +314,8 @@ def card_at(
 
 
 def _spark(history: History, gpu: Gpu, width: int, second: int, graph: Graph) -> str:
-    """The graph in ``width`` buckets of a second or more, the same for all of a second."""
-    # By its end: then what the second has brought so far is always in the newest bucket.
-    end = second + 0.999
-    return spark(graph.values(history, gpu, max(60, width), width, end), 1.0)
+    """The graph in ``width`` buckets of a second or more."""
+    return spark(graph.values(history, gpu, max(60, width), width, second), 1.0)
 
 
 def _spark_heading(width: int, graph: Graph) -> str:

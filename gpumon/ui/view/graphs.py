@@ -41,13 +41,17 @@ class Graph(Struct, frozen=True):
     now: Callable[[Gpu], tuple[str, str]]
 
     def values(
-        self, history: History, gpu: Gpu, seconds: float, count: int, now: float
+        self, history: History, gpu: Gpu, seconds: float, count: int, second: int
     ) -> list[float | None]:
-        """The last ``seconds`` in so many shares of the upper edge; unknown is ``None``."""
+        """The last ``seconds`` in so many shares of the upper edge; unknown is ``None``.
+
+        The same for all of a second, with what it has brought so far in the newest share.
+        """
         top = self.top(gpu)
         if not top:
             return [None] * count
-        values = history.gpu_buckets(gpu.uuid, self.field, seconds, count, now)
+        # As of its end: a moment before the newest sample would leave that out.
+        values = history.gpu_buckets(gpu.uuid, self.field, seconds, count, second + 0.999)
         return [None if value is None else value / top for value in values]
 
 

@@ -175,7 +175,7 @@ def _fact_row(label: str, text: str, width: int) -> Row:
 
 
 def _draw_graphs(
-    gpu: Gpu, history: History, width: int, height: int, now: int, graph: Graph
+    gpu: Gpu, history: History, width: int, height: int, second: int, graph: Graph
 ) -> list[list[Field]]:
     """Two graphs side by side, a second a column of dots, the newest at the right."""
     each = max(4, (width - 4) // 2)
@@ -183,7 +183,7 @@ def _draw_graphs(
     tall = max(1, height - 1)
     graphs = (graph, UTIL if graph is MEMORY else MEMORY)
     one, two = (
-        braille(which.values(history, gpu, span, span, now), 1.0, each, tall) for which in graphs
+        braille(which.values(history, gpu, span, span, second), 1.0, each, tall) for which in graphs
     )
     lines: list[list[Field]] = [
         [("   ", ""), (one[y], graphs[0].style), (" ", ""), (two[y], graphs[1].style)]

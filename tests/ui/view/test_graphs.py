@@ -37,7 +37,7 @@ def seen(*cards: Gpu) -> History:
 
 
 def shares(key: str, card: Gpu) -> set[float | None]:
-    return set(GRAPH[key].values(seen(card), card, 60, 30, NOON + 99))
+    return set(GRAPH[key].values(seen(card), card, 60, 30, int(NOON) + 99))
 
 
 def screen(key: str, history: History, width: int) -> list[tuple[str, set[str]]]:
@@ -56,6 +56,23 @@ def test_each_is_a_share_of_what_it_can_be() -> None:
     assert shares("temperature", silent) == {0.5}
     assert shares("power", silent) == {None}
     assert shares("util", gpu(utilization_gpu=None)) == {None}
+
+
+@pytest.mark.parametrize(("cards", "size"), [(8, (160, 50)), (1, (100, 24)), (8, (100, 24))])
+def test_the_newest_column_shows_what_the_second_has_brought_so_far(
+    cards: int, size: tuple[int, int]
+) -> None:
+    history = History(conditions())
+
+    def drawn_at(second: float, utilization: int) -> str:
+        shown = [gpu(index=index, utilization_gpu=utilization) for index in range(cards)]
+        history.add(snapshot(NOON + second, *shown))
+        rows = Dashboard(history).rows(history.latest, View(interval=1.0), *size).all()
+        return "".join(text for row in rows for text, style in row if style == "graph.util")
+
+    idle = [drawn_at(second + 0.2, 0) for second in range(99)]
+    assert idle[-1] == idle[-2]
+    assert drawn_at(99.2, 100) != idle[-1]
 
 
 def test_after_the_last_comes_the_first() -> None:

@@ -1,8 +1,4 @@
-<<<<<<< HEAD:gpumon/cli/config.py
 """``gpumon config``: find, create, check or show the configuration."""
-=======
-"""``gpumon config``: shows, creates and checks the configuration."""
->>>>>>> prose:gpumon/config/command.py
 
 from __future__ import annotations
 
@@ -20,7 +16,6 @@ if TYPE_CHECKING:
     from gpumon.config import Loaded
 
 
-<<<<<<< HEAD:gpumon/cli/config.py
 def add_options(command: MakeParser) -> None:
     """Add ``gpumon config`` to the parser."""
     config = command(
@@ -48,18 +43,6 @@ def _do(what: str) -> int:
     """One of ``path``, ``init``, ``check`` and ``show``."""
     from gpumon.config import load
 
-=======
-def config(what: str, say: Callable[[str], None]) -> int:
-    """Run one of ``path``, ``init``, ``check`` and ``show``.
-
-    Args:
-        what: The subcommand.
-        say: Prints a sentence to standard error.
-
-    Returns:
-        The exit status: 1 if there is an error, or writing fails.
-    """
->>>>>>> prose:gpumon/config/command.py
     loaded = load()
     if what == "path":
         print(loaded.path)  # noqa: T201 - that is what was asked for

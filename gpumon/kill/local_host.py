@@ -29,10 +29,6 @@ class LocalHost:
         files: The device files of the cards.
         readonly: Whether every signal is refused.
         proc: Where the process file system is mounted.
-<<<<<<< HEAD
-=======
-        device_folder: The folder of the device files.
->>>>>>> prose
     """
 
     def __init__(self, files: DeviceFiles, *, readonly: bool = False, proc: str = "/proc") -> None:

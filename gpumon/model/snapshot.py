@@ -421,12 +421,8 @@ class Suspect(Struct, frozen=True, gc=False):
 
     Attributes:
         id: Its identity.
-<<<<<<< HEAD
-        gpu_uuids: The cards whose device files it holds open or mapped.
-=======
-        gpu_uuids: The cards whose ``/dev/nvidia<minor>`` it has open or mapped.
->>>>>>> prose
-        reason: The strongest reason to look at it.
+            gpu_uuids: The cards whose device files it holds open or mapped.
+            reason: The strongest reason to look at it.
         sentence: The reason as a sentence, with its evidence: ``its parent 41233 ended 22m ago``.
         user: Name of its owner.
         uid: The owner's number.
@@ -561,15 +557,9 @@ class Snapshot(Struct, frozen=True, gc=False):
         time: When it was taken.
         host: The machine.
         gpus: Its cards, in nvidia-smi's order.
-<<<<<<< HEAD
-        processes: Who owns what on them, in no particular order.
-        processes_at: When the process lists were read; they have a slower pace than the cards.
-        source: ``demo``, ``replay``, or the name of the backend that asked the driver.
-=======
-        processes: The processes on them, in no particular order.
+            processes: The processes on them, in no particular order.
         processes_at: When the process lists were read; they are read less often than the GPUs.
-        source: ``nvml``, ``demo`` or ``replay``.
->>>>>>> prose
+        source: ``demo``, ``replay``, or the name of the backend.
         trouble: Set when the driver cannot be reached; then ``gpus`` is empty.
         cost: What sampling costs, filled in by the collector.
         holders: Other processes that have the device files open; ``None`` until the scan ran.

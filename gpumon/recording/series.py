@@ -301,13 +301,7 @@ class Series:
         return sum(1 for _ in self.window(field, now - time, now, peak=False))
 
     def _has_samples(self, seconds: float, now: float) -> bool:
-<<<<<<< HEAD
-        """Whether the last so many seconds by ``now`` are there sample by sample."""
-=======
         """Whether the last seconds before ``now`` are kept as samples."""
-        if not self._depth.samples or seconds > RECENT_SPAN:
-            return False
->>>>>>> prose
         times = self._times
         if times.start == times.end or seconds > RECENT_SPAN:
             return False

@@ -64,7 +64,7 @@ def _do(what: str) -> int:
     if os.path.lexists(loaded.path):
         print(f"{loaded.path}: all of it can be used.")  # noqa: T201 - likewise
     else:
-        print(f"{loaded.path} is not there: the defaults hold.")  # noqa: T201 - likewise
+        print(f"{loaded.path} does not exist: the defaults apply.")  # noqa: T201 - likewise
     return 0
 
 
@@ -97,7 +97,7 @@ def _init(path: str) -> int:
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        say(f"{path} is there already and stays as it is; to begin anew, move it away.")
+        say(f"{path} exists already and is not changed; to start over, move it away.")
         return 1
     except OSError as error:
         say(f"cannot write {path}: {error.strerror}.")

@@ -180,7 +180,7 @@ def _text(path: str) -> str:
     finally:
         os.close(descriptor)
     if len(data) > MOST_BYTES:
-        raise InvalidValue("it is longer than a MiB, so it can be no configuration of gpumon")
+        raise InvalidValue("it is longer than 1 MiB, so it is not a configuration of gpumon")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -193,15 +193,15 @@ _AT = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of do
 
 def _syntax(path: str, error: Exception) -> tuple[str, str]:
     """The position of a TOML syntax error, and that the whole file is ignored."""
-    none = "so nothing of the file holds"
+    none = "so the whole file is ignored"
     if isinstance(error, RecursionError):
         return path, f"it is nested too deeply, {none}"
     found = _AT.fullmatch(str(error))
     if found is None:
-        return path, f"it is no TOML ({error}), {none}"
+        return path, f"it is not TOML ({error}), {none}"
     place = path if found["line"] is None else f"{path}, line {found['line']}"
     what = found["what"][:1].lower() + found["what"][1:]
-    return place, f"this is no TOML ({what}), {none}"
+    return place, f"this is not TOML ({what}), {none}"
 
 
 _HEADER = re.compile(r"\s*\[+\s*([\w.\"' -]+?)\s*\]")

@@ -243,6 +243,6 @@ def hidden_processes(case: DiagnosticContext) -> Result | None:
     through = "" if group in {None, "0"} else f", or ask to be put into the group number {group}"
     return warned(
         name,
-        f"/proc hides them (hidepid={hiding}): whose memory it is cannot be told.",
+        f"/proc hides them (hidepid={hiding}): the owners of memory are unknown.",
         f"Run gpumon with sudo{through}.",
     )

@@ -152,7 +152,7 @@ def reported_errors(case: DiagnosticContext) -> Result | None:
     if xids is None:
         return unknown(
             name,
-            "The kernel's log, which holds them, may not be read by you.",
+            "You may not read the kernel log, which contains them.",
             "`sudo dmesg | grep -i xid`",
         )
     if not xids:

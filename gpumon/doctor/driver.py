@@ -116,7 +116,7 @@ def library(case: DiagnosticContext) -> Result:
     if stubs:
         return failed(
             name,
-            f"LD_LIBRARY_PATH holds {stubs[0]}: its libraries are empty shells to link with.",
+            f"LD_LIBRARY_PATH holds {stubs[0]}: its libraries are stubs for linking.",
             "Take that folder out of LD_LIBRARY_PATH.",
         )
     if not case.driver.library:
@@ -193,7 +193,7 @@ def answer(case: DiagnosticContext) -> Result | None:
     if snapshot.host.in_container is False and expected > len(snapshot.gpus):
         return failed(
             name,
-            f"The driver answers for {cards}; on the bus it drives {expected}.",
+            f"The driver reports {cards}; on the bus it drives {expected}.",
             "A card may have fallen off the bus or failed to start: `sudo dmesg | grep NVRM` says "
             "which and why. It often takes a reboot.",
         )

@@ -34,7 +34,7 @@ def configuration(case: DiagnosticContext) -> Result:
     if loaded.complaints:
         return warned(
             name,
-            f"{loaded.path}: not all of it is understood; for what is not, the default holds.",
+            f"{loaded.path}: some settings are invalid; their defaults apply.",
             "`gpumon config check` after each change.",
             *(complaint.sentence for complaint in loaded.complaints),
         )
@@ -53,7 +53,7 @@ def state(_case: DiagnosticContext) -> Result:
         return passed(name, f"{folder}: what the screen was left like, and every signal sent.")
     return warned(
         name,
-        f"{folder} cannot be written: nothing is remembered, and signals leave no trace.",
+        f"{folder} cannot be written: no state is saved, and signals are not logged.",
         "Make the folder yours, or name another with XDG_STATE_HOME.",
     )
 

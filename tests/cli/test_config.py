@@ -56,7 +56,7 @@ def test_a_first_file_is_written_once(tmp_path: Path) -> None:
     path.write_text("interval = 3\n", encoding="utf-8")
     again = gpumon("config", "init", home=path.parents[1])
     assert again.returncode == 1
-    assert "is there already and stays as it is" in again.stderr
+    assert "exists already and is not changed" in again.stderr
     assert path.read_text(encoding="utf-8") == "interval = 3\n"
 
 
@@ -81,7 +81,7 @@ def test_no_half_a_file_is_left_where_the_disk_is_full(tmp_path: Path) -> None:
 def test_a_check_says_what_is_wrong_and_fails_then(tmp_path: Path) -> None:
     done = gpumon("config", "check", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "is not there: the defaults hold." in done.stdout
+    assert "does not exist: the defaults apply." in done.stdout
     path = write(tmp_path, "interval = 1\n")
     done = gpumon("config", "check", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{path}: all of it can be used.\n")

@@ -187,14 +187,14 @@ def test_a_name_that_no_key_has_is_answered_with_the_nearest_and_not_with_all(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("interval = \n", "line 1: this is no TOML (invalid value), so nothing of the file holds."),
-        ("a = 1\na = 2\n", "line 2: this is no TOML (cannot overwrite a value), so"),
-        ("a = [", "config.toml: this is no TOML (invalid value), so nothing"),
+        ("interval = \n", "line 1: this is not TOML (invalid value), so the whole file is ignored."),
+        ("a = 1\na = 2\n", "line 2: this is not TOML (cannot overwrite a value), so"),
+        ("a = [", "config.toml: this is not TOML (invalid value), so the whole"),
         ("a = " + "[" * 5000, "config.toml: it is nested too deeply, so"),
-        ("a = " + "9" * 9999, "config.toml: it is no TOML (Exceeds the limit"),
+        ("a = " + "9" * 9999, "config.toml: it is not TOML (Exceeds the limit"),
         (b"a = 1\nb = '\xff'\n", "config.toml: it is not UTF-8 from line 2 on: save it as UTF-8."),
-        (b"#" * 2**21, "config.toml: it is longer than a MiB, so it can be no configuration"),
-        (b"\0", "config.toml, line 1: this is no TOML"),
+        (b"#" * 2**21, "config.toml: it is longer than 1 MiB, so it is not a configuration"),
+        (b"\0", "config.toml, line 1: this is not TOML"),
     ],
     ids=["value", "twice", "end", "deep", "digits", "latin", "huge", "binary"],
 )
@@ -225,7 +225,7 @@ def test_of_a_huge_file_no_more_is_read_than_a_configuration_may_have(tmp_path: 
     path.touch()
     os.truncate(path, 2**40)
     (sentence,) = said(load({"XDG_CONFIG_HOME": str(tmp_path)}))
-    assert "longer than a MiB" in sentence
+    assert "longer than 1 MiB" in sentence
 
 
 def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:

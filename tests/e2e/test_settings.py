@@ -212,7 +212,7 @@ def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
     ("text", "words"),
     [
         ("interval = 0.001\n", r"config\.toml, line 1: interval cannot be 0\.001: give seconds"),
-        ("interval = \n", r"config\.toml, line 1: this is no TOML \(invalid value\)"),
+        ("interval = \n", r"config\.toml, line 1: this is not TOML \(invalid value\)"),
         ("a = 1\nb = 2\n", r"2 mistakes \(gpumon config check\): config\.toml, line 1: a is no"),
     ],
 )

@@ -117,7 +117,7 @@ def read_file(path: str) -> Written:
     except UnicodeDecodeError:
         raise ThemeError(f"{path} is not UTF-8: save it as UTF-8.") from None
     except ValueError as error:  # Also raised for a number with more digits than Python converts.
-        raise ThemeError(f"{path} is no TOML: {error}.") from None
+        raise ThemeError(f"{path} is not TOML: {error}.") from None
     except RecursionError:
         raise ThemeError(f"{path} is nested too deeply to be a theme.") from None
     return _checked(path, read)

@@ -51,13 +51,13 @@ class CardStatus(str, Enum):
     NO_ANSWER = "no answer"
     """A call to it has not come back."""
     LOST = "lost"
-    """The driver says the card is gone (NVML error 15)."""
+    """The driver says the card is gone."""
     RESET_REQUIRED = "reset required"
-    """The driver says the card must be reset before use (NVML error 16)."""
+    """The driver says the card must be reset before use."""
     NO_PERMISSION = "no permission"
     """This user may not open the card, or its container was not given it."""
     FAILING = "failing"
-    """Most calls to it fail, by NVML's error 999 or another that names no known cause."""
+    """Most calls to it fail, with errors that name no known cause."""
 
 
 class ProcessId(Struct, frozen=True, gc=False, order=True):
@@ -232,7 +232,7 @@ class GpuProcess(Struct, frozen=True, gc=False):
 
 
 class MigInstance(Struct, frozen=True, gc=False):
-    """A MIG device: a slice of a GPU, with the few values that NVML reports for it.
+    """A MIG device: a slice of a GPU, with the few values that a driver reports for it.
 
     Attributes:
         uuid: ``MIG-...``.

@@ -417,7 +417,7 @@ def _last(
 def _mig_line(
     gpu: Gpu, instance: MigInstance, snapshot: Snapshot, history: History, columns: CardColumns
 ) -> Row:
-    """An instance under its card: profile, memory, and who is on it; NVML tells no more of one."""
+    """An instance under its card: profile, memory, and who is on it; drivers tell no more."""
     name = printable(instance.profile or "MIG")
     before = columns.name + _CELSIUS + columns.power
     memory = _memory(instance.memory_used, instance.memory_total, columns, "")

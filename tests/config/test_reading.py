@@ -187,7 +187,10 @@ def test_a_name_that_no_key_has_is_answered_with_the_nearest_and_not_with_all(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("interval = \n", "line 1: this is not TOML (invalid value), so the whole file is ignored."),
+        (
+            "interval = \n",
+            "line 1: this is not TOML (invalid value), so the whole file is ignored.",
+        ),
         ("a = 1\na = 2\n", "line 2: this is not TOML (cannot overwrite a value), so"),
         ("a = [", "config.toml: this is not TOML (invalid value), so the whole"),
         ("a = " + "[" * 5000, "config.toml: it is nested too deeply, so"),

@@ -96,7 +96,10 @@ def test_who_only_claims_to_have_it_is_not_named(folder: Path) -> None:
     held = mine.take([A], "")
     for claim in ('{"pid":1,"start_time":12345,"since":0}', "\x1b[2J", "[" * 10000, ""):
         (folder / f"{A}.lock").write_text(claim)
-        assert holder_sentence(mine.holders([A])[A], 0) == "reserved by a process that cannot be seen here"
+        assert (
+            holder_sentence(mine.holders([A])[A], 0)
+            == "reserved by a process that cannot be seen here"
+        )
     held.close()
 
 

@@ -62,9 +62,9 @@ def _do(what: str) -> int:
     if sentences:
         return 1
     if os.path.lexists(loaded.path):
-        print(f"{loaded.path}: all of it can be used.")  # noqa: T201 - likewise
+        print(f"{loaded.path}: all of it can be used.")  # noqa: T201 - the result
     else:
-        print(f"{loaded.path} does not exist: the defaults apply.")  # noqa: T201 - likewise
+        print(f"{loaded.path} does not exist: the defaults apply.")  # noqa: T201 - the result
     return 0
 
 

@@ -26,7 +26,7 @@ THERMAL = (CLOCK_EVENT_REASONS[0x40], CLOCK_EVENT_REASONS[0x20])
 """HW and SW thermal slowdown: the card holds itself to be too hot."""
 
 _COMES_AND_GOES = 5.0
-"""Slowdowns come and go several times a second: after so many seconds without, one is over."""
+"""Slowdowns change several times a second: one has ended after this many seconds without it."""
 
 
 def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:

@@ -30,7 +30,7 @@ _GROWTH_SPANS = (3600.0, 1800.0, 900.0, 300.0)
 """Seconds over which growth is looked for: the longest that shows it tells most."""
 _GROWTH_POINTS = 30
 _FORESEEN = 10.0
-"""A line is drawn on for so many times what was seen of it, and no further."""
+"""A line is extrapolated to this multiple of its observed length, and no further."""
 
 
 def process_findings(

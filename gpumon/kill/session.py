@@ -45,7 +45,7 @@ _LOOK_SECONDS = 1.0
 _FIRST_LOOK_SECONDS = 0.2
 _FREEZE_SECONDS = 1.0
 _STILL = "TtZXD"
-"""States in which nobody forks; who waits inside the kernel stops before leaving it."""
+"""States without forks; a process that waits in the kernel stops before it returns."""
 _IDLE_SECONDS = 3600.0
 _LOG_SECONDS = 2.0
 

@@ -37,7 +37,7 @@ class Unknown(str, Enum):
     ASLEEP = "asleep"
     """The card is powered down and asking would wake it."""
     NOT_RECORDED = "not in the log"
-    """Nobody wrote it down, or it was unknown then."""
+    """It was not recorded, or was unknown then."""
     NOT_READ = "not read yet"
     """Nothing is wrong: its turn has not come, or a rate needs two readings."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 NO_SAMPLES = "The log has no samples yet."
-"""What is said of a log in which there is a heading at most, by whoever opens it."""
+"""The message for a log that contains at most a header."""
 
 
 class RecordingError(Exception):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpumon.scheduling.eligibility import Eligibility
 
 GAP_SECONDS = 10.0
-"""Between two looks that are further apart nobody knows what was."""
+"""The state between two samples further apart than this is unknown."""
 _MOST_LOOKS = 2000
 
 _Verdicts = tuple["Eligibility", ...]

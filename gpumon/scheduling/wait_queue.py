@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from gpumon.scheduling.reservation.lock_folder import Folder
 
 TAKES_SECONDS = 10.0
-"""Somebody who has not taken a card for so long that was there for them will not be waited for."""
+"""A waiter that has not taken an available GPU for this long is skipped."""
 GATHERS_AFTER = 600.0
-"""Seconds after which cards are kept for somebody who needs more than there are."""
+"""Seconds after which GPUs are kept for a waiter that needs more than there are."""
 _MOST_TICKETS = 256
 _STAYS = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_PERMISSION)
-"""Nobody knows when such a card comes back: the others are not kept for that long."""
+"""It is unknown when such a GPU comes back: the others are not kept for that long."""
 
 
 class _Wants(Struct, frozen=True):

@@ -25,7 +25,7 @@ _ERASED = "\r\x1b[K"
 _COLUMNS = 80
 """Of a terminal that does not tell."""
 _MOST_WAITING = 1000
-"""So many texts wait for a stream that takes none; later ones are dropped."""
+"""This many texts wait for a blocked stream; later ones are dropped."""
 _LAST_WORDS_SECONDS = 1.0
 """What a terminal that takes no output, or a full pipe, may hold the end up for."""
 

@@ -28,7 +28,7 @@ def parse(text: str) -> Rgb:
     """A colour from ``#rgb`` or ``#rrggbb``; what ``#rrggbbaa`` says of opacity is left out.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: It is not such a colour.
     """
     if not _HEX.fullmatch(text):
         raise ValueError(f"{text!r} is no colour")

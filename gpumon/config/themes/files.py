@@ -54,7 +54,7 @@ class ThemeFile(Struct, frozen=True):
         name: The file's name without ``.toml``.
         about: What its maker says of it.
         colours: Textual's colours by name, ``#rrggbb``.
-        dashboard: The dashboard's, likewise.
+        dashboard: The dashboard's colours by name, ``#rrggbb``.
         paths: The file and those that it builds on.
     """
 
@@ -83,7 +83,7 @@ class Written(Struct, frozen=True):
         about: What its maker says of it.
         base: The theme it builds on; ``None`` when it stands alone.
         colours: As in ``ThemeFile``, as far as they are given.
-        dashboard: Likewise.
+        dashboard: As in ``ThemeFile``, as far as they are given.
     """
 
     about: str

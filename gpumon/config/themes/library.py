@@ -98,7 +98,7 @@ class ThemeLibrary:
         return self.read_path(os.path.join(self._shipped, DEFAULT + _SUFFIX))
 
     def read_path(self, path: Folder) -> ThemeFile:
-        """Likewise, of a file anywhere."""
+        """Read a theme file at any path, and its base themes."""
         return self._read(os.fspath(path), ())
 
     def _read(self, path: str, above: tuple[str, ...]) -> ThemeFile:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 APART = 0.001
 """Seconds between two samples that would else fall on one moment."""
 STEADY = 0.5
-"""Seconds by which two clocks may differ though nobody set either."""
+"""Seconds by which two clocks may differ although neither was set."""
 
 
 class Clocks(NamedTuple):

@@ -28,7 +28,7 @@ _BLOCK = 2**18
 MOST_UNPACKED = 2**32
 """Bytes of a file that are unpacked at most."""
 FREE_SHARE = 4
-"""One part in so many of the free space may be taken by a file that is unpacked."""
+"""A decompressed file may take this fraction (1/n) of the free space."""
 
 
 def is_packed(path: Path) -> bool:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _REST = 2.0
 """Seconds of rest for each second of work, at the least: the screen is drawn meanwhile."""
 _HEAD_START = 0.5
-"""Seconds that whoever opened the log has for the first frame."""
+"""Seconds of delay that leave the CPU to the first frame."""
 _AGAIN = 1.0
 """Seconds until it is looked whether the log has grown."""
 _STOPPING = 0.3

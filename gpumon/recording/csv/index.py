@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CHUNK = 2**16
 STRIDE = 2**22
-"""Bytes between two looks at a long file, until somebody wants to know what lies between."""
+"""Bytes between two probes of a long file, until the data in between is requested."""
 HEADINGS_SOUGHT = 2**26
 """Bytes up to which a file is searched for further headings. In a longer one they are looked for
 where the number of columns changes, as it does between versions of gpumon."""

@@ -25,7 +25,7 @@ _SILENT = (
 )
 _OLD_INTERVALS = 2
 _OLD_SECONDS = 3.0
-"""Cards that have not been read for so many intervals and seconds are worth a word."""
+"""GPUs that have not been read for this many intervals and seconds are reported."""
 
 
 _NUMBER = re.compile(r"\d+\w*")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpumon.system.clock import Clock
 
 _STRIDE = FINE_SECONDS
-"""Seconds of the tape between two samples that are passed over; more is a jump."""
+"""Seconds of the recording that can be fed between two samples; more is a jump."""
 _SLICE = 0.03
 """Seconds for which the history is worked on between two samples."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpumon.system.clock import Clock
 
 SLOWEST, FASTEST = 0.1, 1000.0
-"""How many seconds of the tape a second may take."""
+"""Minimum and maximum playback speed."""
 STEP_SECONDS = 1.0
 """A step is about as long as this at least: at ten samples a second one sample is no step."""
 FINE_SECONDS = 120.0
@@ -32,14 +32,14 @@ A history keeps sample by sample what is no older (``series.RECENT_SPAN``)."""
 
 _PAST_FINE, _PAST_COARSE = 1300, 40
 _AT_ONCE = 16
-"""How many samples are asked of a tape in one go: others wait meanwhile."""
+"""Number of samples read from a recording at once, because other readers wait meanwhile."""
 _HICCUP = 1.0
-"""A tape that took longer than so many seconds to answer has not been played meanwhile."""
+"""If a read takes longer than this many seconds, playback does not advance meanwhile."""
 
 
 _GAP_SECONDS = 10.0
 _GAP_PACES = 3
-"""Without a sample for so long, and for so many times as long as between those before, is a gap."""
+"""A gap: this long without a sample, and this multiple of the previous distance."""
 
 
 class Playing(Struct, frozen=True):

@@ -34,7 +34,7 @@ _MOST_BYTES = 4096
 _TRIES = 5
 _GENERATIONS = 256
 _MOMENT = 0.005
-"""Who only looks holds a lock for microseconds; whoever wants it tries again after this."""
+"""A reader holds a lock for microseconds; a job that wants the lock retries after this."""
 
 
 class TakenError(Exception):

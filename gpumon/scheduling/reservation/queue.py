@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PREFIX = "waiting-"
 _MOST_BYTES = 65536
 _NEWBORN_SECONDS = 60.0
-"""So young a file without a lock may belong to somebody who is just about to lock it."""
+"""An unlocked file younger than this may belong to a process that is about to lock it."""
 
 
 class Ticket(Struct, frozen=True):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NOTHING_FITS, TIMED_OUT = 1, 124
 _TRIES = 16
-"""How often another card is tried where somebody was faster, before the next look."""
+"""How often another GPU is tried after a faster job, before the next sample."""
 _MOVED_BYTES = 16 * 2**20
 _LIST_SECONDS = 3.0
 

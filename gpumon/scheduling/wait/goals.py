@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FREE, IDLE, COOL = "free", "idle", "cool"
 COOL_CELSIUS = 50.0
-"""Cool, where nobody says what that is: what idle cards in a machine room come down to."""
+"""The default for cool: the temperature of idle GPUs in a machine room."""
 
 _ANY_NUMBER = 10**6
 _WINDOW_SECONDS = 120.0

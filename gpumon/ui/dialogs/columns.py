@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
 _ALWAYS = frozenset({"pid", "command"})
-"""Without a number and a command nobody could tell whom a key is about."""
+"""Without PID and command it is not visible which process a key affects."""
 
 
 class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):

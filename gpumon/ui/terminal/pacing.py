@@ -25,7 +25,7 @@ _CAUTION, _MOST_CAUTION = 1.0, 16.0
 """Seconds after a slow answer in which no more is tried: a busy machine is slow for a moment, a
 slow line for good, and each time that more was too much the next try is later."""
 _HASTY = 3
-"""What keys do is written without waiting, unless so many answers are owed."""
+"""The effects of keys are written without waiting, unless this many answers are pending."""
 
 
 class Pacing:

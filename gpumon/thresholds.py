@@ -16,10 +16,13 @@ class Thresholds(Struct, frozen=True):
         full_share: A card is full below this share of free memory: 1 to 4 GB of 24 to 80, of which
             another process's CUDA context and libraries take several hundred MB before its first
             tensor.
-        overhead_bytes: Memory that may be in use with no process to show for it. The driver keeps
-            clients of its own out of its list. And where only the older of its two calls is there,
-            what it reserves counts as used from 510 on: 308 MB (gpustat#141), 513 MiB on an A10G
-            (gpustat#168). Half as much again as the larger of these.
+        unlisted_bytes: Memory that may be in use with no process to show for it, as the driver
+            keeps clients of its own out of its list. More is held by somebody: a CUDA context takes
+            200 to 700 MiB (pytorch#28113).
+        overhead_bytes: The same where what the driver reserves is among the used: it is in the
+            older of its two calls, from 510 on: 308 MB (gpustat#141), 513 MiB on an A10G
+            (gpustat#168). Half as much again as the larger of these. It covers a display's memory,
+            which belongs to no listed process, too.
         overhead_share: The same as a share of the card, where that is more: what is reserved grows
             with the memory.
         idle_after: Seconds without work after which a card that is held is idle; between two steps,
@@ -32,8 +35,8 @@ class Thresholds(Struct, frozen=True):
             minutes too (PyTorch's default for NCCL), so a job that recovers by itself has by then.
         throttled_after: Seconds of slowdown that are worth a word; one sample may be a change of
             clocks (nvml.h says so of HW slowdown).
-        unattributed_after: Seconds for which memory must have no owner: lists of processes are read
-            less often than the memory.
+        unattributed_after: Seconds for which memory or utilisation must have no owner: lists of
+            processes are read less often than these.
         least_samples: How many samples it takes, besides the time, to call a card idle or stuck: at
             one sample in five minutes three of them fill ten minutes and show nothing.
         growth_bytes: By how much a process must have grown before its growth is worth a word: some
@@ -48,6 +51,7 @@ class Thresholds(Struct, frozen=True):
     hot_margin: float = 5.0
     hot_unknown: float = 85.0
     full_share: float = 0.05
+    unlisted_bytes: int = 256 * 2**20
     overhead_bytes: int = 768 * 2**20
     overhead_share: float = 0.01
     idle_after: float = 60.0

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from gpumon.reserving.locks import Locks
     from gpumon.sources.links import Links
 
+_UNSETTLED = frozenset(("busy", "old"))
+"""Refusals that a second look may take back: utilisation is that of up to the last second, also
+where its job has ended by now, and the driver may count its own start (without persistence mode the
+first client makes it scrub the memory) or be slow at its first answers."""
+_SETTLES_SECONDS = 2.0
+
 
 class Chooser:
     """Judges looks at the cards by one person's requirements, and takes the best of what fits.
@@ -52,6 +58,8 @@ class Chooser:
         self._links: Links | None = None
         self._past = past
         self._steady = None if requirements.stable is None else Steady(requirements.stable)
+        self._unsettled = False
+        self._settled_by: float | None = None
         shared = None if locks is None else locks.shared
         self._line = None if shared is None else Line(shared)
 
@@ -87,11 +95,21 @@ class Chooser:
         return steady.verdicts()
 
     def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> tuple[Verdict, ...]:
-        return judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
+        verdicts = judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
+        kinds = [None if one.refusal is None else one.refusal.kind for one in verdicts]
+        self._unsettled = kinds.count(None) < self.requirements.least and not _UNSETTLED.isdisjoint(
+            kinds
+        )
+        if self._unsettled and self._settled_by is None:
+            self._settled_by = time.monotonic() + _SETTLES_SECONDS
+        return verdicts
 
     def left(self) -> float:
         """For how many seconds the cards must still be watched."""
-        return 0.0 if self._steady is None else self._steady.left
+        watching = 0.0 if self._steady is None else self._steady.left
+        if not self._unsettled or self._settled_by is None:
+            return watching
+        return max(watching, self._settled_by - time.monotonic())
 
     @staticmethod
     def may_still_fit(verdict: Verdict) -> bool:

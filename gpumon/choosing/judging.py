@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
 from gpumon.choosing.words import gib, holders_named, many
 from gpumon.model import CardStatus, Gpu, GpuProcess, MigInstance, Unknown
 from gpumon.reserving import Holder  # noqa: TC001 - msgspec resolves annotations at run time
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
     from gpumon.choosing.requirements import Requirements
     from gpumon.model import GpuUse, Snapshot
-
-STRAY_BYTES = 256 * 2**20
-"""Less than this may be in use on an empty card without an owner: a CUDA context takes more."""
-STRAY_BYTES_WITH_RESERVE = 2**30
-"""... where the driver counts what it reserves for itself as used."""
 
 _HOW_TO_SHARE = "--free SIZE says how much free memory will do"
 _GONE = {
@@ -97,8 +93,8 @@ class Refusal(Struct, frozen=True):
     Attributes:
         kind: The requirement in a word, for programs: ``status``, ``chosen``, ``allocation``,
             ``model``, ``architecture``, ``capability``, ``mig``, ``total``, ``mode``,
-            ``reserved``, ``queue``, ``processes``, ``memory``, ``utilization``, ``temperature``,
-            ``watching``, ``stable``.
+            ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``, ``busy``,
+            ``utilization``, ``temperature``, ``watching``, ``stable``.
         sentence: For a person, without the card's name; safe to print.
     """
 
@@ -226,11 +222,13 @@ class _Look:
     ) -> None:
         self._candidate, self._gpu = candidate, candidate.gpu
         self._asked, self._circumstances = requirements, circumstances
-        self._time = snapshot.time
+        self._in_container = bool(snapshot.host.in_container)
         self._on_it = [one for one in snapshot.processes if candidate.use_of(one) is not None]
         self._listed = (
             snapshot.processes_at is not None and "processes" not in candidate.gpu.unknown
         )
+        read_at = (candidate.gpu.sampled_at, snapshot.processes_at)
+        self._age = max(snapshot.time - (snapshot.time if at is None else at) for at in read_at)
         uid = circumstances.uid if requirements.mine_is_free else None
         self._mine = [one for one in self._on_it if uid is not None and one.uid == uid]
         computing = [one for one in self._on_it if one.type != "G" and one not in self._mine]
@@ -308,7 +306,12 @@ class _Look:
 
     def _of_who_is_on_it(self) -> Iterator[tuple[str, str]]:
         asked = self._asked
-        most = 0 if asked.empty else asked.processes
+        if self._age > FRESH_SECONDS:
+            yield "old", f"what is known of it was read {duration(self._age)} ago"
+        if asked.empty:
+            yield from self._of_not_being_free()
+            return
+        most = asked.processes
         if self._gpu.compute_mode == "Exclusive_Process":
             most = 0
         if most is not None:
@@ -316,8 +319,6 @@ class _Look:
                 yield "processes", "who computes on it is unknown"
             elif len(self.others) > most:
                 yield "processes", self._occupied(most)
-        if asked.empty and not self._gpu.memory_unified:
-            yield from self._of_stray_memory()
         if asked.free is not None and (self.free is None or self.free < asked.free):
             held = holders_named(self.others, self._candidate.use_of)
             yield (
@@ -331,16 +332,25 @@ class _Look:
             return held
         return f"{many(len(self.others), 'process')} compute on it, {most} may; {held}"
 
-    def _of_stray_memory(self) -> Iterator[tuple[str, str]]:
-        used, known = self._candidate.memory_used, self._memory_of(self._on_it)
-        if used is None:
-            yield "memory", "how much of its memory is in use is unknown"
+    def _of_not_being_free(self) -> Iterator[tuple[str, str]]:
+        gpu, mig = self._candidate.gpu, self._candidate.mig
+        others = [one for one in self._on_it if one not in self._mine]
+        reason = why_not_free(
+            gpu,
+            listed_on(others, gpu, mig) if self._listed else None,
+            mig=mig,
+            mine=listed_on(self._mine, gpu, mig),
+            in_container=self._in_container,
+        )
+        # Whoever names a utilisation has said what is too busy.
+        if reason is None or (reason.kind == "busy" and self._asked.utilization is not None):
             return
-        reserve_apart = self._gpu.memory_reserved is not None or self._candidate.mig is not None
-        limit = STRAY_BYTES if reserve_apart else STRAY_BYTES_WITH_RESERVE
-        stray = used - (known or 0)
-        if stray > limit:
-            yield "memory", f"{gib(stray)} are in use by nobody that is listed; {_HOW_TO_SHARE}"
+        if reason.kind == "processes" and self.others:
+            yield reason.kind, self._occupied(0)
+        elif reason.kind == "memory":
+            yield reason.kind, f"{reason.sentence}; {_HOW_TO_SHARE}"
+        else:
+            yield reason.kind, reason.sentence
 
     def _of_how_it_does(self) -> Iterator[tuple[str, str]]:
         gpu, asked = self._gpu, self._asked

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING
 from gpumon.doctor.kernel_log import read_xids
 from gpumon.doctor.result import Verdict, failed, passed, unknown, warned
 from gpumon.doctor.words import index_list
-from gpumon.findings.errors import (
-    LOOK_IT_UP,
-    PROGRAM_XIDS,
-    XID_MEANINGS,
-    memory_faults,
-    recovery_action,
-)
+from gpumon.findings.errors import LOOK_IT_UP, PROGRAM_XIDS, XID_MEANINGS
+from gpumon.health import memory_faults, recovery_action
 from gpumon.model import CardStatus
 from gpumon.sources.nvml.sleep import may_sleep
 from gpumon.text import duration

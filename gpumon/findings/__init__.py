@@ -20,6 +20,7 @@ from gpumon.findings.finding import (
 from gpumon.findings.memory import Account, memory_account
 from gpumon.findings.processes import process_findings
 from gpumon.findings.reservation import reservation_hint
+from gpumon.findings.work import not_free
 from gpumon.thresholds import DEFAULTS, Thresholds
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "card_state",
     "conditions",
     "memory_account",
+    "not_free",
     "process_findings",
     "reservation_hint",
 ]

@@ -10,7 +10,7 @@ from gpumon.findings.heat import hot, throttled
 from gpumon.findings.memory import full, unattributed
 from gpumon.findings.reserved import reserved
 from gpumon.findings.status import not_answering, old
-from gpumon.findings.work import free, idle, stuck, working
+from gpumon.findings.work import busy_unlisted, free, idle, stuck, working
 from gpumon.model import CardStatus
 
 if TYPE_CHECKING:
@@ -73,7 +73,19 @@ def _found(history: History, gpu: Gpu, thresholds: Thresholds) -> Iterator[Findi
         yield working(history, gpu)
 
 
-RULES = (memory_errors, recovery, hot, throttled, xid, stuck, unattributed, idle, reserved, full)
+RULES = (
+    memory_errors,
+    recovery,
+    hot,
+    throttled,
+    xid,
+    stuck,
+    unattributed,
+    busy_unlisted,
+    idle,
+    reserved,
+    full,
+)
 """What may be said of a card that answers and is not simply free or at work.
 
 In the order of ``FindingKind``: first the card that cannot be trusted, then what happens to it now,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.availability import is_busy_unlisted, normal_unlisted
 from gpumon.history import Condition
 from gpumon.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
 from gpumon.thresholds import DEFAULTS
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
     _Holds = Callable[[Gpu, Holding | None], bool | None]
 
-IDLE, STUCK, HOT, UNATTRIBUTED = "idle", "stuck", "hot", "unattributed"
+IDLE, STUCK, HOT = "idle", "stuck", "hot"
+UNATTRIBUTED, BUSY_UNLISTED = "unattributed", "busy unlisted"
 HW_SLOWDOWN, HW_POWER_BRAKE = CLOCK_EVENT_REASONS[0x08], CLOCK_EVENT_REASONS[0x80]
 """HW slowdown alone tells no cause; heat and the power brake set it too (nvml.h)."""
 THERMAL = (CLOCK_EVENT_REASONS[0x40], CLOCK_EVENT_REASONS[0x20])
@@ -34,6 +36,7 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
         STUCK: Condition(_is_stuck(thresholds)),
         HOT: Condition(_is_hot(thresholds), linger=_COMES_AND_GOES),
         UNATTRIBUTED: Condition(_is_unattributed(thresholds)),
+        BUSY_UNLISTED: Condition(is_busy_unlisted),
     }
     for bit, name in CLOCK_EVENT_REASONS.items():
         if bit & HARMFUL_CLOCK_EVENTS:
@@ -91,11 +94,6 @@ def _is_unattributed(thresholds: Thresholds) -> _Holds:
         used = gpu.memory_used
         if used is None or gpu.memory_unified or holding is None or holding.memory is None:
             return None
-        return used - holding.memory > normal_overhead(gpu, thresholds)
+        return used - holding.memory > normal_unlisted(gpu, thresholds)
 
     return holds
-
-
-def normal_overhead(gpu: Gpu, thresholds: Thresholds) -> float:
-    """Bytes that may be in use with no process to show for it."""
-    return max(thresholds.overhead_bytes, thresholds.overhead_share * (gpu.memory_total or 0))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
 from gpumon.findings.words import at_most, time_of_day
-from gpumon.text import duration, printable
+from gpumon.health import memory_faults, recovery_action
+from gpumon.text import duration
 
 if TYPE_CHECKING:
     from gpumon.history import History
@@ -131,64 +130,6 @@ def xid(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
 
 LOOK_IT_UP = "look it up in XID Errors"
 _RECOVERY_WORDS = ("reset", "reboot", "drain")
-
-
-class _Fault(Struct, frozen=True):
-    """Something wrong with a card's memory, in words."""
-
-    sentence: str
-    short: str
-    brief: str
-    evidence: str
-
-
-def memory_faults(gpu: Gpu) -> list[_Fault]:
-    """What is wrong with a card's memory, the worst first."""
-    faults = []
-    if gpu.remapped_rows_failure:
-        faults.append(
-            _Fault(
-                "a bad memory row could not be replaced: the card should be returned",
-                "row remap failed: replace card",
-                "bad memory",
-                "row remap failure: yes",
-            )
-        )
-    if gpu.remapped_rows_pending:
-        faults.append(
-            _Fault(
-                "a bad memory row is replaced at the next reset of the card",
-                "row remap pending: reset",
-                "reset!",
-                "row remap pending: yes",
-            )
-        )
-    if gpu.retired_pages_pending:
-        faults.append(
-            _Fault(
-                "a bad memory page is given up at the next reset of the card",
-                "page retirement pending: reset",
-                "reset!",
-                "page retirement pending: yes",
-            )
-        )
-    if errors := gpu.ecc_uncorrected_volatile:
-        words = f"{errors} uncorrected ECC error{'' if errors == 1 else 's'}"
-        faults.append(
-            _Fault(
-                f"{words} since the driver was loaded: what was in that memory is lost",
-                words,
-                "ECC errors",
-                f"uncorrected ECC errors since the driver was loaded: {errors}",
-            )
-        )
-    return faults
-
-
-def recovery_action(gpu: Gpu) -> str | None:
-    """What the driver asks for, safe to print; ``None`` when that is nothing or unknown."""
-    action = gpu.recovery_action
-    return None if action is None or action.lower() == "none" else printable(action)
 
 
 def _xid_and_when(history: History, number: int, at: float | None) -> str:

@@ -43,6 +43,7 @@ class FindingKind(str, Enum):
     XID = "xid"
     STUCK = "stuck"
     UNATTRIBUTED = "unattributed"
+    BUSY_UNLISTED = "busy unlisted"
     IDLE = "idle"
     IDLE_PROCESS = "idle process"
     GROWING = "growing"

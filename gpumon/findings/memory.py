@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings.conditions import UNATTRIBUTED, normal_overhead
+from gpumon.availability import is_full, normal_unlisted, unlisted_sentence
+from gpumon.findings.conditions import UNATTRIBUTED
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
 from gpumon.findings.words import at_most, count_processes, spaced, told_length
 from gpumon.model import HoldReason, Suspect, blamed
@@ -45,7 +46,7 @@ class Account(Struct, frozen=True):
         processes_sum: What the processes in the driver's list hold of it together.
         unattributed: What is used and held by none of them. 0 where they hold more than is used, as
             it may seem when the list is older than the rest.
-        tolerance: Up to how much of that is normal: ``Thresholds.overhead_bytes`` says why.
+        tolerance: Up to how much of that is normal: ``Thresholds.unlisted_bytes`` says why.
         free: What can still be allocated.
         suspects: Who holds the card's device file though the driver does not list it, most suspect
             first.
@@ -81,7 +82,7 @@ def memory_account(history: History, gpu: Gpu, thresholds: Thresholds | None = N
         used=gpu.memory_used,
         processes_sum=own_sum,
         unattributed=stray,
-        tolerance=int(normal_overhead(gpu, thresholds)),
+        tolerance=int(normal_unlisted(gpu, thresholds)),
         free=gpu.memory_free,
         suspects=_suspects(history, gpu),
         unseen=None if scan is None else scan.unseen,
@@ -92,7 +93,7 @@ def memory_account(history: History, gpu: Gpu, thresholds: Thresholds | None = N
 def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     """Memory in use that no process in the driver's list owns, and who may have it.
 
-    ``Thresholds.overhead_bytes`` says what is normal. Nothing is claimed while the memory of any
+    ``Thresholds.unlisted_bytes`` says what is normal. Nothing is claimed while the memory of any
     process on the card, or the list itself, is unknown, nor where the card has no memory of its
     own. In a container it is no fault: others may well hold it, and the driver lists the processes
     of the caller's name space only (drivers from 535.113 on). What holds from the first sample on
@@ -119,7 +120,7 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
     )
     contained = _in_container(history)
     named = _named_first(_suspects(history, gpu))
-    brief = f"{gibibytes(bytes_, 0)}G {'other' if contained else 'stray'}"
+    brief = f"{gibibytes(bytes_, int(bytes_ < 2**30))}G {'other' if contained else 'stray'}"
     short = brief
     if contained:
         short = f"{size}G not visible from here"
@@ -144,9 +145,7 @@ def full(_history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
 
     Not for cards that share the host's memory: what the host can reclaim is free to them too.
     """
-    if gpu.memory_unified or gpu.memory_free is None or not gpu.memory_total:
-        return None
-    if gpu.memory_free >= thresholds.full_share * gpu.memory_total:
+    if gpu.memory_unified or not is_full(gpu.memory_free, gpu.memory_total, thresholds.full_share):
         return None
     left = f"{gibibytes(gpu.memory_free)} of {gibibytes(gpu.memory_total)} {gib()}"
     return Finding(
@@ -244,12 +243,12 @@ def _stray_words(history: History, gpu: Gpu, bytes_: int, spell: Spell | None) -
         bytes_: How much.
         spell: For how long; ``None`` where that is too short to tell.
     """
-    size = gibibytes(bytes_)
+    what = unlisted_sentence(bytes_, in_container=_in_container(history))
     lasting = "at this moment" if spell is None else f"for {told_length(history, spell)}"
     if _in_container(history):
         return (
-            f"{size} {gib()} not visible from this container, {lasting}: the driver lists "
-            "its processes only, and not who else uses the card"
+            f"{what}, {lasting}: the driver lists its processes only, and not who else uses the "
+            "card"
         )
     named = _named_first(_suspects(history, gpu))
     if named:
@@ -257,16 +256,10 @@ def _stray_words(history: History, gpu: Gpu, bytes_: int, spell: Spell | None) -
         why = f"{_named(first)} holds the card's device file: {printable(first.sentence)}"
         if first.reason is HoldReason.CHILD:
             why += "; what a child has is normally counted to its parent"
-        return f"{size} {gib()} held by no process that the driver lists, {lasting}; {why}"
+        return f"{what}, {lasting}; {why}"
     if spell is None:
-        return (
-            f"{size} {gib()} held by no process in the driver's list at this moment: the list is "
-            "read less often than the memory"
-        )
-    holding = history.holding(gpu)
-    hidden = holding is not None and holding.hidden
-    where = "no process visible here" if hidden else "no process"
-    return f"{size} {gib()} held by {where}, {lasting}: {_CAN_BE}"
+        return f"{what}, {lasting}: the list is read less often than the memory"
+    return f"{what}, {lasting}: {_CAN_BE}"
 
 
 def _account_words(history: History, gpu: Gpu, stray: int | None, thresholds: Thresholds) -> str:
@@ -279,7 +272,7 @@ def _account_words(history: History, gpu: Gpu, stray: int | None, thresholds: Th
         return "how much of it is used is not known"
     if stray is None:
         return _not_known_words(history, gpu)
-    normal = normal_overhead(gpu, thresholds)
+    normal = normal_unlisted(gpu, thresholds)
     if stray < _NEXT_TO_NONE:
         used = f"{gibibytes(gpu.memory_used)} {gib()} used"
         words = f"{used}, all of it by processes the driver lists"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.findings.conditions import IDLE, STUCK, normal_overhead
-from gpumon.findings.errors import memory_faults, recovery_action
+from gpumon.availability import busy_sentence, listed_on, why_not_free
+from gpumon.findings.conditions import BUSY_UNLISTED, IDLE, STUCK
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
 from gpumon.findings.reserved import reservations
 from gpumon.findings.words import (
@@ -20,8 +20,9 @@ from gpumon.history import Spell
 from gpumon.text import cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
+    from gpumon.availability import Listed, NotFree
     from gpumon.history import History
-    from gpumon.model import Gpu
+    from gpumon.model import Gpu, MigInstance
     from gpumon.thresholds import Thresholds
 
 
@@ -99,33 +100,85 @@ def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     )
 
 
-def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """Nobody's: no process, no work, no memory beyond what the driver keeps.
+def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+    """Something runs though no process is listed: whose it is, the driver does not tell.
 
-    Where the utilisation is not reported, as on a card in MIG mode, memory and processes decide,
-    and the sentence says so. Without a list of processes no card is called free, nor is one that is
-    not sound.
+    Utilisation is of the last second and the list is read less often, so it must have lasted; what
+    holds from the first sample on is told at once, as of now.
     """
-    if memory_faults(gpu) or recovery_action(gpu) is not None or reservations(history, gpu):
+    spell = history.spell(gpu.uuid, BUSY_UNLISTED)
+    if spell is None or not gpu.utilization_gpu:
+        return None
+    lasted = spell.seconds >= thresholds.unattributed_after
+    if spell.begin_seen and not lasted:
+        return None
+    contained = _in_container(history)
+    sentence = busy_sentence(gpu.utilization_gpu, in_container=contained)
+    lasting = f"for {told_length(history, spell)}" if lasted else "at this moment"
+    return Finding(
+        kind=FindingKind.BUSY_UNLISTED,
+        subject=gpu.uuid,
+        severity=Severity.NOTE,
+        sentence=f"{sentence}, {lasting}",
+        short="busy, by nobody visible here" if contained else "busy, by nobody listed",
+        brief="busy, by ?",
+        since=spell.since,
+        evidence=(
+            f"utilisation {gpu.utilization_gpu} %",
+            "no process in the driver's list",
+            f"memory used {gibibytes(gpu.memory_used)} {gib()}",
+        ),
+    )
+
+
+def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+    """Nobody's: ``availability.why_not_free`` has the rule, for the commands that choose too.
+
+    Where the utilisation is never reported, as in MIG mode, memory and processes decide, and the
+    sentence says so.
+    """
+    if not_free(history, gpu, thresholds) is not None:
         return None
     holding = history.holding(gpu)
-    if holding is None or holding.processes or gpu.utilization_gpu:
-        return None
-    used = gpu.memory_used
-    if used is None and (gpu.utilization_gpu is None or not gpu.memory_unified):
-        return None
-    if used is not None and not gpu.memory_unified and used > normal_overhead(gpu, thresholds):
-        return None
-    busy = "utilisation is not reported" if gpu.utilization_gpu is None else "utilisation 0 %"
+    drawing = 0 if holding is None else holding.processes
+    util = gpu.utilization_gpu
+    busy = "utilisation is not reported" if util is None else f"utilisation {util} %"
+    who = f"{count_processes(drawing)}, drawing only" if drawing else "no process"
+    told = "no process is on it" if not drawing else f"nobody computes on it ({who})"
     return Finding(
         kind=FindingKind.FREE,
         subject=gpu.uuid,
         severity=Severity.GOOD,
-        sentence=f"free: no process is on it; {busy}",
+        sentence=f"free: {told}; {busy}",
         short="free",
         brief="free",
-        evidence=("no process", f"memory used {gibibytes(used)} {gib()}", busy),
+        evidence=(who, f"memory used {gibibytes(gpu.memory_used)} {gib()}", busy),
     )
+
+
+def not_free(
+    history: History, gpu: Gpu, thresholds: Thresholds, mig: MigInstance | None = None
+) -> NotFree | None:
+    """Why a card, or a MIG device of it, is not free, as it stands in the newest snapshot."""
+    listed: Listed | None = history.holding(gpu)
+    reserved_ = reservations(history, gpu)
+    if mig is not None:
+        reserved_ = [one for one in reserved_ if one.mig_uuid in {None, mig.uuid}]
+        if listed is not None and history.latest is not None:
+            listed = listed_on(history.latest.processes, gpu, mig)
+    return why_not_free(
+        gpu,
+        listed,
+        thresholds,
+        mig=mig,
+        reserved=bool(reserved_),
+        old=history.old(gpu) is not None,
+        in_container=_in_container(history),
+    )
+
+
+def _in_container(history: History) -> bool:
+    return history.latest is not None and bool(history.latest.host.in_container)
 
 
 def working(history: History, gpu: Gpu) -> Finding:
@@ -138,11 +191,15 @@ def working(history: History, gpu: Gpu) -> Finding:
         f"memory used {gibibytes(gpu.memory_used)} {gib()}",
         "processes unknown" if holding is None else f"{count_processes(holding.processes)} on it",
     ]
+    reason = not_free(history, gpu, history.thresholds)
+    start = "unknown" if unknown else "in use"
+    if not unknown and reason is not None and reason.kind == "mode":
+        start = reason.sentence
     return Finding(
         kind=FindingKind.UNKNOWN if unknown else FindingKind.WORKING,
         subject=gpu.uuid,
         severity=Severity.QUIET,
-        sentence=f"{'unknown' if unknown else 'in use'}: {', '.join(facts)}",
+        sentence=f"{start}: {', '.join(facts)}",
         short="unknown" if unknown else "ok",
         brief="unknown" if unknown else "ok",
         evidence=tuple(facts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from gpumon.availability import Listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,13 +13,10 @@ if TYPE_CHECKING:
     from gpumon.model import GpuProcess
 
 
-class Holding(Struct, frozen=True):
+class Holding(Listed, frozen=True):
     """What the processes hold of one card.
 
     Attributes:
-        processes: How many are on it.
-        computing: How many of them compute; the others only draw.
-        memory: Bytes they hold together; ``None`` when that of any is unknown.
         hidden: How many are not visible to this host.
         owners: Users of the computing processes, who holds most first; ``None`` stands for the
             unknown owners of hidden ones.
@@ -27,9 +24,6 @@ class Holding(Struct, frozen=True):
             card.
     """
 
-    processes: int = 0
-    computing: int = 0
-    memory: int | None = 0
     hidden: int = 0
     owners: tuple[str | None, ...] = ()
     owner_since: float | None = None

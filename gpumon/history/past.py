@@ -8,6 +8,7 @@ from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from gpumon.availability import FRESH_SECONDS
 from gpumon.history.holdings import Holding, holdings
 from gpumon.history.spells import Watch, is_active
 from gpumon.model import CardStatus
@@ -63,8 +64,6 @@ PATIENCE = 10.0
 """Seconds for which something may be unknown without ending a spell."""
 OLD_AFTER = 2.0
 """Age in seconds up to which a card's values are never called old."""
-LISTS_FRESH = 5.0
-"""Age in seconds up to which a snapshot's process list is taken for the state of its cards."""
 USERS_KEPT = 300
 """How many users' time on cards is remembered, once they have left."""
 
@@ -446,7 +445,7 @@ class History:
     def _see_host(self, host: Host, time: float) -> None:
         if host is not self._host_seen:
             self._host_seen, self._host_seen_at = host, time
-        elif time - self._host_seen_at > LISTS_FRESH:
+        elif time - self._host_seen_at > FRESH_SECONDS:
             # Handed on while a card hangs or the driver is gone: nobody has measured it since.
             return
         if self._host is None:
@@ -459,7 +458,7 @@ class History:
         if listed_at is not None and listed_at != self._listed_at:
             self._listed_at = listed_at
             self._see_list(snapshot, time)
-        self._lists_known = listed_at is not None and snapshot.time - listed_at <= LISTS_FRESH
+        self._lists_known = listed_at is not None and snapshot.time - listed_at <= FRESH_SECONDS
 
     def _see_list(self, snapshot: Snapshot, time: float) -> None:
         """Take a new list of processes."""
@@ -496,7 +495,7 @@ class History:
 
     def _count_cards(self, seconds: float) -> None:
         """Add the time since the list before to whoever was on cards then."""
-        late = seconds > max(LISTS_FRESH, self._list_pace.late)
+        late = seconds > max(FRESH_SECONDS, self._list_pace.late)
         self._list_pace.see(seconds)
         if late:
             return

@@ -229,7 +229,7 @@ def _parts(account: Account, holders: Sequence[_Holder]) -> list[_Part]:
 
 def _unattributed(account: Account) -> _Part:
     """What no process owns, and up to where that is nothing to wonder at."""
-    # The source of it stands at findings.Thresholds.overhead_bytes.
+    # The source of it stands at Thresholds.unlisted_bytes.
     size = memory_size(account.tolerance)
     normal = f"up to {size} is normal: the driver hides clients of its own"
     stray = account.unattributed

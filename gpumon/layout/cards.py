@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import Severity
+from gpumon.findings import Severity, not_free
 from gpumon.layout.cells import Field, Row, bar, bar_style, fill, restyle, row_width, spark
 from gpumon.layout.graphs import UTIL
 from gpumon.layout.panels import Panels
@@ -290,7 +290,7 @@ class Cards:
                 line = restyle(_pointed_at(gpu, line), "cursor")
             of_card = [
                 line,
-                *(_mig_line(gpu, instance, snapshot.processes, columns) for instance in gpu.mig),
+                *(_mig_line(gpu, instance, snapshot, history, columns) for instance in gpu.mig),
             ]
             lines += of_card[max(0, seen.start - own.start) : seen.stop - own.start]
         self._sparks, self._kept = sparks, lines_kept
@@ -460,16 +460,21 @@ def _last(
 
 
 def _mig_line(
-    gpu: Gpu, instance: MigInstance, processes: Sequence[GpuProcess], columns: CardColumns
+    gpu: Gpu, instance: MigInstance, snapshot: Snapshot, history: History, columns: CardColumns
 ) -> Row:
     """An instance under its card: profile, memory, and who is on it; NVML tells no more of one."""
     name = printable(instance.profile or "MIG")
     before = columns.name + _CELSIUS + columns.power
     memory = _memory(instance.memory_used, instance.memory_total, columns, "")
-    on_it = _instance_users(gpu, instance, processes)
+    on_it = _instance_users(gpu, instance, snapshot.processes)
     state: Field = (f"  {on_it}", "dim")
-    if not on_it and "processes" not in gpu.unknown:
+    reason = not_free(history, gpu, history.thresholds, instance)
+    if reason is None:
         state = (f"  {GLYPHS[Severity.GOOD]} free", STATE_STYLES[Severity.GOOD])
+    elif not on_it and reason.kind == "reserved":
+        state = ("  reserved", "dim")
+    elif not on_it and reason.kind == "memory" and instance.memory_used is not None:
+        state = ("  held, by nobody listed", "dim")
     fields: list[Field] = [
         (" └ ", "dim"),
         (fit(f"{instance.index} {name}", before), "dim"),

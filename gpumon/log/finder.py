@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.availability import is_full
 from gpumon.log.cells import Cells, column_cells
 from gpumon.log.headings import row_of
 from gpumon.log.shelf import Shelf
@@ -202,7 +203,7 @@ class _Glance:
         free, total = self._sizes[cells[self._free]], self._sizes[cells[self._total]]
         if not isinstance(free, float) or not isinstance(total, float):
             return None
-        return free < self._full_share * total
+        return is_full(free, total, self._full_share)
 
 
 def _mebibytes(cell: str) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     _UseId = tuple[ProcessId, str, tuple[int, int] | None, bool]
 
 LIST_SECONDS = 4.0
-"""How old the last written list may become: the history trusts one of ``LISTS_FRESH`` seconds."""
+"""How old the last written list may become: the history trusts one of ``FRESH_SECONDS`` seconds."""
 LIST_BYTES = 64 * 2**20
 """How far a process's GPU memory moves before the list is written at once."""
 

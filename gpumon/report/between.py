@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.availability import normal_with_reserve
 from gpumon.report.sums import Energy
 from gpumon.thresholds import DEFAULTS
 
@@ -41,5 +42,5 @@ def holds_memory(sample: CardSample) -> bool | None:
     """Whether more memory is in use than a card needs that nobody works on."""
     if sample.memory_used is None:
         return None
-    overhead = max(DEFAULTS.overhead_bytes, DEFAULTS.overhead_share * (sample.memory_total or 0))
-    return sample.memory_used > overhead
+    # A log may not say whether the driver's reserve is among the used.
+    return sample.memory_used > normal_with_reserve(sample.memory_total, DEFAULTS)

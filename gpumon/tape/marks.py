@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gpumon.availability import is_full
 from gpumon.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
 from gpumon.model import CardStatus
 from gpumon.tape import Mark, MarkKind
@@ -177,6 +178,4 @@ def _slowed(gpu: Gpu) -> int | None:
 
 def _is_full(gpu: Gpu, full_share: float) -> bool | None:
     """Whether its own memory is full; ``None`` where that is unknown, or it has none."""
-    if gpu.memory_unified or gpu.memory_free is None or not gpu.memory_total:
-        return None
-    return gpu.memory_free < full_share * gpu.memory_total
+    return None if gpu.memory_unified else is_full(gpu.memory_free, gpu.memory_total, full_share)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.findings import FindingKind, card_state
+from gpumon.findings import not_free
 
 if TYPE_CHECKING:
     from gpumon.history import History
@@ -42,4 +42,5 @@ class Awaited:
 
 
 def _is_free(gpu: Gpu, history: History) -> bool:
-    return card_state(history, gpu).kind is FindingKind.FREE
+    # What else is to be said of it, such as that it is warm, may hide this in its state.
+    return not_free(history, gpu, history.thresholds) is None

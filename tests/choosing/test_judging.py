@@ -72,8 +72,18 @@ def test_a_card_that_only_a_reboot_brings_back_is_not_waited_for(
         ({"compute_mode": "Prohibited"}, ANY, "compute mode prohibits"),
         ({"mig_mode": True}, ANY, "--mig chooses among those"),
         ({}, Requirements(mig=True), "it has no MIG device"),
-        ({"memory_used": GIB}, ANY, "1.0 GiB are in use by nobody that is listed"),
-        ({"memory_used": GIB, "memory_reserved": None}, ANY, None),
+        (
+            {"memory_used": GIB // 2},
+            ANY,
+            "0.5 GiB held by no process that the driver lists; --free",
+        ),
+        ({"memory_used": GIB // 4}, ANY, None),
+        ({"memory_used": int(0.75 * GIB), "memory_reserved": None}, ANY, None),
+        ({"memory_used": GIB, "memory_reserved": None}, ANY, "1.0 GiB held by no process"),
+        ({"utilization_gpu": 60}, ANY, "60 % busy, by nobody that the driver lists"),
+        ({"utilization_gpu": None}, ANY, "its utilisation is unknown"),
+        ({"remapped_rows_pending": True}, ANY, "replaced at the next reset"),
+        ({"sampled_at": NOON - 30}, ANY, "what is known of it was read 30s ago"),
         ({"memory_used": None}, ANY, "how much of its memory is in use is unknown"),
         ({"unknown": {"processes": Unknown.NO_PERMISSION}}, ANY, "who computes on it is unknown"),
         ({}, Requirements(only=parse_selection("1-3")), "none of those that --gpus names"),
@@ -94,7 +104,10 @@ def test_who_computes_makes_a_card_taken_and_who_draws_does_not() -> None:
         "bo's a process (7) holds 1.0 GiB"
     )
     drawn = gpu(memory_used=GIB, memory_free=79 * GIB, memory_reserved=0)
-    assert reason(drawn, ANY, process(7, type_="G", memory_used=GIB)) is None
+    shown = replace(drawn, display_active=True)
+    assert reason(shown, ANY, process(7, type_="G", memory_used=GIB)) is None
+    renders = reason(drawn, ANY, process(7, type_="G", memory_used=GIB))
+    assert renders == "processes that draw hold 1.0 GiB"
 
 
 def test_with_free_or_processes_a_card_may_be_shared() -> None:

@@ -193,3 +193,77 @@ def test_a_card_that_there_is_not_is_named(driver: Driver) -> None:
     done = select(driver, "--gpus", "1,9")
     assert done.returncode == 1
     assert done.stderr == "gpumon: There is no card 9. This machine has 4 cards.\n"
+
+
+MIB = 2**20
+
+
+def state_on_screen(driver: Driver, index: int) -> str:
+    """What the table says of a card, in its last column."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "snapshot"],
+        env={**driver.env(), "COLUMNS": "150"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f" {index} ")]
+    return line.split("  ")[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("used", "busy", "state", "reason"),
+    [
+        (4 * MIB, 0, "○ free", None),
+        (250 * MIB, 0, "○ free", None),
+        (500 * MIB, 0, "◐ 0.5G stray", "0.5 GiB held by no process that the driver lists"),
+        (0, 60, "◐ busy, by nobody listed", "60 % busy, by nobody that the driver lists"),
+    ],
+)
+def test_the_table_and_select_agree_whether_a_card_is_free(
+    locks: str, used: int, busy: int, state: str, reason: str | None
+) -> None:
+    with Driver([h100()]) as driver:
+        driver.cards[0].memory_used, driver.cards[0].utilization_gpu = used, busy
+        assert state_on_screen(driver, 0) == state
+        done = select(driver, env={"GPUMON_LOCK_DIR": locks})
+        waited = subprocess.run(
+            [sys.executable, "-m", "gpumon", "wait", "--timeout", "1"],
+            env={**driver.env(), "GPUMON_LOCK_DIR": locks},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert (done.returncode, waited.returncode) == ((0, 0) if reason is None else (1, 124))
+    for told in (done.stderr, waited.stderr):
+        assert reason is None or reason in told
+
+
+def test_a_desktop_leaves_its_card_free(locks: str) -> None:
+    with (
+        owners(1, ["Xorg"]) as (owner,),
+        Driver([rtx4090(display_active=1, memory_used=900 * MIB, utilization_gpu=6)]) as driver,
+    ):
+        driver.cards[0].processes = [Owner(owner.pid, memory=600 * MIB, type="G")]
+        assert state_on_screen(driver, 0) == "○ free"
+        assert printed(driver, env={"GPUMON_LOCK_DIR": locks}) == f"{driver.cards[0].uuid}\n"
+
+
+def test_the_last_second_of_a_job_that_ended_is_waited_out(locks: str) -> None:
+    with Driver([h100(utilization_gpu=60)]) as driver:
+        card = driver.cards[0]
+        started = subprocess.Popen(
+            SELECT,
+            env={**driver.env(), "GPUMON_LOCK_DIR": locks},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with started:
+            wait_until(lambda: card.calls("nvmlDeviceGetUtilizationRates") > 0)
+            card.utilization_gpu = 0
+            assert started.communicate(timeout=PATIENCE)[0] == f"{card.uuid}\n"

@@ -10,7 +10,7 @@ import psutil
 import pynvml
 import pytest
 
-from gpumon.history import LISTS_FRESH
+from gpumon.availability import FRESH_SECONDS
 from gpumon.host import namespaces
 from gpumon.model import Unknown
 from gpumon.sources.nvml import fields, processes, source
@@ -393,7 +393,7 @@ def test_lists_that_take_very_long_are_read_before_they_are_stale(furnish: Furni
     assert first is not None
     later = room.samples(45).processes_at
     assert later is not None
-    assert 0 < later - first < LISTS_FRESH
+    assert 0 < later - first < FRESH_SECONDS
 
 
 # Utilisation

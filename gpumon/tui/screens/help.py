@@ -51,6 +51,10 @@ _SIGNS = (
         "31G stray",
         "memory in use, held by no process in the driver's list; after it who may hold it unlisted",
     ),
+    (
+        "busy, by …",
+        "it works, and nobody listed is on it: a process of another container, or one that ended",
+    ),
     ("orphan", "a process whose parent has ended, such as a data loader that outlived its run"),
     ("grey row", "not visible here: a process of another container, or of a hidden /proc"),
     ("└ 0/7", "an instance, under its card"),

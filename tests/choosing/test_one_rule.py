@@ -1,0 +1,129 @@
+"""Whether a card is free is one rule: the screen, ``w``, ``select``, ``run`` and ``wait`` agree."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import closing
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpumon.choosing.choosing import Chooser
+from gpumon.choosing.requirements import Requirements
+from gpumon.findings import FindingKind, card_findings, conditions, not_free
+from gpumon.history import History
+from gpumon.model import (
+    CardStatus,
+    Gpu,
+    GpuProcess,
+    GpuUse,
+    MigInstance,
+    Reserved,
+    Snapshot,
+    Unknown,
+)
+from gpumon.reserving.locks import Locks
+from gpumon.tui.awaited import Awaited
+from gpumon.waiting.goals import FREE, CardGoal, HopelessError
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+MIB = 2**20
+SIZES = st.sampled_from(
+    (0, 0, 4 * MIB, 256 * MIB, 257 * MIB, 500 * MIB, 768 * MIB, 900 * MIB, GIB, 40 * GIB, None)
+)
+SLICE = MigInstance("MIG-1", 0, gpu_instance=7, compute_instance=0, memory_total=10 * GIB)
+RARELY = st.sampled_from((*[None] * 7, "yes"))
+"""What makes a card not free whatever else is so must be rare, or nothing else is tried."""
+
+
+@st.composite
+def cards(draw: st.DrawFn) -> Gpu:
+    fields: dict[str, object] = {
+        "memory_used": draw(SIZES),
+        "memory_reserved": draw(st.sampled_from((None, GIB // 2))),
+        "memory_unified": draw(st.booleans()),
+        "utilization_gpu": draw(st.sampled_from((0, 0, 0, 1, 60, None))),
+        "display_active": draw(st.sampled_from((None, False, True))),
+        "sampled_at": draw(st.sampled_from((None, NOON))),
+        "unknown": draw(st.sampled_from(({}, {}, {"utilization_gpu": Unknown.NOT_SUPPORTED}))),
+    }
+    spoilt = (
+        ("status", draw(st.sampled_from(CardStatus))),
+        ("compute_mode", draw(st.sampled_from(("Prohibited", "Exclusive_Process", "Default")))),
+        ("remapped_rows_pending", True),
+        ("ecc_uncorrected_volatile", 2),
+        ("recovery_action", draw(st.sampled_from(("none", "reset the card")))),
+        ("sampled_at", NOON - 30),
+        ("unknown", {"processes": Unknown.NO_PERMISSION}),
+        ("temperature_gpu", 95),
+        ("xid", 79),
+    )
+    fields.update((name, value) for name, value in spoilt if draw(RARELY))
+    if draw(st.booleans()):
+        used = draw(SIZES)
+        fields |= {"mig": (replace(SLICE, memory_used=used),), "mig_mode": True}
+    return gpu(**fields)
+
+
+@st.composite
+def owners(draw: st.DrawFn) -> GpuProcess:
+    one = process(
+        draw(st.integers(2, 9)),
+        type_=draw(st.sampled_from(("G", "G", "G", "C", "C+G"))),
+        visible=draw(st.booleans()),
+    )
+    instance = draw(st.sampled_from((None, (7, 0), (8, 0))))
+    return replace(one, uses=(GpuUse("GPU-0", 0, instance, draw(SIZES)),))
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    card=cards(),
+    processes=st.lists(owners(), max_size=2, unique_by=lambda one: one.id),
+    listed_at=st.sampled_from((NOON, NOON, NOON, NOON - 4, NOON - 30, None)),
+    in_container=st.booleans(),
+    kept=st.sampled_from((None, None, None, "GPU-0", "MIG-1")),
+)
+def test_nothing_disagrees_whether_a_card_is_free(
+    card: Gpu,
+    processes: list[GpuProcess],
+    listed_at: float | None,
+    in_container: bool,
+    kept: str | None,
+) -> None:
+    mig = card.mig[0] if card.mig else None
+    kept = "GPU-0" if kept is not None and mig is None else kept
+    seen = snapshot(
+        NOON, card, processes=tuple(processes), processes_at=listed_at, in_container=in_container
+    )
+    if kept is not None:
+        device = None if kept == "GPU-0" else kept
+        seen = replace(seen, reserved=(Reserved("GPU-0", device, user="bo"),))
+    history = History(conditions())
+    history.add(seen)
+
+    asked = Requirements(mig=mig is not None)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Locks(f"{folder}/locks", {})) as theirs,
+        closing(Locks(f"{folder}/locks", {})) as mine,
+    ):
+        reservation = None if kept is None else theirs.take([kept], "train.py")
+        (verdict,) = Chooser(asked, {}, mine).judge(seen)
+        waited = _is_there(CardGoal(FREE, asked, {}, mine), seen)
+        if reservation is not None:
+            reservation.close()
+
+    screen = not_free(history, card, history.thresholds, mig) is None
+    assert (verdict.refusal is None) == waited == screen
+    if mig is None:
+        assert screen == (FindingKind.FREE in {one.kind for one in card_findings(history, card)})
+        assert screen == (Awaited().turn(card, history) == "GPU 0 is free")
+
+
+def _is_there(goal: CardGoal, seen: Snapshot) -> bool:
+    try:
+        return bool(goal.look(seen).done)
+    except HopelessError:
+        return False

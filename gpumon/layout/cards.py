@@ -468,13 +468,14 @@ def _mig_line(
     memory = _memory(instance.memory_used, instance.memory_total, columns, "")
     on_it = _instance_users(gpu, instance, snapshot.processes)
     state: Field = (f"  {on_it}", "dim")
-    reason = not_free(history, gpu, history.thresholds, instance)
-    if reason is None:
-        state = (f"  {GLYPHS[Severity.GOOD]} free", STATE_STYLES[Severity.GOOD])
-    elif not on_it and reason.kind == "reserved":
-        state = ("  reserved", "dim")
-    elif not on_it and reason.kind == "memory" and instance.memory_used is not None:
-        state = ("  held, by nobody listed", "dim")
+    if not on_it:
+        reason = not_free(history, gpu, history.thresholds, instance)
+        if reason is None:
+            state = (f"  {GLYPHS[Severity.GOOD]} free", STATE_STYLES[Severity.GOOD])
+        elif reason.kind == "reserved":
+            state = ("  reserved", "dim")
+        elif reason.kind == "memory" and instance.memory_used is not None:
+            state = ("  held, by nobody listed", "dim")
     fields: list[Field] = [
         (" └ ", "dim"),
         (fit(f"{instance.index} {name}", before), "dim"),

@@ -200,3 +200,12 @@ def test_what_was_somebody_s_to_take_and_was_not_taken_stayed_free() -> None:
         )
     ]
     assert judge_over_time(looks)[0].refusal is None
+
+
+def test_the_last_second_of_a_job_that_ended_is_looked_at_again() -> None:
+    chooser = Chooser(ANY, {})
+    (verdict,) = chooser.judge(snapshot(NOON, replace(IDLE, utilization_gpu=60)))
+    assert verdict.refusal is not None
+    assert 0 < chooser.left() <= 2
+    (verdict,) = chooser.judge(snapshot(NOON + 1, IDLE))
+    assert (verdict.refusal, chooser.left()) == (None, 0)

@@ -251,19 +251,3 @@ def test_a_desktop_leaves_its_card_free(locks: str) -> None:
         driver.cards[0].processes = [Owner(owner.pid, memory=600 * MIB, type="G")]
         assert state_on_screen(driver, 0) == "○ free"
         assert printed(driver, env={"GPUMON_LOCK_DIR": locks}) == f"{driver.cards[0].uuid}\n"
-
-
-def test_the_last_second_of_a_job_that_ended_is_waited_out(locks: str) -> None:
-    with Driver([h100(utilization_gpu=60)]) as driver:
-        card = driver.cards[0]
-        started = subprocess.Popen(
-            SELECT,
-            env={**driver.env(), "GPUMON_LOCK_DIR": locks},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with started:
-            wait_until(lambda: card.calls("nvmlDeviceGetUtilizationRates") > 0)
-            card.utilization_gpu = 0
-            assert started.communicate(timeout=PATIENCE)[0] == f"{card.uuid}\n"

@@ -53,7 +53,7 @@ _SIGNS = (
     ),
     (
         "busy, by …",
-        "it works, and nobody listed is on it: a process of another container, or one that ended",
+        "kernels run, but the driver lists no process: it may be in another container",
     ),
     ("orphan", "a process whose parent has ended, such as a data loader that outlived its run"),
     ("grey row", "not visible here: a process of another container, or of a hidden /proc"),

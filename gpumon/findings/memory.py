@@ -9,7 +9,7 @@ from msgspec import Struct
 from gpumon.availability import is_full, normal_unlisted, unlisted_sentence
 from gpumon.findings.conditions import UNATTRIBUTED
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.words import at_most, count_processes, spaced, told_length
+from gpumon.findings.words import at_most, count_processes, in_container, spaced, told_length
 from gpumon.model import HoldReason, Suspect, blamed
 from gpumon.text import cell_width, gib, gibibytes, printable
 
@@ -118,7 +118,7 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
         *([_OLD_CALL] if gpu.memory_reserved is None else []),
         *_holders_evidence(history, gpu),
     )
-    contained = _in_container(history)
+    contained = in_container(history)
     named = _named_first(_suspects(history, gpu))
     brief = f"{gibibytes(bytes_, int(bytes_ < 2**30))}G {'other' if contained else 'stray'}"
     short = brief
@@ -161,10 +161,6 @@ def full(_history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
 
 def _scan(history: History) -> HolderScan | None:
     return None if history.latest is None else history.latest.holders
-
-
-def _in_container(history: History) -> bool:
-    return history.latest is not None and bool(history.latest.host.in_container)
 
 
 def _stray(used: int | None, processes_sum: int | None) -> int | None:
@@ -243,9 +239,9 @@ def _stray_words(history: History, gpu: Gpu, bytes_: int, spell: Spell | None) -
         bytes_: How much.
         spell: For how long; ``None`` where that is too short to tell.
     """
-    what = unlisted_sentence(bytes_, in_container=_in_container(history))
+    what = unlisted_sentence(bytes_, in_container=in_container(history))
     lasting = "at this moment" if spell is None else f"for {told_length(history, spell)}"
-    if _in_container(history):
+    if in_container(history):
         return (
             f"{what}, {lasting}: the driver lists its processes only, and not who else uses the "
             "card"

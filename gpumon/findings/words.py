@@ -74,3 +74,8 @@ def time_of_day(history: History, at: float) -> str:
     """A time of day here, with its date when it is more than a day ago."""
     format_ = "%H:%M" if history.now - at < 86400 else "%Y-%m-%d %H:%M"
     return time.strftime(format_, time.localtime(at))
+
+
+def in_container(history: History) -> bool:
+    """Whether the driver lists the processes of this program's container only."""
+    return history.latest is not None and bool(history.latest.host.in_container)

@@ -12,6 +12,7 @@ from gpumon.findings.words import (
     at_most,
     brief_length,
     count_processes,
+    in_container,
     short_length,
     told_length,
     with_length,
@@ -112,7 +113,7 @@ def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding
     lasted = spell.seconds >= thresholds.unattributed_after
     if spell.begin_seen and not lasted:
         return None
-    contained = _in_container(history)
+    contained = in_container(history)
     sentence = busy_sentence(gpu.utilization_gpu, in_container=contained)
     lasting = f"for {told_length(history, spell)}" if lasted else "at this moment"
     return Finding(
@@ -173,12 +174,8 @@ def not_free(
         mig=mig,
         reserved=bool(reserved_),
         old=history.old(gpu) is not None,
-        in_container=_in_container(history),
+        in_container=in_container(history),
     )
-
-
-def _in_container(history: History) -> bool:
-    return history.latest is not None and bool(history.latest.host.in_container)
 
 
 def working(history: History, gpu: Gpu) -> Finding:

@@ -24,8 +24,9 @@ def parse_span(
 ) -> tuple[float | None, float | None]:
     """The seconds since the epoch that ``--from`` and ``--to`` mean; ``None`` where not given.
 
-    A bare time of day is its last occurrence before now; that of ``last`` is the next one after
-    ``first`` where there is a ``first``, so that ``22:00`` to ``03:00`` is one night.
+    A bare time of day is its last occurrence before now. With a ``first``, that of ``last`` is on
+    the day of ``first``, or on the next day unless that is still to come: ``22:00`` to ``03:00`` is
+    one night.
 
     Raises:
         SpanError: One cannot be read, or the end is not after the beginning.
@@ -37,8 +38,9 @@ def parse_span(
     if (clock := time_of_day(last)) is not None:
         day = datetime.fromtimestamp(began).date()
         ended = on_day(day, clock)
-        if ended <= began:
-            ended = on_day(day + timedelta(days=1), clock)
+        following = on_day(day + timedelta(days=1), clock)
+        if ended <= began and following <= now:
+            ended = following
     if ended <= began:
         raise SpanError(f"--to {last} is not after --from {first}: nothing lies between them.")
     return began, ended

@@ -66,6 +66,17 @@ def test_an_end_before_its_beginning_is_refused() -> None:
         parse_span("-1h", "-2h", NOW)
 
 
+@pytest.mark.parametrize("first", ["09:34", "11:34"])
+def test_an_end_that_is_still_to_come_on_the_next_day_is_refused(first: str) -> None:
+    with pytest.raises(SpanError, match=f"--to {first[:4]}3 is not after --from {first}"):
+        parse_span(first, f"{first[:4]}3", NOW)
+    # A time that is still to come on the same day ends the day so far.
+    assert parse_span("09:00", "18:00", NOW) == (
+        local("2025-03-10 09:00"),
+        local("2025-03-10 18:00"),
+    )
+
+
 def test_a_time_that_looks_like_an_option_is_bound_to_its_own() -> None:
     times = ("--from", "--to")
     assert bind_moments(["report", "--from", "-8h", "a"], times) == ["report", "--from=-8h", "a"]

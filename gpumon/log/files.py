@@ -56,9 +56,9 @@ def log_to_read(path: str | os.PathLike[str]) -> LogFiles:
     """
     given = Path(path)
     files = log_files(given)
-    if given.exists() and given not in (files.gpus, files.processes):
+    if exists(given) and given not in (files.gpus, files.processes):
         # Whoever sent nvidia-smi's words to a file may have called it anything.
-        return files if given.is_dir() and files.gpus.exists() else _alone(given)
+        return files if given.is_dir() and exists(files.gpus) else _alone(given)
     stem, _ = _parsed(given.name)
     whole, _, part = stem.rpartition(".")
     names = _names(given.parent)
@@ -113,6 +113,12 @@ def part_numbers(files: LogFiles) -> list[int]:
 def forms(plain: Path) -> list[Path]:
     """A file's own name and those of its compressed forms, whether there or not."""
     return [plain, *(plain.with_name(plain.name + ending) for ending in PACKED)]
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything at a path, which may be one that the system refuses."""
+    # Path.exists raises for a name that is too long, and where a folder may not be looked into.
+    return os.path.exists(path)  # noqa: PTH110
 
 
 def _names(directory: Path) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from datetime import datetime
-from pathlib import Path
 
 _HOST_CHARACTERS = 64
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
@@ -34,6 +33,7 @@ def log_path(asked: str | None, host: str, time: float) -> str:
     """
     if asked is None:
         return default_name(host, time)
-    if asked.endswith(os.sep) or Path(asked).is_dir():
+    # Not Path.is_dir, which raises for a name that is too long.
+    if asked.endswith(os.sep) or os.path.isdir(asked):  # noqa: PTH112
         return os.path.join(asked, default_name(host, time))
     return asked

@@ -11,13 +11,14 @@ import sys
 import tempfile
 import threading
 import zlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 from weakref import WeakValueDictionary
 
 from gpumon.tape import TapeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from io import BufferedIOBase
     from pathlib import Path
     from typing import BinaryIO
@@ -52,10 +53,8 @@ class Opener:
             return open_file(path)
         # Whoever wants the same file waits for it here.
         with self._lock:
-            try:
+            with _readable(path):
                 found = path.stat()
-            except (OSError, ValueError) as error:
-                raise _unreadable(path, error) from error
             key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
             shared = self._unpacked.get(key)
             try:
@@ -84,14 +83,11 @@ def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:
     file = _open(path)
     if not is_packed(path):
         return file
-    with file, _unpacking(file, path) as packed:
+    with _readable(path), file, _unpacking(file, path) as packed:
         unpacked = _nameless()
         try:
             _unpack(packed, unpacked, path, stop)
             unpacked.flush()
-        except OSError as error:
-            unpacked.close()
-            raise _unreadable(path, error) from error
         except BaseException:
             unpacked.close()
             raise
@@ -124,7 +120,7 @@ def head(path: Path, size: int) -> bytes:
     Raises:
         TapeError: It cannot be opened.
     """
-    with _open(path) as file:
+    with _open(path) as file, _readable(path):
         if not is_packed(path):
             return file.read(size)
         with _unpacking(file, path) as packed:
@@ -138,7 +134,7 @@ def head(path: Path, size: int) -> bytes:
 
 
 def _open(path: Path) -> BinaryIO:
-    try:
+    with _readable(path):
         # A pipe or a device would wait, or never end.
         if not path.is_file():
             if path.is_dir():
@@ -146,15 +142,24 @@ def _open(path: Path) -> BinaryIO:
             path.stat()
             raise TapeError(f"{path} is no ordinary file: gpumon reads logs from files only.")
         return path.open("rb")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What the system refuses within the block is told with the file's name.
+
+    Raises:
+        TapeError: It refused something.
+    """
+    try:
+        yield
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> TapeError:
-    if isinstance(error, FileNotFoundError):
-        return TapeError(f"There is no log at {path}: name the file that gpumon log wrote.")
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return TapeError(f"{path} cannot be read: {why}.")
+        if isinstance(error, FileNotFoundError) and str(error.filename) == str(path):
+            sentence = f"There is no log at {path}: name the file that gpumon log wrote."
+        else:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            sentence = f"{path} cannot be read: {why}."
+        raise TapeError(sentence) from error
 
 
 def _unpacking(file: BinaryIO, path: Path) -> BufferedIOBase:

@@ -402,6 +402,16 @@ def test_a_place_that_cannot_be_written_is_told(driver: Driver, tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv"])
+def test_a_name_that_is_too_long_is_told(driver: Driver, tmp_path: Path, name: str) -> None:
+    done = run_log(tmp_path / name, env=driver.env())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"gpumon: \S+ cannot be written: the name is too long; choose a shorter one.\n", done.stderr
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_driver_that_never_answers_is_told_and_leaves_no_files(tmp_path: Path) -> None:
     with Driver([h100()]) as driver:
         driver.system.hang("nvmlInitWithFlags")

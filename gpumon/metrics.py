@@ -9,6 +9,7 @@ default counters and of DCGM's ``dcgm_fields.h``, which Grafana boards read.
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -27,28 +28,38 @@ class Unit(Enum):
         suffix: What a JSON key ends in, so that the number needs no explanation.
         csv: The unit nvidia-smi writes in a CSV header; empty where it writes none.
         per_csv: How many model units make one CSV unit.
+        possible: The lowest and the highest value, in the model's unit, that hardware can report;
+            any other value is a damaged one. A metric may set other limits.
     """
 
     TEXT = ("text", "", "", 1)
-    NUMBER = ("number", "", "", 1)
+    NUMBER = ("number", "", "", 1, (0, 2**64))
     ENABLED = ("enabled or disabled", "enabled", "", 1)
     YES_NO = ("yes or no", "", "", 1)
-    PSTATE = ("performance state", "", "", 1)
+    PSTATE = ("performance state", "", "", 1, (0, 15))
     BITS = ("bits", "bits", "", 1)
-    BYTES = ("bytes", "bytes", "MiB", 2**20)
-    PERCENT = ("percent", "percent", "%", 1)
-    CELSIUS = ("degrees Celsius", "celsius", "", 1)
-    WATTS = ("watts", "watts", "W", 1)
-    JOULES = ("joules", "joules", "J", 1)
-    MEGAHERTZ = ("megahertz", "mhz", "MHz", 1)
-    BYTES_PER_SECOND = ("bytes per second", "bytes_per_second", "MiB/s", 2**20)
+    BYTES = ("bytes", "bytes", "MiB", 2**20, (0, 2**50))
+    PERCENT = ("percent", "percent", "%", 1, (0, 100))
+    CELSIUS = ("degrees Celsius", "celsius", "", 1, (-100, 300))
+    WATTS = ("watts", "watts", "W", 1, (0, 10_000))
+    JOULES = ("joules", "joules", "J", 1, (0, 2**64))
+    MEGAHERTZ = ("megahertz", "mhz", "MHz", 1, (0, 100_000))
+    BYTES_PER_SECOND = ("bytes per second", "bytes_per_second", "MiB/s", 2**20, (0, 2**50))
     SECONDS = ("seconds", "seconds", "s", 1)
     TIME = ("time", "unix_seconds", "", 1)
 
-    def __init__(self, _: str, suffix: str, csv: str, per_csv: int) -> None:
+    def __init__(
+        self,
+        _: str,
+        suffix: str,
+        csv: str,
+        per_csv: int,
+        possible: tuple[float, float] = (-math.inf, math.inf),
+    ) -> None:
         self.suffix = suffix
         self.csv = csv
         self.per_csv = per_csv
+        self.possible = possible
 
 
 class Tier(Enum):
@@ -71,6 +82,8 @@ class Metric(Struct, frozen=True):
         smi: nvidia-smi's name for it, or ``None`` where it has none.
         dcgm: DCGM's name for it, or ``None``.
         about: What it means and what it does not, in a sentence.
+        highest: The highest possible value, where that is not the unit's.
+        at_most: The field whose value is never exceeded, or ``None``.
     """
 
     field: str
@@ -80,6 +93,14 @@ class Metric(Struct, frozen=True):
     smi: str | None
     dcgm: str | None
     about: str
+    highest: float | None = None
+    at_most: str | None = None
+
+    @property
+    def possible(self) -> tuple[float, float]:
+        """The lowest and the highest value that hardware can report."""
+        lowest, highest = self.unit.possible
+        return lowest, highest if self.highest is None else self.highest
 
     @property
     def json_key(self) -> str:
@@ -103,12 +124,12 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("compute_capability", "Compute capability", _T, _STATIC, "compute_cap", "DCGM_FI_DEV_CUDA_COMPUTE_CAPABILITY", "What CUDA code the chip can run."),
     Metric("vbios_version", "VBIOS", _T, _STATIC, "vbios_version", "DCGM_FI_DEV_VBIOS_VERSION", "Version of the card's firmware."),
     Metric("serial", "Serial", _T, _STATIC, "serial", None, "Number of the board; consumer cards report none."),
-    Metric("memory_used", "Memory used", Unit.BYTES, _FAST, "memory.used", "DCGM_FI_DEV_FB_USED", "Allocated by processes, needed or not; what the driver keeps for itself is counted apart."),
-    Metric("memory_free", "Memory free", Unit.BYTES, _FAST, "memory.free", "DCGM_FI_DEV_FB_FREE", "What can still be allocated."),
-    Metric("memory_reserved", "Memory reserved", Unit.BYTES, _FAST, "memory.reserved", "DCGM_FI_DEV_FB_RESERVED", "Kept by the driver and firmware."),
+    Metric("memory_used", "Memory used", Unit.BYTES, _FAST, "memory.used", "DCGM_FI_DEV_FB_USED", "Allocated by processes, needed or not; what the driver keeps for itself is counted apart.", at_most="memory_total"),
+    Metric("memory_free", "Memory free", Unit.BYTES, _FAST, "memory.free", "DCGM_FI_DEV_FB_FREE", "What can still be allocated.", at_most="memory_total"),
+    Metric("memory_reserved", "Memory reserved", Unit.BYTES, _FAST, "memory.reserved", "DCGM_FI_DEV_FB_RESERVED", "Kept by the driver and firmware.", at_most="memory_total"),
     Metric("memory_total", "Memory total", Unit.BYTES, _FAST, "memory.total", "DCGM_FI_DEV_FB_TOTAL", "All of the card's memory."),
     Metric("memory_unified", "Unified memory", Unit.YES_NO, _STATIC, None, None, "The card shares the host's memory; it has none of its own."),
-    Metric("bar1_used", "BAR1 used", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_USED", "Of the window through which the host sees GPU memory."),
+    Metric("bar1_used", "BAR1 used", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_USED", "Of the window through which the host sees GPU memory.", at_most="bar1_total"),
     Metric("bar1_total", "BAR1 total", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_TOTAL", "Size of the window through which the host sees GPU memory."),
     Metric("utilization_gpu", "GPU utilisation", _PCT, _FAST, "utilization.gpu", "DCGM_FI_DEV_GPU_UTIL", "Share of time in which any kernel ran; says nothing of how full the chip was."),
     Metric("utilization_memory", "Memory utilisation", _PCT, _FAST, "utilization.memory", "DCGM_FI_DEV_MEM_COPY_UTIL", "Share of time in which GPU memory was read or written; not how full it is."),
@@ -138,7 +159,7 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("clock_video_max", "Video clock, highest", Unit.MEGAHERTZ, _STATIC, None, "DCGM_FI_DEV_MAX_VIDEO_CLOCK", "The most the video engines can do."),
     Metric("pstate", "Performance state", Unit.PSTATE, _SLOW, "pstate", "DCGM_FI_DEV_PSTATE", "P0 is the fastest, P15 the slowest."),
     Metric("clock_event_reasons", "Clock event reasons", Unit.BITS, _FAST, "clocks_event_reasons.active", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "Why the clocks are below their highest; a software power cap under load is normal."),
-    Metric("fan_speed", "Fan speed", _PCT, _SLOW, "fan.speed", "DCGM_FI_DEV_FAN_SPEED", "What the fan is asked to do, which may exceed 100; passive cards have none."),
+    Metric("fan_speed", "Fan speed", _PCT, _SLOW, "fan.speed", "DCGM_FI_DEV_FAN_SPEED", "What the fan is asked to do, which may exceed 100; passive cards have none.", highest=1000),
     Metric("pcie_generation", "PCIe generation", _N, _SLOW, "pcie.link.gen.gpucurrent", "DCGM_FI_DEV_PCIE_LINK_GEN", "Of the link now; it drops while the card idles, which is no fault."),
     Metric("pcie_generation_max", "PCIe generation, highest", _N, _STATIC, "pcie.link.gen.max", "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "The best that card and slot can do together."),
     Metric("pcie_width", "PCIe width", _N, _SLOW, "pcie.link.width.current", "DCGM_FI_DEV_PCIE_LINK_WIDTH", "Lanes of the link now."),

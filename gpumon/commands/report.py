@@ -12,12 +12,12 @@ from gpumon.moments import day_and_time
 from gpumon.report.curves import Curves
 from gpumon.report.exports import to_csv, to_json
 from gpumon.report.figures import Report, make_report
-from gpumon.report.notes import notes, wrapped
+from gpumon.report.notes import damage_notes, notes, wrapped
 from gpumon.report.reading import find_logs, moments, span_of
 from gpumon.report.span import SpanError, parse_span
 from gpumon.report.table import heading, left_out, to_table
 from gpumon.report.tally import Tally, Window
-from gpumon.tape import TapeError
+from gpumon.tape import NO_SAMPLES, TapeError
 from gpumon.text import printable
 
 if TYPE_CHECKING:
@@ -83,13 +83,16 @@ def print_report(
         report, curves = _read(logs, by, window, plot=plot)
     except TapeError as error:
         return _fail(error.sentence)
+    damaged = damage_notes(logs)
     if not report.lines:
-        return _fail(_nothing(report, by, logs, began, ended))
-    said = notes(report, told_nothing)
+        return _fail(" ".join([_nothing(report, by, logs, began, ended), *damaged]))
+    said = [*damaged, *notes(report, told_nothing)]
     if form == "json":
         stream.write(to_json(report, said))
     elif form == "csv":
         stream.write(to_csv(report))
+        for sentence in damaged:
+            _say(sentence)
     else:
         _write_table(report, curves, logs, said, stream, width)
     stream.flush()
@@ -147,7 +150,9 @@ def _nothing(
         return f"No process was on any card in that time, so there is no {by} to tell of."
     there = span_of(logs)
     if there is None:
-        return "The log has no samples yet."
+        return NO_SAMPLES
+    if first is None and last is None:
+        return "No sample of the log can be read."
     when = "between --from and --to"
     if first is None or last is None:
         when = "before --to" if first is None else "after --from"
@@ -156,6 +161,10 @@ def _nothing(
 
 
 def _fail(sentence: str, status: int = EXIT_NOTHING) -> int:
+    _say(sentence)
+    return status
+
+
+def _say(sentence: str) -> None:
     if sys.stderr is not None:
         sys.stderr.write(f"gpumon: {printable(sentence)}\n")
-    return status

@@ -29,6 +29,7 @@ _HOST_COLUMNS = (
     "host.memory.total [MiB]",
 )
 _COLUMNS = {metric.field: gpu_column(metric) for metric in GPU_METRICS}
+_LIMITS = [(metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most is not None]
 _STATUSES = {status.value: status for status in CardStatus}
 _EVENTS = frozenset(("xid", "xid_at"))
 """Fields that are empty as long as nothing has happened: gpumon writes them whenever it has."""
@@ -141,6 +142,10 @@ class CardReader:
                 (field, value) for field, value in values.items() if isinstance(value, Unknown)
             )
             for field, _ in told:
+                values[field] = None
+        for field, whole in _LIMITS:
+            value, most = values.get(field), values.get(whole)
+            if value is not None and most is not None and value > most:
                 values[field] = None
         missing = tuple(
             [

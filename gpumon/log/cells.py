@@ -1,12 +1,13 @@
 """The cells of a log read back: from text to values in the model's units.
 
 The reverse of ``columns``, and forgiving: a cell may carry its unit, as nvidia-smi writes it, and
-what cannot be read is unknown.
+what cannot be read is unknown, and so is a value that no hardware can report.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from contextlib import suppress
 from datetime import datetime
@@ -16,7 +17,7 @@ from msgspec import structs
 
 from gpumon.log.columns import PROCESS_COLUMNS, heading
 from gpumon.log.smi import OTHER_NAMES, unknown_word
-from gpumon.metrics import GPU_METRICS, Unit
+from gpumon.metrics import GPU_METRIC, GPU_METRICS, Unit
 from gpumon.model import Container, Gpu, MigInstance, ProcessId, Unknown
 from gpumon.text import spreadsheet_text
 
@@ -33,6 +34,11 @@ EARLIEST, LATEST = -86400.0, 2.0**33
 """Between these every clock is, also one that was never set: 1970, in any zone, to 2242. What is
 told of other moments is damaged, and nothing that shows times could show them."""
 _LARGEST = 2**64
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+DATE = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d")
+"""Stands in every line that has a time, as gpumon and nvidia-smi write it."""
+DAMAGED = object()
+"""Stands for a cell that cannot be read, where a reader asks for it."""
 
 
 def gpu_column(metric: Metric) -> str:
@@ -43,20 +49,23 @@ def gpu_column(metric: Metric) -> str:
 class Cells(dict[str, object]):
     """The values of a column by the text of their cells, each read once.
 
-    A value is ``None`` where the cell is empty or cannot be read. Bounded; not safe to use from
-    several threads.
+    A value is ``None`` where the cell is empty. Bounded; not safe to use from several threads.
 
     Args:
         read: Makes the value; may raise ``ValueError``, ``OverflowError`` or ``OSError``.
         reasons: Whether a cell that says why there is no value is that ``Unknown``, not ``None``.
+        damaged: The value of a cell that cannot be read.
     """
 
-    __slots__ = ("_read", "_reasons")
+    __slots__ = ("_damaged", "_read", "_reasons")
 
-    def __init__(self, read: Callable[[str], object], *, reasons: bool = False) -> None:
+    def __init__(
+        self, read: Callable[[str], object], *, reasons: bool = False, damaged: object = None
+    ) -> None:
         super().__init__()
         self._read = read
         self._reasons = reasons
+        self._damaged = damaged
 
     def __missing__(self, text: str) -> object:
         if len(self) >= CELLS_KEPT:
@@ -67,6 +76,9 @@ class Cells(dict[str, object]):
                 value = self._read(text)
             except (ValueError, OverflowError, OSError):
                 value = unknown_word(text)
+                # nvidia-smi has more words in brackets than are known here.
+                if value is None and not text.strip().startswith("[") and not text.isspace():
+                    value = self._damaged
             if value.__class__ is Unknown and not self._reasons:
                 value = None
         self[text] = value
@@ -89,6 +101,9 @@ def _moment(text: str) -> float:
     if text.endswith(("Z", "z")):
         # Python 3.10 does not know this letter.
         text = text[:-1] + "+00:00"
+    if _DATE.match(text) is None:
+        # Of the other forms of ISO 8601 Python 3.10 reads none.
+        raise ValueError(text)
     moment = datetime.fromisoformat(text).timestamp()
     if not EARLIEST <= moment <= LATEST:
         raise ValueError(text)
@@ -106,6 +121,19 @@ def _number(text: str, unit: Unit) -> float:
     if not math.isfinite(number):
         raise ValueError(text)
     return number
+
+
+def _within(read: Callable[[str], float], possible: tuple[float, float]) -> Callable[[str], float]:
+    """The same reader, which refuses a value outside the possible range."""
+    lowest, highest = possible
+
+    def read_within(text: str) -> float:
+        value = read(text)
+        if not lowest <= value <= highest:
+            raise ValueError(text)
+        return value
+
+    return read_within
 
 
 def _whole(unit: Unit) -> Callable[[str], int]:
@@ -148,7 +176,6 @@ _READERS: dict[Unit, Callable[[str], object]] = {
     Unit.TEXT: _card_text,
     Unit.ENABLED: _flag,
     Unit.YES_NO: _flag,
-    Unit.PSTATE: _pstate,
     Unit.BITS: _bits,
     Unit.TIME: _moment,
 }
@@ -159,20 +186,31 @@ _NO_WHOLE = {
 
 def _metric_reader(metric: Metric) -> Callable[[str], object]:
     reader = _READERS.get(metric.unit)
-    if reader is None:
-        reader = (_real if metric.field in _NO_WHOLE else _whole)(metric.unit)
-    return reader
+    if reader is not None:
+        return reader
+    if metric.unit is Unit.PSTATE:
+        return _within(_pstate, metric.possible)
+    number = (_real if metric.field in _NO_WHOLE else _whole)(metric.unit)
+    return _within(number, metric.possible)
 
 
-_COUNT, _PCT, _MIB = _whole(Unit.NUMBER), _whole(Unit.PERCENT), _whole(Unit.BYTES)
-_SECONDS, _SHARE = _real(Unit.SECONDS), _real(Unit.PERCENT)
+_COUNT = _within(_whole(Unit.NUMBER), Unit.NUMBER.possible)
+_MIB = _within(_whole(Unit.BYTES), Unit.BYTES.possible)
+_LOAD = _within(_real(Unit.NUMBER), Unit.NUMBER.possible)
+_SHARE = _within(_real(Unit.PERCENT), Unit.PERCENT.possible)
+_ELAPSED = _within(_real(Unit.SECONDS), (0, LATEST))
+_AGE = _within(_real(Unit.SECONDS), (-LATEST, LATEST))
+"""Less than 0 where the clock was set back between the reading and the sample."""
+# A process may use several engines, and many cores.
+_PROCESS_PCT = _within(_whole(Unit.PERCENT), (0, 1000))
+_CORES_PCT = _within(_real(Unit.PERCENT), (0, 100 * 2**20))
 
 _GPU_READERS: dict[str, Callable[[str], object]] = {
     **{gpu_column(metric): _metric_reader(metric) for metric in GPU_METRICS},
     "timestamp": _moment,
     "status": spreadsheet_text,
     "processes": _COUNT,
-    "age [s]": _SECONDS,
+    "age [s]": _AGE,
     "status.since": _moment,
     "mig.devices": spreadsheet_text,
     "host": spreadsheet_text,
@@ -180,12 +218,12 @@ _GPU_READERS: dict[str, Callable[[str], object]] = {
     "cuda_version": spreadsheet_text,
     "host.cpu [%]": _SHARE,
     "host.cpu.count": _COUNT,
-    "host.load.1": _real(Unit.NUMBER),
-    "host.load.5": _real(Unit.NUMBER),
-    "host.load.15": _real(Unit.NUMBER),
+    "host.load.1": _LOAD,
+    "host.load.5": _LOAD,
+    "host.load.15": _LOAD,
     "host.memory.used [MiB]": _MIB,
     "host.memory.total [MiB]": _MIB,
-    "elapsed [s]": _SECONDS,
+    "elapsed [s]": _ELAPSED,
     "gpumon_log": _COUNT,
 }
 _PROCESS_READERS: dict[str, Callable[[str], object]] = {
@@ -194,19 +232,19 @@ _PROCESS_READERS: dict[str, Callable[[str], object]] = {
     "pid": _COUNT,
     "start_time": _moment,
     "used_gpu_memory [MiB]": _MIB,
-    "sm [%]": _PCT,
-    "cpu [%]": _SHARE,
+    "sm [%]": _PROCESS_PCT,
+    "cpu [%]": _CORES_PCT,
     "rss [MiB]": _MIB,
-    "memory_activity [%]": _PCT,
-    "encoder [%]": _PCT,
-    "decoder [%]": _PCT,
+    "memory_activity [%]": _PROCESS_PCT,
+    "encoder [%]": _PROCESS_PCT,
+    "decoder [%]": _PROCESS_PCT,
     "gpu_instance": _COUNT,
     "compute_instance": _COUNT,
     "uid": _COUNT,
     "start_ticks": _COUNT,
     "visible": _flag,
     "session": _COUNT,
-    "elapsed [s]": _SECONDS,
+    "elapsed [s]": _ELAPSED,
     "gpumon_log": _COUNT,
 }
 """Those that are no text."""
@@ -227,10 +265,18 @@ def column_name(text: str, *, processes: bool) -> str | None:
     return names.get(OTHER_NAMES.get(bare, bare) if not processes else bare)
 
 
-def column_cells(name: str, *, processes: bool, reasons: bool) -> Cells:
-    """The values of a column by its name in ``columns``; ``reasons`` as for ``Cells``."""
+LIMITS: dict[str, str] = {
+    gpu_column(metric): gpu_column(GPU_METRIC[metric.at_most])
+    for metric in GPU_METRICS
+    if metric.at_most is not None
+}
+"""The columns of a card whose value is never above that of another column."""
+
+
+def column_cells(name: str, *, processes: bool, reasons: bool, damaged: object = None) -> Cells:
+    """The values of a column by its name in ``columns``; the rest as for ``Cells``."""
     readers = _PROCESS_READERS if processes else _GPU_READERS
-    return Cells(readers.get(name, spreadsheet_text), reasons=reasons)
+    return Cells(readers.get(name, spreadsheet_text), reasons=reasons, damaged=damaged)
 
 
 def arguments(command: str) -> tuple[str, ...]:

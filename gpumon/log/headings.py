@@ -17,6 +17,8 @@ LONGEST_LINE = 2**17
 
 _KEYS = ("index", "uuid", "pci.bus_id")
 _MARK = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_PAIRED = 16
 _FOUND_CHARACTERS = 60
 
 
@@ -53,7 +55,7 @@ class Header:
 
     def stamp(self, line: bytes) -> tuple[bytes, bytes]:
         """The cells with the timestamp and with the key of a row, or of what is none."""
-        if self.key is None and self.time == 0:
+        if self.key is None and self.time == 0 and not line.startswith(b'"'):
             return line[: line.find(b",")], b""
         key = self.time if self.key is None else self.key
         last = max(self.time, key)
@@ -87,12 +89,38 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
     place = 0
     for number, line in enumerate(block.split(b"\n"), 1):
         if line.strip(_MARK + b" \r\0"):
+            if (foreign := _foreign(block, line, processes=processes)) is not None:
+                raise TapeError(f"{name} {foreign}")
             header = as_header(line, processes=processes)
             if header is None:
                 raise TapeError(_no_log(line, number, name, processes=processes))
             return place, header
         place += len(line) + 1
     raise TapeError(f"{name} is empty: expected headings such as {_expected(processes)} in line 1.")
+
+
+def _foreign(block: bytes, line: bytes, *, processes: bool) -> str | None:
+    """What is wrong with how a file is written, and what to do; ``None`` where nothing is.
+
+    Args:
+        block: The file's beginning.
+        line: The first line of it that is not empty.
+        processes: Whether it should be the processes' file.
+    """
+    # Every other byte of Latin letters is 0 in UTF-16.
+    begin = block[:_PAIRED]
+    is_paired = len(begin) == _PAIRED and any(
+        not any(begin[at::2]) and all(begin[1 - at :: 2]) for at in (0, 1)
+    )
+    if block.startswith(_UTF_16) or is_paired:
+        return (
+            "is in UTF-16, as a redirection in Windows PowerShell writes it: convert it with"
+            " iconv -f UTF-16 -t UTF-8."
+        )
+    first, _, rest = line.partition(b"\r")
+    if rest.strip(b"\r") and as_header(first, processes=processes) is not None:
+        return "has lines that end in a carriage return alone: convert it with tr '\\r' '\\n'."
+    return None
 
 
 def _expected(processes: bool) -> str:
@@ -123,8 +151,10 @@ def cells_of(line: bytes) -> list[str]:
     text = line.decode("utf-8", "replace").replace("\0", "").rstrip("\r")
     if '"' not in text:
         return text.split(",")
+    # Whoever writes a space after each comma, as nvidia-smi does, writes it before a quote too.
+    spaced = ', "' in text
     try:
-        return next(csv.reader(text.splitlines(keepends=True)), [])
+        return next(csv.reader(text.splitlines(keepends=True), skipinitialspace=spaced), [])
     except csv.Error:
         return []
 
@@ -145,17 +175,22 @@ def row_of(line: bytes, header: Header) -> list[str]:
 
 def whole_lines(lines: Sequence[bytes], header: Header) -> Iterator[bytes]:
     """The lines, those joined that a line break in a quoted cell tore apart."""
-    held = b""
+    held: list[bytes] = []
+    size = 0
     for line in lines:
+        if held and read_moment(header.stamp(line)[0].decode("utf-8", "replace")) is None:
+            held.append(line)
+            size += 1 + len(line)
+            if line.count(b'"') % 2 or size >= LONGEST_LINE:
+                yield b"\n".join(held)
+                held = []
+            continue
         if held:
-            if read_moment(header.stamp(line)[0].decode("utf-8", "replace")) is None:
-                line = held + b"\n" + line  # noqa: PLW2901 - the two are one
-            else:
-                yield held
-        held = b""
+            yield b"\n".join(held)
+            held = []
         if line.count(b'"') % 2 and len(line) < LONGEST_LINE:
-            held = line
+            held, size = [line], len(line)
         else:
             yield line
     if held:
-        yield held
+        yield b"\n".join(held)

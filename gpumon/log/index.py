@@ -17,15 +17,16 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.log.cells import read_moment
+from gpumon.log.cells import DATE, read_moment
 from gpumon.log.clocks import APART, STEADY, Clocks, clocks_at, held_below, onward_step
 from gpumon.log.headings import LONGEST_LINE, Header, as_header, cells_of, first_header
 from gpumon.tape import TapeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import BinaryIO
 
 CHUNK = 2**16
@@ -40,6 +41,7 @@ _PROBE = 2**13
 _PIECE = 2**18
 """Bytes that are read at a time at most where there may be any number of them."""
 _HEADING = b"timestamp"
+_NO_ROW = b"\0"
 _RANK_BYTES = 20
 _CHUNKS_KEPT = 16
 _HEADINGS_KEPT = 1000
@@ -69,12 +71,14 @@ class Chunk(NamedTuple):
         header: What the columns are.
         lines: Its lines; some may be no rows.
         runs: The samples.
+        passed: For a line that stands for more of them, in which there is no row, how many more.
     """
 
     start: int
     header: Header
     lines: list[bytes]
     runs: list[Run]
+    passed: Mapping[int, int] = MappingProxyType({})
 
 
 class _Row(NamedTuple):
@@ -195,6 +199,22 @@ class Sheet:
         if self._refine(number):
             number = bisect_left(self._starts, chunk.start) - 1
         return self._chunk(number)
+
+    def before_first(self) -> Chunk:
+        """What stands below the heading before the first sample, or at all while there is none."""
+        place = self._header_places[0]
+        place += self._read(place, min(self._end, place + LONGEST_LINE)).find(b"\n") + 1
+        stop = self._starts[0] if self._starts else self._end
+        lines, passed = self._all_lines(place, stop)
+        return Chunk(place, self._headers[0], lines, [], passed)
+
+    def line_number(self, place: int) -> int:
+        """The number in the file, from 1, of the line that begins at a place."""
+        breaks = sum(
+            self._read(start, min(place, start + _PIECE)).count(b"\n")
+            for start in range(0, place, _PIECE)
+        )
+        return breaks + 1
 
     def _chunk(self, number: int) -> Chunk | None:
         if not 0 <= number < len(self._starts):
@@ -334,7 +354,7 @@ class Sheet:
         number = self._header_number(place)
         header, fresh = self._headers[number], self._header_places[number] == place
         before: _Row | None = None
-        for at, line in self._lines(place, stop):
+        for at, line, _ in self._lines(place, stop):
             if at == place:
                 continue
             row = None if _continues(before, line, header) else self._row(line, header)
@@ -345,10 +365,11 @@ class Sheet:
                 before = row
         return None
 
-    def _lines(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    def _lines(self, start: int, stop: int) -> Iterator[tuple[int, bytes, int]]:
         """The lines that begin in a part of the file, each with where it does.
 
-        Those that are longer than any row are left out, and never held.
+        Those that are longer than any row, and many in which there is no time, are passed over and
+        never held: one line that is no row stands for them, with how many more they are.
         """
         at = place = start
         held, size, is_row = b"", _PROBE, True
@@ -360,15 +381,35 @@ class Sheet:
                 at = place = place + (cut or len(block))
                 continue
             place += len(block)
-            *lines, held = (held + block).split(b"\n")
-            for line in lines:
-                if at >= stop:
-                    return
-                if len(line) <= LONGEST_LINE:
-                    yield at, line
-                at += len(line) + 1
+            lines, end, held = (held + block).rpartition(b"\n")
+            if end and DATE.search(lines) is None:
+                empty = len(lines) - len(lines.lstrip())
+                more = lines.count(b"\n", 0, stop - at - 1)
+                before = lines.count(b"\n", 0, min(empty, stop - at - 1))
+                if before:
+                    yield at, b"", before - 1
+                yield at, _NO_ROW if empty < len(lines) else b"", more - before
+                at += len(lines) + 1
+            elif end:
+                for line in lines.split(b"\n"):
+                    if at >= stop:
+                        return
+                    yield at, line if len(line) <= LONGEST_LINE else _NO_ROW, 0
+                    at += len(line) + 1
             if len(held) > LONGEST_LINE:
+                if at < stop:
+                    yield at, _NO_ROW, 0
                 held, is_row = b"", False
+
+    def _all_lines(self, start: int, stop: int) -> tuple[list[bytes], dict[int, int]]:
+        """The lines that begin in a part of the file, and which of them stand for how many more."""
+        lines: list[bytes] = []
+        passed: dict[int, int] = {}
+        for _, line, more in self._lines(start, stop):
+            if more:
+                passed[len(lines)] = more
+            lines.append(line)
+        return lines, passed
 
     def _passed(self, before: _Entry, onward: float, after: _Entry) -> float:
         """Seconds from the first sample of a chunk to that of the next.
@@ -440,11 +481,12 @@ class Sheet:
             is_quiet: Whether nobody set the clock from its first sample to the one after it.
         """
         header = self._headers[self._header_number(entry.start)]
+        passed: dict[int, int] = {}
         if stop - entry.start <= _PIECE:
             lines = self._read(entry.start, stop).split(b"\n")
             lines.pop()
         else:
-            lines = [line for _, line in self._lines(entry.start, stop)]
+            lines, passed = self._all_lines(entry.start, stop)
         found = self._samples(lines, header) or [(0, entry.clocks.wall)]
         walls = [wall for _, wall in found]
         if is_quiet and all(one < other for one, other in pairwise(walls)):
@@ -460,7 +502,7 @@ class Sheet:
             Run(first, end, time, wall)
             for (first, wall), end, time in zip(found, stops, times, strict=True)
         ]
-        return Chunk(entry.start, header, lines, runs)
+        return Chunk(entry.start, header, lines, runs, passed)
 
     def _samples(self, lines: list[bytes], header: Header) -> list[tuple[int, float]]:
         """The first line of each sample, and its time by the clock."""

@@ -8,12 +8,35 @@ from typing import TYPE_CHECKING
 from gpumon.findings.errors import XID_MEANINGS
 from gpumon.report.figures import Report, energy_source, share
 from gpumon.report.words import KNOWN, PARTLY, card_name, energy_unit, length
-from gpumon.text import printable
+from gpumon.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpumon.report.reading import Log
     from gpumon.report.sums import Sums
+
+
+_MOST_DAMAGED = 8
+"""Files whose damage is told one by one."""
+
+
+def damage_notes(logs: Sequence[Log]) -> list[str]:
+    """What could not be read of logs, in sentences for a person."""
+    found = []
+    for log in logs:
+        for path, damage in log.damage.items():
+            if damage.lines:
+                lines = counted(damage.lines, "damaged line")
+                first = "" if damage.lines == 1 else "the first is "
+                found.append(
+                    f"{path} has {lines}, {first}line {damage.first}; what cannot be read there"
+                    " counts as unknown."
+                )
+    more = len(found) - _MOST_DAMAGED
+    if more > 0:
+        found[_MOST_DAMAGED:] = [f"{counted(more, 'more file')} of these logs have damaged lines."]
+    return [printable(sentence) for sentence in found]
 
 
 def notes(report: Report, told_nothing: Sequence[str]) -> list[str]:
@@ -23,7 +46,10 @@ def notes(report: Report, told_nothing: Sequence[str]) -> list[str]:
         report: What they are of.
         told_nothing: The logs without processes, where these were asked for.
     """
-    found = [*_coverage(report), *_sources(report), *_health(report)]
+    if report.cards.seconds:
+        found = [*_coverage(report), *_sources(report), *_health(report)]
+    else:
+        found = ["There is a single sample of each card, so that nothing is known over time."]
     if told_nothing:
         found.insert(
             0, f"{', '.join(told_nothing)}: lists no processes, so nobody has a part in it."

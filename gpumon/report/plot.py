@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import plotext
 
-from gpumon.text import fit, printable
+from gpumon.text import counted, fit, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,8 @@ _LEAST_WIDTH = 60
 """Cells of a chart below which a second one beside it would not be read."""
 _LEAST_HEIGHT, _MOST_HEIGHT = 9, 18
 _TICK_CELLS = 14
+_MOST_CHARTS = 64
+"""A damaged log may name any number of cards."""
 _SERIES = (
     ("utilisation %", "braille", "braille", "green+"),
     ("memory %", "braille", "·", "blue+"),
@@ -43,6 +45,7 @@ def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) 
     """
     if not cards:
         return ""
+    left_out, cards = len(cards) - _MOST_CHARTS, cards[:_MOST_CHARTS]
     across = max(1, min(len(cards), width // _LEAST_WIDTH))
     down = -(-len(cards) // across)
     each = max(_LEAST_HEIGHT, min(_MOST_HEIGHT, (height - 1) // down))
@@ -52,6 +55,8 @@ def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) 
     for first in range(0, len(charts), across):
         beside = charts[first : first + across]
         lines += ["".join(parts).rstrip() for parts in zip(*beside, strict=True)]
+    if left_out > 0:
+        lines.append(f"{counted(left_out, 'more card')} not drawn.")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -84,7 +89,9 @@ def _chart(
     curves = zip((card.utilization, card.memory), _SERIES, strict=True)
     for curve, (_, marker, plain, shade) in curves:
         for run in curve.runs(card.patience):
-            times, percents = zip(*run, strict=True)
+            # plotext takes memory for every cell that a line passes, also far outside the chart.
+            times = [time for time, _ in run]
+            percents = [min(100.0, max(0.0, percent)) for _, percent in run]
             plotext.plot(times, percents, marker=marker if colour else plain, color=shade)
     plotext.ylim(0, 100)
     plotext.yticks([0, 50, 100])

@@ -11,6 +11,7 @@ import heapq
 from collections import deque
 from contextlib import closing
 from itertools import chain
+from pathlib import Path  # noqa: TC003 - msgspec resolves annotations at run time
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,13 @@ from msgspec import Struct
 
 from gpumon.log.cells import LATEST
 from gpumon.log.columns import GPU_COLUMNS
-from gpumon.log.files import log_to_read, parts
+from gpumon.log.files import exists, log_to_read, parts
 from gpumon.log.packed import head
 from gpumon.log.shelf import Shelf
-from gpumon.log.tables import rows
+from gpumon.log.tables import Damage, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from gpumon.log.files import LogFiles
 
@@ -189,15 +189,21 @@ class Log(Struct, frozen=True):
     Attributes:
         path: Its cards' file, the newest.
         parts: Its files, oldest first.
+        damage: What could not be read of each file, as far as it was read.
     """
 
     path: str
     parts: tuple[LogFiles, ...]
+    damage: dict[Path, Damage] = {}
+
+    def damage_of(self, path: Path) -> Damage:
+        """Where the damage of a file is counted."""
+        return self.damage.setdefault(path, Damage())
 
     @property
     def has_processes(self) -> bool:
         """Whether any of its parts has a file of processes."""
-        return any(part.processes.exists() for part in self.parts)
+        return any(exists(part.processes) for part in self.parts)
 
 
 def find_logs(paths: Iterable[str]) -> list[Log]:
@@ -257,9 +263,10 @@ def _of_log(
 ) -> Iterator[Moment]:
     moment: Moment | None = None
     for part in log.parts:
-        lists = _Lists(part, first, last, owners=owners)
+        damage, lists_damage = log.damage_of(part.gpus), log.damage_of(part.processes)
+        lists = _Lists(part, first, last, lists_damage, owners=owners)
         told: Iterator[tuple[Any, ...]] = rows(
-            part.gpus, _CARD_COLUMNS, processes=False, first=first, last=last
+            part.gpus, _CARD_COLUMNS, processes=False, first=first, last=last, damage=damage
         )
         for row in told:
             sample = CardSample(*row)
@@ -289,13 +296,19 @@ class _Lists:
     """The process lists of a part, each given out when the cards' rows of its moment come by."""
 
     def __init__(
-        self, part: LogFiles, first: float | None, last: float | None, *, owners: bool
+        self,
+        part: LogFiles,
+        first: float | None,
+        last: float | None,
+        damage: Damage,
+        *,
+        owners: bool,
     ) -> None:
         columns = _LIST_COLUMNS + _OWNER_COLUMNS if owners else _LIST_COLUMNS
         self._rows: Iterator[Listed] = iter(())
-        if part.processes.exists():
+        if exists(part.processes):
             found: Iterator[tuple[Any, ...]] = rows(
-                part.processes, columns, processes=True, first=first, last=last
+                part.processes, columns, processes=True, first=first, last=last, damage=damage
             )
             named = (Listed(*row) for row in found)
             # A row that was damaged may name nobody.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpumon.clock import SystemClock
 from gpumon.sources import SourceError
-from gpumon.tape import TapeError
+from gpumon.tape import NO_SAMPLES, TapeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,10 +115,7 @@ class ReplaySource:
         except TapeError as error:
             raise _unreadable(error) from error
         if found is None:
-            raise SourceError(
-                "There is nothing to play: not one sample was kept.",
-                "Look again once there is one.",
-            )
+            raise SourceError(NO_SAMPLES, "Look again once there is one.")
         with self._lock:
             self._put(self._now())
 

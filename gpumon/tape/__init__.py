@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from gpumon.model import Snapshot
 
+NO_SAMPLES = "The log has no samples yet."
+"""What is said of a log in which there is a heading at most, by whoever opens it."""
+
 
 class TapeError(Exception):
     """A tape cannot be read, or is none.

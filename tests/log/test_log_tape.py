@@ -646,6 +646,10 @@ def test_several_threads_may_ask_at_once(tmp_path: Path) -> None:
         (b"2026/11/21 15:22:34.123, 0, 55 %\n", "expected headings"),
         (b"a" * 500_000, "aaa…'"),
         (b"index, utilization.gpu [%]\n0, 5 %\n", "has no column timestamp in line 1"),
+        ("timestamp, index\r\n2026/11/21 15:22:34, 0\r\n".encode("utf-16"), "is in UTF-16"),
+        ("timestamp, index\n2026/11/21 15:22:34, 0\n".encode("utf-16-le"), "is in UTF-16"),
+        ("timestamp, index\n2026/11/21 15:22:34, 0\n".encode("utf-16-be"), "is in UTF-16"),
+        (b"timestamp, index\r2026/11/21 15:22:34, 0\r", "end in a carriage return alone"),
     ],
 )
 def test_a_file_that_is_no_log_gets_a_sentence(tmp_path: Path, content: bytes, says: str) -> None:

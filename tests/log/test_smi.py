@@ -15,7 +15,7 @@ from gpumon.log import index
 from gpumon.log.cells import column_name
 from gpumon.log.columns import GPU_COLUMNS
 from gpumon.log.smi import OTHER_NAMES
-from gpumon.log.tables import rows
+from gpumon.log.tables import Damage, rows
 from gpumon.log.tape import open_log
 from gpumon.model import CardStatus, Unknown
 from gpumon.tape import TapeError
@@ -23,7 +23,7 @@ from tests.build import GIB, NOON, gpu, snapshot
 from tests.log.reading import opened, times_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 # nvidia-smi --query-gpu=timestamp,index,uuid,name,pci.bus_id,driver_version,pstate,…
@@ -107,6 +107,29 @@ def test_a_log_with_units_opens(tmp_path: Path) -> None:
     assert later.gpus[0].utilization_gpu == 98
     assert later.gpus[1].status is CardStatus.RESET_REQUIRED
     assert later.gpus[1].unknown["utilization_gpu"] is Unknown.CARD_LOST
+
+
+@pytest.mark.parametrize("quoted", [range(23), range(1, 23), (3,)], ids=["all", "rest", "one"])
+def test_a_log_with_quoted_fields_opens(tmp_path: Path, quoted: Sequence[int]) -> None:
+    path = tmp_path / "gpu.csv"
+    path.write_text(WITH_UNITS)
+    wanted = [column.name for column in GPU_COLUMNS]
+    plain = list(rows(path, wanted, processes=False))
+    lines = [line.split(", ") for line in WITH_UNITS.splitlines()]
+    path.write_text(
+        "".join(
+            ", ".join(f'"{cell}"' if at in quoted else cell for at, cell in enumerate(cells)) + "\n"
+            for cells in lines
+        )
+    )
+    damage = Damage()
+    assert list(rows(path, wanted, processes=False, damage=damage)) == plain
+    assert damage == Damage()
+    with opened(path) as tape:
+        assert len(times_of(tape)) == 2
+        read = tape.at(NOON * 2)
+        assert read is not None
+        assert [card.uuid for card in read.gpus] == ["GPU-5c86dad0", "GPU-6d97ebe1"]
 
 
 def test_a_log_without_units_and_with_other_names_opens(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +15,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.log import index
-from gpumon.log.cells import arguments, column_cells, column_name, container, mig_devices
+from gpumon.log.cells import (
+    arguments,
+    column_cells,
+    column_name,
+    container,
+    gpu_column,
+    mig_devices,
+)
 from gpumon.log.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,
@@ -22,16 +31,19 @@ from gpumon.log.columns import (
     command_cell,
     mig_cell,
 )
+from gpumon.log.files import log_files
 from gpumon.log.rows import GPU_HEADER, PROCESS_HEADER
-from gpumon.log.tables import rows
-from gpumon.metrics import Unit
+from gpumon.log.shelf import Shelf
+from gpumon.log.tables import Damage, rows
+from gpumon.metrics import GPU_METRIC, Unit
 from gpumon.model import Container, MigInstance
 from gpumon.tape import TapeError
 from gpumon.text import printable
 from tests.build import GIB, NOON, process
-from tests.log.reading import busy, lines_of, write_log
+from tests.log.reading import busy, lines_of, opened, write_log
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 WANTED = ("index", "uuid", "utilization.gpu [%]", "memory.used [MiB]", "elapsed [s]")
@@ -151,10 +163,13 @@ def test_cells_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
         "power.draw [W]",
         "clocks_event_reasons.active",
     )
-    assert [row[1:] for row in rows(path, wanted, processes=False)] == [
+    damage = Damage()
+    read = list(rows(path, wanted, processes=False, damage=damage))
+    assert damage == Damage(len(bad), first=2)
+    assert [row[1:] for row in read] == [
         (None, None, None, None),
         (None, None, None, None),
-        (1, 77777, None, 4),
+        (1, None, None, 4),
         (None, 10, None, 4),
         (1, None, None, None),
     ]
@@ -237,3 +252,94 @@ def test_arbitrary_bytes_raise_nothing_else(
     except TapeError:
         return
     assert times == sorted(times)
+
+
+IMPOSSIBLE = [
+    ("utilization_gpu", ("-1", "101", "4294967295")),
+    ("memory_used", ("-1", "24577", "4294967295")),
+    ("memory_total", ("-1", "1e12")),
+    ("temperature_gpu", ("-300", "4294967295")),
+    ("power_draw", ("-1", "4294967")),
+    ("clock_sm", ("-1", "4294967295")),
+    ("fan_speed", ("-1", "4294967295")),
+    ("pstate", ("P16", "P-1")),
+]
+
+
+@pytest.mark.parametrize(("field", "cells"), IMPOSSIBLE, ids=[field for field, _ in IMPOSSIBLE])
+def test_a_value_that_no_card_can_have_is_unknown_to_every_reader(
+    tmp_path: Path, field: str, cells: Sequence[str]
+) -> None:
+    column = gpu_column(GPU_METRIC[field])
+    path = tmp_path / "run.csv"
+    head = "timestamp,index,memory.total [MiB]," if field != "memory_total" else "timestamp,index,"
+    total = "24576," if field != "memory_total" else ""
+    for text in cells:
+        path.write_text(f"{head}{column}\n2023-11-14T12:00:00+00:00,0,{total}{text}\n")
+        damage = Damage()
+        wanted = (column, "memory.total [MiB]")
+        [row] = rows(path, wanted, processes=False, damage=damage)
+        assert row[1] is None, text
+        assert damage == Damage(1, first=2)
+        with opened(path) as tape:
+            read = tape.at(NOON)
+            assert read is not None
+            assert getattr(read.gpus[0], field) is None, text
+
+
+def test_damaged_lines_are_counted_wherever_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.csv"
+    header, *good = (
+        write_log(path, [busy(second) for second in range(200)]).read_bytes().splitlines(True)
+    )
+    garbage, empty = b"garbage\n", b"\r\n\n"
+    torn = good[7][:60] + b"\n"
+    junk = b"x\n" * 500_000
+    for name, before, bad, after in (
+        ("none", b"", b"", b"".join(good)),
+        ("before all", empty, garbage, b"".join(good)),
+        ("between", b"".join(good[:8]) + empty + header, garbage + torn, b"".join(good[8:])),
+        ("at the end", b"".join(good) + empty, garbage * 2, b""),
+        ("nothing else", empty, b",,,\n" * 3, b""),
+        ("very long", b"".join(good[:8]), b"x" * 400_000 + b"\n", b"".join(good[8:])),
+        ("very many", b"".join(good[:8]) + empty, junk, b"".join(good[8:])),
+        ("zeros", b"".join(good[:8]), bytes(1000) + b"\n", b"".join(good[8:])),
+    ):
+        path.write_bytes(header + before + bad + after)
+        expected = Damage()
+        if bad:
+            expected = Damage(bad.count(b"\n"), first=2 + before.count(b"\n"))
+        for chunk in (index.CHUNK, 3000):
+            with monkeypatch.context() as patched:
+                patched.setattr(index, "CHUNK", chunk)
+                patched.setattr(index, "_PIECE", 4 * chunk)
+                damage = Damage()
+                list(rows(path, WANTED, processes=False, damage=damage))
+            assert damage == expected, (name, chunk)
+
+
+@pytest.mark.parametrize("junk", [b"\n", b"x\n", b'"\n', b"timestamp,\n"])
+def test_much_junk_costs_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, junk: bytes
+) -> None:
+    looked_at: list[str] = []
+    monkeypatch.setattr(index, "read_moment", looked_at.append)
+    path = tmp_path / "run.csv"
+    path.write_bytes(b"timestamp,index\n" + junk * 500_000)
+    with closing(Shelf(log_files(path))):
+        assert len(looked_at) < 10_000
+
+
+def test_a_quote_that_nobody_closes_costs_no_more_than_its_lines(tmp_path: Path) -> None:
+    def seconds(lines: int) -> float:
+        path = tmp_path / "run.csv"
+        row = b"2023-11-14T12:00:00+00:00,0"
+        path.write_bytes(b'timestamp,index,name\n%s,"H100\n' % row + b"\n" * lines + row + b",A\n")
+        began = time.process_time()
+        assert len(list(rows(path, ("index",), processes=False))) == 2
+        return time.process_time() - began
+
+    # Four times as many take four times as long, not sixteen times.
+    assert min(seconds(120_000) for _ in range(3)) < 9 * min(seconds(30_000) for _ in range(5))

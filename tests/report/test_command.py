@@ -7,9 +7,12 @@ import gzip
 import io
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
+import tracemalloc
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,10 +23,14 @@ from gpumon.log.files import log_files
 from gpumon.log.tape import open_log
 from gpumon.model import CardStatus, Host, Place, ProcessId
 from gpumon.moments import day_and_time
+from gpumon.report.curves import CardCurves
 from gpumon.report.figures import BY
-from gpumon.tape import TapeError
+from gpumon.report.plot import draw
+from gpumon.sources import SourceError
+from gpumon.sources.replay import ReplaySource
+from gpumon.tape import NO_SAMPLES, TapeError
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.report.logs import changed, lines_of, write_log
+from tests.report.logs import changed, eventful_night, lines_of, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -115,7 +122,11 @@ def test_one_sample_is_told_without_any_hours(tmp_path: Path) -> None:
     assert line["covered_hours"] == 0
     assert line["energy_kwh"] is None
     assert line["memory_peak_bytes"] == GIB // 2
-    assert "–" in table([log])
+    shown = table([log])
+    assert "–" in shown
+    assert "There is a single sample of each card" in shown
+    assert "No processes were logged" not in shown
+    assert "not in the log" not in shown
 
 
 def test_logs_that_overlap_count_once(tmp_path: Path) -> None:
@@ -543,3 +554,122 @@ def test_snapshots_of_no_card_are_no_harm(
     ]
     assert print_report([str(write_log(tmp_path / "a.csv", empty))], out=io.StringIO()) == 1
     assert "no samples" in capsys.readouterr().err
+
+
+def test_a_log_with_a_heading_only_is_told_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write_log(tmp_path / "a.csv", [])
+    asked: list[dict[str, Any]] = [
+        {},
+        {"by": "user"},
+        {"last": "03:00"},
+        {"first": "-1h", "last": "-1m"},
+    ]
+    for options in asked:
+        assert print_report([str(log)], out=io.StringIO(), **options) == 1
+        assert capsys.readouterr().err == f"gpumon: {NO_SAMPLES}\n"
+    with closing(open_log(log)) as tape, pytest.raises(SourceError, match=NO_SAMPLES):
+        ReplaySource(tape).open()
+
+
+def damaged(path: Path) -> Path:
+    """An hour of a card at 50 %, three of whose rows hold what cannot be."""
+    log = write_log(path, busy(range(0, 3601, 10)))
+    lines = log.read_text().splitlines(keepends=True)
+    for number, value in ((20, "abc"), (30, "4294967295"), (40, "-1")):
+        cells = lines[number - 1].split(",")
+        cells[4] = value
+        lines[number - 1] = ",".join(cells)
+    cells = lines[50 - 1].split(",")
+    cells[5] = "4294967295"
+    lines[50 - 1] = ",".join(cells)
+    log.write_text("".join(lines))
+    return log
+
+
+def test_damaged_lines_are_counted_and_the_first_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = damaged(tmp_path / "a.csv")
+    said = (
+        f"{log} has 4 damaged lines, the first is line 20; what cannot be read there counts as"
+        " unknown."
+    )
+    assert said in " ".join(table([log], width=200).split("\n  ")).replace("\n", " ")
+    assert report([log])["notes"][0] == said
+    assert capsys.readouterr().err == ""
+    assert print_report([str(log)], form="csv", out=io.StringIO()) == 0
+    assert capsys.readouterr().err == f"gpumon: {said}\n"
+    with log.open("a") as file:
+        file.write("\n")
+    lists = log_files(log).processes
+    lists.write_text(lists.read_text() + "garbage\n")
+    number = lists.read_text().count("\n")
+    lists_said = (
+        f"{lists} has 1 damaged line, line {number}; what cannot be read there counts as unknown."
+    )
+    assert report([log])["notes"][:2] == [said, lists_said]
+    log.write_text(log.read_text().splitlines()[0] + "\ngarbage\n")
+    assert print_report([str(log)], out=io.StringIO()) == 1
+    assert f"{NO_SAMPLES} {log} has 1 damaged line, line 2" in capsys.readouterr().err
+
+
+def test_what_is_written_by_gpumon_has_no_damaged_lines(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "a.csv", eventful_night(NOON))
+    for by in BY:
+        assert not any("damaged" in note for note in report([log], by)["notes"])
+
+
+def test_a_cell_that_cannot_be_counts_for_nothing_and_bounds_the_plot(tmp_path: Path) -> None:
+    log = damaged(tmp_path / "a.csv")
+    [line] = report([log])["lines"]
+    assert line["utilization_mean_percent"] == 50
+    assert line["idle_hours"] == 0
+    assert line["memory_peak_bytes"] == GIB // 2
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "report", "--plot", str(log)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=_less_than_a_gibibyte,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "GPU 0" in done.stdout
+
+
+def _less_than_a_gibibyte() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (GIB, GIB))
+
+
+def test_what_draws_is_bounded_whatever_comes() -> None:
+    cards = []
+    for index in range(1000):
+        card = CardCurves("ada-07", NOON)
+        card.index = index
+        card.utilization.add(NOON, 50)
+        card.utilization.add(NOON + 1, 1e6 * index)
+        cards.append(card)
+    tracemalloc.start()
+    try:
+        drawn = draw(cards, 80, 50, colour=False)
+        assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert drawn.count("GPU ") == 64
+    assert drawn.endswith("936 more cards not drawn.\n")
+
+
+@pytest.mark.parametrize("command", [["report"], ["--demo", "select", "--stable", "9s", "--from"]])
+@pytest.mark.parametrize("name", ["x" * 300 + ".csv", "x/" * 2300 + ".csv", "/proc/self/mem"])
+def test_a_name_that_the_system_refuses_is_told(command: list[str], name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", *command, name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"gpumon: {name} cannot be read: ")
+    assert done.stderr.count("\n") == 1

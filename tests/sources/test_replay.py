@@ -72,7 +72,7 @@ def test_it_begins_at_the_newest_moment_unless_told() -> None:
 
 
 def test_an_empty_tape_does_not_open() -> None:
-    with pytest.raises(SourceError, match="nothing to play"):
+    with pytest.raises(SourceError, match="no samples yet"):
         ReplaySource(ListTape()).open()
 
 

@@ -402,7 +402,11 @@ def test_a_place_that_cannot_be_written_is_told(driver: Driver, tmp_path: Path) 
     )
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv"])
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv"],
+    ids=["name", "processes", "path"],
+)
 def test_a_name_that_is_too_long_is_told(driver: Driver, tmp_path: Path, name: str) -> None:
     done = run_log(tmp_path / name, env=driver.env())
     assert (done.returncode, done.stdout) == (1, "")

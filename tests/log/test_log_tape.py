@@ -22,6 +22,7 @@ from gpumon.log.files import log_files
 from gpumon.log.index import Sheet
 from gpumon.log.rows import GPU_HEADER, PROCESS_HEADER
 from gpumon.log.shelf import Shelf
+from gpumon.log.tables import rows
 from gpumon.log.tape import open_log
 from gpumon.model import CardStatus, Container, Place, ProcessId, Unknown
 from gpumon.sources.demo.source import DemoSource
@@ -756,6 +757,36 @@ def test_mangled_logs_never_raise_anything_else(
     (tmp_path / "run.csv").write_bytes(files[0])
     (tmp_path / "run.processes.csv").write_bytes(files[1])
     look_through(tmp_path / "run.csv")
+
+
+@pytest.mark.usefixtures("small_chunks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=edits)
+def test_replay_and_report_are_told_the_same_of_a_mangled_log(
+    tmp_path: Path, edits: list[tuple[int, float, int, bytes]]
+) -> None:
+    mangled = GOOD
+    for _, share, length, put in edits:
+        place = int(share * len(mangled))
+        mangled = mangled[:place] + put + mangled[place + length :]
+    path = tmp_path / "run.csv"
+    path.write_bytes(mangled)
+    wanted = ("utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "power.draw [W]")
+    try:
+        told = [row[1:] for row in rows(path, wanted, processes=False)]
+    except TapeError:
+        with pytest.raises(TapeError):
+            open_log(path)
+        return
+    with opened(path) as tape:
+        shown = []
+        for moment in times_of(tape):
+            read = tape.at(moment)
+            assert read is not None
+            for card in read.gpus:
+                values = (card.utilization_gpu, card.memory_used, card.memory_total)
+                shown.append((*values, card.power_draw))
+    assert told == shown
 
 
 def test_it_is_known_whether_all_of_a_log_was_looked_through(

@@ -662,7 +662,11 @@ def test_what_draws_is_bounded_whatever_comes() -> None:
 
 
 @pytest.mark.parametrize("command", [["report"], ["--demo", "select", "--stable", "9s", "--from"]])
-@pytest.mark.parametrize("name", ["x" * 300 + ".csv", "x/" * 2300 + ".csv", "/proc/self/mem"])
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 300 + ".csv", "x/" * 2300 + ".csv", "/proc/self/mem"],
+    ids=["name", "path", "file"],
+)
 def test_a_name_that_the_system_refuses_is_told(command: list[str], name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gpumon", *command, name],

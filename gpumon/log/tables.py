@@ -158,11 +158,13 @@ class _Plan:
         stamp = header.stamp(lines[0])[0]
         begin = stamp + b","
         together = header.key is None and header.time == 0
+        quoted = b'"' in b"".join(lines)
         following = run.first
-        for line in lines if b'"' not in b"".join(lines) else whole_lines(lines, header):
-            place, following = following, following + 1 + line.count(b"\n")
+        for line in whole_lines(lines, header) if quoted else lines:
+            at_line = following
+            following += 1 + (line.count(b"\n") if quoted else 0)
             if together and not line.startswith(begin) and header.stamp(line)[0] != stamp:
-                self._seen.skip(line, place)
+                self._seen.skip(line, at_line)
                 continue
             if line.count(b",") == self._commas and b'"' not in line and b"\0" not in line:
                 cells = line.decode("utf-8", "replace").rstrip("\r").split(",", self._split)
@@ -177,41 +179,31 @@ class _Plan:
                 # nvidia-smi's rows of one sample each have a time of their own.
                 wall = read_moment(cells[header.time]) if len(cells) > header.time else None
                 if wall is None:
-                    self._seen.skip(line, place)
+                    self._seen.skip(line, at_line)
                     continue
                 at += max(0.0, wall - run.wall)
-            row = self._row(at, cells)
-            if not is_whole or self._is_damaged(row):
-                self._seen.add(line, place)
-                row = self._mended(row)
-            yield row
+            row: tuple[object, ...]
+            try:
+                row = (at, *[values[cells[place]] for place, values in self._cells])
+            except IndexError:
+                found = len(cells)
+                row = (
+                    at,
+                    *(v[cells[place]] if place < found else None for place, v in self._cells),
+                )
+            known = self._without_damage(row)
+            if known is not row or not is_whole:
+                self._seen.add(line, at_line)
+            yield known
 
-    def _row(self, at: float, cells: list[str]) -> tuple[object, ...]:
-        try:
-            return (at, *[values[cells[place]] for place, values in self._cells])
-        except IndexError:
-            found = len(cells)
-            return (
-                at,
-                *(v[cells[place]] if place < found else None for place, v in self._cells),
-            )
-
-    def _is_damaged(self, row: tuple[object, ...]) -> bool:
+    def _without_damage(self, row: tuple[object, ...]) -> tuple[object, ...]:
+        """The row without the values that cannot be read, or be right."""
         if DAMAGED in row:
-            return True
-        # Not any(): this is done for every row.
-        for part, whole in self._limits:  # noqa: SIM110
-            if _is_above(row[part], row[whole]):
-                return True
-        return False
-
-    def _mended(self, row: tuple[object, ...]) -> tuple[object, ...]:
-        """The row without what cannot be right."""
-        values = [None if value is DAMAGED else value for value in row]
+            row = tuple([None if value is DAMAGED else value for value in row])
         for part, whole in self._limits:
-            if _is_above(values[part], values[whole]):
-                values[part] = None
-        return tuple(values)
+            if _is_above(row[part], row[whole]):
+                row = (*row[:part], None, *row[part + 1 :])
+        return row
 
 
 def _is_above(value: object, most: object) -> bool:

@@ -121,7 +121,9 @@ class _Search:
         self._state: object = None
         self._shown: Run | None = None
         self._found: list[tuple[Part, float, Mark]] = []
-        self._made: tuple[object, list[Mark]] = ((), [])
+        self._found_in: dict[Part, None] = {}
+        self._made: list[Mark] = []
+        self._shifts: list[float] = []
 
     def go_on(self) -> bool:
         """Look through what follows; whether there was any."""
@@ -138,11 +140,15 @@ class _Search:
 
     def marks(self) -> list[Mark]:
         """All that were found, by the tape's clock as it goes now."""
-        key = (len(self._found), [part.shift for part in {one[0]: None for one in self._found}])
-        if self._made[0] != key:
-            made = [replace(mark, time=onward - part.shift) for part, onward, mark in self._found]
-            self._made = (key, made)
-        return self._made[1]
+        shifts = [part.shift for part in self._found_in]
+        if shifts[: len(self._shifts)] != self._shifts:
+            self._made = []
+        self._shifts = shifts
+        new = self._found[len(self._made) :]
+        if new:
+            made = (replace(mark, time=onward - part.shift) for part, onward, mark in new)
+            self._made = [*self._made, *made]
+        return self._made
 
     def _see(self, part: Part, chunk: Chunk, run: Run, glance: _Glance) -> None:
         state = (glance.state(chunk, run), part.who(run))
@@ -157,6 +163,7 @@ class _Search:
     def _show(self, part: Part, chunk: Chunk, run: Run) -> None:
         for mark in self._finder.see(part.snapshot(chunk, run)):
             self._found.append((part, run.onward, mark))
+            self._found_in[part] = None
 
 
 class _Glance:

@@ -27,7 +27,7 @@ from gpumon.log.tape import open_log
 from gpumon.model import CardStatus, Container, Place, ProcessId, Unknown
 from gpumon.sources.demo.source import DemoSource
 from gpumon.sources.nvml.source import NvmlSource
-from gpumon.tape import MarkKind, TapeError
+from gpumon.tape import Mark, MarkKind, TapeError
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.log.reading import (
@@ -597,6 +597,23 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_what_was_found_before_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def counting(mark: Mark, **changes: float) -> Mark:
+        made.append(mark)
+        return replace(mark, **changes)
+
+    monkeypatch.setattr(finder, "replace", counting)
+    log = (snapshot(NOON + at, gpu(), processes=(process(10 + at),)) for at in range(300))
+    with opened(write_log(tmp_path / "run.csv", log)) as tape:
+        assert tape._finder.wait(PATIENCE)
+        assert len(tape.marks(0, NOON * 2)) == len(made) > 500
 
 
 def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:

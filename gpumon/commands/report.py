@@ -79,7 +79,8 @@ def print_report(
         logs = find_logs(paths)
         told_nothing = [log.path for log in logs if by != "gpu" and not log.has_processes]
         if len(told_nothing) == len(logs):
-            return _fail(_no_processes(told_nothing, by))
+            empty = span_of(logs) is None
+            return _fail(NO_SAMPLES if empty else _no_processes(told_nothing, by))
         report, curves = _read(logs, by, window, plot=plot)
     except TapeError as error:
         return _fail(error.sentence)

@@ -569,6 +569,9 @@ def test_a_log_with_a_heading_only_is_told_in_one_sentence(
     for options in asked:
         assert print_report([str(log)], out=io.StringIO(), **options) == 1
         assert capsys.readouterr().err == f"gpumon: {NO_SAMPLES}\n"
+    log_files(log).processes.unlink()
+    assert print_report([str(log)], by="user", out=io.StringIO()) == 1
+    assert capsys.readouterr().err == f"gpumon: {NO_SAMPLES}\n"
     with closing(open_log(log)) as tape, pytest.raises(SourceError, match=NO_SAMPLES):
         ReplaySource(tape).open()
 

@@ -341,4 +341,9 @@ def mig_devices(cell: str) -> tuple[MigInstance, ...]:
 
 
 def _optional(number: str | None) -> int | None:
-    return None if number is None else int(number)
+    if number is None:
+        return None
+    fact = int(number)
+    if not 0 <= fact <= Unit.BYTES.possible[1]:
+        raise ValueError(number)
+    return fact

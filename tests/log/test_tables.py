@@ -237,6 +237,7 @@ def test_containers_and_mig_devices_come_back_from_their_cells() -> None:
     )
     assert mig_devices(mig_cell(devices)) == devices
     assert mig_devices("nonsense;0 MIG-3;0 MIG-4 x - - - - - -") == ()
+    assert mig_devices("0 MIG-5 - - - - 4503599626321920 -1 -") == ()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

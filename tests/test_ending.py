@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,7 @@ from gpumon.host import Kin, Refusal, Refused, Standing
 from gpumon.host.families import read_families
 from gpumon.host.journal import Journal
 from gpumon.host.signals import take_grip, wait_for_any
+from gpumon.layout.ending import sum_sentence
 from gpumon.model import (
     GpuUse,
     HolderScan,
@@ -35,7 +37,6 @@ from tests.build import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from gpumon.ending import Fate, Report, Return
     from gpumon.host import Details, Grip, Target
@@ -928,6 +929,60 @@ def test_nothing_is_settled_while_the_driver_lists_an_ended_process(
     for ahead in (3, 4):
         ended.case.see(moment(ahead, USED, OTHER, processes_ahead=-1))
         assert not await_another_report(ended, bench).settled, "an old list says nothing"
+
+
+@pytest.mark.parametrize("start_time", [None, 7])
+def test_what_the_driver_lists_under_the_number_of_an_ended_process_is_nobody_elses(
+    family: Family, bench: Bench, start_time: int | None
+) -> None:
+    """Once it has left /proc its number stands without a start time there, or with another's."""
+    ended = Ended(family, bench)
+    pid = ended.target.id.pid
+    listed = build.process(pid, memory_used=HELD, start_time=start_time)
+    ended.see(moment(1, USED, OTHER, listed))
+    bench.clock.ahead += WAIT_SECONDS
+    (back,) = done(ended.case).returns
+    assert (back.returned, back.others, back.missing) == (0, 0, HELD)
+    assert back.listed == (pid,)
+    assert bench.host.scans == 0, "it is known who"
+
+    ended.case.see(moment(2, USED - HELD, OTHER))
+    lives.until(lambda: not ended.back().short, "that it is told when it comes back all the same")
+    assert (ended.back().returned, ended.back().listed) == (HELD, ())
+
+
+def test_what_a_card_said_before_it_was_lost_says_nothing_of_its_memory_now(
+    family: Family, bench: Bench
+) -> None:
+    ended = Ended(family, bench)
+    ended.see(moment(1, USED - 12 * GIB, OTHER, ended.listed))
+    ended.see(moment(2, None, OTHER))
+    bench.clock.ahead += WAIT_SECONDS
+    (back,) = done(ended.case).returns
+    assert (back.now, back.returned, back.missing) == (None, None, None)
+
+
+def test_a_thread_is_refused_and_does_not_count_as_ended(family: Family, bench: Bench) -> None:
+    process = family.python(THREADED)
+    (thread,) = {int(one.name) for one in Path(f"/proc/{process.pid}/task").iterdir()} - {
+        process.pid
+    }
+    case = bench.case(lives.target(thread))
+    case.send(signal.SIGTERM)
+    report = done(case)
+    refused = fate(report, thread)
+    assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, Refusal.THREAD)
+    assert f"{thread} is a thread of {process.pid}" in refused.sentence
+    assert sum_sentence(report) == "TERM was not sent"
+    assert process.poll() is None
+
+
+THREADED = """
+import threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+print("ready", flush=True)
+input()
+"""
 
 
 def test_memory_is_not_waited_for_longer_than_it_can_take(family: Family, bench: Bench) -> None:

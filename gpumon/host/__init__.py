@@ -36,6 +36,8 @@ class Kin(Struct, frozen=True):
         rss: Resident bytes.
         started_at: When it started, seconds since the epoch.
         protected: Whether it is gpumon itself or one of its ancestors, which get no signal.
+        stack_start: Address of the bottom of its stack, which every exec draws anew, as a change of
+            the command line alone does not; ``None`` where it cannot be seen.
     """
 
     id: ProcessId
@@ -51,6 +53,7 @@ class Kin(Struct, frozen=True):
     rss: int | None = None
     started_at: float | None = None
     protected: bool = False
+    stack_start: int | None = None
 
 
 class Details(Struct, frozen=True):
@@ -99,6 +102,8 @@ class Refusal(str, Enum):
     """The number belongs to another process by now, or to another user; or that of its parent."""
     GONE = "gone"
     """There is no such process any more."""
+    THREAD = "thread"
+    """The number is that of a thread, and signals are for processes."""
     NOT_PERMITTED = "not permitted"
     """It is another user's."""
 

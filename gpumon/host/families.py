@@ -123,7 +123,9 @@ def _kin(stat: Stat, proc: str, boot: float, protected: bool) -> Kin | None:
     """A process of the family, or ``None`` when it has ended meanwhile."""
     try:
         with opened(proc, stat.id.pid) as directory:
-            if read_stat(directory).id != stat.id:
+            # Before the command: an exec in between is noticed at the next look.
+            now = read_stat(directory)
+            if now.id != stat.id:
                 return None
             uid = owner(directory)
             command = read_command(directory, COMMAND_BYTES, living_thread(directory))
@@ -143,4 +145,5 @@ def _kin(stat: Stat, proc: str, boot: float, protected: bool) -> Kin | None:
         rss=stat.rss,
         started_at=boot + started_after_boot(stat.id),
         protected=protected,
+        stack_start=now.stack_start,
     )

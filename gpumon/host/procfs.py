@@ -42,6 +42,8 @@ class Stat(Struct, frozen=True):
         exiting: Whether its main thread is on its way out, or dead: its memory is gone then.
         kernel_thread: Whether it is one of the kernel's own.
         rss: Resident bytes; ``None`` where the main thread is dead while others live.
+        stack_start: Address of the bottom of its stack, which the kernel draws anew at every exec;
+            ``None`` where it is not ours to see, and of the dead.
     """
 
     id: ProcessId
@@ -54,6 +56,7 @@ class Stat(Struct, frozen=True):
     exiting: bool
     kernel_thread: bool
     rss: int | None
+    stack_start: int | None
 
     @property
     def leader_exited(self) -> bool:
@@ -72,8 +75,8 @@ def parse_stat(line: bytes) -> Stat:
     # after it holds a parenthesis.
     start, end = line.index(b"("), line.rindex(b")")
     # Numbering of proc_pid_stat(5), less 3: 0 state, 1 ppid, 2 pgrp, 3 session, 6 flags,
-    # 17 num_threads, 19 starttime, 21 rss.
-    fields = line[end + 2 :].split(None, 22)
+    # 17 num_threads, 19 starttime, 21 rss, 25 startstack.
+    fields = line[end + 2 :].split(None, 26)
     state, flags, threads = fields[0].decode(), int(fields[6]), int(fields[17])
     return Stat(
         id=ProcessId(int(line[:start]), int(fields[19])),
@@ -86,6 +89,7 @@ def parse_stat(line: bytes) -> Stat:
         exiting=bool(flags & _EXITING),
         kernel_thread=bool(flags & _KERNEL_THREAD),
         rss=None if state == "Z" and threads > 1 else int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
+        stack_start=int(fields[25]) or None,
     )
 
 

@@ -267,7 +267,9 @@ def _refuse_the_untouchable(target: Target, readonly: bool, proc: str) -> None:
     if os.getpid() in (pid, leader):
         raise Refused(Refusal.PROTECTED, f"{pid} is gpumon itself: q leaves it")
     if leader not in (None, pid):
-        raise Refused(Refusal.GONE, f"{pid} is a thread of {leader} and no process")
+        raise Refused(
+            Refusal.THREAD, f"{pid} is a thread of {leader} and no process: choose {leader}"
+        )
     if pid in _ancestors(proc):
         raise Refused(
             Refusal.PROTECTED,

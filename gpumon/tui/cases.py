@@ -54,6 +54,7 @@ class Cases:
         self._open: list[Case] = []
         self._leaving: list[Case] = []
         self._done_at: dict[int, float] = {}
+        self._newest_listed: Snapshot | None = None
 
     @property
     def reports(self) -> tuple[Report, ...]:
@@ -62,8 +63,13 @@ class Cases:
 
     def take(self, snapshot: Snapshot) -> None:
         """Look in a newer snapshot for the memory that came back."""
-        for case in self._open:
-            case.see(snapshot)
+        at, listed = snapshot.processes_at, self._newest_listed
+        # Lists are read less often than memory: only in the first snapshot with a list are both of
+        # one moment.
+        if listed is None or at is None or at != listed.processes_at:
+            self._newest_listed = snapshot
+            for case in self._open:
+                case.see(snapshot)
         now = time.monotonic()
         for case in list(self._open):
             report = case.report
@@ -91,18 +97,23 @@ class Cases:
         number = signal.SIGKILL if offered else signal.SIGTERM
         latest = self._session.history.latest
         now = None if latest is None else latest.time
-        dialog = EndDialog(targets, host.uid, number, now)
+
+        def look() -> Sequence[Kin]:
+            return host.families(asked)
+
+        dialog = EndDialog(targets, host.uid, number, now, look)
         self._app.push_screen(dialog, self._begin)
 
         def found(family: Sequence[Kin]) -> None:
             protected = {kin.id for kin in family if kin.protected}
             free = [target for target in targets if target.id not in protected]
             children = self._children(free, family)
-            dialog.add_children([one for one in children if one.id not in asked], protected)
+            named = [one for one in children if one.id not in asked]
+            dialog.add_children(named, protected, family)
 
         run_errand(
             self._app,
-            lambda: host.families(asked),
+            look,
             found,
             lambda _: dialog.add_children(None),
             name="gpumon-families",
@@ -170,19 +181,23 @@ class Cases:
 
         One that was refused is tried again, and that takes a new case.
         """
-        named = {target.id for target in targets}
+        named = {target.id: target.command for target in targets}
         for case in self._open:
-            fates = case.report.fates
             waiting = _waiting(case.report)
-            reached = {fate.target.id for fate in fates if fate.outcome is not Outcome.REFUSED}
-            if waiting and waiting <= named <= reached:
+            reached = {
+                fate.target.id: fate.target.command
+                for fate in case.report.fates
+                if fate.outcome is not Outcome.REFUSED
+            }
+            # Another command is another question, and is to stand in the log of signals.
+            if waiting and waiting <= named.keys() and named.items() <= reached.items():
                 return case
         return None
 
     def _new_case(self, targets: Sequence[Target]) -> Case:
         session = self._session
         case = Case(session.host, targets, journal=session.journal, changed=self._ring)
-        latest = session.history.latest
+        latest = self._newest_listed or session.history.latest
         if latest is not None:
             case.see(latest)
         self._open.append(case)

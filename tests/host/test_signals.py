@@ -212,7 +212,7 @@ def fake_proc(root: Path, state: str) -> Path:
     """A ``/proc`` with one process, 4711, in any state."""
     directory = root / "4711"
     directory.mkdir()
-    fields = [state, "1", *["0"] * 15, "1", "0", "777", "0", "0", "0"]
+    fields = [state, "1", *["0"] * 15, "1", "0", "777", *["0"] * 6]
     (directory / "stat").write_text(f"4711 (a (b) c) {' '.join(fields)}\n")
     return directory
 
@@ -251,7 +251,7 @@ def test_a_thread_of_another_process_is_no_process(family: Family) -> None:
     process = family.python(HOLLOW)
     threads = {int(path.name) for path in Path(f"/proc/{process.pid}/task").iterdir()}
     refused = refusal(lives.target((threads - {process.pid}).pop()))
-    assert refused.reason is Refusal.GONE
+    assert refused.reason is Refusal.THREAD
     assert f"is a thread of {process.pid}" in refused.sentence
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 from textual.app import App
-from textual.widgets import Button
+from textual.widgets import Button, Static
 
 from gpumon.ending import Outcome, case
 from gpumon.findings import conditions
@@ -182,6 +182,82 @@ async def test_kill_is_proposed_only_where_a_signal_was_given_time_to_end_it(
         app.cases.ask([lives.target(process.pid)])
         await until(pilot, lambda: app.send_label, "that the children are known")
         assert app.send_label.startswith("Send TERM")
+
+
+BECOMING = """
+import os, sys
+print("ready", flush=True)
+sys.stdin.readline()
+os.execv(sys.executable, [sys.executable, "-c", "print('there', flush=True); input()", "successor"])
+"""
+"""It becomes another program when it is told to."""
+
+
+async def test_what_another_command_runs_by_now_is_shown_and_asked_about_again(
+    family: Family, tmp_path: Path
+) -> None:
+    process = family.python(BECOMING)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    async with opened(tmp_path) as (app, pilot):
+        app.cases.ask([lives.target(process.pid)])
+        await until(pilot, lambda: app.send_label, "that the children are known")
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "there\n"
+        await pilot.press("right", "enter")
+        dialog = app.screen
+        assert isinstance(dialog, EndDialog)
+        await until(pilot, lambda: "its command has changed" in named(dialog), "another question")
+        assert "successor" in named(dialog)
+        assert dialog.focused is dialog.query_one("#cancel")
+        assert process.poll() is None
+        assert not app.cases.reports
+        # Textual takes no second press of a button that still looks pressed.
+        pressed = dialog.query_one("#send")
+        await until(pilot, lambda: not pressed.has_class("-active"), "that it can be pressed")
+        await send(app, pilot, "Send TERM")
+        await until(pilot, lambda: app.cases.reports[0].done, "its end")
+        assert process.wait(lives.PATIENCE) == -signal.SIGTERM
+        target = app.cases.reports[0].fates[0].target
+        assert target.command[-1] == "successor"
+
+
+def named(dialog: EndDialog) -> str:
+    return str(dialog.query_one("#named", Static).render())
+
+
+async def test_one_that_writes_its_title_anew_is_asked_about_once(
+    family: Family, tmp_path: Path
+) -> None:
+    """As setproctitle does; a step counter in the title would be asked about for ever."""
+    process = family.python(TITLED)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    async with opened(tmp_path) as (app, pilot):
+        app.cases.ask([lives.target(process.pid)])
+        await until(pilot, lambda: app.send_label, "that the children are known")
+        before = lives.target(process.pid).command
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "titled\n"
+        assert lives.target(process.pid).command != before
+        await send(app, pilot, "Send TERM")
+        await until(pilot, lambda: app.cases.reports[0].done, "its end")
+        assert process.wait(lives.PATIENCE) == -signal.SIGTERM
+
+
+TITLED = """
+import sys
+print("ready", flush=True)
+sys.stdin.readline()
+with open("/proc/self/stat") as file:
+    start = int(file.read().rpartition(")")[2].split()[45])
+import ctypes
+ctypes.memset(start, ord("x"), 4)
+print("titled", flush=True)
+input()
+"""
 
 
 async def test_children_of_what_gpumon_runs_in_are_not_named(

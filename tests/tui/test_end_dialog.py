@@ -83,7 +83,7 @@ async def look(
     protected: Sequence[ProcessId] = (),
 ) -> str:
     """What stands there once the children are known."""
-    dialog.add_children(children, **({"protected": protected} if protected else {}))
+    dialog.add_children(children, protected)
     await pilot.pause()
     await until(pilot, lambda: "looking for children" not in text(pilot), "the children")
     return text(pilot)
@@ -199,6 +199,21 @@ async def test_children_of_another_are_marked(count: int) -> None:
         assert f"{count} of these will not be permitted" in seen
     async with asked(TRAINING, uid=0, size=(100, 60)) as (dialog, pilot, _):
         assert "not yours" not in await look(pilot, dialog, children)
+
+
+async def test_the_button_counts_those_whom_the_signal_can_reach() -> None:
+    others = [another(pid, uid=BO, user="bo") for pid in range(50, 54)]
+    hidden = another(60, None, uid=None, user=None)
+    async with asked(TRAINING, another(5), hidden, size=(100, 60)) as (dialog, pilot, answers):
+        await look(pilot, dialog, [another(6), *others])
+        send = dialog.query_one("#send", Button)
+        assert str(send.label) == "Send TERM to 3"
+        await pilot.press("right", "enter")
+        await until(pilot, lambda: answers, "the answer")
+        assert answers == [Choice((TRAINING, another(5), another(6)), 15, whole_tree=True)]
+    async with asked(hidden) as (dialog, pilot, _):
+        await look(pilot, dialog)
+        assert dialog.query_one("#send", Button).disabled
 
 
 async def test_a_child_takes_a_line_and_keeps_its_script() -> None:

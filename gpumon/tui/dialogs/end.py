@@ -6,6 +6,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import msgspec
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -17,14 +18,15 @@ from gpumon.layout.commands import shorten_command
 from gpumon.layout.pages import wrap
 from gpumon.layout.processes import card_list
 from gpumon.text import cell_width, duration, gib, gibibytes, printable
+from gpumon.tui.errand import run_errand
 from gpumon.tui.theme import colour_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from textual.app import ComposeResult
 
-    from gpumon.host import Target
+    from gpumon.host import Kin, Target
     from gpumon.model import ProcessId
 
 _ABOUT = {
@@ -47,6 +49,7 @@ _WHOLE_NAMES = 76
 _COMMAND = 200
 """Cells of a command, three lines: enough to know it by."""
 _INDENT = 2
+_ANOTHER_COMMAND = "its command has changed: this is what it runs now"
 LOOK_SECONDS = 2.0
 """How long children are waited for: whoever wants a process ended need not wait for ``/proc``."""
 
@@ -55,7 +58,7 @@ class Choice(NamedTuple):
     """What was confirmed.
 
     Attributes:
-        targets: Exactly those named in the dialog.
+        targets: Those named in the dialog, but those of whom it said that they get no signal.
         number: The signal.
         whole_tree: Whether children that they fork from now on are meant too.
     """
@@ -115,6 +118,8 @@ class EndDialog(ModalScreen[Choice | None]):
         number: The signal that is proposed.
         now: From when on to count back how long each has run, in seconds since the epoch; the
             machine's own time by default.
+        look: Reads the processes asked for anew before the answer is given, on a thread of its own:
+            whoever has another command by then is asked about again. ``None``: nobody looks.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -143,8 +148,14 @@ class EndDialog(ModalScreen[Choice | None]):
         uid: int | None,
         number: int = signal.SIGTERM,
         now: float | None = None,
+        look: Callable[[], Sequence[Kin]] | None = None,
     ) -> None:
         super().__init__()
+        self._look = look
+        self._answer: Choice | None = None
+        self._ended: frozenset[ProcessId] = frozenset()
+        self._changed: frozenset[ProcessId] = frozenset()
+        self._stack_starts: dict[ProcessId, int | None] = {}
         self._now = time.time() if now is None else now
         self._targets = tuple(targets)
         self._uid = uid
@@ -205,7 +216,10 @@ class EndDialog(ModalScreen[Choice | None]):
         )
 
     def add_children(
-        self, children: Sequence[Target] | None, protected: Collection[ProcessId] = ()
+        self,
+        children: Sequence[Target] | None,
+        protected: Collection[ProcessId] = (),
+        found: Sequence[Kin] | None = None,
     ) -> None:
         """Name the children too, now that they are known; what comes too late changes nothing.
 
@@ -213,14 +227,48 @@ class EndDialog(ModalScreen[Choice | None]):
             children: Those of all that are asked for but the protected; ``None`` when the look
                 failed.
             protected: Those asked for that get no signal, nor do their children.
+            found: Those asked for as they are now, among others; ``None`` when that is not known.
         """
         if not self._looking:
             return
+        if found is not None:
+            self._take_in(found)
         self._looking = False
         self._children = None if children is None else tuple(children)
         self._protected = frozenset(protected)
         if self.is_attached:
             self._describe()
+
+    def _take_in(self, found: Sequence[Kin]) -> bool:
+        """Take those asked for as they are now.
+
+        A program may change its command line as often as it likes (setproctitle). Where the kernel
+        shows the stack's address, only an exec counts as a change.
+
+        Returns:
+            Whether one of them has another command than the dialog names.
+        """
+        kin = {one.id: one for one in found}
+        changed = set()
+        for target in self._targets:
+            if (now := kin.get(target.id)) is None:
+                continue
+            before = self._stack_starts.get(target.id)
+            if None not in (before, now.stack_start):
+                another = before != now.stack_start
+            else:
+                another = bool(target.command and now.command) and target.command != now.command
+            if another:
+                changed.add(target.id)
+            self._stack_starts[target.id] = now.stack_start
+        self._targets = tuple(
+            _renewed(target, kin[target.id]) if target.id in changed else target
+            for target in self._targets
+        )
+        self._changed |= changed
+        visible = {target.id for target in self._targets if target.id.start_time is not None}
+        self._ended = frozenset(visible - kin.keys())
+        return bool(changed)
 
     @property
     def _whole_tree(self) -> bool:
@@ -231,15 +279,20 @@ class EndDialog(ModalScreen[Choice | None]):
         asked = tuple(target for target in self._targets if target.id not in self._protected)
         return asked + ((self._children or ()) if self._whole_tree else ())
 
+    @property
+    def _reached(self) -> tuple[Target, ...]:
+        """Those meant whom the signal can reach, as far as that is known beforehand."""
+        return tuple(target for target in self._meant if not self._obstacle(target))
+
     def _obstacle(self, target: Target) -> str:
         """Why it will get no signal, as far as that is known beforehand; else nothing."""
         if target.id in self._protected:
             return "gpumon itself, or what it runs in: neither it nor its children get a signal"
         if target.id.start_time is None:
             return "not visible here: it will be refused; end it from its own container or host"
-        if not self._is_anothers(target):
-            return ""
-        return f"{_owner(target)}'s, not yours: it will not be permitted"
+        if self._is_anothers(target):
+            return f"{_owner(target)}'s, not yours: it will not be permitted"
+        return "it has ended: no signal reaches it" if target.id in self._ended else ""
 
     def _is_anothers(self, target: Target) -> bool:
         """Whether it is known to be a user's whose processes are not ours to signal."""
@@ -255,11 +308,9 @@ class EndDialog(ModalScreen[Choice | None]):
         tree = self.query_one("#tree", Checkbox)
         tree.display = bool(self._children)
         send = self.query_one("#send", Button)
-        count = len(self._meant)
-        many = "" if count == 1 else f" to {count}"
+        many = "" if len(self._meant) == 1 else f" to {len(self._reached)}"
         send.label = f"Send {self._signal}{many}"
-        refused = all(map(self._is_anothers, self._meant))
-        send.disabled = self._looking or refused
+        send.disabled = self._looking or not self._reached
 
     @property
     def _quiet(self) -> str:
@@ -280,6 +331,8 @@ class EndDialog(ModalScreen[Choice | None]):
             text.append("\n")
             if obstacle := self._obstacle(target):
                 text.append(f"  {obstacle}\n", f"bold {self._alarm}")
+            if target.id in self._changed:
+                text.append(f"  {_ANOTHER_COMMAND}\n", f"bold {self._alarm}")
             # Before the first layout there is no width yet.
             room = (self._line_width or _COMMAND) - _INDENT
             for line in wrap(_command(target, _COMMAND), room):
@@ -326,7 +379,7 @@ class EndDialog(ModalScreen[Choice | None]):
             return f"nothing can be sent: not yours but {' and '.join(owners)}'s; ask, or use sudo"
         if self._signal not in _ENDING:
             return "frees no memory"
-        reached = [target for target in self._meant if not self._obstacle(target)]
+        reached = self._reached
         if not reached:
             return "frees no memory: none of these may be signalled from here"
         freed: dict[int, int] = {}
@@ -363,6 +416,7 @@ class EndDialog(ModalScreen[Choice | None]):
 
     def action_cancel(self) -> None:
         """Nothing is sent."""
+        self._answer = None
         self.dismiss(None)
 
     def on_radio_set_changed(self, event: RadioSet.Changed) -> None:
@@ -375,13 +429,36 @@ class EndDialog(ModalScreen[Choice | None]):
         self._describe()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """The answer."""
-        if event.button.id == "send" and not self._looking:
-            self.dismiss(
-                Choice(self._meant, signal.Signals[f"SIG{self._signal}"], self._whole_tree)
-            )
+        """The answer, once it is known that it is about what is named here."""
+        if event.button.id != "send" or self._looking:
+            self.action_cancel()
+            return
+        if self._answer is not None:
+            return  # Pressed twice.
+        number = signal.Signals[f"SIG{self._signal}"]
+        answer = self._answer = Choice(self._reached, number, self._whole_tree)
+        if self._look is None:
+            self._give(answer, None)
+            return
+        run_errand(
+            self.app,
+            self._look,
+            lambda found: self._give(answer, found),
+            lambda _: self._give(answer, None),
+            name="gpumon-families",
+        )
+        self.set_timer(LOOK_SECONDS, lambda: self._give(answer, None))
+
+    def _give(self, answer: Choice, found: Sequence[Kin] | None) -> None:
+        """Give an answer, unless somebody in it has another command: then ask again."""
+        if answer is not self._answer:
+            return
+        self._answer = None
+        if found is not None and self._take_in(found):
+            self.action_button("cancel")
+            self._describe()
         else:
-            self.dismiss(None)
+            self.dismiss(answer)
 
 
 def _holds(target: Target) -> str:
@@ -393,6 +470,13 @@ def _holds(target: Target) -> str:
     if any(size is None for size in sizes):
         return f"on GPU {indices}"
     return f"{gibibytes(sum(filter(None, sizes)))} {gib()} on GPU {indices}"
+
+
+def _renewed(target: Target, now: Kin) -> Target:
+    """The same process with what it runs now."""
+    return msgspec.structs.replace(
+        target, uid=now.uid, user=now.user, name=now.name, command=now.command
+    )
 
 
 def _owner(target: Target) -> str:

@@ -61,6 +61,11 @@ class CardStatus(str, Enum):
     """Most calls to it fail, by NVML's error 999 or another that names no known cause."""
 
 
+ENDED = "X"
+"""``GpuProcess.state`` of a process that has ended and that the driver still lists: ``ps`` has the
+letter for the dead, which never show otherwise."""
+
+
 class ProcessId(Struct, frozen=True, gc=False, order=True):
     """Who a process is: the number alone is reused, the pair is not.
 
@@ -187,7 +192,8 @@ class GpuProcess(Struct, frozen=True, gc=False):
         uid: The owner's number.
         name: The kernel's short name of it (``comm``).
         command: Its argument vector, as it is: not safe to print, see ``gpumon.text``.
-        state: One letter, as in ``ps``: R, S, D, Z, T, ...
+        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``ENDED`` once gpumon saw its end and
+            the driver lists it all the same.
         cpu_percent: Of one core, since the last reading; may exceed 100.
         rss: Resident bytes of host memory.
         started_at: When it started.

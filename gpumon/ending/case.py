@@ -130,13 +130,16 @@ class Case:
     def see(self, snapshot: Snapshot) -> None:
         """Take a newer snapshot, to look in for the memory that comes back. Any thread may.
 
+        The process lists should be as new in it as the cards: between two lists others take and
+        give back memory unseen, which would be counted to the processes that were ended.
+
         Raises:
             BaseException: The bug that is in ``failure``, if there is one.
         """
         if self._failure is not None:
             raise self._failure
         self._newest = snapshot
-        if not self._report.done:
+        if not self._report.done or any(card.open for card in self._report.returns):
             self._news.set()
 
     def close(self) -> None:
@@ -342,12 +345,12 @@ class Case:
     def _returns(self, now: float) -> tuple[Return, ...]:
         if self._watch is None:
             return ()
-        lives = list(self._lives.values())
-        returns = self._watch.look(self._newest, lives, now)
+        lives, time = list(self._lives.values()), self._clock.time()
+        returns = self._watch.look(self._newest, lives, now, time)
         if not self._watch.unexplained or self._newest is None:
             return returns
         self._watch.explain(self._host.scan(self._newest), self._kin)
-        return self._watch.look(self._newest, lives, now)
+        return self._watch.look(self._newest, lives, now, time)
 
     def _tell(self) -> None:
         """Make a new report, and say so where it says something new."""

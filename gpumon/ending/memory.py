@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 10.0
 """How long after the last end memory is waited for."""
 
+_BELIEVED_SECONDS = 5.0
+"""How old the last sample of a card may be when the wait is over: older ones say nothing of now."""
+
 _PAGE = 2 * 2**20
 _STEADY_SECONDS = 0.4
 
@@ -37,7 +40,7 @@ class MemoryWatch:
         self._cards: dict[str, _Card] = {}
 
     def look(
-        self, snapshot: Snapshot | None, lives: Sequence[Life], now: float
+        self, snapshot: Snapshot | None, lives: Sequence[Life], now: float, time: float
     ) -> tuple[Return, ...]:
         """How the cards stand.
 
@@ -45,6 +48,7 @@ class MemoryWatch:
             snapshot: The newest; what it says of a time before the signal is not believed.
             lives: The processes of the case.
             now: Monotonic.
+            time: The same since the epoch.
         """
         burdens: dict[str, list[tuple[Life, int | None]]] = {}
         for life in lives:
@@ -62,8 +66,9 @@ class MemoryWatch:
             if card is None:
                 card = self._cards[uuid] = _Card(before, before.memory_used)
             card.reopen(ends)
-            if not card.state.settled:
-                card.look(self._before, snapshot, burden, self._sent_time, ends, now)
+            if card.state.open:
+                card.look(self._before, snapshot, burden, self._sent_time)
+                card.settle(snapshot, burden, ends, now, time)
         cards = sorted(self._cards.values(), key=lambda card: card.state.gpu_index)
         return tuple(card.state for card in cards)
 
@@ -101,12 +106,15 @@ class _Card:
     def __init__(self, gpu: Gpu, before: int) -> None:
         self.state = Return(gpu.uuid, gpu.index, expected=None, before=before, now=None)
         self.explained = False
+        self._sampled_at: float | None = None
         self._settled_after: _End | None = None
         self._steady: tuple[float, int] | None = None
 
     @property
     def unexplained(self) -> bool:
-        return self.state.settled and self.state.short and not self.explained
+        """Whether it has settled short, and neither the list nor a scan says why."""
+        state = self.state
+        return state.settled and state.short and not state.listed and not self.explained
 
     def reopen(self, end: _End | None) -> None:
         """Look on where memory was missing and another of the case has ended since.
@@ -124,52 +132,60 @@ class _Card:
         snapshot: Snapshot | None,
         burden: list[tuple[Life, int | None]],
         sent_time: float,
-        end: _End | None,
-        now: float,
     ) -> None:
-        """Take in a snapshot, and decide whether it is the last that matters."""
+        """Take in a snapshot."""
         sizes = [size for _, size in burden]
         expected = None if None in sizes else sum(size or 0 for size in sizes)
         state = msgspec.structs.replace(self.state, expected=expected)
-        ended = {life.target.id for life, _ in burden}
         gpu = None if snapshot is None else _gpu(snapshot, state.gpu_uuid)
-        if snapshot is not None and gpu is not None and _sampled_after(gpu, sent_time):
+        if snapshot is None or snapshot.time <= sent_time:
+            pass
+        elif gpu is None or gpu.memory_used is None:
+            state = msgspec.structs.replace(state, now=None)
+        elif _sampled_after(gpu, sent_time):
+            pids = {life.target.id.pid for life, _ in burden}
+            over = {life.target.id.pid for life, _ in burden if life.ended_time is not None}
+            listed = {id_.pid for id_, _ in _listed(snapshot, state.gpu_uuid)}
             state = msgspec.structs.replace(
                 state,
                 now=gpu.memory_used,
-                others=_taken_by_others(before, snapshot, state.gpu_uuid, ended, sent_time),
+                others=_taken_by_others(before, snapshot, state.gpu_uuid, pids, sent_time),
+                listed=tuple(sorted(over & listed)),
             )
-        settled = end is not None and self._settled(
-            state, snapshot, gpu, [life for life, _ in burden], end, now
-        )
-        self.state = msgspec.structs.replace(state, settled=settled)
-        self._settled_after = end
+            self._sampled_at = gpu.sampled_at
+        self.state = state
 
-    def _settled(
+    def settle(
         self,
-        state: Return,
         snapshot: Snapshot | None,
-        gpu: Gpu | None,
-        lives: list[Life],
-        end: _End,
+        burden: list[tuple[Life, int | None]],
+        end: _End | None,
         now: float,
-    ) -> bool:
-        if any(life.ended_time is None for life in lives):
-            return False
-        last_end, ended_at = end
-        if now - ended_at >= WAIT_SECONDS:
-            return True
-        if snapshot is None or gpu is None or gpu.memory_used is None:
+        time: float,
+    ) -> None:
+        """Decide whether what was taken in is enough."""
+        self._settled_after = end
+        if self.state.settled or end is None:
+            return
+        if any(life.ended_time is None for life, _ in burden):
+            return
+        if now - end.at >= WAIT_SECONDS:
+            old = self._sampled_at is None or time - self._sampled_at > _BELIEVED_SECONDS
+            known = None if old else self.state.now
+            self.state = msgspec.structs.replace(self.state, now=known, settled=True)
+        elif self._is_complete(snapshot, end.time):
+            self.state = msgspec.structs.replace(self.state, settled=True)
+
+    def _is_complete(self, snapshot: Snapshot | None, last_end: float) -> bool:
+        """Whether the memory that the card got back is all, or does not change any more."""
+        gpu = None if snapshot is None else _gpu(snapshot, self.state.gpu_uuid)
+        if snapshot is None or gpu is None or gpu.memory_used is None or self.state.listed:
             return False
         if not _sampled_after(gpu, last_end):
             return False
-        listed_at = snapshot.processes_at
-        if listed_at is None or listed_at <= last_end:
+        if snapshot.processes_at is None or snapshot.processes_at <= last_end:
             return False
-        ids = {life.target.id for life in lives}
-        if any(id_ in ids for id_, _ in _listed(snapshot, state.gpu_uuid)):
-            return False
-        if state.missing == 0:
+        if self.state.missing == 0:
             return True
         return self._steady_at(gpu.sampled_at or last_end, gpu.memory_used)
 
@@ -212,10 +228,14 @@ def _taken_by_others(
     before: Snapshot,
     snapshot: Snapshot,
     uuid: str,
-    ended: Collection[ProcessId],
+    ended: Collection[int],
     sent_time: float,
 ) -> int | None:
-    """Bytes that the other processes of a card took since; ``None`` where no list tells."""
+    """Bytes that the other processes of a card took since; ``None`` where no list tells.
+
+    Those that were ended are known by their numbers: the driver may list an ended process on, which
+    then has no start time, or that of a process that was given its number.
+    """
     if snapshot.processes_at is None or snapshot.processes_at <= sent_time:
         return None
     sums = []
@@ -223,7 +243,7 @@ def _taken_by_others(
         gpu = _gpu(moment, uuid)
         if moment.processes_at is None or gpu is None or "processes" in gpu.unknown:
             return None
-        sizes = [size for id_, size in _listed(moment, uuid) if id_ not in ended]
+        sizes = [size for id_, size in _listed(moment, uuid) if id_.pid not in ended]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
             return None

@@ -69,8 +69,9 @@ class Return(Struct, frozen=True):
         remaining: Who holds the card's device file without being listed there, kin of the ended
             first; looked for once too little has come back. Monitors, and the children of
             processes that go on, are left out.
-        settled: Whether ``now`` will not change by what was ended: seen twice alike, complete,
-            or waited for long enough.
+        settled: Whether ``now`` is not expected to change by what was ended: seen twice alike,
+            complete, or waited for long enough. A card that is short is looked at further.
+        listed: Numbers of those that have ended and that the driver still lists on the card.
     """
 
     gpu_uuid: str
@@ -81,6 +82,7 @@ class Return(Struct, frozen=True):
     others: int | None = None
     remaining: tuple[Suspect, ...] = ()
     settled: bool = False
+    listed: tuple[int, ...] = ()
 
     @property
     def returned(self) -> int | None:
@@ -92,7 +94,12 @@ class Return(Struct, frozen=True):
         """Bytes that should have come back and did not."""
         if self.expected is None or self.returned is None:
             return None
-        return max(0, self.expected - self.returned)
+        return min(self.expected, max(0, self.expected - self.returned))
+
+    @property
+    def open(self) -> bool:
+        """Whether a newer snapshot may change what is said of it."""
+        return not self.settled or self.short or self.now is None
 
     @property
     def short(self) -> bool:

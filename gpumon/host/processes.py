@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.model import ProcessId
+from gpumon.model import ENDED, ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,7 +39,7 @@ class ProcessFacts(Struct, frozen=True):
         uid: The owner's effective user id.
         command: Its argument vector as far as it fits in ``COMMAND_BYTES``, bytes that are no
             UTF-8 replaced; ``()`` for kernel threads and for whoever died before it was read.
-        state: One letter, as in ``ps``: R, S, D, Z, T, ...
+        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``X`` for one that has ended.
         cpu_percent: Of one core since the previous reading of this identity; ``None`` at the first.
         rss: Resident bytes, by the counters that ``ps`` shows. ``None`` for a process whose main
             thread is dead while others live: the kernel then reports 0, whatever they hold.
@@ -142,15 +142,20 @@ class ProcessReader:
             now: Seconds on the monotonic clock.
 
         Returns:
-            ``None`` when there is no such process to be seen here: it ended, or ``/proc`` hides
-            it (``hidepid``). The very same facts as before when nothing about it has changed.
+            ``None`` when there is no such process to be seen here: it ended before it was first
+            read, or ``/proc`` hides it (``hidepid``). One that ended since then keeps its facts,
+            with state ``X``, until ``keep_only`` leaves it out: its number, should another process
+            get it, is not what the driver lists. The very same facts as before when nothing about
+            it has changed.
         """
+        known = self._known.get(pid)
+        if known is not None and known.facts is not None and known.facts.state == ENDED:
+            return known.facts
         read = self._read_opened(pid) or self._read_unopened(pid)
         if read is None:
-            return None
+            return None if known is None or _exists(pid) else _end(known)
         stat, uid = read
         boot = self._boot_time(now)
-        known = self._known.get(pid)
         if known is not None and stat == known.stat and uid == known.uid:
             before = known.facts
             if before is not None and before.cpu_percent == 0 and known.boot == boot:
@@ -202,7 +207,7 @@ class ProcessReader:
             state,
             known.cpu_percent,
             None if leader_died else rss_pages * os.sysconf("SC_PAGE_SIZE"),
-            boot + int(fields[19]) / os.sysconf("SC_CLK_TCK"),
+            _started_at(boot, fields[19]),
         )
 
     def keep_only(self, pids: Collection[int]) -> None:
@@ -306,6 +311,37 @@ class ProcessReader:
             if abs(boot - self._boot) > _CLOCK_SET_SECONDS:
                 self._boot = boot
         return self._boot
+
+
+def _exists(pid: int) -> bool:
+    """Whether a process has this number, hidden by ``hidepid`` or not."""
+    try:
+        os.getpgid(pid)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # A security module may refuse the answer.
+    return True
+
+
+def _end(known: _Known) -> ProcessFacts:
+    """What stays known of a process that has ended."""
+    known.facts = ProcessFacts(
+        known.id,
+        known.name,
+        known.user,
+        known.uid,
+        known.command,
+        ENDED,
+        None,
+        None,
+        _started_at(known.boot, known.start_time),
+    )
+    return known.facts
+
+
+def _started_at(boot: float, start_time: bytes) -> float:
+    return boot + int(start_time) / os.sysconf("SC_CLK_TCK")
 
 
 def _most_files() -> int:

@@ -88,25 +88,26 @@ def _whole(lines: Sequence[_Line], width: int, spare: int) -> list[Row]:
 
 
 def _told(report: Report) -> _Told:
+    total, notes = _sum(report)
     fates = [("!", line, "state.warning") for line in _fate_lines(report.fates)]
-    cards = [line for card in report.returns for line in _missing(card)]
     if report.unlogged:
-        cards.append(("!", report.unlogged, "state.warning"))
-    return _Told(_sum(report), fates, cards)
+        notes.append(report.unlogged)
+    return _Told(total, fates, [("!", note, "state.warning") for note in notes])
 
 
 def sum_sentence(report: Report) -> str:
     """How a case stands, in a sentence."""
-    return _sum(report)[1]
+    return _sum(report)[0][1]
 
 
-def _sum(report: Report) -> _Line:
-    """The line that says it all."""
+def _sum(report: Report) -> tuple[_Line, list[str]]:
+    """The line that says it all, and what it has no room for."""
+    stays = [line for card in report.returns for line in _missing(card)]
     sent = [fate for fate in report.fates if fate.outcome is not Outcome.REFUSED]
     over = [fate for fate in sent if fate.outcome in _OVER]
     name = signal_name(report.signal)
     if not sent:
-        return "!", f"{name} was not sent", "state.warning"
+        return ("!", f"{name} was not sent", "state.warning"), stays
     count = f"{len(over)} of {len(sent)} ended"
     if len(over) < len(sent):
         parts = [f"{name} sent {duration(report.seconds)} ago", count]
@@ -114,36 +115,36 @@ def _sum(report: Report) -> _Line:
             parts.append(
                 f"{keycap('k')}: send KILL to the rest" if name != "KILL" else "KILL is pending"
             )
-        return "…", " · ".join(parts), "state.note"
-    memory = _came_back(report.returns)
-    if memory:
-        count += f", {memory}"
-    settled = all(card.settled for card in report.returns)
-    return ("✓", count, "state.good") if settled else ("…", count, "state.note")
+        return ("…", " · ".join(parts), "state.note"), stays
+    text = ", ".join([count, *filter(None, map(_came_back, report.returns))])
+    if any(not card.settled for card in report.returns):
+        return ("…", text, "state.note"), stays
+    if stays:
+        return ("!", f"{text}, but {stays[0]}", "state.warning"), stays[1:]
+    if any(card.returned is None for card in report.returns):
+        return ("!", text, "state.warning"), []
+    return ("✓", text, "state.good"), []
 
 
-def _came_back(returns: tuple[Return, ...]) -> str:
-    """``73.8 GiB came back on GPU 5``, for every card concerned."""
-    parts = []
-    for card in returns:
-        if card.returned is None:
-            parts.append(f"the memory of GPU {card.gpu_index} is not known yet")
-        elif not card.settled:
-            parts.append(
-                f"{gibibytes(max(0, card.returned))} of {gibibytes(card.expected)} {gib()} back on "
-                f"GPU {card.gpu_index} so far"
-            )
-        elif card.returned >= 0:
-            parts.append(
-                f"{gibibytes(card.returned)} {gib()} came back on GPU {card.gpu_index}"
-                f"{_others(card)}"
-            )
-        else:
-            parts.append(
-                f"GPU {card.gpu_index} has {gibibytes(-card.returned)} {gib()} more in use: "
-                "others took memory meanwhile"
-            )
-    return ", ".join(parts)
+def _came_back(card: Return) -> str:
+    """``73.8 GiB came back on GPU 5``; nothing where all of it stays."""
+    on_card = f"on GPU {card.gpu_index}"
+    if card.returned is None or card.now is None:
+        return f"whether memory came back {on_card} is not known{'' if card.settled else ' yet'}"
+    if not card.settled:
+        size = gibibytes(max(0, card.returned))
+        return f"{size} of {gibibytes(card.expected)} {gib()} back {on_card} so far"
+    if card.others is None:
+        change = card.before - card.now
+        return (
+            f"GPU {card.gpu_index} has {gibibytes(abs(change))} {gib()} "
+            f"{'less' if change >= 0 else 'more'} in use (what others did there is not known)"
+        )
+    if card.short and card.returned <= TOLERANCE:
+        return ""
+    if card.returned < 0:
+        return f"GPU {card.gpu_index} has {gibibytes(-card.returned)} {gib()} more in use"
+    return f"{gibibytes(card.returned)} {gib()} came back {on_card}{_others(card)}"
 
 
 def _others(card: Return) -> str:
@@ -210,14 +211,30 @@ def _of(fate: Fate) -> str:
     return ""
 
 
-def _missing(card: Return) -> list[_Line]:
-    """What did not come back, and who still holds the card."""
+def _missing(card: Return) -> list[str]:
+    """What did not come back, and why."""
     if not card.settled or not card.short:
         return []
     stay = f"{gibibytes(card.missing)} {gib()} stay on GPU {card.gpu_index}"
+    if card.listed:
+        return [f"{stay}: {_still_listed(card.listed)}"]
     if not card.remaining:
-        return [("!", f"{stay}: nobody who holds the card was found", "state.warning")]
-    return [("!", f"{stay}: {_who(suspect)}", "state.warning") for suspect in card.remaining]
+        return [f"{stay}: no process was found that holds them"]
+    return [f"{stay}: {_who(suspect)}" for suspect in card.remaining]
+
+
+_NAMED = 3
+"""How many processes are named by their numbers in a sentence."""
+
+
+def _still_listed(pids: Sequence[int]) -> str:
+    """Whom the driver lists though gpumon saw their end."""
+    names = [*map(str, pids[:_NAMED])]
+    if len(pids) > _NAMED:
+        names.append(f"{len(pids) - _NAMED} more")
+    *first, last = names
+    named = f"{', '.join(first)} and {last}" if first else last
+    return f"the driver still lists {named}, which {'has' if len(pids) == 1 else 'have'} ended"
 
 
 def _who(suspect: Suspect) -> str:

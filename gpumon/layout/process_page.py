@@ -30,6 +30,7 @@ from gpumon.layout.process_details import (
 )
 from gpumon.layout.trends import SPAN, bytes_course, percent_course, size_words
 from gpumon.layout.words import short_name
+from gpumon.model import ENDED
 from gpumon.text import UNKNOWN, duration, fit, fit_right, gib, gibibytes, number, printable
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _STATES = {
     "Z": "zombie (Z): it has ended, and its parent has not taken notice",
     "T": "stopped (T)",
     "t": "stopped by a debugger (t)",
-    "X": "dead (X)",
+    ENDED: "ended, and the driver still lists it",
 }
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (

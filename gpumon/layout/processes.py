@@ -10,6 +10,7 @@ from msgspec import Struct
 from gpumon.layout.cells import Field, Row, fill, restyle
 from gpumon.layout.commands import command_line, fit_command
 from gpumon.metrics import PROCESS_METRIC
+from gpumon.model import ENDED
 from gpumon.text import (
     UNKNOWN,
     cell_width,
@@ -354,7 +355,13 @@ def _command_fields(process: GpuProcess, marks: Marks, room: int) -> list[Field]
     return fields
 
 
-STATE_WORDS = {"D": "D(uninterruptible)", "T": "stopped", "t": "traced", "Z": "zombie", "X": "dead"}
+STATE_WORDS = {
+    "D": "D(uninterruptible)",
+    "T": "stopped",
+    "t": "traced",
+    "Z": "zombie",
+    ENDED: "ended(still listed)",
+}
 """States in which a process does not go on by itself."""
 
 _STYLES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from tests import lives
@@ -26,11 +26,13 @@ def machine(
     *arguments: str,
     columns: int = 120,
     lines: int = 34,
+    frees: bool = True,
     **how: object,
 ) -> Iterator[tuple[Screen, list[subprocess.Popen[bytes]], Driver]]:
     """Two cards, a process of each command on the second, and gpumon before them.
 
-    The n-th process holds 10 (n + 1) GiB. What ends gives its memory back.
+    The n-th process holds 10 (n + 1) GiB. What ends gives its memory back where the driver
+    ``frees`` it; otherwise the driver lists it on, as ``[Not Found]`` in nvidia-smi.
     """
     with Driver([h100(), h100()], driver_version="570.124.06") as driver:
         started: list[subprocess.Popen[bytes]] = []
@@ -46,7 +48,7 @@ def machine(
             card.memory_used = sum(owner.memory or 0 for owner in card.processes) + GIB // 4
             env = {**driver.env(), "XDG_STATE_HOME": str(tmp_path / "state")}
             with (
-                buried(driver),
+                buried(driver) if frees else nullcontext(),
                 Screen([*GPUMON, "-n", "0.1", *arguments], env, columns, lines) as screen,
             ):
                 screen.wait_for(rf"{started[-1].pid}")
@@ -74,6 +76,34 @@ def test_a_runaway_is_found_and_ended_and_its_memory_is_back(tmp_path: Path) -> 
         log = (tmp_path / "state/gpumon/signals.jsonl").read_text()
         assert str(started[0].pid) in log
         assert (tmp_path / "state/gpumon/signals.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_memory_of_an_ended_process_that_the_driver_still_lists_did_not_come_back(
+    tmp_path: Path,
+) -> None:
+    with machine(tmp_path, [RUNAWAY, TRAINING], frees=False) as (screen, started, driver):
+        pid = started[0].pid
+        screen.type("/runaw\rk")
+        screen.wait_for(r"no children")
+        screen.type(RIGHT)
+        screen.type("\r")
+        # Without its parent's wait it would be a zombie, which /proc still shows.
+        assert started[0].wait(PATIENCE) == -15
+        screen.wait_for(
+            rf"!  1 of 1 ended, but 10\.0 GiB stay on GPU 1: the driver still lists {pid}, which "
+            "has ended"
+        )
+        assert "came back" not in screen.text()
+        screen.wait_for(rf" {pid} .*10\.0G .*ended\(still listed\) runaw")
+        assert "not visible" not in screen.text()
+        screen.type("k")
+        screen.wait_for(rf"{pid} [\s\S]*it has ended: no signal reaches it[\s\S]*frees no memory")
+        screen.type("\x1b")
+        screen.wait_gone("no signal reaches it")
+        card = driver.cards[1]
+        card.processes = [owner for owner in card.processes if owner.pid != pid]
+        card.memory_used = 20 * GIB + GIB // 4
+        screen.wait_for(r"✓  1 of 1 ended, 10\.0 GiB came back on GPU 1")
 
 
 def test_the_opening_key_pressed_again_and_again_confirms_nothing(tmp_path: Path) -> None:
@@ -162,8 +192,11 @@ def test_a_tagged_pair_is_ended_together(tmp_path: Path) -> None:
 
 
 def test_the_tree_shows_the_children_and_users_narrow(tmp_path: Path) -> None:
-    size = {"columns": 180, "lines": 60}
-    with machine(tmp_path, [RUNAWAY, TRAINING], children=2, **size) as (screen, started, _):
+    with machine(tmp_path, [RUNAWAY, TRAINING], children=2, columns=180, lines=60) as (
+        screen,
+        started,
+        _,
+    ):
         screen.type("t")
         screen.wait_for(r"├─.*runaway.py")
         screen.type("u")
@@ -184,8 +217,7 @@ def point_at(screen: Screen, pid: int) -> None:
 
 
 def test_a_tag_of_one_that_only_the_tree_shows_goes_with_the_tree(tmp_path: Path) -> None:
-    size = {"columns": 180, "lines": 60}
-    with machine(tmp_path, [RUNAWAY], children=6, **size) as (screen, started, _):
+    with machine(tmp_path, [RUNAWAY], children=6, columns=180, lines=60) as (screen, started, _):
         loader = min(lives.children(started[0].pid))
         screen.type("t")
         screen.wait_for(r"\+6 .*runaway.py")

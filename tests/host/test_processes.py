@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import psutil
 import pytest
 
 from gpumon.host.processes import COMMAND_BYTES, ProcessFacts, ProcessReader
-from gpumon.model import ProcessId
+from gpumon.model import ENDED, ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -307,10 +308,29 @@ def _exit_number() -> int:
     return 60 if os.uname().machine == "x86_64" else 93
 
 
-def test_a_process_that_is_gone_is_not_visible(child: Child) -> None:
+def test_a_process_that_was_seen_to_end_is_told_as_ended_until_it_is_forgotten(
+    child: Child,
+) -> None:
     reader = ProcessReader()
-    facts(reader, child.pid)
+    before = facts(reader, child.pid)
     child.end()
+    ended = facts(reader, child.pid, 1.0)
+    assert ended == msgspec.structs.replace(before, state=ENDED, cpu_percent=None, rss=None)
+    assert facts(reader, child.pid, 2.0) is ended
+    reader.keep_only(())
+    assert reader.read(child.pid, 3.0) is None
+
+
+def test_a_process_that_becomes_hidden_has_not_ended(
+    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (4, 4))  # none is kept open
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    (proc / str(child.pid)).symlink_to(f"/proc/{child.pid}")
+    reader = ProcessReader(str(proc))
+    facts(reader, child.pid)
+    (proc / str(child.pid)).unlink()
     assert reader.read(child.pid, 1.0) is None
 
 
@@ -406,7 +426,7 @@ def test_files_of_one_that_ended_are_closed() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         facts(reader, process.pid)
         process.kill()
-    assert reader.read(process.pid, 1.0) is None
+    assert facts(reader, process.pid, 1.0).state == ENDED
     assert open_files() == before
 
 
@@ -421,4 +441,4 @@ def test_of_few_files_most_are_left_to_others(
         assert facts(reader, other.pid, now).user == pwd.getpwuid(os.geteuid()).pw_name
     assert open_files() == before + 2
     other.end()
-    assert reader.read(other.pid, 2.0) is None
+    assert facts(reader, other.pid, 2.0).state == ENDED

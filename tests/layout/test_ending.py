@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpumon.ending import Fate, Outcome, Report, Return
 from gpumon.host import Standing, Target
-from gpumon.layout.ending import report_rows
+from gpumon.layout.ending import report_rows, sum_sentence
 from gpumon.model import HoldReason, ProcessId, Suspect
 from tests.build import GIB
 
@@ -64,10 +66,10 @@ def test_a_long_line_goes_on_where_there_is_room() -> None:
     ended = report(fate(1), returns=(back(22 * GIB, remaining=(holder,)),))
     lines = told(ended)
     assert len(lines) == 3
-    assert f"{lines[1]} {lines[2]}".endswith(why)
-    cut = told(ended, room=2)
-    assert cut[1].startswith("!  12.0 GiB stay on GPU 0: 9 (py of unknown) still holds the card")
-    assert cut[1].endswith("…")
+    assert " ".join(lines).endswith(why)
+    cut = told(ended, room=1)
+    assert cut[0].startswith("!  1 of 1 ended, 18.0 GiB came back on GPU 0, but 12.0 GiB stay on")
+    assert cut[0].endswith("…")
 
 
 def test_the_oldest_cases_go_last_of_all() -> None:
@@ -103,6 +105,40 @@ def test_those_who_are_refused_for_one_reason_share_a_line() -> None:
     )
     readonly = [fate(pid, "gpumon runs with --readonly", Outcome.REFUSED) for pid in (1, 2)]
     assert told(report(*readonly)) == ["!  TERM was not sent", "!  gpumon runs with --readonly"]
+
+
+def test_memory_that_stays_is_told_with_the_sum() -> None:
+    none_back = msgspec.structs.replace(back(40 * GIB), listed=(838,))
+    assert told(report(fate(838), returns=(none_back,))) == [
+        "!  1 of 1 ended, but 30.0 GiB stay on GPU 0: the driver still lists 838, which has ended"
+    ]
+    several = msgspec.structs.replace(none_back, listed=(1, 2, 3, 4, 5))
+    elsewhere = msgspec.structs.replace(back(10 * GIB), gpu_uuid="GPU-1", gpu_index=1)
+    lines = told(report(fate(1), returns=(several, elsewhere)))
+    assert " ".join(lines) == (
+        "!  1 of 1 ended, 30.0 GiB came back on GPU 1, but 30.0 GiB stay on GPU 0: the driver "
+        "still lists 1, 2, 3 and 2 more, which have ended"
+    )
+    nobody = report(fate(1), returns=(back(40 * GIB), several))
+    assert told(nobody)[0] == (
+        "!  1 of 1 ended, but 30.0 GiB stay on GPU 0: no process was found that holds them"
+    )
+    assert sum_sentence(nobody).startswith("1 of 1 ended, but 30.0 GiB stay on GPU 0")
+
+
+def test_nothing_is_said_to_have_come_back_where_that_is_not_known() -> None:
+    lost = msgspec.structs.replace(back(0), now=None)
+    assert told(report(fate(1), returns=(lost,))) == [
+        "!  1 of 1 ended, whether memory came back on GPU 0 is not known"
+    ]
+    assert told(report(fate(1), returns=(back(10 * GIB, others=None),))) == [
+        "✓  1 of 1 ended, GPU 0 has 30.0 GiB less in use (what others did there is not known)"
+    ]
+
+
+def test_more_than_there_was_cannot_stay() -> None:
+    """Somebody whom no list names has taken memory: how much of it is whose is not known."""
+    assert back(50 * GIB).missing == 30 * GIB
 
 
 def test_what_others_did_meanwhile_is_said() -> None:

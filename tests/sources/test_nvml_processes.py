@@ -12,7 +12,7 @@ import pytest
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.host import namespaces
-from gpumon.model import Unknown
+from gpumon.model import ENDED, Unknown
 from gpumon.sources.nvml import fields, processes, source
 from gpumon.sources.nvml.reading import KEPT_SECONDS
 from tests.driver import GIB, Owner, h100, h100_mig, owners
@@ -135,16 +135,26 @@ def test_a_process_the_host_does_not_show_keeps_its_row(furnish: Furnish) -> Non
     assert (process.memory_used, process.sm) == (GIB, 5)
 
 
-def test_a_pid_that_is_used_again_is_another_process(furnish: Furnish) -> None:
+def test_an_ended_process_that_the_driver_still_lists_keeps_its_name(furnish: Furnish) -> None:
     room = furnish(h100())
     room.open()
+    card = room.driver.cards[0]
     with owners(1) as (process,):
-        room.driver.cards[0].processes = [Owner(process.pid)]
+        card.processes = [Owner(process.pid, memory=GIB)]
         first = room.processes()[process.pid]
     second = room.processes()[process.pid]
     assert first.visible
-    assert not second.visible
-    assert second.id != first.id
+    assert second.visible
+    assert (second.id, second.command, second.user) == (first.id, first.command, first.user)
+    assert (second.state, second.memory_used, second.rss) == (ENDED, GIB, None)
+    assert room.processes()[process.pid] is second
+
+    card.processes = []
+    assert not room.processes()
+    card.processes = [Owner(process.pid, memory=GIB)]
+    later = room.processes()[process.pid]
+    assert not later.visible, "listed anew, the number is another process's"
+    assert later.id != first.id
 
 
 # Name spaces

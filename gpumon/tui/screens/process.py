@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from gpumon.host import target_of
 from gpumon.layout.pages import moment_text
 from gpumon.layout.process_page import ProcessView, process_rows
-from gpumon.model import GpuProcess
+from gpumon.model import ENDED, GpuProcess
 from gpumon.tui.clipboard import PAST_NUMBER, copy_kill
 from gpumon.tui.errand import run_errand
 from gpumon.tui.keys import with_names
@@ -101,12 +101,14 @@ class ProcessScreen(PageScreen):
         self._view = msgspec.structs.replace(
             self._view,
             gone=self._gone(snapshot.time),
-            ended=self._ended_at is not None,
+            ended=self._ended_at is not None or self._view.process.state == ENDED,
             past=self._stage.is_past,
         )
 
     def _gone(self, now: float) -> str:
         """What became of it, when it is no longer where it was."""
+        if self._view.process.state == ENDED:
+            return "Ended; the driver still lists it, with the memory below."
         if self._ended_at is not None:
             at = moment_text(self._ended_at, now)
             return f"Ended at {at}; what is shown is the last that was seen of it."

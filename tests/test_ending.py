@@ -883,6 +883,13 @@ def test_memory_that_did_not_come_back_is_explained(family: Family, bench: Bench
     assert back.remaining == (own, stranger)
     assert bench.host.scans == 1
 
+    own_alone = msgspec.structs.replace(
+        moment(3, short, OTHER), holders=HolderScan(time.time() + 1, (own,))
+    )
+    ended.case.see(own_alone)
+    lives.until(lambda: ended.back().remaining == (own,), "that the other has let go of it")
+    assert bench.host.scans == 1
+
 
 def test_memory_that_an_unlisted_one_of_the_case_held_is_counted_when_it_ends(
     family: Family, bench: Bench

@@ -87,6 +87,7 @@ class Case:
         self._newest: Snapshot | None = None
         self._before: Snapshot | None = None
         self._watch: MemoryWatch | None = None
+        self._scanned_at = 0.0
         self._number = 0
         self._whole_tree = False
         self._to_end = False
@@ -347,9 +348,16 @@ class Case:
             return ()
         lives, time = list(self._lives.values()), self._clock.time()
         returns = self._watch.look(self._newest, lives, now, time)
-        if not self._watch.unexplained or self._newest is None:
+        if self._newest is None:
             return returns
-        self._watch.explain(self._host.scan(self._newest), self._kin)
+        if self._watch.unexplained:
+            scan = self._host.scan(self._newest)
+        else:
+            scan = self._newest.holders
+            if scan is None or scan.at <= self._scanned_at:
+                return returns
+        self._scanned_at = time
+        self._watch.explain(scan, self._kin)
         return self._watch.look(self._newest, lives, now, time)
 
     def _tell(self) -> None:

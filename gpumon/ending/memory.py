@@ -81,7 +81,7 @@ class MemoryWatch:
         """Take from a scan who holds the cards that have settled short."""
         suspects = () if scan is None else scan.suspects
         for card in self._cards.values():
-            if card.unexplained:
+            if card.short:
                 uuid = card.state.gpu_uuid
                 card.explained = True
                 here = (one for one in suspects if uuid in one.gpu_uuids)
@@ -111,10 +111,14 @@ class _Card:
         self._steady: tuple[float, int] | None = None
 
     @property
+    def short(self) -> bool:
+        """Whether it has settled short, and the driver's list does not say why."""
+        return self.state.settled and self.state.short and not self.state.listed
+
+    @property
     def unexplained(self) -> bool:
-        """Whether it has settled short, and neither the list nor a scan says why."""
-        state = self.state
-        return state.settled and state.short and not state.listed and not self.explained
+        """Whether it has settled so, and nobody has looked yet who holds it."""
+        return self.short and not self.explained
 
     def reopen(self, end: _End | None) -> None:
         """Look on where memory was missing and another of the case has ended since.

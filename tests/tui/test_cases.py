@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gpumon.ending import Report
-    from gpumon.model import Snapshot
+    from gpumon.model import GpuProcess, Snapshot
     from gpumon.tui.session import Session
     from tests.lives import Family
 
@@ -319,6 +319,35 @@ async def test_only_a_report_that_went_well_goes_by_itself(
         await until(pilot, lambda: app.cases.reports[0].done, "the end of the case")
         app.cases.take(moment(3, left))
         assert bool(app.cases.reports) == bool(left)
+
+
+async def test_memory_is_compared_where_the_lists_are_as_new(
+    family: Family, tmp_path: Path
+) -> None:
+    """What another process gave back since the last list is not counted to the one that ended."""
+    process, other = family.sleeper(), build.process(9, memory_used=9 * GIB)
+    seen = lives.target(process.pid, uses=(GpuUse("GPU-0", 0, memory_used=9 * GIB),))
+    own = build.process(process.pid, memory_used=9 * GIB, start_time=seen.id.start_time)
+    now = time.time()
+
+    def moment(ahead: float, listed: float, used: int, *processes: GpuProcess) -> Snapshot:
+        card = build.gpu(memory_used=used, sampled_at=now + ahead)
+        return build.snapshot(now + ahead, card, processes=processes, processes_at=now + listed)
+
+    async with opened(tmp_path) as (app, pilot):
+        app.cases.take(moment(-1, -1, 18 * GIB, own, other))
+        app.cases.ask([seen])
+        await send(app, pilot, "Send TERM")
+        await until(
+            pilot, lambda: Outcome.ENDED in outcomes(app.cases.reports[0]).values(), "its end"
+        )
+        app.cases.take(moment(60, 60, 18 * GIB, other))
+        await until(pilot, lambda: app.cases.reports[0].returns[0].now == 18 * GIB, "the list")
+        app.cases.take(moment(60.5, 60, 9 * GIB, other))
+        app.cases.take(moment(61, 61, 9 * GIB))
+        await until(pilot, lambda: app.cases.reports[0].returns[0].settled, "the next list")
+        (back,) = app.cases.reports[0].returns
+        assert (back.returned, back.others) == (0, -9 * GIB)
 
 
 async def test_cases_that_hang_keep_the_program_no_longer_than_one(

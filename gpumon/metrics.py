@@ -260,7 +260,7 @@ PROCESS_METRICS: tuple[ProcessMetric, ...] = (
     ProcessMetric("where", "WHERE", _T, lambda p, _: _where(p), None, "Where it runs, the most telling of its Slurm job, container, notebook, tmux session and Python environment."),
     ProcessMetric("container", "CONTAINER", _T, lambda p, _: _container(p), None, "The container or Kubernetes pod around it."),
     ProcessMetric("job", "JOB", _T, lambda p, _: _job(p), None, "Number of its Slurm job, else the torchrun, mpirun or the like that started it, with its PID."),
-    ProcessMetric("state", "S", _T, lambda p, _: p.state, None, "One letter, as in ps: R runs, S sleeps, D waits in the kernel out of reach of signals, T is stopped, Z is dead but still counted."),
+    ProcessMetric("state", "S", _T, lambda p, _: p.state, None, "One letter, as in ps: R runs, S sleeps, D waits in the kernel out of reach of signals, T is stopped, Z is dead but still counted, X has ended and the driver still lists it."),
 )
 # fmt: on
 

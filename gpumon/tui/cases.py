@@ -135,7 +135,7 @@ class Cases:
             False when there is none.
         """
         for case in reversed(self._open):
-            if case.report.done or case.report.offers_kill:
+            if _is_told(case.report) or case.report.offers_kill:
                 self._forget(case)
                 return True
         return False
@@ -218,6 +218,12 @@ class Cases:
 
 def _waiting(report: Report) -> set[ProcessId]:
     return {fate.target.id for fate in report.fates if fate.outcome is Outcome.WAITING}
+
+
+def _is_told(report: Report) -> bool:
+    """Whether the sum of a report is final; a zombie's parent or the log may be waited for."""
+    over = report.fates and not _waiting(report) and all(card.settled for card in report.returns)
+    return report.done or bool(over)
 
 
 def _went_well(report: Report) -> bool:

@@ -359,7 +359,16 @@ def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
     assert (program.returncode, out, err) == (130, b"", b"")
 
 
-# Where standard output leads nowhere
+# Where the output leads nowhere
+
+
+@pytest.fixture
+def no_reader() -> Iterator[int]:
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
 
 
 @pytest.mark.parametrize(
@@ -370,24 +379,48 @@ def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
         ["snapshot", "--demo", "--format", "json"],
         ["snapshot", "--demo", "--format", "csv"],
         ["snapshot", "--demo", "--format", "prometheus"],
+        ["select", "--demo"],
         ["--help"],
+        ["--version"],
+        ["select", "--help"],
+        ["run", "--help"],
     ],
     ids=" ".join,
 )
-def test_a_reader_who_has_gone_is_no_error(arguments: list[str]) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [*GPUMON, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    finally:
-        os.close(writer)
+def test_a_reader_who_has_gone_is_no_error(arguments: list[str], no_reader: int) -> None:
+    done = subprocess.run(
+        [*GPUMON, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=no_reader,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--nonsense"], 2),
+        (["snapshot", "--demo", "--gpus", "99"], 1),
+        (["select", "--demo", "--verbose"], 0),
+        (["report", "absent.csv"], 1),
+    ],
+    ids=str,
+)
+def test_a_message_that_cannot_be_written_leaves_the_exit_status(
+    arguments: list[str], status: int, no_reader: int
+) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        for stderr in (no_reader, full):
+            done = subprocess.run(
+                [*GPUMON, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                check=False,
+            )
+            assert done.returncode == status
 
 
 def test_a_reader_may_stop_after_the_first_line() -> None:
@@ -399,8 +432,17 @@ def test_a_reader_may_stop_after_the_first_line() -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
-@pytest.mark.parametrize("arguments", [["--demo"], ["snapshot", "--demo", "--format", "json"]])
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (["--demo"], ">&-"),
+        (["--demo"], ">/dev/full"),
+        (["snapshot", "--demo", "--format", "json"], ">&-"),
+        (["snapshot", "--demo", "--format", "json"], ">/dev/full"),
+        (["--help"], ">/dev/full"),
+        (["--version"], ">/dev/full"),
+    ],
+)
 def test_an_output_that_cannot_be_written_is_one_sentence(arguments: list[str], where: str) -> None:
     done = subprocess.run(
         ["sh", "-c", f"{shlex.join([*GPUMON, *arguments])} {where}"],

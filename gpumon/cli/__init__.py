@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import codeset, silence_output
+from gpumon.cli.common import codeset, silence
 from gpumon.cli.plain import read_plainly
 from gpumon.cli.words import EXIT_INTERRUPTED, EXIT_USAGE, fail
 from gpumon.lack import lack_behind
@@ -36,21 +36,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # there is something to see.
     gc.disable()
     try:
-        given = _bound(sys.argv[1:] if arguments is None else arguments)
+        return _flushed(_status(sys.argv[1:] if arguments is None else arguments))
+    finally:
+        gc.enable()
+
+
+def _status(arguments: Sequence[str]) -> int:
+    """Run the command; the exit status if everything it wrote can be flushed."""
+    try:
+        given = _bound(arguments)
         return _run(read_plainly(given) or _parsed(given))
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        # argparse, after --help and --version too, and run and wait after a signal
+        return end.code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read has seen enough.
-        silence_output()
+        silence(sys.stdout)
         return 0
     except Exception as error:
         lack = lack_behind(error)
         if lack is None:
             raise
         return fail(lack)
-    finally:
-        gc.enable()
+
+
+def _flushed(status: int) -> int:
+    """Flush both streams; the exit status after that.
+
+    A flush that fails while Python exits is a traceback and the status 120.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        silence(sys.stdout)
+    except OSError as error:
+        silence(sys.stdout)
+        status = fail(f"cannot write to standard output: {error.strerror}.")
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        silence(sys.stderr)
+    return status
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

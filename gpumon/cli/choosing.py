@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.choosing.options import add_options, fault, read_amount, requirements
-from gpumon.cli.common import silence_output
+from gpumon.cli.common import silence
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.words import EXIT_USAGE, explain, fail
 
@@ -116,7 +116,7 @@ def run_select(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:
-        silence_output()
+        silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli.common import (
     reservations,
-    silence_output,
+    silence,
     source_and_host,
     take_output,
     take_settings,
@@ -57,7 +57,7 @@ def print_one(options: argparse.Namespace, form: str, *, by_process: bool) -> in
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:
-        silence_output()
+        silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")
     if words:
         say(words)
@@ -109,7 +109,7 @@ def run_report(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:
-        silence_output()
+        silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")
 
 
@@ -162,6 +162,6 @@ def _writing(write: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:
-        silence_output()
+        silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")
     return status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from gpumon.cli.words import say
 
@@ -80,6 +80,6 @@ def take_settings() -> Thresholds:
     return loaded.settings.thresholds
 
 
-def silence_output() -> None:
-    """What is still in the buffer goes nowhere: Python must not complain about it as it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def silence(stream: TextIO) -> None:
+    """Send what is still buffered to ``/dev/null``, so that the flush at exit does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

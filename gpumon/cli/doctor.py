@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import silence_output, take_output
+from gpumon.cli.common import silence, take_output
 from gpumon.cli.words import fail
 
 if TYPE_CHECKING:
@@ -42,5 +42,5 @@ def run_doctor(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise  # no failure: main ends quietly
     except OSError as error:
-        silence_output()
+        silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")

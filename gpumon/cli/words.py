@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ def fail(sentence: str, status: int = EXIT_FAILED) -> int:
 
 
 def say(sentence: str) -> None:
-    """Write a sentence to standard error, whatever is in it."""
+    """Write a sentence to standard error, whatever characters it holds."""
+    from gpumon.commands.telling import tell
     from gpumon.text import printable
 
-    if sys.stderr is not None:
-        sys.stderr.write(f"gpumon: {printable(sentence)}\n")
+    tell(printable(sentence))

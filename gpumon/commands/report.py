@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from gpumon.commands.telling import tell
 from gpumon.moments import day_and_time
 from gpumon.report.curves import Curves
 from gpumon.report.exports import to_csv, to_json
@@ -93,7 +94,7 @@ def print_report(
     elif form == "csv":
         stream.write(to_csv(report))
         for sentence in damaged:
-            _say(sentence)
+            tell(printable(sentence))
     else:
         _write_table(report, curves, logs, said, stream, width)
     stream.flush()
@@ -162,10 +163,5 @@ def _nothing(
 
 
 def _fail(sentence: str, status: int = EXIT_NOTHING) -> int:
-    _say(sentence)
+    tell(printable(sentence))
     return status
-
-
-def _say(sentence: str) -> None:
-    if sys.stderr is not None:
-        sys.stderr.write(f"gpumon: {printable(sentence)}\n")

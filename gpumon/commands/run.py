@@ -115,7 +115,6 @@ def run(source: Source, terms: Terms, links: Callable[[], Links] | None = None) 
                 job = Job(lookout, taken.choice.candidates, taken.snapshot, taken.reservation)
                 ending = job.run(terms.command, _environment(terms, taken.choice), terms.log)
         if ending.by_key and ending.signal is not None:
-            sys.stderr.flush()
             end_by(ending.signal)
         return ending.exit_status
 

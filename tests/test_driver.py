@@ -36,6 +36,7 @@ from tests.driver import (
     settle,
     v100,
 )
+from tests.driver.build import build, build_owner
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -731,3 +732,15 @@ def test_the_command_line_runs_a_program_on_a_simulated_machine() -> None:
         check=True,
     )
     assert done.stdout.strip() == "3"
+
+
+def test_it_compiles_to_the_same_bytes_where_there_is_nothing_but_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = build()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("HOME", raising=False)
+    assert build() != before
+    assert build().read_bytes() == before.read_bytes()
+    assert build_owner().exists()

@@ -1,11 +1,18 @@
-"""Compiles the driver and the owner program on demand, once for each version of their sources."""
+"""Compiles the driver and the owner program on demand, once for each version of their sources.
+
+The compiler is a Python package, so that the tests need nothing but Python, and compile the same
+bytes everywhere.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import subprocess
+import sys
+import sysconfig
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _FLAGS = (
+    # For any processor of this architecture: a home directory may be shared between machines.
+    f"--target={sysconfig.get_config_var('MULTIARCH')}",
     "-std=gnu11",
     "-O2",
+    "-s",  # names of temporary files would be in it
     "-Wall",
     "-Wextra",
     "-Werror",
@@ -36,8 +46,8 @@ def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
     Several test processes may come here at once: each builds in a folder of its own and moves the
     result into place in one step.
     """
-    command = ["cc", *_FLAGS, *flags]
-    content = repr((command, sorted(files.items())))
+    options = [*_FLAGS, *flags]
+    content = repr((version("ziglang"), options, sorted(files.items())))
     folder = _cache() / hashlib.sha256(content.encode()).hexdigest()[:16]
     result = folder / target
     if result.exists():
@@ -48,8 +58,9 @@ def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
             (Path(work) / name).write_text(text)
         sources = [name for name in files if name.endswith(".c")]
         done = subprocess.run(
-            [*command, "-o", target, *sources, "-lm"],
+            [sys.executable, "-m", "ziglang", "cc", *options, "-o", target, *sources, "-lm"],
             cwd=work,
+            env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_cache() / "zig")},
             check=False,
             capture_output=True,
             text=True,

@@ -12,13 +12,17 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Whoever runs the tests may have a configuration.
-os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
-for name in [name for name in os.environ if name.startswith("GPUMON_")]:
-    del os.environ[name]
-
-# Or sit in GNU screen, where the mouse is left alone.
-os.environ.pop("STY", None)
+# The programs that tests start get the environment of an ordinary user, whoever runs the tests:
+# PYTHONUNBUFFERED, for one, hides every mistake with buffered output.
+_KEPT = {
+    *("HOME", "PATH", "TMPDIR"),
+    "LD_LIBRARY_PATH",  # some Pythons start only with it
+    *("CI", "EVERY_CODE"),  # what these tests and their tools are told
+}
+for name in set(os.environ) - _KEPT:
+    if not name.startswith(("FUZZ_", "PYTEST_")):
+        del os.environ[name]
+os.environ |= {"LANG": "C.UTF-8", "TERM": "xterm-256color", "XDG_CONFIG_HOME": "/nonexistent"}
 
 # A busy machine is no failure; and what CI finds, everybody must find again.
 settings.register_profile(
@@ -39,6 +43,4 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("GPUMON_LOCK_DIR", str(tmp_path_factory.mktemp("locks") / "shared"))
-        # Neither what this very program may be allowed to use.
-        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         yield

@@ -24,7 +24,6 @@ WAIT = [sys.executable, "-m", "gpumon", "wait"]
 def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Driver]:
     """Two cards, both taken by somebody who is not visible here."""
     monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with Driver([h100(), h100()]) as simulated:
         for card in simulated.cards:
             occupy(simulated, card.index)

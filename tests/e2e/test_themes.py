@@ -22,7 +22,7 @@ class Person:
 
     def __init__(self, folder: Path) -> None:
         self.env = {
-            **{name: value for name, value in os.environ.items() if name != "GPUMON_THEME"},
+            **os.environ,
             "XDG_CONFIG_HOME": str(folder / "config"),
             "XDG_STATE_HOME": str(folder / "state"),
         }

@@ -27,8 +27,7 @@ class Person:
 
 
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
-    monkeypatch.delenv(VARIABLE, raising=False)
+def person(tmp_path: Path) -> Person:
     return Person(tmp_path)
 
 

@@ -35,13 +35,6 @@ ENCODED = "a2lsbCA0MTIzMw=="
 """``kill 41233`` in base64."""
 
 
-@pytest.fixture(autouse=True)
-def bare_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests themselves may run inside tmux or screen."""
-    for name in ("TMUX", "STY"):
-        monkeypatch.delenv(name, raising=False)
-
-
 async def test_the_kill_command_names_the_number() -> None:
     async with App[None]().run_test() as pilot:
         assert "kill 41233" in copy_kill(pilot.app, ProcessId(41233, 99))

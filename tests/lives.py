@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from gpumon.host import Kin, Target
 from gpumon.model import ProcessId
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0
 """Seconds a test waits for something that must come; a pass takes a fraction of it."""
+
+
+def _proc_options() -> list[str]:
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [mount[3] for mount in mounts if mount[1] == "/proc"][-1].split(",")
+
+
+NEEDS_OTHERS = pytest.mark.skipif(
+    any(option.startswith("hidepid=") for option in _proc_options()),
+    reason="/proc is mounted with hidepid: one user does not see the processes of another",
+)
 
 _MARK = "GPUMON_TEST_MARK"
 _pidfd_open = os.pidfd_open  # tests take it away from gpumon

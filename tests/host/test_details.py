@@ -195,6 +195,7 @@ def test_a_zombie_says_that_nothing_is_left() -> None:
 
 
 @AS_ROOT
+@lives.NEEDS_OTHERS
 def test_what_belongs_to_another_user_is_not_told_and_that_is_said(
     family: Family, card: Path
 ) -> None:
@@ -209,6 +210,7 @@ def test_what_belongs_to_another_user_is_not_told_and_that_is_said(
 
 
 @AS_ROOT
+@lives.NEEDS_OTHERS
 def test_who_may_read_it_is_named(family: Family) -> None:
     process = family.start("sh", "-c", "echo; read line", user=1)
     (sentence,) = told_to(NOBODY, process.pid).unreadable

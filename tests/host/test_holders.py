@@ -372,6 +372,7 @@ print(msgspec.json.encode(HolderScanner(device_folder=sys.argv[2]).scan(given)).
 """
 
 
+@lives.NEEDS_OTHERS
 def test_who_could_not_be_looked_into_is_counted(family: Family) -> None:
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)  # As /dev is.

@@ -487,6 +487,8 @@ class Sheet:
             lines.pop()
         else:
             lines, passed = self._all_lines(entry.start, stop)
+        # Nothing can be read where the disk fails, or the file was cut off just now.
+        lines = lines or [b""]
         found = self._samples(lines, header) or [(0, entry.clocks.wall)]
         walls = [wall for _, wall in found]
         if is_quiet and all(one < other for one, other in pairwise(walls)):

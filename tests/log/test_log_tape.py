@@ -457,6 +457,23 @@ def test_a_huge_line_is_passed_over_without_being_held(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("reads", range(1, 12))
+def test_a_log_that_cannot_be_read_from_some_moment_on_raises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(20)])
+    left = iter(range(reads))
+    pread = os.pread
+
+    def cut_off(file: int, size: int, start: int) -> bytes:
+        return pread(file, size, start) if next(left, None) is not None else b""
+
+    monkeypatch.setattr(os, "pread", cut_off)
+    with opened(path) as tape:
+        assert len(times_of(tape)) <= 20
+        tape.at(NOON + 10)
+
+
 @pytest.mark.usefixtures("small_chunks")
 def test_headings_in_the_middle_count_from_there(tmp_path: Path) -> None:
     gpus, _ = lines_of(busy(second) for second in range(20))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,11 @@ PATIENCE = 60.0
 def _proc_options() -> list[str]:
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     return [mount[3] for mount in mounts if mount[1] == "/proc"][-1].split(",")
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    """Skips a test where a program is not installed."""
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"there is no {program} here")
 
 
 NEEDS_OTHERS = pytest.mark.skipif(

@@ -75,7 +75,7 @@ def test_ci_runs_the_readmes_test_command_as_it_stands_there() -> None:
     script = words(".ci/run")
     (extract,) = re.findall(r"^tests=\$\((.+)\)$", script, re.MULTILINE)
     found = subprocess.run(
-        ["bash", "-c", extract], cwd=ROOT, capture_output=True, text=True, check=True
+        ["sh", "-c", extract], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == TEST
     assert 'eval "$tests"' in script

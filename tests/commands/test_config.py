@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.config.words import commented
+from tests.lives import needs
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_no_half_a_file_is_left_where_the_disk_is_full(tmp_path: Path) -> None:
-    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "bash", *GPUMON, "config", "init"]
+    limited = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *GPUMON, "config", "init"]
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
     done = subprocess.run(limited, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
@@ -156,7 +156,7 @@ def test_neither_imports_textual_nor_the_library_for_completion(tmp_path: Path) 
     subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@needs("bash")
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
@@ -197,10 +197,16 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_scripts_for_other_shells_are_shell_scripts(shell: str, tmp_path: Path) -> None:
+def test_the_scripts_for_other_shells_name_the_commands(shell: str, tmp_path: Path) -> None:
     script = gpumon("completion", shell, home=tmp_path)
     assert (script.returncode, script.stderr) == (0, "")
     assert "snapshot" in script.stdout
-    if shutil.which(shell) is not None:
-        (tmp_path / "completion").write_text(script.stdout, encoding="utf-8")
-        subprocess.run([shell, "-n", str(tmp_path / "completion")], check=True)
+
+
+@pytest.mark.parametrize(
+    "shell", [pytest.param(name, marks=needs(name)) for name in ("zsh", "fish")]
+)
+def test_other_shells_can_read_their_scripts(shell: str, tmp_path: Path) -> None:
+    path = tmp_path / "completion"
+    path.write_text(gpumon("completion", shell, home=tmp_path).stdout, encoding="utf-8")
+    subprocess.run([shell, "-n", str(path)], check=True)

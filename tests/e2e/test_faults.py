@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import gpumon
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.test_live_screen import card_line, wait_for_line
 from tests.e2e.test_terminal import DEMO, READY, left_clean, whole
+from tests.lives import needs
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -337,7 +337,8 @@ def test_without_anything_to_read_keys_from_it_says_what_to_use(closed: str) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a /proc")
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs util-linux's setpriv")
+@needs("unshare")
+@needs("setpriv")
 def test_where_proc_hides_the_processes_of_others_their_rows_stay(driver: Driver) -> None:
     # A /proc of its own, which hides others' processes even from root, who may not look at them.
     hiding = (

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 OWNER = pwd.getpwuid(os.getuid()).pw_name
+STRANGER = "daemon"
 ME = re.escape(OWNER if len(OWNER) <= 9 else OWNER[:8] + "…")
 """As the process table writes it."""
 
@@ -311,8 +312,8 @@ def test_only_the_chosen_cards_and_the_chosen_user_are_shown(driver: Driver) -> 
                 lambda it: [index for index in range(8) if card_line(it, index)] == [2, 4, 5],
                 "waiting for the chosen cards alone",
             )
-        with screen_of(driver, "--gpus", "2", "--user", "nobody") as screen:
-            screen.wait_for(r"0 of 1 process · of nobody")
+        with screen_of(driver, "--gpus", "2", "--user", STRANGER) as screen:
+            screen.wait_for(rf"0 of 1 process · of {STRANGER}")
         with screen_of(driver, "--gpus", "11") as screen:
             assert screen.wait_end() == 1
             assert "0" in screen.text()

@@ -7,7 +7,6 @@ import os
 import pwd
 import re
 import resource
-import shutil
 import signal
 import stat
 import subprocess
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.lives import needs
 from tests.log.command import (
     LOG,
     logging,
@@ -544,7 +544,7 @@ def none_left(path: Path) -> Iterator[None]:
                     os.kill(int(file.parent.name), signal.SIGKILL)
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell with jobs")
+@needs("bash")
 def test_control_z_holds_it_and_a_log_in_the_background_keeps_off_the_terminal(
     driver: Driver, tmp_path: Path
 ) -> None:

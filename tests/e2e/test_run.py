@@ -7,7 +7,6 @@ import csv
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import pytest
 
 from gpumon.reserving.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.lives import needs
 from tests.log.command import wait_until
 from tests.screen import PATIENCE, Screen
 
@@ -301,7 +301,7 @@ def shell(driver: Driver) -> Iterator[Screen]:
         screen.wait_end()
 
 
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell with jobs")
+needs_bash = needs("bash")  # a shell with jobs
 
 
 @needs_bash

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -330,13 +329,11 @@ def test_a_zombie_holds_nothing(scanner: HolderScanner, cards: Path) -> None:
         assert scan(scanner).suspects == ()
 
 
+@lives.needs("unshare")
 def test_one_in_another_pid_name_space_is_told_as_such(
     family: Family, scanner: HolderScanner, cards: Path
 ) -> None:
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        pytest.skip("unshare is not installed")
-    isolated = [unshare, "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    isolated = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
     if subprocess.run([*isolated, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no name spaces to be had here")
     command = [sys.executable, "-S", "-c", programs.HOLDER, str(cards / "nvidia4")]

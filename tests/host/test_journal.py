@@ -211,6 +211,7 @@ print(journal.failure)
 """
 
 
+@lives.needs("unshare")
 def test_a_full_disk_is_told_and_leaves_no_half_line(tmp_path: Path) -> None:
     room = ["unshare", "--mount"]
     if subprocess.run([*room, "true"], capture_output=True, check=False).returncode:

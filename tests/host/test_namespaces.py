@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
+from tests import lives
 
 
 @pytest.mark.parametrize("version", ["470.57.02", "570.86.10", "", "garbage", None])
@@ -54,12 +54,10 @@ def test_this_namespace_is_told_by_its_number() -> None:
     assert in_initial_pid_namespace() == (str(link) == f"pid:[{0xEFFFFFFC}]")
 
 
+@lives.needs("unshare")
 def test_a_container_is_not_the_initial_namespace() -> None:
     program = "from gpumon.host.namespaces import *; print(in_initial_pid_namespace())"
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        pytest.skip("unshare is not installed")
-    command = [unshare, "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     inside = subprocess.run(
         [*command, sys.executable, "-c", program],
         capture_output=True,

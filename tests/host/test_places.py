@@ -20,6 +20,7 @@ from gpumon.host import places
 from gpumon.host.places import PlaceReader
 from gpumon.host.procfs import stat_of
 from gpumon.model import Container, GpuProcess, Place, ProcessId
+from tests import lives
 from tests.build import process
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gpumon.host.procfs import Stat
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
-NEEDS_TMUX = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
+NEEDS_TMUX = lives.needs("tmux")
 
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
 POD = "2c48913c-b29f-11e7-9350-020968147796"

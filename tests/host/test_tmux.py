@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from gpumon.host import tmux
 from gpumon.host.containers import RETRY_SECONDS
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
+from tests import lives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NEEDS_TMUX = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
+NEEDS_TMUX = lives.needs("tmux")
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
 
 

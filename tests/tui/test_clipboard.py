@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from textual.app import App
 
 from gpumon.model import ProcessId
 from gpumon.tui.clipboard import copy, copy_kill, cuda_line
+from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_the_terminal_gets_osc_52() -> None:
         assert f"\x1b]52;c;{ENCODED}\x07".encode() in screen.output
 
 
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+@needs("tmux")
 @pytest.mark.parametrize(("setting", "arrives"), [("on", True), ("external", False)])
 def test_tmux_takes_it_as_we_say(tmp_path: Path, setting: str, arrives: bool) -> None:
     tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -160,6 +161,14 @@ def look(pid: int) -> Kin | None:
         uid=uid,
         state=fields[0],
     )
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or the number of one without an account."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def children(pid: int) -> list[int]:

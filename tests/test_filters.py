@@ -288,9 +288,9 @@ def test_a_thousand_processes_pass_five_terms_while_nobody_notices() -> None:
     many = [msgspec.structs.replace(ANN, id=ProcessId(pid, 1)) for pid in range(1000)]
     spent = []
     for _ in range(5):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         assert sum(chosen.matches(one, BUSY) for one in many) == 1000
-        spent.append(time.perf_counter() - begin)
+        spent.append(time.thread_time() - begin)
     # Measured at 4 ms; a busy machine is given ten times that.
     assert min(spent) < 0.05
 

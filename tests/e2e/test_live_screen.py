@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import re
 import subprocess
 import sys
@@ -17,13 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
+from tests.lives import user_name
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GPUMON = [sys.executable, "-m", "gpumon"]
-OWNER = pwd.getpwuid(os.getuid()).pw_name
+OWNER = user_name(os.getuid())
 STRANGER = "daemon"
 ME = re.escape(OWNER if len(OWNER) <= 9 else OWNER[:8] + "…")
 """As the process table writes it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import re
 import resource
 import signal
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.lives import needs
+from tests.lives import needs, user_name
 from tests.log.command import (
     LOG,
     logging,
@@ -33,7 +32,7 @@ from tests.screen import PATIENCE, Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ME = pwd.getpwuid(os.getuid()).pw_name
+ME = user_name(os.getuid())
 
 
 @pytest.fixture

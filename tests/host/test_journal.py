@@ -61,12 +61,8 @@ def test_a_line_says_when_who_whom_what_and_with_what_outcome(folder: Path) -> N
     assert when.tzinfo is not None
     assert before - 0.001 <= when.timestamp() <= time.time()
     uid = os.geteuid()
-    try:
-        by = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        by = str(uid)
     assert first == {
-        "by": by,
+        "by": lives.user_name(uid),
         "by_uid": uid,
         "signal": "TERM",
         "pid": 41233,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -64,10 +63,7 @@ def gpu_process(pid: int) -> GpuProcess:
 
 def test_it_says_who_asks(host: ProcessHost) -> None:
     assert host.uid == os.geteuid()
-    try:
-        assert host.user == pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        assert host.user == str(os.geteuid())
+    assert host.user == lives.user_name(os.geteuid())
     assert not host.readonly
 
 

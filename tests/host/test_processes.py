@@ -17,6 +17,7 @@ import pytest
 
 from gpumon.host.processes import COMMAND_BYTES, ProcessFacts, ProcessReader
 from gpumon.model import ENDED, ProcessId
+from tests import lives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -438,7 +439,7 @@ def test_of_few_files_most_are_left_to_others(
     before = open_files()
     for now in (0.0, 1.0):
         assert facts(reader, child.pid, now).id.pid == child.pid
-        assert facts(reader, other.pid, now).user == pwd.getpwuid(os.geteuid()).pw_name
+        assert facts(reader, other.pid, now).user == lives.user_name(os.geteuid())
     assert open_files() == before + 2
     other.end()
     assert facts(reader, other.pid, 2.0).state == ENDED

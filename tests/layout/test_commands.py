@@ -208,10 +208,10 @@ def test_shortening_is_cheap_enough_to_draw_with() -> None:
     commands = [running(*TRAIN, str(number)) for number in range(200)]
     spent = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for one in commands:
             fit_command(one, 48)
-        spent.append((time.perf_counter() - begin) / len(commands))
+        spent.append((time.thread_time() - begin) / len(commands))
     # Measured at 0.4 µs where it was drawn before, 30 µs at first.
     assert min(spent) < 20e-6
 

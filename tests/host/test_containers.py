@@ -227,7 +227,7 @@ def test_a_container_that_podman_will_remove_is_named(root: Path) -> None:
 
 
 def test_a_rootless_container_is_in_its_owners_home(root: Path) -> None:
-    own = pwd.getpwuid(os.geteuid())
+    own = pwd.getpwuid(0)
     (store(root, f"{own.pw_dir}/.local/share") / "containers.json").write_text(stored("mine"))
     names = ContainerNames(str(root))
     assert names.named(PODMAN, 0.0).name is None, "it is in nobody's slice"

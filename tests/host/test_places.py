@@ -305,7 +305,7 @@ def tmux() -> Iterator[Callable[..., str]]:
         whole = ["tmux", "-u", "-S", f"{folder}/s", "-f", "/dev/null", *command]
         return subprocess.run(whole, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
-    ask("new-session", "-d", "-s", "träin", "cat")
+    ask("new-session", "-d", "-s", "träin", "exec cat")
     yield ask
     ask("kill-server")
     shutil.rmtree(folder, ignore_errors=True)  # tmux may be taking its socket away just now
@@ -314,9 +314,7 @@ def tmux() -> Iterator[Callable[..., str]]:
 @NEEDS_TMUX
 def test_what_runs_in_tmux_has_its_sessions_name(tmux: Callable[..., str]) -> None:
     pane = int(tmux("list-panes", "-F", "#{pane_pid}"))
-    deadline = time.monotonic() + 20
-    while name_of(pane) != "cat":
-        assert time.monotonic() < deadline
+    lives.until(lambda: name_of(pane) == "cat", "cat runs")
     assert place_of(seen(pane)).tmux == "träin"
 
 
@@ -325,11 +323,15 @@ def test_what_dropped_the_variable_is_in_its_panes_session(tmux: Callable[..., s
     tmux("new-session", "-d", "-s", "bare", "env -u TMUX cat; true")
     shell = int(tmux("list-panes", "-t", "bare", "-F", "#{pane_pid}"))
     children = Path(f"/proc/{shell}/task/{shell}/children")
-    deadline = time.monotonic() + 20
-    while not (pids := children.read_text().split()) or name_of(int(pids[0])) != "cat":
-        assert time.monotonic() < deadline
-    assert b"\0TMUX=" not in Path(f"/proc/{pids[0]}/environ").read_bytes()
-    assert place_of(seen(int(pids[0]))).tmux == "bare"
+
+    def cats() -> list[int]:
+        pids = map(int, children.read_text().split())
+        return [pid for pid in pids if name_of(pid) == "cat"]
+
+    lives.until(cats, "cat runs")
+    (cat,) = cats()
+    assert b"\0TMUX=" not in Path(f"/proc/{cat}/environ").read_bytes()
+    assert place_of(seen(cat)).tmux == "bare"
 
 
 def test_a_tmux_that_is_not_ours_goes_by_number(fake: FakeProc, reader: PlaceReader) -> None:

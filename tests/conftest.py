@@ -22,7 +22,12 @@ _KEPT = {
 for name in set(os.environ) - _KEPT:
     if not name.startswith(("FUZZ_", "PYTEST_")):
         del os.environ[name]
-os.environ |= {"LANG": "C.UTF-8", "TERM": "xterm-256color", "XDG_CONFIG_HOME": "/nonexistent"}
+os.environ |= {
+    "LANG": "C.UTF-8",
+    "TERM": "xterm-256color",
+    "XDG_CONFIG_HOME": "/nonexistent",
+    "SHELL": "/bin/sh",
+}
 
 # A busy machine is no failure; and what CI finds, everybody must find again.
 settings.register_profile(

@@ -34,5 +34,6 @@ def test_programs_of_the_tests_get_the_environment_of_an_ordinary_user() -> None
         f"PATH={os.environ['PATH']}",
         "LANG=C.UTF-8",
         "TERM=xterm-256color",
+        "SHELL=/bin/sh",
         "XDG_CONFIG_HOME=/nonexistent",
     }

@@ -262,8 +262,8 @@ from gpumon.host.signals import take_grip
 from tests import lives
 
 seen = lives.look(os.getpid())
-while seen.parent > 1:
-    seen = lives.look(seen.parent)
+# Where /proc hides the processes of others, those among the ancestors end the way up.
+while seen.parent > 1 and (seen := lives.look(seen.parent)):
     try:
         take_grip(lives.target(seen.id.pid))
     except Refused as refused:

@@ -605,12 +605,14 @@ def test_calls_and_their_time_are_counted_by_function_and_card(driver: Driver) -
 
 
 def test_a_call_costs_next_to_nothing(driver: Driver) -> None:
-    h = handle()
-    driver.reset_counters()
-    for _ in range(2_000):
-        pynvml.nvmlDeviceGetPowerUsage(h)
-    calls, seconds = driver.calls()["nvmlDeviceGetPowerUsage"]
-    assert seconds / calls < 20e-6
+    h, costs = handle(), []
+    for _ in range(10):  # so that some are measured while nobody else has the processor
+        driver.reset_counters()
+        for _ in range(200):
+            pynvml.nvmlDeviceGetPowerUsage(h)
+        calls, seconds = driver.calls()["nvmlDeviceGetPowerUsage"]
+        costs.append(seconds / calls)
+    assert min(costs) < 20e-6
 
 
 def test_every_function_that_is_counted_is_exported(driver: Driver) -> None:

@@ -8,12 +8,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gpumon.choosing.allocation import allowance
-from gpumon.choosing.judging import Circumstances, judge
+from gpumon.choosing.judging import Circumstances, is_identified, judge
 from gpumon.choosing.line import Line
 from gpumon.choosing.ordering import choose
 from gpumon.choosing.steady import Steady, look_back
 from gpumon.choosing.words import many
 from gpumon.sources import NoSuchCardError
+from gpumon.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -57,6 +58,7 @@ class Chooser:
         self._ask_links = links
         self._links: Links | None = None
         self._past = past
+        self._most_cards = 0
         self._steady = None if requirements.stable is None else Steady(requirements.stable)
         self._unsettled = False
         self._settled_by: float | None = None
@@ -133,15 +135,18 @@ class Chooser:
         self, snapshot: Snapshot, mine: Collection[str] = frozenset(), *, past: bool = False
     ) -> Circumstances:
         gpus = snapshot.gpus
-        missing = self.requirements.only.missing(len(gpus), [gpu.uuid for gpu in gpus])
+        # A card that was there and is gone may come back, as after the driver was loaded anew.
+        self._most_cards = max(self._most_cards, len(gpus))
+        uuids = [gpu.uuid for gpu in gpus if is_identified(gpu)]
+        missing = self.requirements.only.missing(self._most_cards, uuids)
         if missing and not past:
             raise NoSuchCardError(missing, f"This machine has {many(len(gpus), 'card')}.")
         uid = os.geteuid() if hasattr(os, "geteuid") else None
         plain = Circumstances(allowance(self._environment, gpus), uid=uid)
         if self._locks is None or past:
             return plain
-        uuids = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
-        held = self._locks.others(uuid for uuid in uuids if uuid not in mine)
+        devices = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
+        held = self._locks.others(uuid for uuid in devices if uuid not in mine)
         known = Circumstances(plain.allowance, held, uid=uid)
         owed = {} if self._line is None or mine else self._line.owed(snapshot, known)
         return Circumstances(plain.allowance, held, owed, uid)
@@ -156,15 +161,27 @@ class Chooser:
 
     def refusal(self, verdicts: Sequence[Verdict]) -> str:
         """Why nothing was chosen, in a sentence."""
+        return f"{self._shortage(verdicts)}; {self.requirements.number} asked."
+
+    def _shortage(self, verdicts: Sequence[Verdict]) -> str:
         asked = self.requirements
-        fitting = sum(1 for one in verdicts if one.refusal is None)
         thing = "MIG device" if asked.mig else "card"
+        there = sum(1 for one in verdicts if not asked.mig or one.candidate.mig is not None)
+        if self.hopeless(verdicts):
+            if there < asked.least:
+                return f"this machine has {many(there, thing) if there else f'no {thing}'}"
+            possible = sum(1 for one in verdicts if one.may_come)
+            return f"only {many(possible, thing)} can fit" if possible else f"no {thing} fits"
+        fitting = sum(1 for one in verdicts if one.refusal is None)
+        watched = sum(1 for one in verdicts if self.may_still_fit(one))
+        if asked.stable is not None and fitting < asked.least <= watched:
+            return f"the cards have not been watched for {duration(asked.stable)} yet"
         if not fitting:
-            return f"no {thing} fits; {asked.number} asked."
-        verb = "fits" if fitting == 1 else "fit"
-        return f"only {many(fitting, thing)} {verb}; {asked.number} asked."
+            return f"no {thing} fits"
+        return f"only {many(fitting, thing)} {'fits' if fitting == 1 else 'fit'}"
 
     def hopeless(self, verdicts: Sequence[Verdict]) -> bool:
         """Whether waiting cannot help: too few cards are of the kind that is asked for."""
         possible = sum(1 for one in verdicts if one.may_come)
-        return possible < self.requirements.least
+        gone = self._most_cards - len({one.candidate.gpu.uuid for one in verdicts})
+        return possible + gone < self.requirements.least

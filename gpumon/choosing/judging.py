@@ -94,7 +94,7 @@ class Refusal(Struct, frozen=True):
         kind: The requirement in a word, for programs: ``status``, ``chosen``, ``allocation``,
             ``model``, ``architecture``, ``capability``, ``mig``, ``total``, ``mode``,
             ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``, ``busy``,
-            ``utilization``, ``temperature``, ``watching``, ``stable``.
+            ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` where what the card is cannot be read now.
         sentence: For a person, without the card's name; safe to print.
     """
 
@@ -110,9 +110,6 @@ class Refusal(Struct, frozen=True):
 _LASTING = frozenset(
     ("chosen", "allocation", "model", "architecture", "capability", "mig", "total", "mode")
 )
-
-_STAYS = frozenset((CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_PERMISSION))
-"""What mends by a reboot, a reset or a permission, which end the waiting or do not come by it."""
 
 
 class Verdict(Struct, frozen=True):
@@ -134,10 +131,8 @@ class Verdict(Struct, frozen=True):
 
     @property
     def may_come(self) -> bool:
-        """Whether it fits, or may by and by."""
-        if self.refusal is None:
-            return True
-        return self.refusal.passing and self.candidate.gpu.status not in _STAYS
+        """Whether it fits or may fit later; a lost card may come back."""
+        return self.refusal is None or self.refusal.passing
 
 
 class Allowance(Struct, frozen=True):
@@ -255,49 +250,69 @@ class _Look:
 
     def reasons(self) -> Iterator[tuple[str, str]]:
         """Kind and sentence of each reason against it, the first one first."""
+        # What lasts comes first: it must not be hidden by what may pass.
         yield from self._of_what_it_is()
+        yield from self._of_what_cannot_be_read()
+        yield from self._of_its_slices()
         yield from self._of_whose_it_is()
         yield from self._of_who_is_on_it()
         yield from self._of_how_it_does()
 
     def _of_what_it_is(self) -> Iterator[tuple[str, str]]:
         gpu, asked = self._gpu, self._asked
-        if not asked.only.includes(gpu.index, gpu.uuid):
+        by_uuid = is_identified(gpu)
+        if not asked.only.includes(gpu.index, gpu.uuid) and (by_uuid or not asked.only.prefixes):
             yield "chosen", "it is none of those that --gpus names"
         if asked.never and asked.never.includes(gpu.index, gpu.uuid):
             yield "chosen", "--not names it"
-        if not self._circumstances.allowance.allows(self._candidate):
+        if by_uuid and not self._circumstances.allowance.allows(self._candidate):
             yield "allocation", self._circumstances.allowance.reason
-        if gpu.status in _GONE:
-            yield "status", _GONE[gpu.status]
+        for kind, known, sentence in self._of_its_kind():
+            if known:
+                yield kind, sentence
+        if gpu.compute_mode == "Prohibited":
+            yield "mode", "its compute mode prohibits computing"
+
+    def _of_what_cannot_be_read(self) -> Iterator[tuple[str, str]]:
+        if self._gpu.status in _GONE:
+            yield "status", _GONE[self._gpu.status]
+        for _, known, sentence in self._of_its_kind():
+            if not known:
+                yield "unknown", sentence
+
+    def _of_its_kind(self) -> Iterator[tuple[str, bool, str]]:
+        """Kind of each mismatch, whether the card told what it is, and a sentence."""
+        gpu, asked = self._gpu, self._asked
         if asked.models and not any(part in (gpu.name or "").lower() for part in asked.models):
-            yield "model", f"it is {_named(gpu.name)}, not {_either(asked.models)}"
+            sentence = f"it is {_named(gpu.name)}, not {_either(asked.models)}"
+            yield "model", gpu.name is not None, sentence
         if asked.architectures and (gpu.architecture or "").lower() not in asked.architectures:
             wanted = _either(asked.architectures)
-            yield "architecture", f"its architecture is {_named(gpu.architecture)}, not {wanted}"
+            sentence = f"its architecture is {_named(gpu.architecture)}, not {wanted}"
+            yield "architecture", gpu.architecture is not None, sentence
         if asked.capability is not None:
             has = _capability(gpu.compute_capability)
             if has is None or has < asked.capability:
                 least = ".".join(map(str, asked.capability))
                 told = _named(gpu.compute_capability)
-                yield "capability", f"its compute capability is {told}, {least} asked"
-        yield from self._of_its_slices()
+                sentence = f"its compute capability is {told}, {least} asked"
+                yield "capability", has is not None, sentence
         total = self._candidate.memory_total
         if asked.total is not None and (total is None or total < asked.total):
-            yield "total", f"{_size(total)} in all, {gib(asked.total)} asked"
+            sentence = f"{_size(total)} in all, {gib(asked.total)} asked"
+            yield "total", total is not None, sentence
 
     def _of_its_slices(self) -> Iterator[tuple[str, str]]:
         gpu = self._gpu
+        unknown = gpu.unknown.get("mig_mode") is Unknown.NO_ANSWER
         if self._asked.mig and self._candidate.mig is None:
-            yield "mig", "it has no MIG device"
+            yield "unknown" if unknown else "mig", "it has no MIG device"
         elif not self._asked.mig and (gpu.mig or gpu.mig_mode):
             yield "mig", "it is cut into MIG devices: --mig chooses among those"
-        elif not self._asked.mig and gpu.unknown.get("mig_mode") is Unknown.NO_ANSWER:
-            yield "mig", "whether it is cut into MIG devices is unknown"
+        elif not self._asked.mig and unknown:
+            yield "unknown", "whether it is cut into MIG devices is unknown"
 
     def _of_whose_it_is(self) -> Iterator[tuple[str, str]]:
-        if self._gpu.compute_mode == "Prohibited":
-            yield "mode", "its compute mode prohibits computing"
         if self.holder is not None:
             yield "reserved", self.holder.sentence(time.time())
         owed = self._circumstances.owed.get(self._candidate.uuid)
@@ -391,6 +406,11 @@ def judge_over_time(
         unsteady = sentence and verdict.refusal is None
         told.append(replace(verdict, refusal=Refusal("stable", sentence)) if unsteady else verdict)
     return tuple(told)
+
+
+def is_identified(gpu: Gpu) -> bool:
+    """Whether its UUID is its own: a card that never answered has none, and no name either."""
+    return gpu.name is not None or gpu.status is CardStatus.OK
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:

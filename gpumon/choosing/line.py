@@ -17,6 +17,7 @@ from gpumon.choosing.judging import Allowance, Circumstances, judge
 from gpumon.choosing.ordering import choose
 from gpumon.choosing.requirements import Requirements  # noqa: TC001 - msgspec resolves it
 from gpumon.host.procfs import stat_of
+from gpumon.model import CardStatus
 from gpumon.reserving.queue import Ticket, Waiting, tickets
 from gpumon.text import duration
 
@@ -32,6 +33,8 @@ TAKES_SECONDS = 10.0
 GATHERS_AFTER = 600.0
 """Seconds after which cards are kept for somebody who needs more than there are."""
 _MOST_TICKETS = 256
+_STAYS = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_PERMISSION)
+"""Nobody knows when such a card comes back: the others are not kept for that long."""
 
 
 class _Wants(Struct, frozen=True):
@@ -111,7 +114,9 @@ class Line:
         choice = choose(verdicts, wants.requirements)
         if choice is not None:
             return [one for one in verdicts if one.candidate in choice.candidates]
-        possible = sum(1 for one in verdicts if one.may_come)
+        possible = sum(
+            1 for one in verdicts if one.may_come and one.candidate.gpu.status not in _STAYS
+        )
         if possible < wants.requirements.least or time.time() < ticket.at + GATHERS_AFTER:
             return ()
         return [one for one in verdicts if one.refusal is None]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.collector import MAX_INTERVAL, Collector
 from gpumon.model import CardStatus
 from gpumon.sources import SourceError
+from gpumon.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 PATIENCE = 10.0
 """Seconds a driver gets: initialising cards without persistence mode takes seconds each."""
+QUICK_PATIENCE = 1.0
+"""Seconds it gets where the time is nearly over; a driver that is well answers within this."""
+
+
+class UnavailableError(SourceError):
+    """The cards cannot be looked at now. Later they may be."""
 
 
 class Lookout:
@@ -27,17 +34,14 @@ class Lookout:
     Args:
         source: Where snapshots come from; opened and closed here.
         interval: Seconds between the looks that nobody asks for; ``listen`` gets those too.
-        patience: Seconds that the driver gets for a look.
     """
 
-    def __init__(
-        self, source: Source, interval: float = MAX_INTERVAL, patience: float = PATIENCE
-    ) -> None:
+    def __init__(self, source: Source, interval: float = MAX_INTERVAL) -> None:
         self._source = source
-        self._patience = patience
+        self._began = time.monotonic()
         self._changed = threading.Condition()
         self._newest: Snapshot | None = None
-        self._looks = 0
+        self._looks = self._handed_out = 0
         self._failed = False
         self._collector = Collector(source, interval)
         self._collector.subscribe(self._take, lambda _: self._give_up())
@@ -52,7 +56,10 @@ class Lookout:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._collector.stop()
+        # A call that hangs is not waited for: it goes with the process.
+        call = self._source.current_call
+        hangs = call is not None and time.monotonic() - call.since > QUICK_PATIENCE
+        self._collector.stop(0.0 if hangs else QUICK_PATIENCE)
 
     @property
     def interval(self) -> float:
@@ -67,16 +74,32 @@ class Lookout:
         """Have every snapshot from now on, on the sampling thread; returns what ends that."""
         return self._collector.subscribe(listener)
 
-    def look(self) -> Snapshot:
+    @property
+    def newest(self) -> Snapshot | None:
+        """The last snapshot, ``None`` before the first."""
+        return self._newest
+
+    @property
+    def silence(self) -> str:
+        """That the driver does not answer, for how long and where, in a sentence."""
+        call = self._source.current_call
+        since, name = (self._began, "") if call is None else (call.since, f" {call.function}")
+        return f"The driver has not answered{name} for {duration(time.monotonic() - since)}."
+
+    def look(self, patience: float = PATIENCE) -> Snapshot:
         """How the cards are now: a sample that begins after this call.
 
+        Args:
+            patience: Seconds that the driver gets.
+
         Raises:
-            SourceError: There is nothing to look at, or the driver does not answer.
+            UnavailableError: The driver does not answer or is gone.
+            SourceError: There is nothing to look at.
         """
         began = time.time()
         self._collector.sample_now()
         with self._changed:
-            self._changed.wait_for(lambda: self._failed or self._is_from(began), self._patience)
+            self._changed.wait_for(lambda: self._failed or self._is_from(began), patience)
             fresh = self._is_from(began)
         return self._taken(fresh=fresh)
 
@@ -90,15 +113,15 @@ class Lookout:
         return self._looks == 1 or all(at is None or at >= began for at in read)
 
     def next(self, seconds: float) -> Snapshot | None:
-        """The next snapshot, if one comes in so many seconds.
+        """The newest snapshot that was not handed out yet, if one comes in so many seconds.
 
         Raises:
+            UnavailableError: The driver is gone, or has never answered.
             SourceError: There is nothing to look at.
         """
         with self._changed:
-            before = self._looks
-            self._changed.wait_for(lambda: self._failed or self._looks > before, seconds)
-            if self._looks == before and not self._failed:
+            self._changed.wait_for(lambda: self._failed or self._looks > self._handed_out, seconds)
+            if self._looks == self._handed_out and not self._failed:
                 return None
         return self._taken(fresh=True)
 
@@ -106,16 +129,14 @@ class Lookout:
         failure = self._collector.failure
         if failure is not None:
             raise failure
-        snapshot = self._newest
+        with self._changed:
+            snapshot, self._handed_out = self._newest, self._looks
         if snapshot is None or not fresh:
-            call = self._source.current_call
-            name = "" if call is None else f" ({call.function} has not come back)"
-            raise SourceError(
-                f"The driver has not answered for {self._patience:.0f} s{name}.",
-                "Other programs that use the cards may hang too; `dmesg` may say why.",
+            raise UnavailableError(
+                self.silence, "Other programs that use the cards may hang too; `dmesg` may say why."
             )
         if snapshot.trouble is not None:
-            raise SourceError(snapshot.trouble.sentence, snapshot.trouble.advice)
+            raise UnavailableError(snapshot.trouble.sentence, snapshot.trouble.advice)
         return snapshot
 
     def _take(self, snapshot: Snapshot) -> None:

@@ -36,12 +36,18 @@ class Choice(Struct, frozen=True):
     shared: int = 0
 
     @property
+    def labels(self) -> str:
+        """Which: ``GPU 0, GPU 3``."""
+        return ", ".join(one.label for one in self.candidates)
+
+    @property
     def reason(self) -> str:
         """Why these, for a person."""
-        labels = ", ".join(one.label for one in self.candidates)
         spare = self.fitting > len(self.candidates)
         words = [
-            f"{labels} of {self.fitting} that fit" if spare else f"{labels}: nothing else fits"
+            f"{self.labels} of {self.fitting} that fit"
+            if spare
+            else f"{self.labels}: nothing else fits"
         ]
         if self.link is Link.UNKNOWN:
             words.append("how near they are to one another is unknown")

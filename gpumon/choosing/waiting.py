@@ -1,9 +1,15 @@
-"""Waits until something holds for the cards: looks again and again, less often while it is calm."""
+"""Waits until something holds for the cards: looks again and again, less often while it is calm.
+
+A driver that does not answer, or is gone for a while, is waited for too.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, TypeVar
+
+from gpumon.choosing.lookout import QUICK_PATIENCE, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -25,8 +31,8 @@ def wait_for(
     lookout: Lookout,
     found: Callable[[Snapshot], _T | None],
     tell: Callable[[Snapshot], None],
+    tell_trouble: Callable[[str], None],
     seconds: float | None = None,
-    slowest: float = SLOW_SECONDS,
 ) -> _T | None:
     """Look until something is found.
 
@@ -34,34 +40,43 @@ def wait_for(
         lookout: Looks at the cards.
         found: What is looked for, in a look at the cards; ``None`` while it is not there.
         tell: Told of each look that was in vain.
-        seconds: How long at most; ``None`` is for ever.
-        slowest: Seconds between two looks, at most.
+        tell_trouble: Told in a sentence why there was no look.
+        seconds: How long at most, may be infinite; ``None``: trouble is not waited for either.
 
     Returns:
         ``None`` when the time is over.
 
     Raises:
-        SourceError: There is nothing to look at, or the driver does not answer.
+        SourceError: There is nothing to look at.
     """
-    deadline = None if seconds is None else time.monotonic() + seconds
-    snapshot: Snapshot | None = lookout.look()
+    deadline = time.monotonic() + (math.inf if seconds is None else seconds)
+    first_by = max(deadline, time.monotonic() + QUICK_PATIENCE)
     before: Hashable = None
     pace = QUICK_SECONDS
+    if seconds is not None:
+        lookout.interval = pace
     while True:
-        if snapshot is not None:
+        left = (first_by if before is None else deadline) - time.monotonic()
+        if left <= 0:
+            return None
+        try:
+            first = seconds is None and before is None
+            snapshot = lookout.look() if first else lookout.next(min(pace, left))
+            if snapshot is None:
+                continue  # the collector says so in its own time
             taken = found(snapshot)
             if taken is not None:
                 return taken
+        except UnavailableError as error:
+            if seconds is None:
+                raise
+            tell_trouble(error.sentence)
+        else:
             tell(snapshot)
             now = _outline(snapshot)
-            pace = min(pace * _SLOWER, slowest) if now == before else QUICK_SECONDS
+            pace = min(pace * _SLOWER, SLOW_SECONDS) if now == before else QUICK_SECONDS
             before = now
             lookout.interval = pace
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            return None
-        # Where no sample comes the collector says so in its own time; somebody may have ended too.
-        snapshot = lookout.next(pace if left is None else min(pace, left))
 
 
 def _outline(snapshot: Snapshot) -> Hashable:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from gpumon.choosing.choosing import Chooser
-from gpumon.choosing.lookout import Lookout
+from gpumon.choosing.lookout import PATIENCE, QUICK_PATIENCE, Lookout
 from gpumon.choosing.outputs import as_uuid, table
 from gpumon.choosing.waiting import wait_for
 from gpumon.commands.running import Job
@@ -110,8 +110,8 @@ def run(source: Source, terms: Terms, links: Callable[[], Links] | None = None) 
             with closing(taken.reservation):
                 if locks.trouble:
                     tell(f"the lock guards against your own programs only: {locks.trouble}")
-                if terms.verbose or taking.waited:
-                    tell(taken.choice.reason)
+                # On standard error: standard output is the command's.
+                tell(f"running on {taken.choice.reason if terms.verbose else taken.choice.labels}")
                 job = Job(lookout, taken.choice.candidates, taken.snapshot, taken.reservation)
                 ending = job.run(terms.command, _environment(terms, taken.choice), terms.log)
         if ending.by_key and ending.signal is not None:
@@ -157,31 +157,40 @@ class _Taking:
         self._lookout, self._locks, self._terms = lookout, locks, terms
         self._chooser = Chooser(terms.requirements, os.environ, locks, links, terms.past)
         self._verdicts: tuple[Verdict, ...] = ()
+        self._trouble = ""
         self._began = time.monotonic()
-        self.waited = False
+        self._waits = False
 
     def taken(self) -> _Taken | int:
         """Cards, or the exit status where there are none; why is said then."""
         wait = self._terms.wait
-        # Without --wait there is an end too: when the cards have been watched for long enough.
-        seconds = None if wait is None or wait == float("inf") else wait
         with Teller(sys.stderr) as teller:
             self._teller = teller
             try:
-                found = wait_for(self._lookout, self._found, self._wait_on, seconds)
+                found = wait_for(
+                    self._lookout, self._found, self._wait_on, self._wait_through, wait
+                )
             finally:
                 self._chooser.leave_line()
         if found is not None and found.taken is not None:
             return found.taken
         if found is None:
-            tell(f"nothing was free for {duration(wait)}: gave up waiting")
+            why = self._trouble
+            if not why:
+                verdicts = self._verdicts
+                why = self._chooser.refusal(verdicts) if verdicts else self._lookout.silence
+            tell(f"gave up waiting after {duration(wait)}: {why}")
             write(table(self._verdicts, columns=columns()))
             return TIMED_OUT
-        tell(self._chooser.refusal(found.verdicts))
+        tell(
+            self._chooser.refusal(found.verdicts)
+            + ("" if wait is None else " Waiting does not change that.")
+        )
         write(table(found.verdicts, columns=columns()))
         return NOTHING_FITS
 
     def _found(self, snapshot: Snapshot) -> _Outcome | None:
+        self._trouble = ""
         self._verdicts = verdicts = self._chooser.judge(snapshot)
         taken = self._take(snapshot, verdicts)
         in_vain = self._terms.wait is None and not self._chooser.left()
@@ -216,7 +225,7 @@ class _Taking:
     def _look_again(self, before: Snapshot, choice: Choice) -> Snapshot:
         """How it is now that nobody of gpumon's can come to these cards any more."""
         reserved_at = time.time()
-        snapshot = self._lookout.look()
+        snapshot = self._look()
         moved = any(_moved(one.seen_in(before), one.seen_in(snapshot)) for one in choice.candidates)
         give_up_at = time.monotonic() + _LIST_SECONDS
         # The list of who is there may be a second old; with memory it must not be.
@@ -224,26 +233,44 @@ class _Taking:
             if time.monotonic() > give_up_at:
                 break
             time.sleep(0.1)
-            snapshot = self._lookout.look()
+            snapshot = self._look()
         return snapshot
 
+    def _look(self) -> Snapshot:
+        """One more look, which does not stretch the time that there is."""
+        wait = float("inf") if self._terms.wait is None else self._terms.wait
+        left = self._began + wait - time.monotonic()
+        return self._lookout.look(min(PATIENCE, max(QUICK_PATIENCE, left)))
+
     def _wait_on(self, snapshot: Snapshot) -> None:
-        chooser, wait = self._chooser, self._terms.wait
-        if not self.waited:
-            self.waited = True
-            if wait is not None:
-                # Without a place in line it is a race, which is no reason not to run.
-                with suppress(OSError):
-                    chooser.join_line(snapshot)
-            if not self._teller.rewrites:
-                self._teller.say(f"waiting for {self._terms.requirements.number}")
-        waited = duration(time.monotonic() - self._began)
-        refused = [one for one in self._verdicts if one.refusal is not None]
         reasons = [
             f"{one.candidate.label}: {_in_short(one.refusal)}"
-            for one in refused
+            for one in self._verdicts
             if one.refusal is not None and one.refusal.passing
         ]
+        if not self._waits:
+            self._waits = True
+            if self._terms.wait is not None:
+                # Without a place in line it is a race, which is no reason not to run.
+                with suppress(OSError):
+                    self._chooser.join_line(snapshot)
+            self._say("; ".join(reasons))
+        self._show(reasons)
+
+    def _wait_through(self, trouble: str) -> None:
+        """The driver does not answer, or is gone for now."""
+        if not self._trouble:
+            self._say(trouble)
+        self._trouble = trouble
+        self._show([trouble])
+
+    def _say(self, why: str) -> None:
+        if not self._teller.rewrites:
+            number = self._terms.requirements.number
+            self._teller.say(f"waiting for {number}{why and f': {why}'}")
+
+    def _show(self, reasons: Sequence[str]) -> None:
+        waited = duration(time.monotonic() - self._began)
         self._teller.show([f"○ waiting for {self._terms.requirements.number}, {waited}", *reasons])
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.choosing.lookout import QUICK_PATIENCE
 from gpumon.choosing.words import gib, name_of
 from gpumon.commands.telling import tell
+from gpumon.model import CardStatus
 from gpumon.running import words
 from gpumon.running.child import Child
 from gpumon.running.members import Members
-from gpumon.running.tally import Tally
+from gpumon.running.tally import SLACK_BYTES, Tally
 from gpumon.running.terminal import Terminal
 from gpumon.sources import SourceError
 from gpumon.text import printable
@@ -32,7 +34,6 @@ INTERVAL = 1.0
 _BACK_SECONDS = 10.0
 """So long is waited for the memory of a job that has ended; the driver takes it back in less."""
 _BACK_PAUSE = 0.1
-_SLACK_BYTES = 64 * 2**20
 _TOUCH_SECONDS = 3600.0
 
 
@@ -89,6 +90,7 @@ class Job:
         if ending.exit_status:
             for card in tally.cards:
                 tell(words.full(card) or "")
+        tell(words.use(tally.cards))
         tell(back)
         if status is not None:
             from gpumon.commands.log_words import summary
@@ -140,14 +142,16 @@ class Job:
         first = True
         try:
             while True:
-                snapshot = self._lookout.look()
+                left = give_up_at - time.monotonic()
+                snapshot = self._lookout.look(max(left, QUICK_PATIENCE))
                 if first:
                     tally.add(snapshot, over=True)
                     first = False
                 missing = self._missing(snapshot)
                 if not missing:
-                    return "all its memory came back"
-                known = any(size is not None for size in missing.values())
+                    seen = any(card.used for card in tally.cards)
+                    return "all its memory came back" if seen else "it left no memory in use"
+                known = any(self._memory_before(one) is not None for one in self._candidates)
                 if not known or time.monotonic() > give_up_at:
                     return self._not_back(snapshot, missing)
                 time.sleep(_BACK_PAUSE)
@@ -158,18 +162,22 @@ class Job:
         """How much is not back yet on which card; ``None`` where that cannot be told."""
         missing: dict[str, int | None] = {}
         for candidate in self._candidates:
-            before, now = candidate.seen_in(self._before), candidate.seen_in(snapshot)
+            now = candidate.seen_in(snapshot)
             held = self._held_by_job(candidate, snapshot)
             if held:
                 missing[candidate.label] = held
                 continue
-            then = None if before is None else self._unshared(before, self._before)
+            then = self._memory_before(candidate)
             left = None if now is None else self._unshared(now, snapshot)
             if then is None or left is None:
                 missing[candidate.label] = None
-            elif left > then + _SLACK_BYTES:
+            elif left > then + SLACK_BYTES:
                 missing[candidate.label] = left - then
         return missing
+
+    def _memory_before(self, candidate: Candidate) -> int | None:
+        before = candidate.seen_in(self._before)
+        return None if before is None else self._unshared(before, self._before)
 
     def _held_by_job(self, candidate: Candidate, snapshot: Snapshot) -> int:
         """Bytes that living processes of the job hold, as the last list of them tells."""
@@ -186,7 +194,8 @@ class Job:
     def _unshared(self, candidate: Candidate, snapshot: Snapshot) -> int | None:
         """Bytes in use that belong to no living process, and to nobody in another container."""
         used = candidate.memory_used
-        if used is None:
+        # While a call to the card hangs its last values are repeated.
+        if used is None or candidate.gpu.status is not CardStatus.OK:
             return None
         for process in snapshot.processes:
             use = candidate.use_of(process)

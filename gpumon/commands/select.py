@@ -109,7 +109,7 @@ def _settled(lookout: Lookout, chooser: Chooser) -> tuple[Snapshot, tuple[Verdic
         return snapshot, verdicts
     lookout.interval = _WATCH_SECONDS
     with Teller(sys.stderr) as teller:
-        while left := chooser.left():
+        while (left := chooser.left()) and not chooser.hopeless(verdicts):
             fitting = sum(1 for one in verdicts if chooser.may_still_fit(one))
             teller.show([f"○ watching the cards, {duration(left)} left", f"{fitting} calm so far"])
             following = lookout.next(_WATCH_SECONDS)

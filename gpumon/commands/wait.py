@@ -11,15 +11,14 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpumon.choosing.lookout import Lookout
+from gpumon.choosing.lookout import QUICK_PATIENCE, Lookout, UnavailableError
 from gpumon.choosing.words import many
 from gpumon.commands.telling import Teller
-from gpumon.sources import SourceError
 from gpumon.text import duration, printable
 from gpumon.waiting.goals import FREE, CardGoal, HopelessError, cards_in_use
 from gpumon.waiting.lives import hold, wait_for_one
 from gpumon.waiting.notice import BELL, notification, send
-from gpumon.waiting.pace import SLOWEST, Pace
+from gpumon.waiting.pace import FASTEST, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,8 +138,8 @@ def _wait_for_cards(source: Source, terms: Terms, patience: _Patience, told: _To
         told.say(f"what other users have reserved is not known: {locks.trouble}")
     goal = CardGoal(terms.kind, terms.requirements, os.environ, locks, terms.past)
     pace = Pace()
-    with Lookout(source, SLOWEST) as lookout:
-        snapshot: Snapshot | None = lookout.look()
+    with Lookout(source, FASTEST) as lookout:
+        snapshot: Snapshot | None = None
         trouble, nearness = "", None
         while True:
             if snapshot is not None:
@@ -155,17 +154,24 @@ def _wait_for_cards(source: Source, terms: Terms, patience: _Patience, told: _To
                     told.change(_in_words(goal, nearness))
                 lookout.interval = pace.seconds
             told.show([f"for {goal.words}", trouble] if trouble else _parts(goal, nearness))
-            if patience.left <= 0:
+            left = patience.left
+            if nearness is None:
+                left = max(left, QUICK_PATIENCE - patience.spent)
+                trouble = trouble or (lookout.silence if left <= 0 else "")
+            if left <= 0:
                 told.say(
-                    f"gave up after {duration(patience.spent)} of waiting for {goal.words}.",
+                    f"gave up after {duration(patience.spent)} of waiting for {goal.words}."
+                    + (trouble and f" {trouble}"),
                     "" if nearness is None else nearness.table,
                 )
                 return None
             try:
-                snapshot = lookout.next(min(_TOLD_SECONDS, max(0.0, patience.left)))
+                snapshot = lookout.next(min(_TOLD_SECONDS, left))
                 trouble = "" if snapshot is not None else trouble
-            except SourceError as error:
-                # It was there when this began: an upgrade of the driver ends, too.
+            except UnavailableError as error:
+                # A driver that hangs may answer later, and an upgrade of it ends.
+                if not trouble:
+                    told.change(f"waiting for {goal.words}: {error.sentence}")
                 snapshot, trouble = None, error.sentence
 
 
@@ -208,10 +214,10 @@ def _wait_for_processes(
     with ExitStack() as holding:
         for life in lives:
             holding.callback(life.close)
-        watched = _Watched(source, holding)
+        lookout = holding.enter_context(Lookout(source, _HELD_SECONDS))
         for life in lives:
             told.change(f"waiting for {life.words} to end, which has run for {life.age}")
-        ended = _wait_for_all(lives, watched, patience, told)
+        ended = _wait_for_all(lives, lookout, patience, told)
     if not ended:
         told.say(f"gave up after {duration(patience.spent)}.")
         return None
@@ -222,7 +228,7 @@ def _wait_for_processes(
 
 
 def _wait_for_all(
-    lives: Sequence[Life], watched: _Watched, patience: _Patience, told: _Told
+    lives: Sequence[Life], lookout: Lookout, patience: _Patience, told: _Told
 ) -> bool:
     """Whether all of them have ended, before the time was over."""
     living = list(lives)
@@ -230,7 +236,8 @@ def _wait_for_all(
         first = living[0]
         more = len(living) - 1
         head = f"for {first.words} to end" + (f" and {many(more, 'process')} more" if more else "")
-        held = watched.cards_of(first.pid)
+        newest = lookout.newest
+        held = "" if newest is None else cards_in_use(newest, first.pid)
         told.show([head, f"runs {first.age}", *([held] if held else [])])
         if patience.left <= 0:
             return False
@@ -242,24 +249,3 @@ def _names(lives: Sequence[Life], pids: Sequence[int]) -> str:
     if not lives:
         return printable(", ".join(map(str, pids)))
     return ", ".join(life.words for life in lives)
-
-
-class _Watched:
-    """What the processes have of the cards, now and then; nothing where there is no driver.
-
-    Args:
-        source: Where snapshots come from.
-        ending: Ends the watching.
-    """
-
-    def __init__(self, source: Source, ending: ExitStack) -> None:
-        from gpumon.collector import Collector
-
-        self._collector = Collector(source, _HELD_SECONDS)
-        self._collector.start()
-        ending.callback(self._collector.stop)
-
-    def cards_of(self, pid: int) -> str:
-        """What a process has of them, in a few words."""
-        latest = self._collector.latest
-        return "" if latest is None else cards_in_use(latest, pid)

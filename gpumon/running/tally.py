@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from gpumon.choosing.judging import Candidate  # noqa: TC001 - msgspec resolves them
-from gpumon.model import GpuProcess  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model import GpuProcess, ProcessId  # noqa: TC001 - msgspec resolves annotations
 from gpumon.report.sums import Distribution, Energy, Level, Slowed
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LAST_SECONDS = 5.0
 """What was in this time before the end may be why it ended."""
+SLACK_BYTES = 64 * 2**20
+"""By so much a card's memory moves by itself."""
 _MOST_SECONDS = 5.0
 """A sample stands for no longer than this, however long the next one is away."""
 
@@ -52,6 +54,10 @@ class CardTally(Struct):
         slowed: Of the whole card.
         fills: The last few seconds, oldest first.
         sm_now: Of the job's processes at the last sample, percent.
+        strangers: Who was there before the job.
+        used_before: Bytes of the card that were in use before the job.
+        used: Whether a process of the job was seen on it.
+        doubtful: Whether somebody was there who may belong to the job.
     """
 
     candidate: Candidate
@@ -61,6 +67,15 @@ class CardTally(Struct):
     slowed: Slowed = field(default_factory=Slowed)
     fills: deque[Fill] = field(default_factory=deque)
     sm_now: int | None = None
+    strangers: frozenset[ProcessId] = frozenset()
+    used_before: int | None = None
+    used: bool = False
+    doubtful: bool = False
+
+    @property
+    def unused(self) -> bool:
+        """Whether the job never appeared on it, as far as the lists of processes tell."""
+        return self.memory.peak == 0 and not self.used and not self.doubtful
 
     def pass_on(self, snapshot: Snapshot, passed: float) -> None:
         """Count the time since the sample before, through which that one held."""
@@ -89,9 +104,16 @@ class CardTally(Struct):
         self.candidate = seen
         listed = "processes" not in seen.gpu.unknown and (snapshot.processes_at or 0) >= began
         on_it = [one for one in snapshot.processes if seen.use_of(one) is not None]
-        # Of what is not visible here nobody knows whether it is the job's.
-        listed = listed and all(one.visible for one in on_it)
         uses = [use for one in members if (use := seen.use_of(one)) is not None]
+        # Of what is not visible here nobody knows whether it is the job's; nor of who came since,
+        # where the job itself is not seen: a container's processes are no children of its client.
+        doubtful = any(not one.visible for one in on_it)
+        if not uses:
+            came = [one for one in on_it if one.type != "G" and one.id not in self.strangers]
+            doubtful = doubtful or bool(came) or self._grew(seen)
+        self.used = self.used or bool(uses)
+        self.doubtful = self.doubtful or doubtful
+        listed = listed and not doubtful
         job = _sum([use.memory_used for use in uses]) if listed else None
         self.sm_now = _sum([use.sm for use in uses]) if listed else None
         if job is not None:
@@ -100,6 +122,11 @@ class CardTally(Struct):
         self.fills.append(Fill(snapshot.time, seen.memory_free, seen.memory_total, job, others))
         while self.fills[0].time < snapshot.time - LAST_SECONDS:
             self.fills.popleft()
+
+    def _grew(self, seen: Candidate) -> bool:
+        """Whether more memory is in use than before the job."""
+        before, now = self.used_before, seen.memory_used
+        return before is not None and now is not None and now > before + SLACK_BYTES
 
 
 class Tally:
@@ -122,7 +149,7 @@ class Tally:
         members: Callable[[Sequence[GpuProcess]], tuple[GpuProcess, ...]],
         before: Snapshot,
     ) -> None:
-        self.cards = tuple(CardTally(one.seen_in(before) or one) for one in candidates)
+        self.cards = tuple(_begun(one.seen_in(before) or one, before) for one in candidates)
         self._members = members
         self._before = before
         self._began = time.time()
@@ -145,6 +172,11 @@ class Tally:
             if not over:
                 card.see(snapshot, members, self._began)
         return members
+
+
+def _begun(candidate: Candidate, before: Snapshot) -> CardTally:
+    there = (one.id for one in before.processes if candidate.use_of(one) is not None)
+    return CardTally(candidate, strangers=frozenset(there), used_before=candidate.memory_used)
 
 
 def _energy(before: Gpu, now: Gpu, passed: float, seconds: float) -> Energy:

@@ -38,8 +38,23 @@ def of_card(card: CardTally) -> str:
     if peak is not None:
         memory = f"memory peak {gib(peak)}, mean {_UNKNOWN if mean is None else gib(mean)}{of_all}"
     sm = card.sm.mean
-    told = f"SM mean {_UNKNOWN if sm is None else f'{sm:.0f} %'}"
-    return f"{card.candidate.label}: {memory} · {told} · {_slowed(card)} · {_energy(card)}"
+    told = f"{memory} · SM mean {_UNKNOWN if sm is None else f'{sm:.0f} %'}"
+    if card.unused:
+        told = "not used by the job"
+    return f"{card.candidate.label}: {told} · {_slowed(card)} · {_energy(card)}"
+
+
+def use(cards: Sequence[CardTally]) -> str:
+    """A warning where the job did not appear on its cards, or on some; else nothing."""
+    unused = [card.candidate.label for card in cards if card.unused]
+    if unused:
+        seen = "as far as a look every second shows"
+        why = "; it may have run on the CPU" if len(unused) == len(cards) else ""
+        return f"warning: the job never used {', '.join(unused)}, {seen}{why}"
+    unseen = ", ".join(card.candidate.label for card in cards if not card.used)
+    if unseen:
+        return f"warning: the job was not seen on {unseen}: whether it used that card is unknown"
+    return ""
 
 
 def _slowed(card: CardTally) -> str:

@@ -39,14 +39,75 @@ def test_a_card_that_does_not_answer_never_fits(status: CardStatus) -> None:
     assert reason(gpu(status=status)) is not None
 
 
-@pytest.mark.parametrize(
-    ("status", "hopeless"), [(CardStatus.LOST, True), (CardStatus.NO_ANSWER, False)]
-)
-def test_a_card_that_only_a_reboot_brings_back_is_not_waited_for(
-    status: CardStatus, hopeless: bool
+def hopeless(asked: Requirements, *cards: Gpu, environment: dict[str, str] | None = None) -> bool:
+    chooser = Chooser(asked, environment or {})
+    return chooser.hopeless(chooser.judge(snapshot(NOON, *cards)))
+
+
+@pytest.mark.parametrize("status", [one for one in CardStatus if one is not CardStatus.OK])
+def test_a_card_that_does_not_answer_is_waited_for_unless_it_would_not_do(
+    status: CardStatus,
 ) -> None:
-    chooser = Chooser(ANY, {})
-    assert chooser.hopeless(chooser.judge(snapshot(NOON, gpu(status=status)))) == hopeless
+    assert not hopeless(ANY, gpu(status=status))
+    assert hopeless(Requirements(models=("a100",)), gpu(status=status))
+    assert hopeless(Requirements(least=2, most=2), gpu(status=status))
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"name": None}, Requirements(models=("a100",))),
+        ({}, Requirements(architectures=("hopper",))),
+        ({}, Requirements(capability=(9, 0))),
+        ({"memory_total": None}, Requirements(total=GIB)),
+        ({"unknown": {"mig_mode": Unknown.NO_ANSWER}}, ANY),
+        ({"unknown": {"mig_mode": Unknown.NO_ANSWER}}, Requirements(mig=True)),
+    ],
+)
+def test_what_cannot_be_read_now_is_waited_for(
+    changes: dict[str, object], asked: Requirements
+) -> None:
+    assert reason(gpu(**changes), asked) is not None
+    assert not hopeless(asked, gpu(**changes))
+
+
+def test_a_card_that_never_answered_may_be_any_that_is_named_by_its_uuid() -> None:
+    nameless = gpu(uuid="index-0", name=None, status=CardStatus.LOST)
+    by_uuid = Requirements(only=parse_selection("GPU-1a2b"))
+    assert not hopeless(by_uuid, nameless)
+    assert not hopeless(ANY, nameless, environment={"CUDA_VISIBLE_DEVICES": "GPU-1a2b"})
+    assert hopeless(Requirements(only=parse_selection("1")), nameless, gpu(index=1, mig_mode=True))
+
+
+def test_cards_that_were_there_may_come_back() -> None:
+    chooser = Chooser(Requirements(least=2, most=2, only=parse_selection("0,1")), {})
+    assert not chooser.hopeless(chooser.judge(snapshot(NOON, gpu(), gpu(index=1))))
+    assert not chooser.hopeless(chooser.judge(snapshot(NOON, gpu())))
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (Requirements(least=3, most=3), "this machine has 2 cards; 3 cards asked."),
+        (Requirements(mig=True), "this machine has no MIG device; 1 MIG device asked."),
+        (Requirements(least=2, most=2), "only 1 card fits; 2 cards asked."),
+        (
+            Requirements(least=2, most=2, never=parse_selection("0")),
+            "only 1 card can fit; 2 cards asked.",
+        ),
+        (Requirements(free=80 * GIB), "no card fits; 1 card asked."),
+        (Requirements(models=("a100",)), "no card fits; 1 card asked."),
+        (
+            Requirements(stable=60.0),
+            "the cards have not been watched for 1m yet; 1 card asked.",
+        ),
+    ],
+)
+def test_why_nothing_is_chosen_is_the_reason(asked: Requirements, told: str) -> None:
+    chooser = Chooser(asked, {})
+    busy = gpu(index=1, memory_used=40 * GIB, memory_free=40 * GIB)
+    judged = chooser.judge(snapshot(NOON, gpu(), busy, processes=(process(7, gpus=(1,)),)))
+    assert chooser.refusal(judged) == told
 
 
 @pytest.mark.parametrize(

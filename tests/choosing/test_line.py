@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gpumon.choosing.judging import Allowance, Circumstances, judge
 from gpumon.choosing.line import GATHERS_AFTER, TAKES_SECONDS, Line
 from gpumon.choosing.requirements import Requirements
+from gpumon.model import CardStatus
 from gpumon.reserving.folder import Folder, shared_folder
 from gpumon.selection import parse_selection
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -139,6 +140,16 @@ def test_small_jobs_go_on_beside_a_large_one_but_not_for_ever(folder: Folder, cl
     assert owed(small, 0, 1) == set(), "nine cards never come"
     for one in (hopeless, small):
         one.leave()
+
+
+def test_no_card_is_kept_for_who_waits_for_a_lost_one(folder: Folder, clock: Clock) -> None:
+    all_four = wait(folder, Requirements(least=4, most=4))
+    clock.passed = GATHERS_AFTER + 60
+    lost = snapshot(NOON, *CARDS[:3], replace(CARDS[3], status=CardStatus.LOST))
+    busy = snapshot(NOON, *CARDS, processes=(process(7, gpus=(3,)),))
+    assert Line(folder).owed(lost, NOBODY_S) == {}
+    assert len(Line(folder).owed(busy, NOBODY_S)) == 3
+    all_four.leave()
 
 
 def test_what_another_version_wrote_keeps_nothing(folder: Folder) -> None:

@@ -87,6 +87,13 @@ def test_where_nothing_fits_each_card_has_one_reason(driver: Driver) -> None:
     assert lines[4].endswith("it is cut into MIG devices: --mig chooses among those")
 
 
+@pytest.mark.parametrize("more", [[], ["--stable", "1h"]])
+def test_more_cards_than_there_are_is_said_at_once(driver: Driver, more: list[str]) -> None:
+    done = select(driver, "-n", "9", *more)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gpumon: this machine has 4 cards; 9 cards asked.\n")
+
+
 def test_json_tells_all_of_it(driver: Driver) -> None:
     told = json.loads(printed(driver, "--format", "json"))
     assert told["schema"] == "gpumon.select/1"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.choosing.lookout import PATIENCE as PATIENCE_OF_A_LOOK
 from tests.driver import GIB, Driver, Owner, h100
 from tests.reserving.holding import holder
 from tests.screen import PATIENCE, Screen
@@ -109,7 +111,29 @@ def test_the_time_may_be_over_before_and_then_every_card_is_told(driver: Driver)
 def test_what_waiting_cannot_bring_is_refused_at_once(driver: Driver) -> None:
     done = run("-n", "3", env=driver.env())
     assert done.returncode == 1
-    assert "Waiting does not change that" in done.stderr
+    first = "gpumon: this machine has 2 cards; 3 cards asked. Waiting does not change that.\n"
+    assert done.stderr.startswith(first)
+
+
+@pytest.mark.parametrize("what", [[], ["--pid", str(os.getpid())]])
+def test_a_card_that_hangs_does_not_stretch_the_time(driver: Driver, what: list[str]) -> None:
+    driver.cards[0].hang()
+    began = time.monotonic()
+    done = run("--timeout", "2", *what, env=driver.env())
+    assert done.returncode == 124
+    assert "gave up after 2s" in done.stderr
+    assert what or "The driver has not answered nvml" in done.stderr
+    assert time.monotonic() - began < PATIENCE_OF_A_LOOK
+
+
+def test_a_card_that_hangs_at_first_is_waited_for(driver: Driver) -> None:
+    driver.cards[0].hang()
+    with Screen(WAIT, env=driver.env(), columns=120) as screen:
+        screen.wait_for("The driver has not answered nvml")
+        release(driver, 0)
+        driver.cards[0].release()
+        screen.wait_for("GPU 0 is free")
+        assert screen.wait_end() == 0
 
 
 def test_without_a_driver_there_is_nothing_to_wait_for() -> None:

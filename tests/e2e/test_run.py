@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.choosing.lookout import PATIENCE as LOOK_PATIENCE
 from gpumon.reserving.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import needs
@@ -158,7 +159,7 @@ def test_a_card_stays_reserved_while_its_job_has_not_begun_to_use_it(
         assert f", gpumon run {process.pid}: sleep\n" in refused.stderr
         too_late = run(driver, "-n", "2", "--wait=0.3", "--", "true")
         assert too_late.returncode == 124
-        assert "gave up waiting" in too_late.stderr
+        assert "gave up waiting after 0s: only 1 card fits; 2 cards asked." in too_late.stderr
 
 
 def test_kill_9_frees_the_cards_and_what_the_job_still_holds_is_seen(
@@ -491,8 +492,44 @@ def test_a_card_stays_reserved_until_its_memory_is_back(
         assert holders(driver, locks) == {card.uuid}
         card.memory_used = 0
         _, words = process.communicate(timeout=PATIENCE)
-    assert "all its memory came back" in words
+    assert "it left no memory in use" in words
     assert holders(driver, locks) == set()
+
+
+def test_a_job_that_never_used_its_card_is_told_so(driver: Driver, tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    with job_on(driver, tmp_path, "--log", str(path)) as (process, _, go):
+        wait_until(lambda: path.exists() and len(path.read_text().splitlines()) > 4, "samples")
+        go.touch()
+        out, words = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "")
+    assert words.startswith("gpumon: running on GPU 0\n")
+    assert "gpumon: GPU 0: not used by the job" in words
+    assert "gpumon: warning: the job never used GPU 0," in words
+    assert "it may have run on the CPU" in words
+    assert "came back" not in words
+    assert "memory peak" not in words
+
+
+def test_a_job_that_ended_before_a_look_is_not_said_to_have_used_its_card(driver: Driver) -> None:
+    words = run(driver, "--", "true").stderr
+    assert "warning: the job was not seen on GPU 0: whether it used that card is unknown" in words
+    assert "came back" not in words
+
+
+@pytest.mark.usefixtures("locks")
+def test_the_values_from_before_a_card_hung_tell_nothing_of_its_memory(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    with (
+        Driver([h100()]) as driver,
+        job_on(driver, tmp_path, "--log", str(path)) as (process, _, go),
+    ):
+        wait_until(lambda: path.exists() and len(path.read_text().splitlines()) > 2, "samples")
+        driver.cards[0].hang()
+        wait_until(lambda: "no answer" in path.read_text(), "the card hangs")
+        go.touch()
+        _, words = process.communicate(timeout=PATIENCE)
+    assert "whether its memory on GPU 0 came back is unknown" in words
 
 
 def test_what_cannot_be_logged_is_not_run(driver: Driver, tmp_path: Path) -> None:
@@ -518,11 +555,53 @@ def test_a_bad_option_is_one_sentence(driver: Driver, arguments: list[str], word
     assert done.stderr.count("\n") == 1
 
 
-def test_nobody_waits_for_what_cannot_come(driver: Driver) -> None:
-    for asked in (["-n", "3"], ["--total", "1T"], ["--model", "a100"]):
-        done = run(driver, *asked, "--wait", "--", "true")
-        assert done.returncode == 1
-        assert "asked" in done.stderr
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (["-n", "3"], "this machine has 2 cards; 3 cards asked."),
+        (["-n", "2", "--gpus", "1"], "only 1 card can fit; 2 cards asked."),
+        (["--total", "1T"], "no card fits; 1 card asked."),
+        (["--model", "a100"], "no card fits; 1 card asked."),
+    ],
+)
+def test_nobody_waits_for_what_cannot_come(driver: Driver, asked: list[str], why: str) -> None:
+    # The number is known of a lost card too; what it is may not be.
+    driver.cards[0].lost = "-n" in asked
+    done = run(driver, *asked, "--wait", "--", "true")
+    assert done.returncode == 1
+    assert f"gpumon: {why} Waiting does not change that.\n" in done.stderr
+
+
+def test_who_waits_waits_for_lost_cards_too(driver: Driver) -> None:
+    for card in driver.cards:
+        card.lost = True
+    with Screen([*RUN, "--wait", "--", "true"], driver.env(), columns=150) as screen:
+        screen.wait_for("GPU 0: it is lost.*GPU 1: it is lost")
+        for card in driver.cards:
+            card.lost = False
+        assert screen.wait_end() == 0
+
+
+def test_a_driver_that_goes_and_comes_back_does_not_end_the_waiting(driver: Driver) -> None:
+    for card in driver.cards:
+        card.memory_used = 9 * GIB
+    with Screen([*RUN, "--wait", "--", "true"], driver.env(), columns=150) as screen:
+        screen.wait_for("GPU 0: 9.0 GiB are in use by nobody")
+        driver.unload()
+        screen.wait_for("The NVIDIA driver is not loaded")
+        for card in driver.cards:
+            card.memory_used = 0
+        driver.reload()
+        assert screen.wait_end() == 0
+
+
+def test_a_card_that_hangs_does_not_stretch_the_waiting(driver: Driver) -> None:
+    driver.cards[0].hang()
+    began = time.monotonic()
+    done = run(driver, "--wait=2", "--", "true")
+    assert done.returncode == 124
+    assert "gave up waiting after 2s: The driver has not answered" in done.stderr
+    assert time.monotonic() - began < LOOK_PATIENCE
 
 
 def test_a_card_that_stayed_free_for_as_long_as_asked_is_taken(driver: Driver) -> None:

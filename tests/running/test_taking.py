@@ -27,7 +27,8 @@ class Looks:
     def __init__(self, *snapshots: Snapshot) -> None:
         self._left = list(snapshots)
 
-    def look(self) -> Snapshot:
+    def look(self, patience: float) -> Snapshot:
+        assert patience > 0
         return self._left.pop(0)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.choosing.judging import Candidate
 from gpumon.running.tally import Tally
-from gpumon.running.words import full, of_card
+from gpumon.running.words import full, of_card, use
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -79,6 +79,50 @@ def test_a_process_that_is_not_visible_here_may_be_the_job_s() -> None:
     tally.add(look(now + 1, process(OTHER, visible=False)))
     tally.add(look(now + 2), over=True)
     assert tally.cards[0].memory.peak is None
+
+
+def test_a_job_that_is_on_no_list_never_used_its_card() -> None:
+    tally, now = begin(memory_used=GIB)
+    tally.add(look(now + 1, memory_used=GIB))
+    tally.add(look(now + 2, memory_used=GIB), over=True)
+    (card,) = tally.cards
+    assert of_card(card).startswith("GPU 0: not used by the job · ")
+    assert use(tally.cards) == (
+        "warning: the job never used GPU 0, as far as a look every second shows; "
+        "it may have run on the CPU"
+    )
+
+
+def test_of_several_cards_the_unused_are_named() -> None:
+    cards = gpu(), gpu(index=1)
+    before = snapshot(time.time(), *cards)
+    tally = Tally([Candidate(card) for card in cards], _of_job, before)
+    tally.add(snapshot(before.time + 1, *cards, processes=(process(JOB),)))
+    assert use(tally.cards) == (
+        "warning: the job never used GPU 1, as far as a look every second shows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("processes", "card"),
+    [
+        # A container's process is no child of the client that started it.
+        ((process(OTHER),), {}),
+        ((process(OTHER, visible=False),), {}),
+        # Where the driver does not list a process its memory still shows.
+        ((), {"memory_used": 4 * GIB}),
+    ],
+)
+def test_who_came_during_the_job_may_be_the_job(
+    processes: tuple[GpuProcess, ...], card: dict[str, object]
+) -> None:
+    tally, now = begin(memory_used=GIB)
+    tally.add(look(now + 1, *processes, **{"memory_used": GIB, **card}))
+    tally.add(look(now + 2, memory_used=GIB), over=True)
+    assert "memory unknown" in of_card(tally.cards[0])
+    assert use(tally.cards) == (
+        "warning: the job was not seen on GPU 0: whether it used that card is unknown"
+    )
 
 
 def test_only_a_full_card_is_told_of() -> None:

@@ -77,9 +77,9 @@ def test_what_can_never_come_is_not_waited_for() -> None:
         goal(asked=Requirements(least=2, most=2)).look(snapshot(NOON, gpu()))
 
 
-def test_a_card_that_is_lost_is_not_waited_for_and_one_that_hangs_is() -> None:
-    with pytest.raises(HopelessError):
-        goal().look(snapshot(NOON, gpu(status=CardStatus.LOST)))
+def test_a_card_that_is_lost_or_hangs_is_waited_for() -> None:
+    near = goal().look(snapshot(NOON, gpu(status=CardStatus.LOST)))
+    assert near.holders == ("GPU 0: it is lost: it fell off the bus",)
     near = goal().look(snapshot(NOON, gpu(status=CardStatus.NO_ANSWER)))
     assert near.holders == ("GPU 0: it does not answer",)
 

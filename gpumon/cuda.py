@@ -220,9 +220,10 @@ class _Reading:
 
     def _unordered(self, count: int) -> Meaning:
         """What can be said of ``count`` cards when their order is unknown."""
+        known = all(gpu.name is not None for gpu in self.gpus)
+        why = "the cards are not all of one model" if known else "the model of a card is unknown"
         self.doubts.append(
-            "the cards are not all of one model, and without CUDA_DEVICE_ORDER=PCI_BUS_ID "
-            "CUDA puts the fastest first"
+            f"{why}, and without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA puts the fastest first"
         )
         total = len(self.gpus)
         if count == total:

@@ -21,11 +21,13 @@ class UncertainAllocationError(Exception):
 
     Attributes:
         sentence: Why, and what to do, for a person.
+        passing: Whether it may be known later: a card has not told its model.
     """
 
-    def __init__(self, sentence: str) -> None:
+    def __init__(self, sentence: str, *, passing: bool) -> None:
         super().__init__(sentence)
         self.sentence = sentence
+        self.passing = passing
 
 
 def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
@@ -49,7 +51,8 @@ def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
     if not meaning.devices and not meaning.certain:
         raise UncertainAllocationError(
             f"CUDA_VISIBLE_DEVICES is set, and which cards it leaves is uncertain: {meaning.why}."
-            " Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the cards by their UUIDs."
+            " Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the cards by their UUIDs.",
+            passing=any(gpu.name is None for gpu in gpus),
         )
     devices = [device for each in (meaning, *parts) for device in each.devices]
     named = {device.gpu_uuid if device.mig_index is None else device.uuid for device in devices}

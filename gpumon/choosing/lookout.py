@@ -27,6 +27,8 @@ QUICK_PATIENCE = 1.0
 class UnavailableError(SourceError):
     """The cards cannot be looked at now. Later they may be."""
 
+    passing = True
+
 
 class Lookout:
     """Looks at the cards once or again and again.

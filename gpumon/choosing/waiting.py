@@ -9,6 +9,7 @@ import math
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from gpumon.choosing.allocation import UncertainAllocationError
 from gpumon.choosing.lookout import QUICK_PATIENCE, UnavailableError
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def wait_for(
             taken = found(snapshot)
             if taken is not None:
                 return taken
-        except UnavailableError as error:
-            if seconds is None:
+        except (UnavailableError, UncertainAllocationError) as error:
+            if seconds is None or not error.passing:
                 raise
             tell_trouble(error.sentence)
         else:

@@ -146,9 +146,6 @@ class _Taking:
         locks: Reserves them.
         terms: What was asked for.
         links: Tells how near cards are to one another.
-
-    Attributes:
-        waited: Whether they were not there at once.
     """
 
     def __init__(
@@ -196,7 +193,7 @@ class _Taking:
         in_vain = self._terms.wait is None and not self._chooser.left()
         if taken is None and not in_vain and not self._chooser.hopeless(verdicts):
             return None
-        return _Outcome(taken, verdicts)
+        return _Outcome(taken, self._verdicts)
 
     def _take(self, snapshot: Snapshot, verdicts: tuple[Verdict, ...]) -> _Taken | None:
         """Reserve what is best and look again; where somebody was faster, the next best."""
@@ -208,7 +205,7 @@ class _Taking:
             try:
                 reservation = self._locks.take(uuids, _short(self._terms.command))
             except TakenError:
-                verdicts = self._chooser.judge(snapshot)
+                self._verdicts = verdicts = self._chooser.judge(snapshot)
                 continue
             try:
                 snapshot = self._look_again(snapshot, choice)
@@ -219,7 +216,7 @@ class _Taking:
                 reservation.close()
                 raise
             reservation.close()
-            verdicts = self._chooser.judge(snapshot)
+            self._verdicts = verdicts = self._chooser.judge(snapshot)
         return None
 
     def _look_again(self, before: Snapshot, choice: Choice) -> Snapshot:
@@ -255,23 +252,25 @@ class _Taking:
                 with suppress(OSError):
                     self._chooser.join_line(snapshot)
             self._say("; ".join(reasons))
-        self._show(reasons)
+        self._show("", reasons)
 
     def _wait_through(self, trouble: str) -> None:
         """The driver does not answer, or is gone for now."""
         if not self._trouble:
             self._say(trouble)
         self._trouble = trouble
-        self._show([trouble])
+        # One part with the rest: it is cut where the terminal is too narrow, not left out.
+        self._show(trouble, [])
 
     def _say(self, why: str) -> None:
         if not self._teller.rewrites:
             number = self._terms.requirements.number
             self._teller.say(f"waiting for {number}{why and f': {why}'}")
 
-    def _show(self, reasons: Sequence[str]) -> None:
+    def _show(self, trouble: str, reasons: Sequence[str]) -> None:
         waited = duration(time.monotonic() - self._began)
-        self._teller.show([f"○ waiting for {self._terms.requirements.number}, {waited}", *reasons])
+        head = f"○ waiting for {self._terms.requirements.number}, {waited}"
+        self._teller.show([f"{head}: {trouble}" if trouble else head, *reasons])
 
 
 def _in_short(refusal: Refusal) -> str:

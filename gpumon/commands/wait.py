@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from gpumon.choosing.allocation import UncertainAllocationError
 from gpumon.choosing.lookout import QUICK_PATIENCE, Lookout, UnavailableError
 from gpumon.choosing.words import many
 from gpumon.commands.telling import Teller
@@ -23,7 +24,6 @@ from gpumon.waiting.pace import FASTEST, Pace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model import Snapshot
     from gpumon.sources import Source
     from gpumon.waiting.goals import Nearness
     from gpumon.waiting.lives import Life
@@ -139,40 +139,43 @@ def _wait_for_cards(source: Source, terms: Terms, patience: _Patience, told: _To
     goal = CardGoal(terms.kind, terms.requirements, os.environ, locks, terms.past)
     pace = Pace()
     with Lookout(source, FASTEST) as lookout:
-        snapshot: Snapshot | None = None
         trouble, nearness = "", None
         while True:
-            if snapshot is not None:
-                try:
-                    nearness = goal.look(snapshot)
-                except HopelessError as error:
-                    told.say(f"{error.sentence} Waiting does not change that.", error.table)
-                    return ""
-                if nearness.done:
-                    return _done(nearness, terms, patience, told)
-                if pace.after(nearness.mark):
-                    told.change(_in_words(goal, nearness))
-                lookout.interval = pace.seconds
-            told.show([f"for {goal.words}", trouble] if trouble else _parts(goal, nearness))
+            # One part: it is cut where the terminal is too narrow for it, not left out.
+            told.show([f"for {goal.words}: {trouble}"] if trouble else _parts(goal, nearness))
             left = patience.left
             if nearness is None:
                 left = max(left, QUICK_PATIENCE - patience.spent)
-                trouble = trouble or (lookout.silence if left <= 0 else "")
             if left <= 0:
+                why = trouble or ("" if nearness else lookout.silence)
                 told.say(
                     f"gave up after {duration(patience.spent)} of waiting for {goal.words}."
-                    + (trouble and f" {trouble}"),
+                    + (f" {why}" if why else ""),
                     "" if nearness is None else nearness.table,
                 )
                 return None
             try:
                 snapshot = lookout.next(min(_TOLD_SECONDS, left))
-                trouble = "" if snapshot is not None else trouble
-            except UnavailableError as error:
+                if snapshot is None:
+                    continue
+                nearness = goal.look(snapshot)
+            except HopelessError as error:
+                told.say(f"{error.sentence} Waiting does not change that.", error.table)
+                return ""
+            except (UnavailableError, UncertainAllocationError) as error:
                 # A driver that hangs may answer later, and an upgrade of it ends.
+                if not error.passing:
+                    raise
                 if not trouble:
                     told.change(f"waiting for {goal.words}: {error.sentence}")
-                snapshot, trouble = None, error.sentence
+                trouble = error.sentence
+            else:
+                trouble = ""
+                if nearness.done:
+                    return _done(nearness, terms, patience, told)
+                if pace.after(nearness.mark):
+                    told.change(_in_words(goal, nearness))
+                lookout.interval = pace.seconds
 
 
 def _done(nearness: Nearness, terms: Terms, patience: _Patience, told: _Told) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gpumon.choosing.allocation import UncertainAllocationError
 from gpumon.choosing.choosing import Chooser
 from gpumon.choosing.judging import Allowance, Circumstances, judge, judge_over_time
 from gpumon.choosing.requirements import Requirements
@@ -77,6 +78,17 @@ def test_a_card_that_never_answered_may_be_any_that_is_named_by_its_uuid() -> No
     assert not hopeless(by_uuid, nameless)
     assert not hopeless(ANY, nameless, environment={"CUDA_VISIBLE_DEVICES": "GPU-1a2b"})
     assert hopeless(Requirements(only=parse_selection("1")), nameless, gpu(index=1, mig_mode=True))
+
+
+@pytest.mark.parametrize(("name", "passing"), [(None, True), ("NVIDIA A100", False)])
+def test_an_order_that_a_lost_card_leaves_uncertain_is_waited_for(
+    name: str | None, passing: bool
+) -> None:
+    chooser = Chooser(ANY, {"CUDA_VISIBLE_DEVICES": "0"})
+    with pytest.raises(UncertainAllocationError) as told:
+        chooser.judge(snapshot(NOON, gpu(), gpu(index=1, name=name)))
+    assert told.value.passing == passing
+    assert ("the model of a card is unknown" in told.value.sentence) == passing
 
 
 def test_cards_that_were_there_may_come_back() -> None:

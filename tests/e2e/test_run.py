@@ -572,11 +572,20 @@ def test_nobody_waits_for_what_cannot_come(driver: Driver, asked: list[str], why
     assert f"gpumon: {why} Waiting does not change that.\n" in done.stderr
 
 
-def test_who_waits_waits_for_lost_cards_too(driver: Driver) -> None:
+@pytest.mark.parametrize(
+    ("allotted", "told"),
+    [(None, "GPU 0: it is lost.*GPU 1: it is lost"), ("0", "which cards it leaves is uncertain")],
+)
+def test_who_waits_waits_for_lost_cards_too(
+    driver: Driver, allotted: str | None, told: str
+) -> None:
     for card in driver.cards:
         card.lost = True
-    with Screen([*RUN, "--wait", "--", "true"], driver.env(), columns=150) as screen:
-        screen.wait_for("GPU 0: it is lost.*GPU 1: it is lost")
+    env = driver.env()
+    if allotted is not None:
+        env["CUDA_VISIBLE_DEVICES"] = allotted
+    with Screen([*RUN, "--wait", "--", "true"], env, columns=250) as screen:
+        screen.wait_for(told)
         for card in driver.cards:
             card.lost = False
         assert screen.wait_end() == 0

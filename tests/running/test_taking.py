@@ -53,6 +53,9 @@ def test_a_card_that_somebody_came_to_meanwhile_is_given_back(tmp_path: Path) ->
     looks = Looks(snapshot(now + 5, USED, processes=(process(7, memory_used=4 * GIB),)))
     locks = Locks(str(tmp_path / "locks"), {})
     taking = _Taking(cast("Lookout", looks), locks, Terms(Requirements(), ["true"]), None)
-    assert taking._take(before, Chooser(Requirements(), {}).judge(before)) is None
+    outcome = taking._found(before)
+    assert outcome is not None
+    assert outcome.taken is None
+    assert taking._chooser.refusal(outcome.verdicts) == "no card fits; 1 card asked."
     assert locks.holders([FREE.uuid]) == {}
     locks.close()

@@ -1,0 +1,65 @@
+"""A look at the cards has an end, also where the driver has none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.choosing.lookout import QUICK_PATIENCE, Lookout, UnavailableError
+from gpumon.sources import Call
+from tests.build import snapshot
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from gpumon.model import Snapshot
+
+
+class HangingSource:
+    """Stands for a driver in which a call does not come back until ``go`` is set."""
+
+    def __init__(self, since: float) -> None:
+        self.go = threading.Event()
+        self.driver_seconds = 0.0
+        self._call = Call(None, "nvmlInit_v2", since)
+
+    @property
+    def current_call(self) -> Call | None:
+        return None if self.go.is_set() else self._call
+
+    def open(self) -> None:
+        self.go.wait()
+
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        assert closely
+        return snapshot(time.time())
+
+    def past(self) -> tuple[Snapshot, ...]:
+        return ()
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def test_a_call_that_hangs_does_not_hold_the_end_up() -> None:
+    source = HangingSource(time.monotonic() - 60)
+    with Lookout(source) as lookout:
+        with pytest.raises(UnavailableError, match=r"not answered nvmlInit_v2 for 1m"):
+            lookout.look(0.1)
+        assert lookout.next(0.1) is None
+        ended_at = time.monotonic()
+    assert time.monotonic() - ended_at < QUICK_PATIENCE / 2
+    source.go.set()
+
+
+def test_a_snapshot_that_came_between_two_looks_is_not_missed() -> None:
+    source = HangingSource(time.monotonic())
+    came = threading.Event()
+    with Lookout(source) as lookout:
+        lookout.listen(lambda _: came.set())
+        source.go.set()
+        assert came.wait(PATIENCE)
+        assert lookout.next(0.0) is not None
+        assert lookout.next(0.0) is None

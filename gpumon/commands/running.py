@@ -156,6 +156,9 @@ class Job:
                     return self._not_back(snapshot, missing)
                 time.sleep(_BACK_PAUSE)
         except (KeyboardInterrupt, SourceError):
+            # The driver may have hung since the last list of processes.
+            for card in tally.cards:
+                card.doubtful = True
             return "whether its memory came back is unknown"
 
     def _missing(self, snapshot: Snapshot) -> dict[str, int | None]:

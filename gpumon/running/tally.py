@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from gpumon.choosing.judging import Candidate  # noqa: TC001 - msgspec resolves them
-from gpumon.model import GpuProcess, ProcessId  # noqa: TC001 - msgspec resolves annotations
+from gpumon.model import CardStatus, GpuProcess, ProcessId
 from gpumon.report.sums import Distribution, Energy, Level, Slowed
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LAST_SECONDS = 5.0
 """What was in this time before the end may be why it ended."""
+_LIST_SECONDS = 5.0
+"""A list of processes that is older than this tells nothing of now."""
 SLACK_BYTES = 64 * 2**20
 """By so much a card's memory moves by itself."""
 _MOST_SECONDS = 5.0
@@ -102,18 +104,24 @@ class CardTally(Struct):
         if seen is None:
             return
         self.candidate = seen
-        listed = "processes" not in seen.gpu.unknown and (snapshot.processes_at or 0) >= began
+        listed_at = snapshot.processes_at or 0
         on_it = [one for one in snapshot.processes if seen.use_of(one) is not None]
         uses = [use for one in members if (use := seen.use_of(one)) is not None]
-        # Of what is not visible here nobody knows whether it is the job's; nor of who came since,
-        # where the job itself is not seen: a container's processes are no children of its client.
-        doubtful = any(not one.visible for one in on_it)
+        # While a call hangs the last list is repeated. Of what is not visible here nobody knows
+        # whether it is the job's; nor of who came since, where the job itself is not seen: a
+        # container's processes are no children of its client.
+        doubtful = (
+            "processes" in seen.gpu.unknown
+            or seen.gpu.status is not CardStatus.OK
+            or listed_at < snapshot.time - _LIST_SECONDS
+            or any(not one.visible for one in on_it)
+        )
         if not uses:
             came = [one for one in on_it if one.type != "G" and one.id not in self.strangers]
             doubtful = doubtful or bool(came) or self._grew(seen)
         self.used = self.used or bool(uses)
         self.doubtful = self.doubtful or doubtful
-        listed = listed and not doubtful
+        listed = listed_at >= began and not doubtful
         job = _sum([use.memory_used for use in uses]) if listed else None
         self.sm_now = _sum([use.sm for use in uses]) if listed else None
         if job is not None:

@@ -530,6 +530,21 @@ def test_the_values_from_before_a_card_hung_tell_nothing_of_its_memory(tmp_path:
         go.touch()
         _, words = process.communicate(timeout=PATIENCE)
     assert "whether its memory on GPU 0 came back is unknown" in words
+    assert "whether it used that card is unknown" in words
+
+
+def test_a_card_that_hangs_at_the_end_of_a_job_tells_nothing_of_it(
+    driver: Driver, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.csv"
+    with job_on(driver, tmp_path, "--log", str(path)) as (process, _, go):
+        wait_until(lambda: path.exists() and len(path.read_text().splitlines()) > 2, "samples")
+        driver.cards[0].hang()
+        go.touch()
+        _, words = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert "whether it used that card is unknown" in words
+    assert "whether its memory came back is unknown" in words
 
 
 def test_what_cannot_be_logged_is_not_run(driver: Driver, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.choosing.judging import Candidate
+from gpumon.model import CardStatus, Unknown
 from gpumon.running.tally import Tally
 from gpumon.running.words import full, of_card, use
 from tests.build import GIB, gpu, process, snapshot
@@ -111,15 +112,19 @@ def test_of_several_cards_the_unused_are_named() -> None:
         ((process(OTHER, visible=False),), {}),
         # Where the driver does not list a process its memory still shows.
         ((), {"memory_used": 4 * GIB}),
+        # What is repeated while a call hangs tells nothing of now.
+        ((), {"status": CardStatus.NO_ANSWER}),
+        ((), {"unknown": {"processes": Unknown.NO_ANSWER}}),
     ],
 )
-def test_who_came_during_the_job_may_be_the_job(
+def test_what_cannot_be_seen_of_a_job_is_not_said_to_be_nothing(
     processes: tuple[GpuProcess, ...], card: dict[str, object]
 ) -> None:
     tally, now = begin(memory_used=GIB)
     tally.add(look(now + 1, *processes, **{"memory_used": GIB, **card}))
-    tally.add(look(now + 2, memory_used=GIB), over=True)
     assert "memory unknown" in of_card(tally.cards[0])
+    tally.add(look(now + 2, memory_used=GIB))
+    tally.add(look(now + 3, memory_used=GIB), over=True)
     assert use(tally.cards) == (
         "warning: the job was not seen on GPU 0: whether it used that card is unknown"
     )

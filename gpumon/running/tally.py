@@ -59,7 +59,7 @@ class CardTally(Struct):
         strangers: Who was there before the job.
         used_before: Bytes of the card that were in use before the job.
         used: Whether a process of the job was seen on it.
-        doubtful: Whether somebody was there who may belong to the job.
+        doubtful: Whether the job may have been there without being seen.
     """
 
     candidate: Candidate

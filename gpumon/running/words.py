@@ -35,9 +35,9 @@ def of_card(card: CardTally) -> str:
     of_all = f" of {gib(total)}" if total else ""
     peak, mean = card.memory.peak, card.memory.mean
     memory = "memory unknown"
-    if peak is not None:
+    if peak is not None and card.used:
         memory = f"memory peak {gib(peak)}, mean {_UNKNOWN if mean is None else gib(mean)}{of_all}"
-    sm = card.sm.mean
+    sm = card.sm.mean if card.used else None
     told = f"{memory} · SM mean {_UNKNOWN if sm is None else f'{sm:.0f} %'}"
     if card.unused:
         told = "not used by the job"

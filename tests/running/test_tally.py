@@ -125,6 +125,7 @@ def test_what_cannot_be_seen_of_a_job_is_not_said_to_be_nothing(
     assert "memory unknown" in of_card(tally.cards[0])
     tally.add(look(now + 2, memory_used=GIB))
     tally.add(look(now + 3, memory_used=GIB), over=True)
+    assert "memory unknown · SM mean unknown" in of_card(tally.cards[0])
     assert use(tally.cards) == (
         "warning: the job was not seen on GPU 0: whether it used that card is unknown"
     )

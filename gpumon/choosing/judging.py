@@ -94,7 +94,8 @@ class Refusal(Struct, frozen=True):
         kind: The requirement in a word, for programs: ``status``, ``chosen``, ``allocation``,
             ``model``, ``architecture``, ``capability``, ``mig``, ``total``, ``mode``,
             ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``, ``busy``,
-            ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` where what the card is cannot be read now.
+            ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` where what the
+            card is cannot be read now.
         sentence: For a person, without the card's name; safe to print.
     """
 

@@ -610,7 +610,7 @@ def test_a_driver_that_goes_and_comes_back_does_not_end_the_waiting(driver: Driv
     for card in driver.cards:
         card.memory_used = 9 * GIB
     with Screen([*RUN, "--wait", "--", "true"], driver.env(), columns=150) as screen:
-        screen.wait_for("GPU 0: 9.0 GiB are in use by nobody")
+        screen.wait_for("GPU 0: 9.0 GiB held by no process")
         driver.unload()
         screen.wait_for("The NVIDIA driver is not loaded")
         for card in driver.cards:

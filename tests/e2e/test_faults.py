@@ -16,7 +16,7 @@ import pytest
 
 import gpumon
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.e2e.test_live_screen import card_line, wait_for_line
+from tests.e2e.test_live_screen import card_line, wait_for_line, words_of
 from tests.e2e.test_terminal import DEMO, READY, left_clean, whole
 from tests.lives import needs
 from tests.screen import Screen
@@ -68,6 +68,27 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
         screen.type("q")
         for card in driver.cards:
             card.lost = False
+        is_alive(screen, driver.cards[1], 1, 77)
+
+
+@pytest.mark.parametrize("code", [3, 4, 13, 25])
+def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver, code: int) -> None:
+    refusing = driver.cards[0]
+    refusing.memory_used = 30 * GIB
+
+    def shown(screen: Screen) -> list[str]:
+        line = card_line(screen, 0)
+        assert not re.search(r" 30\.[1-9]/", line), "the reserve is not in use"
+        return words_of(line)
+
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 0, r" 30\.0/79\.6G .* 13%")
+        usual = shown(screen)
+        for function in ("nvmlDeviceGetMemoryInfo_v2", None):
+            refusing.fail(function, code)
+            screen.wait(lambda it: "30.0/79.6G" not in shown(it), "waiting for the refusal")
+            refusing.heal()
+            screen.wait(lambda it: shown(it) == usual, f"waiting for {usual} once more")
         is_alive(screen, driver.cards[1], 1, 77)
 
 

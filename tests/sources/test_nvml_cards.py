@@ -330,6 +330,34 @@ def test_details_of_an_instance_that_fail_for_a_moment_are_asked_again(
     assert [one.gpu_instance for one in room.gpu().mig] == [2, 5, 9]
 
 
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION])
+def test_details_of_an_instance_that_were_refused_are_asked_again_seldom(
+    furnish: Furnish, code: int
+) -> None:
+    room = furnish(h100_mig())
+    card = room.driver.cards[0]
+    card.fail("nvmlDeviceGetGpuInstanceId", code)
+    room.open()
+    room.samples(4, seconds=2.1)
+    assert room.calls("nvmlDeviceGetGpuInstanceId") == 3, "once for each"
+    card.heal()
+    room.samples(3, seconds=2.1)
+    assert [one.gpu_instance for one in room.gpu().mig] == [2, 5, 9]
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, UNKNOWN])
+def test_used_memory_of_an_instance_never_contains_the_reserve(furnish: Furnish, code: int) -> None:
+    room = furnish(h100_mig())
+    card = room.driver.cards[0]
+    card.mig[1].memory_used = 3 * GIB
+    room.open()
+    room.sample()
+    card.fail("nvmlDeviceGetMemoryInfo_v2", code)
+    assert room.gpu(2.1).mig[1].memory_used is None
+    card.heal()
+    assert room.gpu(2.1).mig[1].memory_used == 3 * GIB
+
+
 def test_a_card_without_instances_yet_has_none(furnish: Furnish) -> None:
     room = furnish(h100_mig())
     room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", NOT_FOUND)
@@ -453,6 +481,38 @@ def test_a_card_with_memory_of_its_own_beside_a_coherent_host_keeps_it(furnish: 
     room = furnish(h100(name="NVIDIA GH200 480GB", memory_used=GIB))
     room.open()
     gpu = unified(room)
+    assert (gpu.memory_unified, gpu.memory_used) == (False, GIB)
+
+
+def test_a_chip_that_tells_what_it_is_later_is_unified_then(furnish: Furnish) -> None:
+    room = furnish(gb10())
+    room.driver.cards[0].fail("nvmlDeviceGetCudaComputeCapability", NOT_SUPPORTED)
+    room.open()
+    assert unified(room).memory_total is None
+    room.driver.cards[0].heal()
+    assert room.samples(15, seconds=1.0).gpus[0].memory_unified is True
+
+
+def test_the_memory_of_a_unified_chip_stays_while_the_driver_refuses_it_again(
+    furnish: Furnish,
+) -> None:
+    room = furnish(gb10())
+    room.driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
+    room.open()
+    unified(room)
+    before = room.calls("nvmlDeviceGetMemoryInfo_v2")
+    assert {room.gpu().memory_used for _ in range(800)} == {GIB}
+    assert room.calls("nvmlDeviceGetMemoryInfo_v2") > before
+
+
+def test_memory_that_is_refused_at_first_is_not_unified(furnish: Furnish) -> None:
+    room = furnish(h100(memory_used=GIB, compute_capability_major=8, compute_capability_minor=7))
+    for version in ("_v2", ""):
+        room.driver.cards[0].fail(f"nvmlDeviceGetMemoryInfo{version}", NOT_SUPPORTED)
+    room.open()
+    assert unified(room).memory_unified is True
+    room.driver.cards[0].heal()
+    gpu = room.samples(20, seconds=1.0).gpus[0]
     assert (gpu.memory_unified, gpu.memory_used) == (False, GIB)
 
 

@@ -47,6 +47,9 @@ POWER = "nvmlDeviceGetPowerUsage"
 CLOCK = "nvmlDeviceGetClockInfo"
 HANDLE = "nvmlDeviceGetHandleByIndex_v2"
 MEMORY_INFO = "nvmlDeviceGetMemoryInfo_v2"
+TEMPERATURE = "nvmlDeviceGetTemperatureV"
+THROUGHPUT = "nvmlDeviceGetPcieThroughput"
+REFUSALS = [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION, NO_PERMISSION, OPERATING_SYSTEM]
 PASSING = [IN_USE, MEMORY, RESOURCES, NOT_READY]
 
 
@@ -147,13 +150,158 @@ def test_what_a_card_does_not_do_is_unknown_and_remembered(furnish: Furnish, cod
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION])
 def test_the_older_way_is_asked_instead_in_the_same_sample(furnish: Furnish, code: int) -> None:
-    room = furnish(h100(memory_used=GIB))
-    room.driver.cards[0].fail(MEMORY_INFO, code)
+    room = furnish(h100(temperature=61))
+    room.driver.cards[0].fail(TEMPERATURE, code)
     room.open()
     for gpu in (room.gpu(), room.gpu()):
-        assert gpu.memory_used == GIB + (room.driver.cards[0].memory_reserved or 0)
-        assert gpu.memory_reserved is None
-    assert room.calls(MEMORY_INFO) == 1
+        assert gpu.temperature_gpu == 61
+        assert "temperature_gpu" not in gpu.unknown
+    assert room.calls(TEMPERATURE) == 1
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION])
+@pytest.mark.parametrize("answered", [True, False])
+def test_used_memory_never_contains_the_reserve_where_the_card_can_tell_them_apart(
+    furnish: Furnish, code: int, answered: bool
+) -> None:
+    room = furnish(h100(memory_used=GIB))
+    card = room.driver.cards[0]
+    if not answered:
+        card.fail(MEMORY_INFO, code)
+    room.open()
+    usual = room.gpu()
+    card.fail(MEMORY_INFO, code)
+    for gpu in (room.gpu(), room.gpu()):
+        assert (gpu.memory_used, gpu.memory_reserved) == (None, None)
+        assert gpu.unknown["memory_used"] is Unknown.NOT_SUPPORTED
+        assert gpu.memory_total == usual.memory_total == card.memory_total
+        assert gpu.memory_free == usual.memory_free is not None
+        assert "memory_free" not in gpu.unknown
+    card.heal()
+    gpu = room.gpu(10)
+    assert (gpu.memory_used, gpu.memory_reserved) == (GIB, card.memory_reserved)
+    assert "memory_used" not in gpu.unknown
+    older = room.calls("nvmlDeviceGetMemoryInfo")
+    room.samples(5)
+    assert room.calls("nvmlDeviceGetMemoryInfo") == older, "it is needed no longer"
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_second_in_which_everything_is_refused_leaves_no_trace(
+    furnish: Furnish, code: int
+) -> None:
+    room = furnish(h100(power_usage=250_000, memory_used=GIB))
+    card = room.driver.cards[0]
+    card.processes = [Owner(4_000_001, memory=GIB)]
+    room.open()
+    before = room.samples(60).gpus[0]
+    card.fail(None, code)
+    gpu = room.samples(10).gpus[0]
+    assert (gpu.power_draw, gpu.memory_used) == (None, None)
+    card.heal()
+    gpu = room.samples(20).gpus[0]
+    assert (gpu.power_draw, gpu.memory_used) == (250.0, GIB)
+    snapshot = room.samples(140)
+    after = snapshot.gpus[0]
+    assert after.unknown == before.unknown
+    lacking = [
+        name
+        for name in before.__struct_fields__
+        if (getattr(before, name) is None) != (getattr(after, name) is None)
+    ]
+    assert lacking == []
+    assert [process.memory_used for process in snapshot.processes] == [GIB]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_what_a_card_once_answered_is_asked_again_after_longer_and_longer_pauses(
+    furnish: Furnish, code: int
+) -> None:
+    room = furnish(h100())
+    room.open()
+    room.sample()
+    room.driver.cards[0].fail(POWER, code)
+    room.sample()
+    before = room.calls(POWER)
+    asked_after = []
+    for tenth in range(2200):
+        room.sample(0.1)
+        if room.calls(POWER) > before:
+            before = room.calls(POWER)
+            asked_after.append((tenth + 1) / 10)
+    assert asked_after == pytest.approx([1, 6, 36, 96, 156, 216], abs=0.7)
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_what_a_card_never_answered_is_asked_again_seldom(furnish: Furnish, code: int) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].fail(POWER, code)
+    room.open()
+    room.sample()
+    room.samples(1000, seconds=1.0)
+    assert room.calls(POWER) == 6
+    room.driver.cards[0].heal()
+    assert room.samples(2, seconds=300).gpus[0].power_draw is not None
+    assert "power_draw" not in room.gpu().unknown
+
+
+def test_what_is_refused_again_and_again_is_not_asked_twice(furnish: Furnish) -> None:
+    room = furnish(h100(pcie_rx=7))
+    card = room.driver.cards[0]
+    card.latency(THROUGHPUT, 0)
+    room.open()
+    for _ in range(20):
+        card.fail_field(198, NOT_SUPPORTED)
+        room.samples(4, seconds=1.0)
+        card.fail_field(198, 0)
+        room.samples(4, seconds=1.0)
+    card.fail_field(198, NOT_SUPPORTED)
+    room.samples(4, seconds=1.0)
+    before = room.calls(THROUGHPUT)
+    room.samples(20, seconds=1.0)
+    assert room.calls(THROUGHPUT) - before <= 11
+
+
+def test_the_number_of_links_is_not_what_an_error_cut_off(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open()
+    assert room.gpu().nvlink_count == 18
+    states: list[int] = []
+
+    def fifth_refused(*arguments: object) -> int:
+        states.append(1)
+        return NOT_SUPPORTED if len(states) == 5 else answer(*arguments)
+
+    answer = replace_function(room, "nvmlDeviceGetNvLinkState", fifth_refused)
+    counts = {room.gpu(1.0).nvlink_count for _ in range(30)}
+    assert counts == {18, None}
+    assert room.gpu().nvlink_count == 18
+
+
+@pytest.mark.parametrize(
+    ("function", "field"),
+    [
+        ("nvmlSystemGetDriverVersion", "driver_version"),
+        ("nvmlSystemGetNVMLVersion", "nvml_version"),
+        ("nvmlSystemGetCudaDriverVersion_v2", "cuda_version"),
+    ],
+)
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, UNKNOWN])
+def test_a_version_that_is_not_told_at_first_is_told_later(
+    furnish: Furnish, function: str, field: str, code: int
+) -> None:
+    room = furnish(h100())
+    room.driver.system.fail(function, code)
+    room.open()
+    first = room.sample()
+    assert getattr(first.host, field) is None
+    room.driver.system.heal()
+    later = room.sample(3)
+    assert getattr(later.host, field) is not None
+    assert later.host.driver_since == first.host.driver_since
+    before = room.calls(function)
+    room.samples(20, seconds=3.0)
+    assert room.calls(function) == before
 
 
 def test_a_field_the_driver_does_not_know_leaves_the_others(furnish: Furnish) -> None:
@@ -169,7 +317,7 @@ def test_a_field_the_driver_does_not_know_leaves_the_others(furnish: Furnish) ->
 def test_a_driver_without_field_values_leaves_everything_else(furnish: Furnish) -> None:
     room = furnish(h100(pcie_rx=7))
     room.driver.cards[0].fail("nvmlDeviceGetFieldValues", FUNCTION_NOT_FOUND)
-    room.driver.cards[0].latency("nvmlDeviceGetPcieThroughput", 0)
+    room.driver.cards[0].latency(THROUGHPUT, 0)
     room.open()
     gpu = room.samples(40).gpus[0]
     assert gpu.power_draw is not None
@@ -179,15 +327,15 @@ def test_a_driver_without_field_values_leaves_everything_else(furnish: Furnish) 
 
 
 def test_the_older_way_does_not_inherit_why_the_newer_one_had_no_answer(furnish: Furnish) -> None:
-    room = furnish(h100(memory_used=GIB))
+    room = furnish(h100())
     card = room.driver.cards[0]
     room.open()
-    card.fail(MEMORY_INFO, UNKNOWN)
-    assert room.samples(4).gpus[0].unknown["memory_used"] is Unknown.NO_ANSWER
-    card.fail(MEMORY_INFO, NOT_SUPPORTED)
+    card.fail(TEMPERATURE, UNKNOWN)
+    assert room.samples(4).gpus[0].unknown["temperature_gpu"] is Unknown.NO_ANSWER
+    card.fail(TEMPERATURE, NOT_SUPPORTED)
     gpu = room.gpu(5)
-    assert gpu.memory_used is not None
-    assert "memory_used" not in gpu.unknown
+    assert gpu.temperature_gpu is not None
+    assert "temperature_gpu" not in gpu.unknown
 
 
 # 4, 17

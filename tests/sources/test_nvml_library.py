@@ -13,7 +13,7 @@ import pytest
 from gpumon.clock import SystemClock
 from gpumon.model import CardStatus
 from gpumon.sources import SourceError
-from gpumon.sources.nvml import library
+from gpumon.sources.nvml import events, library, source
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Code, Library, load_library
 from gpumon.sources.nvml.source import NvmlSource
@@ -21,6 +21,7 @@ from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
 from tests.sources.nvml_room import (
     LOST,
     MEMORY,
+    NOT_SUPPORTED,
     UNKNOWN,
     Room,
     join_watchers,
@@ -31,6 +32,8 @@ from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gpumon.clock import Clock
 
     Furnish = Callable[..., Room]
 
@@ -99,9 +102,14 @@ def test_a_driver_before_all_versions_of_calls_is_read_as_far_as_it_goes() -> No
     with Driver([h100(memory_used=GIB, temperature=51)], without=newer) as driver:
         driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
         snapshot = sample_elsewhere(driver)
+        reserved = driver.cards[0].memory_reserved or 0
     (gpu,) = snapshot["gpus"]
     assert gpu["status"] == "ok"
-    assert gpu["memory_used"] > GIB
+    # The first version counts what the driver keeps for itself as used.
+    assert gpu["memory_used"] == GIB + reserved
+    assert gpu["memory_reserved"] is None
+    assert gpu["unknown"]["memory_reserved"] == "not supported"
+    assert "memory_used" not in gpu["unknown"]
     assert gpu["temperature_gpu"] == 51
     assert gpu["pci_bus_id"].endswith(":00.0")
     assert gpu["clock_event_reasons"] == 1
@@ -363,6 +371,48 @@ def test_a_card_without_xids_is_no_trouble(furnish: Furnish) -> None:
     wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
     room.driver.cards[1].xid(8)
     wait_until(lambda: source.sample().gpus[1].xid == 8)
+
+
+def test_a_card_that_refuses_events_at_first_is_heard_later(
+    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "pause_after", lambda *_, **__: 0.0)
+    room = furnish(h100(), h100())
+    room.driver.cards[1].fail("nvmlDeviceRegisterEvents", NOT_SUPPORTED)
+    source = room.open()
+    room.sample()
+    wait_until(lambda: room.driver.cards[1].times("nvmlDeviceRegisterEvents") >= 2)
+    room.driver.cards[1].heal()
+
+    def is_told() -> bool:
+        room.driver.cards[1].xid(48)
+        return source.sample().gpus[1].xid == 48
+
+    wait_until(is_told)
+
+
+def test_a_driver_that_has_no_room_for_the_waiting_thread_is_asked_again(
+    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_PAUSE_SECONDS", 0.01)
+    room = furnish(h100())
+    refused: list[int] = []
+
+    def loaded(clock: Clock) -> Library:
+        found = load_library(clock)
+        init = found._find("nvmlInit_v2")
+
+        def second_refused() -> int:
+            refused.append(1)
+            return UNKNOWN if len(refused) == 2 else init()
+
+        found._functions["nvmlInit_v2"] = second_refused
+        return found
+
+    monkeypatch.setattr(source, "load_library", loaded)
+    room.open()
+    room.sample()
+    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents"))
 
 
 def test_a_driver_that_hangs_while_it_is_waited_for_does_not_keep_anybody(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -108,11 +109,11 @@ class Card:
         mig_handles: What NVML calls them, in the same order.
         mig_changed: MIG was switched on or off: what was learned of the card is void.
         sampled_at: When values were last read, since the epoch.
+        wake_at: When something that was refused is to be asked again.
         fast: What is asked at every sample.
         spots: What is asked then too where somebody keeps all values.
         slow: What is asked in turn with the other cards' slow questions.
         medium: What is asked about its processes.
-        refused: What would be asked about its processes, were it not for other users only.
     """
 
     def __init__(
@@ -141,11 +142,13 @@ class Card:
         self.call = partial(library.call, uuid)
         self.prepared = partial(library.prepared, uuid)
         self.text = partial(library.text, uuid)
+        self.has = library.has
         self.fast: list[Reading] = []
         self.spots: list[Reading] = []
         self.slow: list[Reading] = []
         self.medium: list[Reading] = []
-        self.refused: list[Reading] = []
+        self.wake_at = math.inf
+        self._resting: list[Reading] = []
         self._ask_in_turn = ask_in_turn
         self._batches: dict[Pace, FieldBatch] = {}
         self._broken: set[Reading] = set()
@@ -168,18 +171,22 @@ class Card:
         fields = [reading for batch in self._batches.values() for reading in batch.readings]
         for reading in (*self.fast, *self.spots, *self.slow, *self.medium, *fields):
             reading.live = False
-        self.fast, self.spots, self.slow, self.medium, self.refused = [], [], [], [], []
+        self.fast, self.spots, self.slow, self.medium = [], [], [], []
+        self._resting, self.wake_at = [], math.inf
         self._batches = {}
         self._broken = set()
 
     def ask_for(self, reading: Reading) -> None:
         """Put a question from now on, at its pace."""
+        reading.live = True
         if isinstance(reading, FieldReading):
             self._batch(reading.pace).add(reading)
         elif reading.pace is Pace.FAST:
             self.fast.append(reading)
         elif reading.pace is Pace.SPOT:
             self.spots.append(reading)
+        elif reading.pace is Pace.PROCESSES:
+            self.medium.append(reading)
         else:
             self.slow.append(reading)
             self._ask_in_turn(self, reading)
@@ -193,21 +200,30 @@ class Card:
             self.ask_for(Reading((), batch.ask, pace))
         return batch
 
-    def ask_refused_again(self) -> None:
+    def ask_about_processes_again(self) -> None:
         """There is another way now to ask about its processes: by its MIG devices."""
-        for reading in self.refused:
-            reading.live = True
-            self.lists.found(reading.names)
-        self.medium += self.refused
-        self.refused = []
+        for reading in self._resting:
+            if reading.pace is Pace.PROCESSES:
+                reading.retry_at = self.wake_at = -math.inf
+
+    def wake(self, now: float) -> None:
+        """Ask what was refused again, once it has rested."""
+        rested = [reading for reading in self._resting if reading.retry_at <= now]
+        self._resting = [reading for reading in self._resting if reading.retry_at > now]
+        self._set_alarm()
+        for reading in rested:
+            self.ask_for(reading)
+
+    def _set_alarm(self) -> None:
+        self.wake_at = min((reading.retry_at for reading in self._resting), default=math.inf)
 
     def _drop(self, reading: Reading) -> None:
+        """Do not ask this any more."""
         reading.live = False
         self._broken.discard(reading)
-        if isinstance(reading, FieldReading):
+        if isinstance(reading, FieldReading) and reading in self._batches[reading.pace].readings:
             self._batches[reading.pace].drop(reading)
-            return
-        for readings in (self.fast, self.spots, self.slow, self.medium):
+        for readings in (self.fast, self.spots, self.slow, self.medium, self._resting):
             if reading in readings:
                 readings.remove(reading)
 
@@ -255,10 +271,12 @@ class Card:
 
     def settle(self, reading: Reading, code: int) -> Reading | None:
         """Draw the consequence of an answer. Returns and raises as ``ask`` does."""
-        answers = self.lists if reading in self.medium else self.facts
+        answers = self.lists if reading.pace is Pace.PROCESSES else self.facts
         if not code:
             self._recover(reading, answers)
             return None
+        if not reading.failures and not reading.answered:
+            reading.answered = any(answers.values.get(name) is not None for name in reading.names)
         reaction = REACTIONS.get(code, Reaction.FAILING)
         if reaction is Reaction.DRIVER:
             raise DriverGoneError(code)
@@ -269,34 +287,37 @@ class Card:
                 raise StaleHandleError
             reaction = Reaction.OTHER
         if reaction is Reaction.OTHER:
-            return self._go_without(reading, answers)
+            return self._rest(reading, answers, Unknown.NOT_SUPPORTED)
         if reaction is Reaction.REFUSED:
-            self._accept_refusal(reading, answers)
-        elif reaction is Reaction.EMPTY:
+            return self._rest(reading, answers, Unknown.NO_PERMISSION)
+        if reading.refused is not None and reaction is not Reaction.EMPTY:
+            return self._rest(reading, answers, reading.refused)
+        if reaction is Reaction.EMPTY:
             self._recover(reading, answers)
             answers.miss(reading.names, None)
         else:
             self._fail(reading, answers, passing=reaction is Reaction.PASSING)
         return None
 
-    def _accept_refusal(self, reading: Reading, answers: Answers) -> None:
-        answers.miss(reading.names, Unknown.NO_PERMISSION)
-        if reading in self.medium:
-            self.refused.append(reading)
+    def _rest(self, reading: Reading, answers: Answers, reason: Unknown) -> Reading | None:
+        """The card refuses this: leave it alone for a while, and go by the older way meanwhile."""
+        known, older = reading.refused is reason, reading.otherwise
         self._drop(reading)
-
-    def _go_without(self, reading: Reading, answers: Answers) -> Reading | None:
-        older = reading.otherwise
+        reading.refuse(self.clock.monotonic(), reason)
+        self._resting.append(reading)
+        self._set_alarm()
+        if known:
+            # The answers of the older way stay as they are.
+            return None
+        answers.miss(reading.names, reason)
+        if reason is not Unknown.NOT_SUPPORTED:
+            self._drop_older(reading)
+            return None
         if older is None:
-            answers.miss(reading.names, Unknown.NOT_SUPPORTED)
-        else:
-            # Why the newer way had no answer is not why the older one has none.
-            answers.found(reading.names)
-            if reading in self.medium:
-                self.medium.append(older)
-            else:
-                self.ask_for(older)
-        self._drop(reading)
+            return None
+        # Why the newer way had no answer is not why the older one has none.
+        answers.found(older.names)
+        self.ask_for(older)
         return older
 
     def _fail(self, reading: Reading, answers: Answers, *, passing: bool) -> None:
@@ -309,10 +330,17 @@ class Card:
             self._broken.add(reading)
 
     def _recover(self, reading: Reading, answers: Answers) -> None:
-        reading.failures = 0
-        if reading in self._broken:
+        if reading in self._broken or reading.refused is not None:
             self._broken.discard(reading)
             answers.found(reading.names)
+        reading.recover()
+        self._drop_older(reading)
+
+    def _drop_older(self, reading: Reading) -> None:
+        while (older := reading.otherwise) is not None:
+            self._drop(older)
+            older.recover()
+            reading = older
 
     def handle_is_stale(self) -> bool:
         """Whether the handle no longer stands for this card."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from ctypes import byref, c_ulonglong
 from typing import TYPE_CHECKING
 
 from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.reading import pause_after
 from gpumon.sources.nvml.structures import EventData
 
 if TYPE_CHECKING:
@@ -40,14 +42,15 @@ class XidWatcher:
         self._clock = clock
         self._stopped = threading.Event()
         self._cards: dict[int, str] = {}
+        self._has_library = False
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self.latest = latest
 
     def start(self, cards: dict[int, str]) -> None:
-        """Begin to wait for these cards. The library must be initialised."""
+        """Begin to wait for these cards."""
         self.watch(cards)
-        if not self._library.call_unseen("nvmlInit_v2"):
-            self._thread.start()
+        self._take_library()
+        self._thread.start()
 
     def watch(self, cards: dict[int, str]) -> None:
         """From now on it is about these cards: UUIDs by the value of their handles."""
@@ -65,10 +68,17 @@ class XidWatcher:
             self._thread.join(timeout)
 
     def _run(self) -> None:
+        while not self._has_library:
+            if self._stopped.wait(_PAUSE_SECONDS):
+                return
+            self._take_library()
         events: ctypes.c_void_p | None = None
-        heard, code = 0, int(Code.SUCCESS)
+        cards: dict[int, str] = {}
+        heard, refusals, code = 0, 0, int(Code.SUCCESS)
         while not self._stopped.is_set():
-            cards, before = self._cards, heard
+            before = heard
+            refusals = refusals + 1 if cards is self._cards else 1
+            cards = self._cards
             newer = ctypes.c_void_p()
             if self._library.call_unseen("nvmlEventSetCreate", byref(newer)):
                 self._stopped.wait(_PAUSE_SECONDS)
@@ -80,11 +90,16 @@ class XidWatcher:
             if code == Code.GPU_IS_LOST and heard == before:
                 # The lost card can still be registered: waiting for it would return at once.
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
-            code = self._wait_for(events, cards, heard)
+            refused = len(cards) - heard
+            again_in = pause_after(refusals, answered=False) if refused else math.inf
+            code = self._wait_for(events, cards, heard, again_in)
             if code not in {Code.SUCCESS, Code.GPU_IS_LOST}:
                 self._stopped.wait(_PAUSE_SECONDS)
         self._free(events)
         self._library.call_unseen("nvmlShutdown")
+
+    def _take_library(self) -> None:
+        self._has_library = not self._library.call_unseen("nvmlInit_v2")
 
     def _free(self, events: ctypes.c_void_p | None) -> None:
         if events is not None:
@@ -100,14 +115,19 @@ class XidWatcher:
             for handle in cards
         )
 
-    def _wait_for(self, events: ctypes.c_void_p, cards: dict[int, str], heard: int) -> int:
-        """Take events until the cards change or it must end.
+    def _wait_for(
+        self, events: ctypes.c_void_p, cards: dict[int, str], heard: int, seconds: float
+    ) -> int:
+        """Take events until the cards change, the time is over or it must end.
 
         Returns:
             ``SUCCESS``, or the code of the driver that will not have it.
         """
         data = EventData()
-        while cards is self._cards and not self._stopped.is_set():
+        until = self._clock.monotonic() + seconds
+        while (
+            cards is self._cards and not self._stopped.is_set() and self._clock.monotonic() < until
+        ):
             if not heard:
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
                 continue

@@ -108,6 +108,10 @@ class Library:
         """As ``call``, neither published nor measured: for a thread whose trade is waiting."""
         return (self._functions.get(name) or self._find(name))(*arguments)
 
+    def has(self, name: str) -> bool:
+        """Whether this library has the function at all."""
+        return (self._functions.get(name) or self._find(name)) is not _missing
+
     def text(self, gpu_uuid: str | None, name: str, *arguments: object) -> tuple[int, str]:
         """Call a function that fills in a text.
 

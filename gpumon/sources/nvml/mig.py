@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gpumon.model import MigInstance
 from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.reading import REACTIONS, Pace, Reaction, Reading
+from gpumon.sources.nvml.reading import REACTIONS, Pace, Reaction, Reading, pause_after
 from gpumon.sources.nvml.structures import DeviceAttributes, Memory, MemoryV2
 
 if TYPE_CHECKING:
@@ -21,13 +21,21 @@ _SEPARATOR = " MIG "
 
 
 class _Slice(Struct, frozen=True):
-    """What never changes of a MIG device."""
+    """What never changes of a MIG device.
+
+    Attributes:
+        retry_at: When what it did not tell is asked again, on the monotonic clock; ``None`` where
+            it told everything.
+        refusals: How often in a row it did not tell everything.
+    """
 
     uuid: str
     gpu_instance: int | None
     compute_instance: int | None
     profile: str | None
     multiprocessors: int | None
+    retry_at: float | None
+    refusals: int
 
 
 def mig_question(card: Card) -> Reading:
@@ -57,7 +65,7 @@ def mig_question(card: Card) -> Reading:
         if code:
             return code
         if found and not card.mig:
-            card.ask_refused_again()
+            card.ask_about_processes_again()
         card.mig = tuple(instance for instance, _ in found)
         card.mig_handles = tuple(handle for _, handle in found)
         return Code.SUCCESS
@@ -85,10 +93,10 @@ def _instances(
         reaction = REACTIONS.get(code, Reaction.FAILING)
         if not code:
             what = known.get(uuid)
-            if what is None:
-                what, is_final = _describe(card, handle, uuid)
-                if is_final:
-                    known[uuid] = what
+            if what is None or (
+                what.retry_at is not None and what.retry_at <= card.clock.monotonic()
+            ):
+                what = known[uuid] = _describe(card, handle, uuid, what)
             found.append((_measure(card, handle, index, what), handle))
         elif reaction in {Reaction.CARD, Reaction.DRIVER}:
             return code, []
@@ -98,8 +106,8 @@ def _instances(
     return Code.SUCCESS, found
 
 
-def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, bool]:
-    """What an instance is, and whether that is all that will ever be told of it."""
+def _describe(card: Card, handle: ctypes.c_void_p, uuid: str, before: _Slice | None) -> _Slice:
+    """What an instance is; ``before`` is what it told the last time."""
     gpu_instance, compute_instance = c_uint(), c_uint()
     no_gpu = card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
     no_compute = card.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
@@ -107,24 +115,29 @@ def _describe(card: Card, handle: ctypes.c_void_p, uuid: str) -> tuple[_Slice, b
     no_attributes = card.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
     no_name, name = card.text("nvmlDeviceGetName", handle)
     _, separator, profile = name.partition(_SEPARATOR)
-    may_pass = any(
-        code and REACTIONS.get(code, Reaction.FAILING) in {Reaction.PASSING, Reaction.FAILING}
-        for code in (no_gpu, no_compute, no_attributes, no_name)
-    )
-    what = _Slice(
+    retry_at, refusals = None, 0
+    errors = [code for code in (no_gpu, no_compute, no_attributes, no_name) if code]
+    if errors:
+        refusals = 1 if before is None else before.refusals + 1
+        reactions = {REACTIONS.get(code, Reaction.FAILING) for code in errors}
+        passes = not reactions.isdisjoint({Reaction.PASSING, Reaction.FAILING})
+        retry_at = card.clock.monotonic()
+        retry_at += 0.0 if passes else pause_after(refusals, answered=False)
+    return _Slice(
         uuid=uuid,
         gpu_instance=None if no_gpu else gpu_instance.value,
         compute_instance=None if no_compute else compute_instance.value,
         profile=profile if separator and not no_name else None,
         multiprocessors=None if no_attributes else attributes.multiprocessorCount,
+        retry_at=retry_at,
+        refusals=refusals,
     )
-    return what, not may_pass
 
 
 def _measure(card: Card, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
     memory: MemoryV2 | Memory = MemoryV2(version=MemoryV2.VERSION)
     code = card.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory))
-    if code:
+    if code and not card.has("nvmlDeviceGetMemoryInfo_v2"):
         memory = Memory()
         code = card.call("nvmlDeviceGetMemoryInfo", handle, byref(memory))
     return MigInstance(

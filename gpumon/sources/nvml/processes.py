@@ -173,7 +173,7 @@ def process_questions(card: Card) -> Iterable[Reading]:
         (MPS, "nvmlDeviceGetMPSComputeRunningProcesses"),
     ):
         yield _list_question(card, kind, name)
-    yield Reading((_UTILIZATION,), _Utilization(card).ask, Pace.SLOW)
+    yield Reading((_UTILIZATION,), _Utilization(card).ask, Pace.PROCESSES)
 
 
 def _list_question(card: Card, kind: str, name: str) -> Reading:
@@ -186,7 +186,7 @@ def _list_question(card: Card, kind: str, name: str) -> Reading:
                 return kept.read_instances(name + suffix, entry)
             return code
 
-        return Reading((kind,), ask, Pace.SLOW, older)
+        return Reading((kind,), ask, Pace.PROCESSES, older)
 
     plain = version("", _OLD_ENTRY, None)
     return version("_v3", _ENTRY, version("_v2", _ENTRY, plain))

@@ -318,9 +318,15 @@ def _field(
 
 
 def _memory(card: Card) -> Reading:
-    """Version 2 keeps what the driver reserves apart; version 1 counts it as used."""
-    names = ("memory_used", "memory_free", "memory_reserved", "memory_total")
+    """Version 2 keeps what the driver reserves apart; version 1 counts it as used.
+
+    Where the library has version 2, ``memory_used`` is only ever that of version 2, also while the
+    card refuses it: what is free, and the total, are the same in both. A library before version 2
+    has an nvidia-smi that shows version 1.
+    """
+    same = ("memory_free", "memory_total")
     values = card.facts.values
+    is_old_library = not card.has("nvmlDeviceGetMemoryInfo_v2")
 
     new = MemoryV2(version=MemoryV2.VERSION)
     call_new = card.prepared("nvmlDeviceGetMemoryInfo_v2", card.handle, byref(new))
@@ -332,6 +338,7 @@ def _memory(card: Card) -> Reading:
             if not total:
                 return Code.NOT_SUPPORTED
             values["memory_total"] = total
+            values["memory_unified"] = False
             values["memory_used"] = new.used
             values["memory_free"] = new.free
             values["memory_reserved"] = new.reserved
@@ -346,13 +353,15 @@ def _memory(card: Card) -> Reading:
             if not old.total:
                 return Code.NOT_SUPPORTED
             values["memory_total"] = old.total
-            values["memory_used"] = old.used
+            values["memory_unified"] = False
             values["memory_free"] = old.free
-            if "memory_reserved" not in card.facts.unknown:
-                card.facts.miss(("memory_reserved",), Unknown.NOT_SUPPORTED)
+            if is_old_library:
+                values["memory_used"] = old.used
         return code
 
-    return Reading(names, ask, Pace.FAST, Reading(names, ask_old, Pace.FAST))
+    names = (*same, "memory_used", "memory_reserved")
+    older = Reading(names[:3] if is_old_library else same, ask_old, Pace.FAST)
+    return Reading(names, ask, Pace.FAST, older)
 
 
 def _utilization(card: Card) -> Reading:
@@ -480,18 +489,23 @@ def _fans(card: Card) -> Reading:
 
 
 def _nvlinks(card: Card) -> Reading:
+    most = 1
+
     def ask() -> int:
+        nonlocal most
         links = active = 0
         state = c_uint()
         for link in range(_NVLINK_MAX_LINKS):
             code = card.call("nvmlDeviceGetNvLinkState", card.handle, link, byref(state))
-            if code in {Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT} and links:
-                # The first that is not there ends the list.
+            if code in {Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT} and links >= most:
+                # The first that is not there ends the list. Links do not become fewer: a refusal
+                # before the last known one is an error.
                 break
             if code:
                 return code
             links += 1
             active += state.value
+        most = max(links, most)
         card.facts.values["nvlink_count"] = links
         card.facts.values["nvlink_active"] = active
         return Code.SUCCESS

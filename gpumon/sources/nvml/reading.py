@@ -20,8 +20,8 @@ class Reaction(Enum):
 
     DRIVER = "the driver as a whole is gone, or was exchanged"
     STALE = "the handle may be stale; if it is not, the card does not do this"
-    OTHER = "not this way on this card: ask the older way, or never again"
-    REFUSED = "not for this user"
+    OTHER = "not this way on this card: ask the older way, and this one again after a pause"
+    REFUSED = "not for this user: ask again after a pause"
     EMPTY = "no error: there is nothing"
     CARD = "the card is gone"
     PASSING = "it will do again: keep the last answer for a while, ask less often"
@@ -62,6 +62,23 @@ KEPT_SECONDS = 10.0
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
 
+_PAUSES_AFTER_ANSWERS = (1.0, 5.0, 30.0, 60.0)
+"""Seconds after which something that was answered before is asked again, refusal by refusal."""
+_PAUSES_WITHOUT_ANSWER = (10.0, 60.0, 300.0)
+"""... and something that never was. A card refuses about a dozen things for life: at the last of
+these pauses asking for them again stays below one percent of the calls."""
+
+
+def pause_after(refusals: int, *, answered: bool) -> float:
+    """Seconds to wait before something that was refused is asked again.
+
+    Args:
+        refusals: How often in a row it was refused, at least once.
+        answered: Whether it was ever answered.
+    """
+    pauses = _PAUSES_AFTER_ANSWERS if answered else _PAUSES_WITHOUT_ANSWER
+    return pauses[min(refusals, len(pauses)) - 1]
+
 
 class Pace(Enum):
     """How often a question is asked."""
@@ -72,6 +89,7 @@ class Pace(Enum):
     SLOW = "every few seconds"
     RARE = "several times a minute"
     """What people, resets and repairs change, or what moves slowly."""
+    PROCESSES = "with the process lists"
 
 
 class Answers:
@@ -120,14 +138,18 @@ class Reading:
         names: Which answers it gives.
         ask: Puts it.
         pace: How often.
-        otherwise: What to ask in its place where the card or the driver does not do this.
+        otherwise: What to ask in its place while the card or the driver does not do this.
         cost: Seconds inside the driver the last time, or what is known before the first.
         failures: Errors in a row.
+        refused: Why the card refuses it; ``None`` while it does not.
+        refusals: Refusals in a row.
+        answered: It was answered before the errors.
         retry_at: Not to be asked before, on the monotonic clock.
-        live: False once it is not asked any more.
+        live: False while it is not asked.
     """
 
     __slots__ = (
+        "answered",
         "ask",
         "cost",
         "failing_since",
@@ -136,6 +158,8 @@ class Reading:
         "names",
         "otherwise",
         "pace",
+        "refusals",
+        "refused",
         "retry_at",
     )
 
@@ -154,8 +178,13 @@ class Reading:
         self.cost = cost
         self.failures = 0
         self.failing_since = 0.0
+        self.refused: Unknown | None = None
+        self.refusals = 0
+        self.answered = False
         self.retry_at = 0.0
         self.live = True
+        if otherwise is not None:
+            otherwise.live = False
 
     def fail(self, now: float, forgiven: int) -> None:
         """Count an error; after the first ``forgiven`` of them it is asked less and less often."""
@@ -165,6 +194,18 @@ class Reading:
         if self.failures > forgiven:
             longer = 2 ** min(self.failures - forgiven - 1, 8)
             self.retry_at = now + min(_LONGEST_PAUSE, _FIRST_PAUSE * longer)
+
+    def refuse(self, now: float, reason: Unknown) -> None:
+        """The card does not do this, or not for this user: it rests, longer each time."""
+        self.failures += 1
+        self.refusals += 1
+        self.refused = reason
+        self.retry_at = now + pause_after(self.refusals, answered=self.answered)
+
+    def recover(self) -> None:
+        """It was answered."""
+        self.failures = self.refusals = 0
+        self.refused = None
 
     def is_too_old(self, now: float) -> bool:
         """Whether the answer from before the errors can no longer stand in."""

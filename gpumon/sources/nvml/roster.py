@@ -92,6 +92,8 @@ class Roster:
         for card in self.cards:
             if card.mig_changed:
                 self._question(card)
+            elif now >= card.wake_at:
+                card.wake(now)
             if card.may_sleep and card.bus_id is not None:
                 asleep = is_asleep(card.bus_id, self._sys)
                 if asleep and card.fast:
@@ -220,9 +222,8 @@ class Roster:
         """Begin to ask: everything, whatever was learned of it before."""
         self.asked_anew = True
         card.begin()
-        for reading in questions(card):
+        for reading in (*questions(card), *process_questions(card)):
             card.ask_for(reading)
-        card.medium.extend(process_questions(card))
 
 
 def _nameless(index: int) -> str:

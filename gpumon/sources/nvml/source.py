@@ -35,6 +35,7 @@ from gpumon.sources.nvml.card import Card, DriverGoneError
 from gpumon.sources.nvml.events import XidWatcher
 from gpumon.sources.nvml.library import Code, Library, load_library
 from gpumon.sources.nvml.processes import Joined
+from gpumon.sources.nvml.reading import pause_after
 from gpumon.sources.nvml.roster import RETRY_SECONDS, Roster
 from gpumon.sources.nvml.trouble import NO_CARDS, NO_LIBRARY, NO_PERMISSION, NONE_CHOSEN, trouble_of
 from gpumon.sources.nvml.turns import PERIOD, SHARE, Turns
@@ -142,6 +143,8 @@ class _Driver:
         self._trouble: Trouble | None = None
         self._retry_at = -math.inf
         self._look_around_at = -math.inf
+        self._describe_at = math.inf
+        self._descriptions = 0
         self._closely = True
         self._spots_due = -math.inf
         self._processes_due = -math.inf
@@ -231,7 +234,9 @@ class _Driver:
         if code:
             raise DriverGoneError(code)
         self._running = True
-        self._describe()
+        self._descriptions = 0
+        self._host = msgspec.structs.replace(self._host, driver_since=self._clock.time())
+        self._describe(now)
         self._slots = self._list_slots()
         self._look_around_at = now + PERIOD
         self._processes_due = now
@@ -239,7 +244,8 @@ class _Driver:
         self._watcher = XidWatcher(self.library, self._clock, self._xids)
         self._watcher.start(self._roster.handles())
 
-    def _describe(self) -> None:
+    def _describe(self, now: float) -> None:
+        """Ask for the versions; again later while the driver does not tell one of them."""
         no_driver, driver = self.library.text(None, "nvmlSystemGetDriverVersion")
         no_nvml, nvml = self.library.text(None, "nvmlSystemGetNVMLVersion")
         initial_namespace = in_initial_pid_namespace(self._proc)
@@ -250,9 +256,11 @@ class _Driver:
             driver_version=None if no_driver else driver,
             nvml_version=None if no_nvml else nvml,
             cuda_version=None if no_cuda else f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
-            driver_since=self._clock.time(),
             in_container=not initial_namespace,
         )
+        self._descriptions += 1
+        pause = pause_after(self._descriptions, answered=True)
+        self._describe_at = now + pause if no_driver or no_nvml or no_cuda else math.inf
         self._trust = pid_trust(self._host.driver_version, initial_namespace)
 
     def _list_slots(self) -> list[str]:
@@ -295,6 +303,8 @@ class _Driver:
 
     def _look_around(self, now: float) -> None:
         self._look_around_at = now + PERIOD
+        if now >= self._describe_at:
+            self._describe(now)
         slots = self._list_slots()
         if slots == self._slots:
             self._roster.look_around(now)
@@ -352,8 +362,8 @@ def _share_host_memory(card: Card, host: Host, processes: tuple[GpuProcess, ...]
     facts = card.facts
     if card.fast and facts.values.get("memory_unified") is None:
         tells_none = facts.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
-        if tells_none or facts.values.get("memory_total") is not None:
-            facts.values["memory_unified"] = tells_none and card.integrated
+        if tells_none and facts.values.get("compute_capability") is not None:
+            facts.values["memory_unified"] = card.integrated
     if not facts.values.get("memory_unified") or card.status is not CardStatus.OK:
         return
     facts.found(("memory_total", "memory_free", "memory_used"))

@@ -56,16 +56,20 @@ class Turns:
         self._numbers = count()
         self._asked: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Turn]] = []
+        self._waiting: set[Reading] = set()
         self._dear: deque[Turn] = deque()
         self._purse = 0.0
         self._filled_at: float | None = None
 
     def add(self, card: Card, reading: Reading) -> None:
         """Ask this one as soon as may be, and from then on in turn."""
+        if reading in self._waiting:
+            # It was dropped and taken up again before its turn came.
+            return
         number, place = next(self._numbers), self._asked[card.uuid]
         self._asked[card.uuid] += 1
         moment = (place * _GOLDEN + card.index * _SILVER) % 1 * _period(reading)
-        heapq.heappush(self._queue, (0.0, number, Turn(number, moment, card, reading)))
+        self._push(0.0, Turn(number, moment, card, reading))
 
     def take(self, now: float) -> Iterator[Turn]:
         """What to ask now, one by one: each is followed by a call of ``done``.
@@ -82,10 +86,13 @@ class Turns:
             turn = heapq.heappop(self._queue)[2]
             if turn.reading.cost > DEAR_SECONDS:
                 self._dear.append(turn)
-            elif turn.reading.live:
+                continue
+            self._waiting.discard(turn.reading)
+            if turn.reading.live:
                 yield turn
         while self._dear and self._purse > 0:
             turn = self._dear.popleft()
+            self._waiting.discard(turn.reading)
             if turn.reading.live:
                 yield turn
 
@@ -101,6 +108,10 @@ class Turns:
         # Until it is answered again it comes as often as others.
         period = PERIOD if reading.failures else _period(reading)
         due = now + period - (now - turn.moment) % period
+        self._push(due, turn)
+
+    def _push(self, due: float, turn: Turn) -> None:
+        self._waiting.add(turn.reading)
         heapq.heappush(self._queue, (due, turn.number, turn))
 
 

@@ -1,9 +1,10 @@
 """The one thread that samples, and the one that notices when it does not come back.
 
 A call to the driver can hang for ever, in a state that nothing can interrupt. So nobody waits for a
-sample: snapshots are handed to listeners, and while a call hangs the watching thread hands over the
-last one again with the card marked as not answering. Whoever shows snapshots learns of everything
-from that one stream.
+sample: snapshots are handed to listeners. A thread that hangs in a call to one card is given up,
+and another samples the other cards. While a call to the driver as a whole hangs, the watching
+thread hands over the last snapshot again, with the cards marked as not answering. Whoever shows
+snapshots learns of everything from that one stream.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import os
 import threading
 import time
 from collections import deque
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from gpumon.clock import Clock, SystemClock
 from gpumon.model import CardStatus, Gpu, Host, OwnCost, Snapshot, Trouble
-from gpumon.sources import SourceError
+from gpumon.sources import CallGivenUpError, SourceError
 from gpumon.text import duration
 
 if TYPE_CHECKING:
@@ -31,8 +33,9 @@ MAX_INTERVAL = 3600.0
 
 _PATIENCE = 1.0
 """Seconds that a call is given in any case before it counts as hanging."""
-_LONGEST_PATIENCE = 10.0
-"""... and at most, however rare the samples are; a word about a hung call is not rarer either."""
+_LONGEST_PATIENCE = 3.0
+"""... and at most, however rare the samples are: waking a card takes 1 to 3 s. A word about a hung
+call is not rarer either."""
 _REMINDER = 1.0
 """Seconds between two words about the same hung call, at least: people are told whole seconds."""
 
@@ -88,15 +91,14 @@ class Collector:
         self._clock: Clock = clock or SystemClock()
         self._annotate = annotate
         self._silence = silence or _silence
-        self._sampler = threading.Thread(
-            target=self._guarded, args=(self._sample_on,), name="gpumon-sampler", daemon=True
-        )
+        self._sampler = self._new_sampler()
         self._watcher = threading.Thread(
             target=self._guarded, args=(self._watch_on,), name="gpumon-watch", daemon=True
         )
         self._wake_sampler = threading.Event()
         self._wake_watcher = threading.Event()
         self._settled = threading.Event()
+        self._is_open = False
         self._stopping = False
         self._wanted = False
 
@@ -244,22 +246,37 @@ class Collector:
         """Run the body of a thread; what ends it early reaches the owner."""
         try:
             body()
+        except CallGivenUpError:
+            # Another thread has its work.
+            return
         except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
             self._fail(failure)
 
+    def _new_sampler(self) -> threading.Thread:
+        return threading.Thread(
+            target=self._guarded, args=(self._sample_on,), name="gpumon-sampler", daemon=True
+        )
+
     def _sample_on(self) -> None:
-        try:
-            self._tick_began = self._clock.monotonic()
-            self._source.open()
-            self._tick_began = None
-            self._settled.set()
+        with ExitStack() as ending:
+            ending.callback(self._end_watching)
             try:
+                if not self._is_open:
+                    self._tick_began = self._clock.monotonic()
+                    self._source.open()
+                    self._tick_began = None
+                    self._is_open = True
+                    self._settled.set()
+                ending.callback(self._source.close)
                 self._tick_on()
-            finally:
-                self._source.close()
-        finally:
-            self._stopping = True
-            self._wake_watcher.set()
+            except CallGivenUpError:
+                # Nothing ends: another thread samples.
+                ending.pop_all()
+                raise
+
+    def _end_watching(self) -> None:
+        self._stopping = True
+        self._wake_watcher.set()
 
     def _tick_on(self) -> None:
         deadline = self._clock.monotonic()
@@ -311,13 +328,13 @@ class Collector:
                 self._wake_watcher.clear()
 
     def _look(self) -> float:
-        """Look whether a call hangs, and tell if so. Returns seconds until the next look.
+        """Look whether a call hangs. Returns seconds until the next look.
 
-        A tick is suspect once it has taken two intervals, a second at least and ten at most. What
+        A tick is suspect once it has taken two intervals, a second at least and three at most. What
         hangs then is the call it is in, once that call alone has taken so long: a driver that is
-        only slow comes back from each call, and its cards do answer. A tick that stands still
-        outside of any call is told as well, since no card is read any more; ``_unanswered`` says
-        how.
+        only slow comes back from each call, and its cards do answer. Where it is a call to one
+        card, the other cards are sampled by another thread. A tick that stands still elsewhere is
+        told, since no card is read any more; ``_unanswered`` says how.
         """
         patience = self._patience
         began = self._tick_began
@@ -332,6 +349,9 @@ class Collector:
         if call is not None:
             if now < call.since + patience:
                 return call.since + patience - now
+            if self._source.give_up(call):
+                self._replace_sampler(began, now)
+                return patience
         elif self._driver_seconds_seen != (seconds := self._source.driver_seconds):
             # Perhaps only between two calls: then more of them will have ended at the next look.
             self._driver_seconds_seen = seconds
@@ -341,13 +361,19 @@ class Collector:
                 self._hand_out(self._unanswered(call, began, now))
         return min(max(self._interval, _REMINDER), _LONGEST_PATIENCE)
 
+    def _replace_sampler(self, began: float, now: float) -> None:
+        """Go on with a new thread, where the last one was given up."""
+        self._meter.missed_ticks += int((now - began) // self._interval)
+        self._tick_began = None
+        self._sampler = self._new_sampler()
+        self._sampler.start()
+
     def _unanswered(self, call: Call | None, began: float, now: float) -> Snapshot:
         """What to show while a tick does not come back: the last sample, at the time of now.
 
-        The card that the call is to is marked as not answering, or all of them when the call is to
-        the driver. Without a call, as while ``/proc`` or this machine itself stands still, nothing
-        is known against any card: they keep their status, and ``sampled_at`` beside the new time
-        tells how old their values are.
+        All cards are marked as not answering when the driver is in a call. Without a call, as while
+        ``/proc`` or this machine itself stands still, nothing is known against any card: they keep
+        their status, and ``sampled_at`` beside the new time tells how old their values are.
         """
         time_now = self._clock.time()
         waited = now - (began if call is None else call.since)
@@ -357,20 +383,11 @@ class Collector:
             )
         if call is None:
             return replace(self._sampled, time=time_now)
-        gpus = self._sampled.gpus
-        named = call.gpu_uuid
-        if not any(gpu.uuid == named for gpu in gpus):
-            named = None
         since = time_now - waited
         return replace(
             self._sampled,
             time=time_now,
-            gpus=tuple(
-                _unanswering(gpu, since)
-                if gpu.uuid == named or (named is None and gpu.status in _ANSWERING)
-                else gpu
-                for gpu in gpus
-            ),
+            gpus=tuple(_unanswering(gpu, since) for gpu in self._sampled.gpus),
         )
 
     def _hand_out(self, snapshot: Snapshot) -> None:
@@ -465,7 +482,7 @@ def _checked(interval: float) -> float:
 
 
 def _unanswering(gpu: Gpu, since: float) -> Gpu:
-    if gpu.status is CardStatus.NO_ANSWER:
+    if gpu.status not in _ANSWERING:
         return gpu
     return replace(gpu, status=CardStatus.NO_ANSWER, status_since=since)
 
@@ -475,8 +492,7 @@ def _silence(call: Call | None, seconds: float) -> Trouble:
     if call is None:
         sentence = f"The first look at the cards has not come back for {duration(seconds)}."
     else:
-        card = "" if call.gpu_uuid is None else f" about {call.gpu_uuid}"
-        sentence = f"The driver has not answered {call.function}{card} for {duration(seconds)}."
+        sentence = f"The driver has not answered for {duration(seconds)}."
     return Trouble(
         sentence,
         "It may still be waking the cards, which takes seconds for each while persistence mode is"

@@ -83,10 +83,10 @@ class Lookout:
 
     @property
     def silence(self) -> str:
-        """That the driver does not answer, for how long and where, in a sentence."""
+        """That the driver does not answer, and for how long, in a sentence."""
         call = self._source.current_call
-        since, name = (self._began, "") if call is None else (call.since, f" {call.function}")
-        return f"The driver has not answered{name} for {duration(time.monotonic() - since)}."
+        since = self._began if call is None else call.since
+        return f"The driver has not answered for {duration(time.monotonic() - since)}."
 
     def look(self, patience: float = PATIENCE) -> Snapshot:
         """How the cards are now: a sample that begins after this call.

@@ -109,10 +109,8 @@ def take_one(source: Source, patience: float = _PATIENCE) -> Snapshot:
     try:
         collector.wait_open(patience)
         if not settled.wait(max(0.0, deadline - time.monotonic())):
-            call = source.current_call
-            name = "" if call is None else f" ({call.function} has not come back)"
             raise SourceError(
-                f"The driver has not answered for {patience:.0f} s{name}.",
+                f"The driver has not answered for {patience:.0f} s.",
                 "Other programs that use the cards may hang too; `dmesg` may say why.",
             )
     finally:

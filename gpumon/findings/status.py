@@ -49,7 +49,7 @@ def not_answering(history: History, gpu: Gpu) -> Finding | None:
 def old(history: History, gpu: Gpu) -> Finding | None:
     """Not read for too long, though nothing is known against the card.
 
-    One thread reads all cards in turn: while it waits for another, this one is not read either.
+    The sampling thread waits for the driver as a whole, or outside it, for a file of the kernel's.
     """
     age = history.old(gpu)
     if age is None:
@@ -59,8 +59,8 @@ def old(history: History, gpu: Gpu) -> Finding | None:
         kind=FindingKind.OLD,
         subject=gpu.uuid,
         severity=Severity.NOTE,
-        sentence=f"read {length} ago: what is shown of it was so then; gpumon waits for another "
-        "card, or for this machine",
+        sentence=f"read {length} ago: what is shown of it was so then; gpumon waits for the "
+        "driver, or for this machine",
         short=f"read {length} ago",
         brief=f"{first_part(age)} ago",
         since=gpu.sampled_at,

@@ -735,9 +735,10 @@ def _moment(snapshot: Snapshot, view: View) -> Moment:
 def _silence(snapshot: Snapshot) -> float | None:
     """Seconds since the card that has been silent longest answered; ``None`` when all answer."""
     ages = [
-        snapshot.time - gpu.sampled_at
+        snapshot.time - since
         for gpu in snapshot.gpus
-        if gpu.status is CardStatus.NO_ANSWER and gpu.sampled_at is not None
+        if gpu.status is CardStatus.NO_ANSWER
+        and (since := gpu.sampled_at or gpu.status_since) is not None
     ]
     return max(ages, default=None)
 

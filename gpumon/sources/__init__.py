@@ -42,7 +42,7 @@ class NoSuchCardError(SourceError):
 _NAMED = 4
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """A call the source is inside of at this moment.
 
     Attributes:
@@ -56,11 +56,18 @@ class Call(Struct, frozen=True):
     since: float
 
 
+class CallGivenUpError(Exception):
+    """The call that this thread hung in came back after ``Source.give_up``.
+
+    Another thread samples the source by now: this one must not touch it again.
+    """
+
+
 class Source(Protocol):
     """Something that can say, again and again, how the cards are.
 
-    ``open``, ``sample`` and ``close`` are called by one thread only; ``current_call`` and
-    ``driver_seconds`` may be read by any.
+    ``open``, ``sample`` and ``close`` are called by one thread at a time, and by another one only
+    after ``give_up``; ``current_call``, ``driver_seconds`` and ``give_up`` are for any thread.
     """
 
     def open(self) -> None:
@@ -68,15 +75,31 @@ class Source(Protocol):
 
         Raises:
             SourceError: When there is nothing to sample.
+            CallGivenUpError: This thread was given up; another one opens the source.
         """
         ...
 
     def sample(self, *, closely: bool = True) -> Snapshot:
-        """One snapshot, now. Never raises for what a card or a driver does.
+        """One snapshot, now. Raises nothing for what a card or a driver does.
 
         Args:
             closely: Whether somebody keeps all values. Else what moves with every sample but stands
                 on a card's page at most may be up to a second old.
+
+        Raises:
+            CallGivenUpError: This thread was given up; another one samples the source.
+        """
+        ...
+
+    def give_up(self, call: Call, /) -> bool:
+        """Leave a card alone that does not return from a call, until it does.
+
+        The thread in the call is lost until then. Another one may go on: it calls ``open``, where
+        that had not returned, and ``sample``.
+
+        Returns:
+            False when there is nothing to give up: the call has returned, or it does not concern a
+            single card.
         """
         ...
 

@@ -122,6 +122,10 @@ class ReplaySource:
     def close(self) -> None:
         """Nothing to give back: the tape is its owner's."""
 
+    def give_up(self, _call: Call) -> bool:
+        """Never: no driver is asked."""
+        return False
+
     @property
     def current_call(self) -> Call | None:
         """Always ``None``: no driver is asked."""

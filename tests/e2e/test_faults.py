@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -19,7 +20,7 @@ from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.test_live_screen import card_line, wait_for_line, words_of
 from tests.e2e.test_terminal import DEMO, READY, left_clean, whole
 from tests.lives import needs
-from tests.screen import Screen
+from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,83 @@ def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver, code
             refusing.heal()
             screen.wait(lambda it: shown(it) == usual, f"waiting for {usual} once more")
         is_alive(screen, driver.cards[1], 1, 77)
+
+
+ASKED_AT_FIRST = [
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    None,
+]
+
+
+@pytest.mark.parametrize("function", ASKED_AT_FIRST)
+def test_a_card_that_hangs_from_the_start_leaves_the_others_usable(
+    driver: Driver, function: str | None
+) -> None:
+    driver.cards[0].hang(function)
+    driver.cards[1].processes = [Owner(4_000_001, memory=3 * GIB)]
+    with screen_of(driver) as screen:
+        wait_for_line(screen, 1, r" 23% .*● ")
+        screen.wait_for(r"GPU 0: no answer for \d+ s")
+        screen.wait_for(r"(?m)^ 0 .*✖ no answer")
+        assert "nvml" not in screen.text()
+        screen.wait_for(r" 4000001 .* 3\.0G")
+        is_alive(screen, driver.cards[1], 1, 77)
+        driver.cards[0].release()
+        wait_for_line(screen, 0, r" 13% .*● ok")
+        screen.wait_gone("no answer")
+        is_alive(screen, driver.cards[1], 1, 78)
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_cards_that_hang_from_the_start_one_and_all_leave_the_screen_alive(driver: Driver) -> None:
+    for card in driver.cards:
+        card.hang()
+    with screen_of(driver) as screen:
+        for index in range(2):
+            screen.wait_for(rf"(?m)^ {index} .*✖ no answer")
+        screen.type("?")
+        screen.wait_for("Keys")
+        screen.type("q")
+        for card in driver.cards:
+            card.release()
+        is_alive(screen, driver.cards[0], 0, 77)
+
+
+@pytest.mark.parametrize("function", ASKED_AT_FIRST)
+def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: str | None) -> None:
+    driver.cards[0].hang(function)
+    driver.cards[1].utilization_gpu = 0
+    driver.cards[1].temperature = 44
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gpumon", *arguments],
+            env=driver.env(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+
+    hanging, sound = json.loads(run("snapshot", "--format", "json").stdout)["gpus"]
+    assert (hanging["index"], hanging["status"]) == (0, "no answer")
+    assert (sound["status"], sound["temperature_gpu_celsius"]) == ("ok", 44)
+    chosen = run("select", "-v")
+    assert chosen.stdout.strip() == driver.cards[1].uuid
+    assert "does not answer" in chosen.stderr
+    assert "nvml" not in chosen.stderr
+
+
+def test_a_card_that_hangs_is_not_said_not_to_be_there(driver: Driver) -> None:
+    driver.cards[0].hang("nvmlDeviceGetHandleByIndex_v2")
+    with screen_of(driver, "--gpus", f"1,{driver.cards[0].uuid}") as screen:
+        screen.wait_for(r"(?m)^ 1 +H100 [^\n]*● ok$(?s:.*) 23% ")
+        driver.cards[0].release()
+        wait_for_line(screen, 0, r" 13% .*● ok")
 
 
 def test_a_driver_that_is_replaced_meanwhile_says_what_helps(driver: Driver) -> None:

@@ -127,6 +127,9 @@ class Machine:
         self.logbook = Logbook(self.collector, str(folder / "fuzz.csv"))
         self._hanging: set[str] = set()
         self._stuck: threading.Thread | None = None
+        self._given_up: list[threading.Thread] = []
+        # The next sample is taken by `_sample`.
+        self.collector._replace_sampler = lambda *_: None  # type: ignore[method-assign]  # the clock stands between samples
 
     @contextmanager
     def session(self, *, replay: bool) -> Iterator[Session]:
@@ -207,8 +210,10 @@ class Machine:
             self._stuck.join(_GLANCE)
         if self._stuck.is_alive():
             self.collector._look()
-        else:
-            self._stuck = None
+            if self._hangs():
+                return
+            self._given_up.append(self._stuck)
+        self._stuck = None
 
     def _hangs(self) -> bool:
         """Whether the sample under way waits for a card that does not answer."""
@@ -219,9 +224,9 @@ class Machine:
         """Every card answers again."""
         for card in self.driver.cards:
             self._heal(card)
-        if self._stuck is not None:
-            self._stuck.join(PATIENCE)
-            self._stuck = None
+        for thread in (*self._given_up, *([self._stuck] if self._stuck else [])):
+            thread.join(PATIENCE)
+        self._given_up, self._stuck = [], None
 
     def _pass(self, seconds: float) -> None:
         self.clock.now += seconds

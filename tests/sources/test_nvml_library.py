@@ -12,7 +12,7 @@ import pytest
 
 from gpumon.clock import SystemClock
 from gpumon.model import CardStatus
-from gpumon.sources import SourceError
+from gpumon.sources import CallGivenUpError, SourceError
 from gpumon.sources.nvml import events, library, source
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Code, Library, load_library
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.clock import Clock
+    from gpumon.sources import Call
 
     Furnish = Callable[..., Room]
 
@@ -152,6 +153,133 @@ def test_a_call_that_hangs_can_be_seen_from_outside(furnish: Furnish) -> None:
     sampling.join(DEADLINE)
     assert source.current_call is None
     assert room.gpu(index=1).status is CardStatus.OK
+
+
+class Hanging:
+    """A thread that hangs in a call of the source.
+
+    Args:
+        source: Whose.
+        work: What the thread does.
+        asked: Which call it hangs in: the card and the function.
+    """
+
+    def __init__(
+        self, source: NvmlSource, work: Callable[[], object], asked: tuple[str | None, str]
+    ) -> None:
+        self._work = work
+        self.ended_by: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        seen: list[Call | None] = []
+
+        def hangs() -> bool:
+            call = source.current_call
+            seen[:] = [call]
+            return call is not None and (call.gpu_uuid, call.function) == asked
+
+        wait_until(hangs)
+        (call,) = seen
+        assert call is not None
+        self.call = call
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except CallGivenUpError as given_up:
+            self.ended_by = given_up
+
+    def returns(self) -> None:
+        self.thread.join(DEADLINE)
+        assert isinstance(self.ended_by, CallGivenUpError)
+
+
+def test_a_card_that_is_given_up_is_left_alone_until_its_call_returns(furnish: Furnish) -> None:
+    room = furnish(h100(), h100(power_usage=250_000))
+    source = room.open()
+    room.sample()
+    card = room.driver.cards[1]
+    card.hang("nvmlDeviceGetPowerUsage")
+    room.clock.now += 0.1
+    hanging = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetPowerUsage"))
+    assert source.give_up(hanging.call)
+    assert not source.give_up(hanging.call), "it is given up already"
+    card.reset_counters()
+    for _ in range(30):
+        sound, given_up = room.sample(1.0).gpus
+        assert (sound.status, given_up.status) == (CardStatus.OK, CardStatus.NO_ANSWER)
+    assert sound.sampled_at == pytest.approx(room.clock.time())
+    assert given_up.power_draw == 250.0, "what was known of it"
+    assert given_up.status_since == pytest.approx(room.clock.time() - 30, abs=0.2)
+    assert not card.calls()
+    card.release()
+    hanging.returns()
+    assert room.gpu(index=1).status is CardStatus.OK
+    card.hang("nvmlDeviceGetUtilizationRates")
+    again = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetUtilizationRates"))
+    assert source.give_up(again.call)
+    assert room.gpu(index=1).status is CardStatus.NO_ANSWER
+    assert room.gpu(index=1).status is CardStatus.NO_ANSWER
+    card.release()
+    again.returns()
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"])
+def test_a_start_that_is_given_up_is_gone_on_with(furnish: Furnish, function: str) -> None:
+    room = furnish(h100(), h100(), h100())
+    card = room.driver.cards[1]
+    card.hang(function)
+    source = room.new_source()
+    hanging = Hanging(source, source.open, ("index-1", function))
+    assert source.give_up(hanging.call)
+    source.open()
+    statuses = [gpu.status for gpu in room.sample().gpus]
+    assert statuses == [CardStatus.OK, CardStatus.NO_ANSWER, CardStatus.OK]
+    room.samples(10)
+    rare = "nvmlDeviceGetEncoderUtilization"
+    before = room.driver.cards[0].times(rare)
+    room.samples(20, seconds=1.0)
+    assert room.driver.cards[0].times(rare) - before == pytest.approx(10, abs=1), "asked once"
+    card.release()
+    hanging.returns()
+    gpus = room.sample().gpus
+    assert [(gpu.uuid, gpu.status) for gpu in gpus] == [
+        (one.uuid, CardStatus.OK) for one in room.driver.cards
+    ]
+    assert room.calls("nvmlSystemGetDriverVersion") == 1
+
+
+def test_the_library_stays_for_a_thread_that_hangs_in_it(furnish: Furnish) -> None:
+    room = furnish(h100())
+    source = room.open()
+    room.sample()
+    card = room.driver.cards[0]
+    card.hang("nvmlDeviceGetPowerUsage")
+    hanging = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetPowerUsage"))
+    assert source.give_up(hanging.call)
+    source.close()
+    join_watchers()
+    assert room.calls("nvmlShutdown") == 1, "that of the thread that waits for XIDs"
+    card.release()
+    hanging.returns()
+
+
+def test_a_call_that_returned_or_asks_no_card_is_not_given_up(furnish: Furnish) -> None:
+    room = furnish(h100())
+    source = room.open()
+    card = room.driver.cards[0]
+    card.hang("nvmlDeviceGetPowerUsage")
+    hanging = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetPowerUsage"))
+    card.release()
+    hanging.thread.join(DEADLINE)
+    assert not source.give_up(hanging.call)
+    room.driver.system.hang("nvmlDeviceGetCount_v2")
+    room.clock.now += 5
+    hanging = Hanging(source, source.sample, (None, "nvmlDeviceGetCount_v2"))
+    assert not source.give_up(hanging.call)
+    room.driver.system.release()
+    hanging.thread.join(DEADLINE)
+    assert room.gpu().status is CardStatus.OK
 
 
 def test_a_hanging_start_names_the_call(furnish: Furnish) -> None:

@@ -104,6 +104,10 @@ class DemoSource:
     def close(self) -> None:
         """Nothing to give back."""
 
+    def give_up(self, _call: Call) -> bool:
+        """Never: no driver is asked."""
+        return False
+
     @property
     def current_call(self) -> Call | None:
         """Always ``None``: no driver is asked."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from gpumon.sources import Call
+from gpumon.sources import Call, CallGivenUpError
 
 if TYPE_CHECKING:
     from gpumon.clock import Clock
@@ -62,18 +62,20 @@ def _missing(*_: object) -> int:
 class Library:
     """A loaded ``libnvidia-ml``.
 
-    ``call`` is for one thread; ``call_unseen``, ``current_call`` and ``driver_seconds`` for any.
+    ``call`` is for one thread at a time, see ``Source``; everything else for any.
 
     Attributes:
         driver_seconds: Seconds spent inside ``call``.
+        hanging: The cards whose call was given up and has not returned, and when it began.
     """
 
     def __init__(self, loaded: ctypes.CDLL, clock: Clock) -> None:
         self._loaded = loaded
         self._monotonic = clock.monotonic
         self._functions: dict[str, Function] = {}
-        self._inside: tuple[str | None, str, float] | None = None
+        self._inside: list[Call] = []
         self.driver_seconds = 0.0
+        self.hanging: dict[str, float] = {}
 
     def call(self, gpu_uuid: str | None, name: str, *arguments: object) -> int:
         """Call a function of the library.
@@ -85,6 +87,9 @@ class Library:
 
         Returns:
             Its code; ``FUNCTION_NOT_FOUND`` when this library has no such function.
+
+        Raises:
+            CallGivenUpError: It was given up before it returned.
         """
         return self.prepared(gpu_uuid, name, *arguments)()
 
@@ -95,10 +100,14 @@ class Library:
 
         def call() -> int:
             since = monotonic()
-            # One assignment: a watching thread sees all of it or none.
-            self._inside = (gpu_uuid, name, since)
+            inside = self._inside = [Call(gpu_uuid, name, since)]
             code = function(*arguments)
-            self._inside = None
+            try:
+                # Only one thread can take the call out of its list: this one, or ``give_up``.
+                inside.pop()
+            except IndexError:
+                self.hanging.pop(gpu_uuid or "", None)
+                raise CallGivenUpError from None
             self.driver_seconds += monotonic() - since
             return code
 
@@ -125,8 +134,22 @@ class Library:
     @property
     def current_call(self) -> Call | None:
         """The call that has not come back yet."""
+        inside = self._inside.copy()
+        return inside[0] if inside else None
+
+    def give_up(self, call: Call) -> bool:
+        """See ``Source.give_up``."""
         inside = self._inside
-        return None if inside is None else Call(*inside)
+        if call.gpu_uuid is None or call not in inside.copy():
+            return False
+        self.hanging[call.gpu_uuid] = call.since
+        try:
+            inside.pop()
+        except IndexError:
+            # It returned at this moment.
+            del self.hanging[call.gpu_uuid]
+            return False
+        return True
 
     def _find(self, name: str) -> Function:
         function: Function = getattr(self._loaded, name, _missing)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from gpumon.sources.nvml.library import Library
     from gpumon.sources.nvml.turns import Turns
 
+_NOT_WAITED_FOR = (CardStatus.ASLEEP, CardStatus.NO_ANSWER)
+"""The cards of which it is known when they can be asked again."""
+
 RETRY_SECONDS = 5.0
 """After how long a card that could not be had is tried again."""
 
@@ -55,17 +58,13 @@ class Roster:
         self._changed = False
         self.asked_anew = False
         self.cards: list[Card] = []
+        self._known: list[Card] = []
         self._uuids: list[str] = []
+        self._left_alone: set[str] = set()
 
-    def start(self, now: float) -> None:
-        """The driver was initialised: every handle is new. Raises as ``find`` does."""
-        for card in self.cards:
-            card.stop_asking()
-        self.find(now)
-
-    def stop(self) -> None:
-        """The driver is gone: nothing is asked any more."""
-        for card in self.cards:
+    def forget_handles(self) -> None:
+        """The driver is gone, or was initialised: nothing is asked until ``find``."""
+        for card in self._known:
             card.stop_asking()
 
     def guard(self, card: Card, ask: Callable[[], object]) -> None:
@@ -89,6 +88,8 @@ class Roster:
         Raises:
             DriverGoneError: When the driver is.
         """
+        if self._library.hanging.keys() != self._left_alone:
+            self._changed = True
         for card in self.cards:
             if card.mig_changed:
                 self._question(card)
@@ -116,30 +117,36 @@ class Roster:
         Raises:
             DriverGoneError: When the driver is.
         """
-        counted, self.count = self.count, self._count_cards()
-        recounted = counted != self.count
-        self._changed = False
-        asleep = sleeping_cards(self.count, self._sys)
-        known, self.cards, self._uuids = self.cards, [], []
-        for index in range(self.count):
+        # Until the end: a thread that hangs here leaves it to be done again by another.
+        self._changed = True
+        self._left_alone = set(self._library.hanging)
+        count, known = self._count_cards(), self._known
+        recounted = count != self.count
+        asleep = sleeping_cards(count, self._sys)
+        cards: list[Card] = []
+        uuids: list[str] = []
+        for index in range(count):
             # Asking for a handle wakes the card: one that was not chosen is left alone.
             if not self._selection.prefixes and not self._selection.includes(index, None):
                 continue
-            others = [card for card in known if card not in self.cards]
+            others = [card for card in known if card not in cards]
             if index in asleep:
                 card = self._sleeping(index, asleep[index], others)
             else:
                 last = _card_at(index, others, recounted)
                 card = self._waking(index, others, last)
-            self._uuids += [] if card.uuid is None else [card.uuid]
+            if card.uuid != _nameless(index):
+                uuids.append(card.uuid)
             if self._selection.includes(index, card.uuid):
-                self.cards.append(card)
+                cards.append(card)
             else:
                 card.stop_asking()
         for card in known:
-            if card not in self.cards:
+            if card not in cards:
                 card.stop_asking()
-        waits = any(not card.fast and card.status is not CardStatus.ASLEEP for card in self.cards)
+        self.cards = self._known = cards
+        self.count, self._uuids, self._changed = count, uuids, False
+        waits = any(not card.fast and card.status not in _NOT_WAITED_FOR for card in cards)
         self._again_at = now + RETRY_SECONDS if waits else math.inf
 
     def missing(self) -> list[str]:
@@ -150,14 +157,13 @@ class Roster:
         """All cards of the machine, chosen or not, for a person."""
         words = []
         for index in range(self.count):
-            handle = ctypes.c_void_p()
-            code = self._library.call(
-                None, "nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle)
-            )
-            name, uuid = "a card that does not answer", ""
-            if not code:
-                _, name = self._library.text(None, "nvmlDeviceGetName", handle)
-                _, uuid = self._library.text(None, "nvmlDeviceGetUUID", handle)
+            name, uuid, handle = "a card that does not answer", "", ctypes.c_void_p()
+            blamed = _nameless(index)
+            if blamed not in self._library.hanging and not self._library.call(
+                blamed, "nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle)
+            ):
+                _, name = self._library.text(blamed, "nvmlDeviceGetName", handle)
+                _, uuid = self._library.text(blamed, "nvmlDeviceGetUUID", handle)
             words.append(f"{index}: {printable(name)} {printable(uuid)}".rstrip())
         return words
 
@@ -188,7 +194,9 @@ class Roster:
         """The card at an index whose handle may be asked for; ``last`` was there until now."""
         handle = ctypes.c_void_p()
         # Where this hangs, it is the card that was there.
-        blamed = None if last is None else last.uuid
+        blamed = _nameless(index) if last is None else last.uuid
+        if blamed in self._library.hanging:
+            return self._unanswering(last or self._new(blamed, index))
         code = self._library.call(
             blamed, "nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle)
         )
@@ -201,9 +209,20 @@ class Roster:
             return self._without_handle(index, code, last)
         card = next((card for card in known if card.uuid == uuid), None) or self._new(uuid, index)
         card.index = index
+        if uuid in self._library.hanging:
+            return self._unanswering(card)
         if not card.fast or card.handle.value != handle.value:
             card.handle.value = handle.value
             self._question(card)
+        return card
+
+    def _unanswering(self, card: Card) -> Card:
+        """A card with a call that was given up: what was known of it stands still."""
+        card.stop_asking()
+        if card.status is not CardStatus.NO_ANSWER:
+            began = self._library.hanging.get(card.uuid, self._clock.monotonic())
+            card.set_status(CardStatus.NO_ANSWER)
+            card.status_since = self._clock.time() - (self._clock.monotonic() - began)
         return card
 
     def _without_handle(self, index: int, code: int, last: Card | None) -> Card:
@@ -216,7 +235,10 @@ class Roster:
         return card
 
     def _new(self, uuid: str, index: int) -> Card:
-        return Card(self._library, self._clock, uuid, index, self._turns.add)
+        card = Card(self._library, self._clock, uuid, index, self._turns.add)
+        # At once: were this thread given up, its questions would be asked beside another card's.
+        self._known.append(card)
+        return card
 
     def _question(self, card: Card) -> None:
         """Begin to ask: everything, whatever was learned of it before."""

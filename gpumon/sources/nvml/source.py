@@ -110,6 +110,10 @@ class NvmlSource:
         if self._driver is not None:
             self._driver.stop()
 
+    def give_up(self, call: Call) -> bool:
+        """See ``Source.give_up``."""
+        return self._driver is not None and self._driver.library.give_up(call)
+
     @property
     def current_call(self) -> Call | None:
         """See ``Source.current_call``."""
@@ -139,6 +143,7 @@ class _Driver:
         self._watcher: XidWatcher | None = None
         self._xids: dict[str, tuple[int, float]] = {}
         self._slots: list[str] = []
+        self._initialised = False
         self._running = False
         self._trouble: Trouble | None = None
         self._retry_at = -math.inf
@@ -200,12 +205,15 @@ class _Driver:
             self._watcher.stop(patience)
             self._take_xids(self._watcher.latest)
             self._watcher = None
-        self._roster.stop()
+        self._roster.forget_handles()
         self._processes, self._processes_at = (), None
         self._joined.forget()
-        if self._running:
-            self._running = False
-            self.library.call(None, "nvmlShutdown")
+        self._running = False
+        if self._initialised:
+            self._initialised = False
+            # A thread that hangs in the driver needs the library for as long as it does.
+            if not self.library.hanging:
+                self.library.call(None, "nvmlShutdown")
 
     # There or not
 
@@ -225,22 +233,25 @@ class _Driver:
             return
 
     def _start(self, now: float) -> None:
-        """Initialise NVML and find the cards.
+        """Initialise NVML and find the cards, from where a thread that was given up left it.
 
         Raises:
             DriverGoneError: When that cannot be done now.
         """
-        code = self.library.call(None, "nvmlInit_v2")
-        if code:
-            raise DriverGoneError(code)
-        self._running = True
-        self._descriptions = 0
-        self._host = msgspec.structs.replace(self._host, driver_since=self._clock.time())
-        self._describe(now)
-        self._slots = self._list_slots()
+        if not self._initialised:
+            code = self.library.call(None, "nvmlInit_v2")
+            if code:
+                raise DriverGoneError(code)
+            self._initialised = True
+            self._roster.forget_handles()
+            self._descriptions = 0
+            self._host = msgspec.structs.replace(self._host, driver_since=self._clock.time())
+            self._describe(now)
+            self._slots = self._list_slots()
         self._look_around_at = now + PERIOD
         self._processes_due = now
-        self._roster.start(now)
+        self._roster.find(now)
+        self._running = True
         self._watcher = XidWatcher(self.library, self._clock, self._xids)
         self._watcher.start(self._roster.handles())
 

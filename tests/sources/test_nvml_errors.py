@@ -10,7 +10,8 @@ import pytest
 from gpumon.model import CardStatus, Unknown
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.library import Code
-from gpumon.sources.nvml.reading import KEPT_SECONDS, REACTIONS, Reaction
+from gpumon.sources.nvml.reading import KEPT_SECONDS, REACTIONS, Pace, Reaction, Reading
+from gpumon.sources.nvml.turns import Turns
 from tests.driver import GIB, Owner, h100, rtx4090
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,
@@ -245,21 +246,15 @@ def test_what_a_card_never_answered_is_asked_again_seldom(furnish: Furnish, code
     assert "power_draw" not in room.gpu().unknown
 
 
-def test_what_is_refused_again_and_again_is_not_asked_twice(furnish: Furnish) -> None:
-    room = furnish(h100(pcie_rx=7))
-    card = room.driver.cards[0]
-    card.latency(THROUGHPUT, 0)
-    room.open()
-    for _ in range(20):
-        card.fail_field(198, NOT_SUPPORTED)
-        room.samples(4, seconds=1.0)
-        card.fail_field(198, 0)
-        room.samples(4, seconds=1.0)
-    card.fail_field(198, NOT_SUPPORTED)
-    room.samples(4, seconds=1.0)
-    before = room.calls(THROUGHPUT)
-    room.samples(20, seconds=1.0)
-    assert room.calls(THROUGHPUT) - before <= 11
+def test_what_is_taken_up_again_before_its_turn_came_is_asked_once(furnish: Furnish) -> None:
+    source = furnish(h100()).open()
+    assert source._driver is not None
+    (card,) = source._driver._roster.cards
+    turns, reading = Turns(), Reading(("pcie_rx",), lambda: 0, Pace.SLOW, cost=0.02)
+    turns.add(card, reading)
+    assert list(turns.take(0.0)) == [], "there is no time for it yet"
+    turns.add(card, reading)
+    assert [turn.reading for turn in turns.take(1.0)] == [reading]
 
 
 def test_the_number_of_links_is_not_what_an_error_cut_off(furnish: Furnish) -> None:

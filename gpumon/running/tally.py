@@ -84,6 +84,8 @@ class CardTally(Struct):
         seen = self.candidate.seen_in(snapshot)
         if seen is None:
             return
+        # The job may have been on a card since the last list that it answered with.
+        self.doubtful = self.doubtful or seen.gpu.status is not CardStatus.OK
         seconds = min(passed, _MOST_SECONDS)
         before = self.candidate.gpu
         self.energy.add(_energy(before, seen.gpu, passed, seconds))

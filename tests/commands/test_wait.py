@@ -129,7 +129,7 @@ def test_a_card_that_hangs_does_not_stretch_the_time(driver: Driver, what: list[
 def test_a_card_that_hangs_at_first_is_waited_for(driver: Driver) -> None:
     driver.cards[0].hang()
     with Screen(WAIT, env=driver.env(), columns=120) as screen:
-        screen.wait_for("The driver has not answered for")
+        screen.wait_for("GPU 0: it does not answer")
         release(driver, 0)
         driver.cards[0].release()
         screen.wait_for("GPU 0 is free")

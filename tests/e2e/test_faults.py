@@ -116,7 +116,7 @@ def test_a_card_that_hangs_from_the_start_leaves_the_others_usable(
         screen.wait_for(r" 4000001 .* 3\.0G")
         is_alive(screen, driver.cards[1], 1, 77)
         driver.cards[0].release()
-        wait_for_line(screen, 0, r" 13% .*● ok")
+        wait_for_line(screen, 0, r" 13% .*◐ busy")
         screen.wait_gone("no answer")
         is_alive(screen, driver.cards[1], 1, 78)
         screen.type("q")
@@ -165,9 +165,9 @@ def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: 
 def test_a_card_that_hangs_is_not_said_not_to_be_there(driver: Driver) -> None:
     driver.cards[0].hang("nvmlDeviceGetHandleByIndex_v2")
     with screen_of(driver, "--gpus", f"1,{driver.cards[0].uuid}") as screen:
-        screen.wait_for(r"(?m)^ 1 +H100 [^\n]*● ok$(?s:.*) 23% ")
+        screen.wait_for(r"(?m)^ 1 +H100 [^\n]*◐ busy[^\n]*$(?s:.*) 23% ")
         driver.cards[0].release()
-        wait_for_line(screen, 0, r" 13% .*● ok")
+        wait_for_line(screen, 0, r" 13% .*◐ busy")
 
 
 def test_a_driver_that_is_replaced_meanwhile_says_what_helps(driver: Driver) -> None:

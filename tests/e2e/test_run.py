@@ -544,7 +544,7 @@ def test_a_card_that_hangs_at_the_end_of_a_job_tells_nothing_of_it(
         _, words = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert "whether it used that card is unknown" in words
-    assert "whether its memory came back is unknown" in words
+    assert re.search(r"whether its memory (on GPU 0 )?came back is unknown", words)
 
 
 def test_what_cannot_be_logged_is_not_run(driver: Driver, tmp_path: Path) -> None:
@@ -620,11 +620,14 @@ def test_a_driver_that_goes_and_comes_back_does_not_end_the_waiting(driver: Driv
 
 
 def test_a_card_that_hangs_does_not_stretch_the_waiting(driver: Driver) -> None:
-    driver.cards[0].hang()
+    for card in driver.cards:
+        card.hang()
     began = time.monotonic()
     done = run(driver, "--wait=2", "--", "true")
     assert done.returncode == 124
-    assert "gave up waiting after 2s: The driver has not answered" in done.stderr
+    # One card after the other is given up, and that may be over in time.
+    silence = "The driver has not answered|no card fits"
+    assert re.search(rf"gave up waiting after 2s: ({silence})", done.stderr)
     assert time.monotonic() - began < LOOK_PATIENCE
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from gpumon.history import (
+    CARDS_KEPT,
     CHARTED,
     GONE_KEPT,
     GONE_SECONDS,
@@ -20,6 +21,7 @@ from gpumon.history import (
     PROCESSES_CHARTED,
     PROCESSES_KEPT,
     USERS_KEPT,
+    XIDS_KEPT,
     Condition,
     History,
     Holding,
@@ -609,6 +611,26 @@ def test_of_thousands_of_short_processes_only_the_newest_are_remembered() -> Non
         if history.process_peak(ProcessId(number + 1, 1), "memory_used", 3600) is not None
     ]
     assert known == list(range(1000 - GONE_KEPT - 1, 1000))
+
+
+def test_of_cards_that_come_and_go_only_the_newest_are_remembered() -> None:
+    history = History({})
+    for number in range(100):
+        history.add(snapshot(NOON + number, gpu(uuid="GPU-here"), gpu(uuid=f"GPU-{number}")))
+
+    def remembered(uuid: str) -> bool:
+        return bool(history.gpu_window(uuid, "memory_used", 3600))
+
+    known = [number for number in range(100) if remembered(f"GPU-{number}")]
+    assert known == list(range(100 - CARDS_KEPT + 1, 100))
+    assert remembered("GPU-here")
+
+
+def test_of_errors_that_are_all_different_only_the_newest_are_remembered() -> None:
+    history = History({})
+    for number in range(100):
+        history.add(snapshot(NOON + number, gpu(xid=number, xid_at=NOON + number)))
+    assert sorted(history.xids("GPU-0")) == list(range(100 - XIDS_KEPT, 100))
 
 
 def charted(history: History, crowd: tuple[GpuProcess, ...]) -> set[int]:

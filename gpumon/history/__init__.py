@@ -15,7 +15,8 @@ to 21 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after
 from half a day on. Eight cards and a hundred processes that live for days are 21 MB. Where there
 are many processes only those with the most GPU memory have values over time:
 ``PROCESSES_CHARTED``, and never more than ``PROCESSES_KEPT``. Of processes that have ended,
-``GONE_KEPT`` at most are remembered, for ``GONE_SECONDS`` at most. Holdings count every process.
+``GONE_KEPT`` at most are remembered, for ``GONE_SECONDS`` at most; of cards ``CARDS_KEPT``, or
+twice as many as there are. Holdings count every process.
 
 Times are the wall clock's, as in the snapshots. Where that clock steps back, all that was seen
 before is moved back with it, so that ages stay right and nothing is out of order; less than
@@ -26,6 +27,7 @@ is a gap.
 from gpumon.history.holdings import Holding
 from gpumon.history.past import (
     CARD_DEPTH,
+    CARDS_KEPT,
     CHARTED,
     GONE_KEPT,
     GONE_SECONDS,
@@ -38,12 +40,14 @@ from gpumon.history.past import (
     PROCESSES_KEPT,
     STEP,
     USERS_KEPT,
+    XIDS_KEPT,
     History,
 )
 from gpumon.history.spells import Condition, Spell
 from gpumon.history.standing import Standing
 
 __all__ = [
+    "CARDS_KEPT",
     "CARD_DEPTH",
     "CHARTED",
     "GONE_KEPT",
@@ -57,6 +61,7 @@ __all__ = [
     "PROCESS_DEPTH",
     "STEP",
     "USERS_KEPT",
+    "XIDS_KEPT",
     "Condition",
     "History",
     "Holding",

@@ -58,6 +58,11 @@ GONE_SECONDS = 600.0
 """How long a process that has ended is remembered."""
 GONE_KEPT = 100
 """How many of them at most, so that a machine that starts thousands an hour costs no more."""
+CARDS_KEPT = 16
+"""How many cards are remembered at least, or twice as many as there are: of more the ones that
+were away for longest are forgotten."""
+XIDS_KEPT = 32
+"""How many different XIDs of a card are remembered: the newest."""
 STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back."""
 PATIENCE = 10.0
@@ -194,6 +199,8 @@ class History:
             self._see_processes(snapshot, time)
             for gpu in snapshot.gpus:
                 self._see_card(gpu, time)
+            if len(self._cards) > max(CARDS_KEPT, 2 * len(snapshot.gpus)):
+                self._forget_cards(snapshot)
             self._see_host(snapshot.host, time)
             self.latest = snapshot
 
@@ -427,6 +434,8 @@ class History:
             card = self._cards[gpu.uuid] = _Card(len(self._conditions), time)
         if gpu.xid is not None:
             card.xids[gpu.xid] = gpu.xid_at
+            if len(card.xids) > XIDS_KEPT:
+                del card.xids[min(card.xids, key=lambda xid: card.xids[xid] or -math.inf)]
         if gpu.status not in _ANSWERING:
             return
         # While one card hangs, the values of the others come again as they were.
@@ -441,6 +450,13 @@ class History:
             *self._active(gpu.clock_event_reasons),
         )
         card.see(held, time, self._conditions)
+
+    def _forget_cards(self, snapshot: Snapshot) -> None:
+        """Drop those that were away for longest."""
+        away = self._cards.keys() - {gpu.uuid for gpu in snapshot.gpus}
+        longest = sorted(away, key=lambda uuid: self._cards[uuid].series.last)
+        for uuid in longest[: len(self._cards) - max(CARDS_KEPT, 2 * len(snapshot.gpus))]:
+            del self._cards[uuid]
 
     def _see_host(self, host: Host, time: float) -> None:
         if host is not self._host_seen:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from array import array
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from gpumon.model import Snapshot
+    from gpumon.model import GpuProcess, Place, Snapshot, Suspect
 
-BLOCK_ROWS = 2000
-"""Rows, of cards and of listed processes, from which on snapshots are packed. A block with so many
-opens in some 4 ms; what never changes is in it once, so smaller ones would take more bytes."""
 ROW_BYTES = 600
-"""What a row takes before it is packed, about."""
+"""What a row, of a card or of a listed process, takes before it is packed, about; long texts are
+counted besides."""
+BLOCK_BYTES = 2000 * ROW_BYTES
+"""Bytes from which on snapshots are packed. A block with so many opens in some 4 ms; what never
+changes is in it once, so smaller ones would take more bytes."""
 _BLOCK_BYTES = 400
 """What a block takes besides its data."""
 _CREDIT = 60
@@ -67,7 +69,7 @@ class Level:
         blocks: Packed, oldest first.
         fresh: The newer ones, as they came. Replaced when some of them were packed, so that
             whoever holds the list may go on reading it.
-        rows: How many rows the fresh ones are.
+        fresh_bytes: What the fresh ones take, about.
         packed_bytes: What the blocks take.
 
     Args:
@@ -84,7 +86,7 @@ class Level:
         self._credit = _CREDIT
         self._packed = 0
         self.packed_bytes = 0
-        self.rows = 0
+        self.fresh_bytes = 0
         self._newest: Snapshot | None = None
 
     @property
@@ -97,7 +99,7 @@ class Level:
     @property
     def bytes(self) -> int:
         """What all that takes, about."""
-        return self.packed_bytes + self.rows * ROW_BYTES
+        return self.packed_bytes + self.fresh_bytes
 
     def take(self, snapshot: Snapshot, *, eventful: bool) -> None:
         """Keep the next snapshot, if it is its turn or something happened."""
@@ -109,7 +111,7 @@ class Level:
             self._credit -= 1
         else:
             return
-        self.rows += _new_rows(self._newest, snapshot)
+        self.fresh_bytes += _new_bytes(self._newest, snapshot)
         self._newest = snapshot
         self.fresh.append(snapshot)
 
@@ -119,7 +121,9 @@ class Level:
         self._packed += len(block)
         self.packed_bytes += block.bytes
         self.fresh = self.fresh[len(block) :]
-        self.rows = sum(map(_new_rows, [None, *self.fresh], self.fresh))
+        self.fresh_bytes = sum(map(_new_bytes, [None, *self.fresh], self.fresh))
+        # A packed snapshot must not stay in memory as it came, too.
+        self._newest = self.fresh[-1] if self.fresh else None
         while self.blocks and self._packed - len(self.blocks[0]) >= self._most:
             self.drop_oldest()
 
@@ -135,7 +139,39 @@ class Level:
             block.shift -= seconds
 
 
-def _new_rows(before: Snapshot | None, snapshot: Snapshot) -> int:
-    """What a snapshot adds to the one before it; a card has many fields, and counts for two."""
-    listed = before is None or before.processes is not snapshot.processes
-    return 1 + 2 * len(snapshot.gpus) + (len(snapshot.processes) if listed else 0)
+def _new_bytes(before: Snapshot | None, snapshot: Snapshot) -> int:
+    """What a snapshot adds to the one before it, about; a card has many fields: it is two rows.
+
+    A command line may be as long as all else in a list, so the texts that others made up are
+    counted, unless the snapshot before holds the same ones.
+    """
+    rows, more = 1, 0
+    reasons = set() if before is None else {id(gpu.unknown) for gpu in before.gpus}
+    for gpu in snapshot.gpus:
+        rows += 2 + len(gpu.mig)
+        if id(gpu.unknown) not in reasons:
+            more += getsizeof(gpu.unknown)
+    if before is None or before.processes is not snapshot.processes:
+        rows += sum([len(process.uses) for process in snapshot.processes])
+        kept = set() if before is None else {id(text) for text in _texts(before.processes)}
+        more += sum(
+            [_text_bytes(text) for text in _texts(snapshot.processes) if id(text) not in kept]
+        )
+    holders = snapshot.holders
+    if holders is not None and (before is None or before.holders is not holders):
+        rows += len(holders.suspects)
+        more += sum(map(_text_bytes, _texts(holders.suspects)))
+    return rows * ROW_BYTES + more
+
+
+def _texts(processes: Iterable[GpuProcess | Suspect]) -> Iterator[tuple[str, ...] | Place]:
+    """The command lines of processes, and where they run."""
+    for process in processes:
+        yield process.command
+        if process.place is not None:
+            yield process.place
+
+
+def _text_bytes(text: tuple[str, ...] | Place) -> int:
+    strings = text if isinstance(text, tuple) else text.labels
+    return getsizeof(text) + sum(map(getsizeof, strings))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LINGER = 5.0
 """Slowdowns come and go several times a second, and memory may hover about its limit: less than so
 many seconds after it last was so, it has not begun anew."""
+_HELD_KEPT = 256
+"""Of more moments those are forgotten that are older than ``LINGER``."""
 
 _LISTED = (CardStatus.OK, CardStatus.FAILING)
 _BROKEN = {
@@ -54,6 +56,9 @@ class MarkFinder:
                 self._held[MarkKind.THROTTLED, gpu.uuid] = snapshot.time
             if _is_full(gpu, self._full_share):
                 self._held[MarkKind.FULL, gpu.uuid] = snapshot.time
+        if len(self._held) > _HELD_KEPT:
+            now = snapshot.time
+            self._held = {key: at for key, at in self._held.items() if 0 <= now - at < LINGER}
         return marks
 
     def _lingers(self, mark: Mark) -> bool:

@@ -7,11 +7,12 @@ kept too wherever they are no more than the others, so that what happened is see
 A snapshot that is kept is kept whole: every field of it comes back equal to what it was, but for
 times, which move where the clock was set back.
 
-All that takes at most ``MOST_BYTES``, by its own count, which is high; where it would take more,
-the pace that takes most forgets its oldest. Measured with tracemalloc: eight cards and a hundred
+All that takes at most ``MOST_BYTES``, by its own count, which is high, and counts the texts that
+others made up, such as command lines; where it would take more, the pace that takes most forgets
+its oldest. Measured with tracemalloc: eight cards and a hundred
 processes of which every value changes all the time, with fifty an hour that come and fifty that go,
-are 34 MiB after a day that ended at ten samples a second, all marks of the day among them; its
-newest 15 hours are known by 16 seconds, what is older by 64. Besides come the blocks that were
+would be 34 MiB after a day that ended at ten samples a second, all marks of the day among them: its
+newest hours are known by 16 seconds, what is older by 64. Besides come the blocks that were
 opened last to be looked at, of some 2 MiB each.
 """
 
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from gpumon.tape.levels import BLOCK_ROWS, ROW_BYTES, Block, Level
+from gpumon.tape.levels import BLOCK_BYTES, Block, Level
 from gpumon.tape.marks import MarkFinder
 from gpumon.tape.order import evenly, mark_beside, marks_from_to, place_at
 from gpumon.tape.packing import packing, unpacked
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from gpumon.model import Snapshot
     from gpumon.tape import Mark
 
-MOST_BYTES = 48 * 2**20
+MOST_BYTES = 32 * 2**20
 MARKS_KEPT = 5000
 """The newest ones; fewer where little may be taken."""
 STEP = 1.0
@@ -215,11 +216,11 @@ class MemoryTape:
     def _pack_on(self) -> None:
         """Do the next step of the packing that is due, or all of it where there is too much."""
         while True:
-            fresh = sum(level.rows for level in self._levels) * ROW_BYTES
+            fresh = sum(level.fresh_bytes for level in self._levels)
             hurry = fresh > self._most_bytes * _FRESH_SHARE
             if self._packing is None:
-                fullest = max(self._levels, key=attrgetter("rows"))
-                if fullest.rows < BLOCK_ROWS and not hurry:
+                fullest = max(self._levels, key=attrgetter("fresh_bytes"))
+                if fullest.fresh_bytes < BLOCK_BYTES and not hurry:
                     return
                 self._packing = self._pack(fullest)
             for _ in self._packing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import threading
 import tracemalloc
 from itertools import pairwise
@@ -50,12 +51,24 @@ def changing(number: int, spacing: float = 1.0) -> Snapshot:
     return snapshot(NOON + number * spacing, card, processes=listed)
 
 
-def crowd(number: int, count: int = 2000, cards: int = 64) -> Snapshot:
-    """A large machine of which all changes, with nobody there who was there before."""
+def crowd(number: int, count: int = 2000, cards: int = 64, words: int = 0) -> Snapshot:
+    """A large machine of which all changes, with nobody there who was there before.
+
+    Args:
+        number: Which snapshot of it.
+        count: How many processes.
+        cards: How many cards.
+        words: How many words of 128 characters each command line has besides.
+    """
+    dice = random.Random(number)
     listed = tuple(
         replace(
             process(pid + number * count, gpus=(pid % cards,), memory_used=pid * 4096),
-            command=(f"python-{pid * 31337 % 10007}", f"--seed={pid * number}"),
+            command=(
+                f"python-{pid * 31337 % 10007}",
+                f"--seed={pid * number}",
+                *[dice.randbytes(64).hex() for _ in range(words)],
+            ),
         )
         for pid in range(count)
     )
@@ -316,15 +329,20 @@ def test_a_step_back_is_what_the_history_takes_for_one() -> None:
     assert STEP == history.STEP
 
 
-@pytest.mark.parametrize(("count", "samples"), [(1000, 10), (10000, 2)])
-def test_a_hostile_machine_stays_within_the_bound(count: int, samples: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "samples", "cards", "words"),
+    [(1000, 10, 64, 0), (10000, 2, 64, 0), (20, 100, 1, 32)],
+)
+def test_a_hostile_machine_stays_within_the_bound(
+    count: int, samples: int, cards: int, words: int
+) -> None:
     most = 3 * 2**20
     tape = MemoryTape(SHARE, most)
-    last = crowd(0, count)
+    last = crowd(0, count, cards, words)
     tracemalloc.start()
     try:
         for number in range(1, samples + 1):
-            last = crowd(number, count)
+            last = crowd(number, count, cards, words)
             tape.add(last)
         everything_now = tracemalloc.get_traced_memory()[0]
         assert tape.bytes <= most

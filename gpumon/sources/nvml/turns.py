@@ -29,6 +29,9 @@ DEAR_SECONDS = 0.002
 SHARE = 0.05
 """How much of the time may go into dear questions."""
 
+_LEAST_ROOM = 512
+"""So many questions are queued before any is looked for that is not asked any more."""
+
 _GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951
 """Their multiples spread evenly over the period, however many there are: the questions to one card
 by the one, the same question to all cards by the other."""
@@ -58,6 +61,7 @@ class Turns:
         self._queue: list[tuple[float, int, Turn]] = []
         self._waiting: set[Reading] = set()
         self._dear: deque[Turn] = deque()
+        self._room = _LEAST_ROOM
         self._purse = 0.0
         self._filled_at: float | None = None
 
@@ -68,8 +72,16 @@ class Turns:
             return
         number, place = next(self._numbers), self._asked[card.uuid]
         self._asked[card.uuid] += 1
+        if len(self._queue) >= self._room:
+            self._drop_dead()
         moment = (place * _GOLDEN + card.index * _SILVER) % 1 * _period(reading)
         self._push(0.0, Turn(number, moment, card, reading))
+
+    def _drop_dead(self) -> None:
+        """Forget what is not asked any more: a driver that fails again and again leaves it all."""
+        self._queue = [one for one in self._queue if one[2].reading.live]
+        heapq.heapify(self._queue)
+        self._room = max(_LEAST_ROOM, 2 * len(self._queue))
 
     def take(self, now: float) -> Iterator[Turn]:
         """What to ask now, one by one: each is followed by a call of ``done``.

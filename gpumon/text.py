@@ -20,6 +20,11 @@ UNKNOWN = "–"
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
+CACHED_CHARACTERS = 256
+"""Longer texts, such as command lines, are cached in far fewer places: a command line of each of
+thousands of processes that came and went would fill these caches with megabytes."""
+_CACHED_TEXTS, _CACHED_LONG_TEXTS = 4096, 128
+
 _NARROW = re.compile(
     r"[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u22ff"
     r"\u2500-\u25fc\u2713-\u2716\u275a\u2800-\u28ff\ufffd]*"
@@ -38,11 +43,10 @@ def printable(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _printable(text)
+    return (_printable if len(text) <= CACHED_CHARACTERS else _printable_long)(text)
 
 
-@lru_cache(maxsize=4096)
-def _printable(text: str) -> str:
+def _find_printable(text: str) -> str:
     kept: list[str] = []
     for character in unicodedata.normalize("NFC", text):
         if character.isspace():
@@ -54,6 +58,10 @@ def _printable(text: str) -> str:
         elif category[0] != "M" and cell_width(character):
             kept.append(character)
     return "".join(kept)
+
+
+_printable = lru_cache(_CACHED_TEXTS)(_find_printable)
+_printable_long = lru_cache(_CACHED_LONG_TEXTS)(_find_printable)
 
 
 def spreadsheet_safe(text: str) -> str:
@@ -77,17 +85,22 @@ def _looks_like_formula(text: str) -> bool:
 
 def cell_width(text: str) -> int:
     """How many terminal cells a printable text takes: 1 a character, 2 for a wide one."""
-    return len(text) if text.isascii() else _cell_width(text)
+    if text.isascii():
+        return len(text)
+    return (_cell_width if len(text) <= CACHED_CHARACTERS else _cell_width_long)(text)
 
 
-@lru_cache(maxsize=4096)
-def _cell_width(text: str) -> int:
+def _measure(text: str) -> int:
     if _NARROW.fullmatch(text):
         return len(text)
     # The screen measures with these same tables; a second opinion would tear the columns.
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+_cell_width = lru_cache(_CACHED_TEXTS)(_measure)
+_cell_width_long = lru_cache(_CACHED_LONG_TEXTS)(_measure)
 
 
 def fit(text: str, width: int) -> str:

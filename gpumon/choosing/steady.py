@@ -52,6 +52,9 @@ class Steady:
         looks = self._looks
         if looks and not 0 <= time - looks[-1][0] <= GAP_SECONDS:
             looks.clear()
+        # Between two looks that say the same of every card one that does too tells nothing.
+        if len(looks) > 1 and _said(looks[-2][1]) == _said(looks[-1][1]) == _said(verdicts):
+            looks.pop()
         looks.append((time, verdicts))
         # The one that reaches back over the whole time stays.
         while len(looks) > 1 and looks[1][0] <= time - self.seconds:
@@ -70,6 +73,12 @@ class Steady:
         return replace(
             verdict, refusal=Refusal("watching", f"it fits, watched for {watched} of {asked}")
         )
+
+
+def _said(verdicts: _Verdicts) -> dict[str, str | None]:
+    """Why each card does not fit, by its UUID; ``None`` for one that does."""
+    refusals = {one.candidate.uuid: one.refusal for one in verdicts}
+    return {uuid: None if why is None else why.kind for uuid, why in refusals.items()}
 
 
 def look_back(

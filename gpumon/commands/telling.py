@@ -24,6 +24,8 @@ _GAP = "  "
 _ERASED = "\r\x1b[K"
 _COLUMNS = 80
 """Of a terminal that does not tell."""
+_MOST_WAITING = 1000
+"""So many texts wait for a stream that takes none; later ones are dropped."""
 _LAST_WORDS_SECONDS = 1.0
 """What a terminal that takes no output, or a full pipe, may hold the end up for."""
 
@@ -69,7 +71,8 @@ class Teller:
 
     def say(self, sentence: str) -> None:
         """Write a line that stays; its text is safe to print."""
-        self._texts.put(f"{self._erasure()}gpumon: {sentence}\n")
+        if self._texts.qsize() < _MOST_WAITING:
+            self._texts.put(f"{self._erasure()}gpumon: {sentence}\n")
 
     def show(self, parts: Sequence[str]) -> None:
         """Rewrite the line in place; does nothing where there is none.

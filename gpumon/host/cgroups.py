@@ -94,7 +94,7 @@ class CgroupFacts(Struct, frozen=True):
     slice_uid: int | None = None
 
 
-@lru_cache(maxsize=256)  # the processes of a job or of a container share theirs
+@lru_cache(maxsize=64)  # the processes of a job or of a container share theirs
 def cgroup_facts(text: str) -> CgroupFacts:
     """Read the content of ``/proc/PID/cgroup``, of version 1, 2 or both.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from itertools import pairwise
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -45,8 +46,12 @@ _ENVIRON_BYTES = 128 * 1024
 _CGROUP_BYTES = 64 * 1024
 _GENERATIONS = 64
 _KEPT_SECONDS = 60.0
+_KEPT_BYTES = 4 * 2**20
+"""What may be kept of processes that the last pass did not come to, command and environment of
+each: where hundreds come and go in a second, those of a minute are far more."""
 """How long a process is remembered that was not asked for: a call may ask for the new ones only."""
 
+_KNOWN_BYTES = 1000
 _TMUX_SERVER = "tmux: server"
 
 
@@ -92,6 +97,11 @@ class _Known:
         self.surroundings = _Surroundings()
         self.container: Container | None = None
 
+    @property
+    def bytes(self) -> int:
+        """What it takes, about."""
+        return _KNOWN_BYTES + sum(map(getsizeof, (*self.command, *self.clues.values())))
+
 
 class PlaceReader:
     """Reads again and again where processes run. Not safe to use from several threads.
@@ -131,9 +141,20 @@ class PlaceReader:
             known = self._look(process.id.pid) if process.visible else None
             if known is not None and known.stat.id == process.id:
                 places[process.id] = self._place(known)
-        forgotten = self._now - _KEPT_SECONDS
-        self._known = {pid: one for pid, one in self._known.items() if one.looked_at > forgotten}
+        self._forget()
         return places
+
+    def _forget(self) -> None:
+        """Drop those that were looked at longest ago, all that is too old and what is too much."""
+        kept: dict[int, _Known] = {}
+        size = 0
+        for pid, one in sorted(self._known.items(), key=lambda item: -item[1].looked_at):
+            if one.looked_at < self._now:
+                size += one.bytes
+                if one.looked_at <= self._now - _KEPT_SECONDS or size > _KEPT_BYTES:
+                    break
+            kept[pid] = one
+        self._known = kept
 
     def _place(self, process: _Known) -> Place:
         around = self._around(process)

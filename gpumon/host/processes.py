@@ -25,6 +25,7 @@ _STAT_BYTES = 2048
 _OPEN_SHARE, _ENOUGH_FILES = 4, 1024
 """Of the files that this program may have open, one in so many is kept open here at most."""
 _CLOCK_SET_SECONDS = 0.05
+_USERS_KEPT = 4096
 
 _Incarnation = tuple[bytes, bytes]
 
@@ -296,6 +297,8 @@ class ProcessReader:
                 name = pwd.getpwuid(uid).pw_name
             except KeyError:
                 name = str(uid)
+            if len(self._users) >= _USERS_KEPT:
+                self._users.clear()
             self._users[uid] = name
         return name
 

@@ -60,6 +60,8 @@ class TmuxNames:
         asked_at, names = self._names.get(server, (None, {}))
         if asked_at is None or now - asked_at >= RETRY_SECONDS:
             names = _sessions(session) if _is_our_socket(session.socket) else {}
+            fresh = now - RETRY_SECONDS
+            self._names = {key: one for key, one in self._names.items() if one[0] > fresh}
             self._names[server] = now, names
         return names.get(session.session)
 

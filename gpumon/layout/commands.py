@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.text import ELLIPSIS, UNKNOWN, cell_width, fit, printable
+from gpumon.text import CACHED_CHARACTERS, ELLIPSIS, UNKNOWN, cell_width, fit, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,14 +115,23 @@ def _scrolled(line: str, width: int, offset: int) -> str:
     return SCROLLED + fit(" " * (cells - offset - 1) + line[place:], width - 1)
 
 
-@lru_cache(maxsize=2048)
 def shorten_command(command: tuple[str, ...], width: int) -> str:
     """An argument vector in exactly ``width`` cells, shortened as ``fit_command`` says."""
+    # An argument without characters is a place in the tuple all the same.
+    long = len(command) + sum(map(len, command)) > CACHED_CHARACTERS
+    return (_shorten_long if long else _shorten)(command, width)
+
+
+def _find_shortened(command: tuple[str, ...], width: int) -> str:
     words: list[str] = []
     for words in _shorter_and_shorter(command, width):
         if _cells(words) <= width:
             break
     return fit(" ".join(words), width)
+
+
+_shorten = lru_cache(2048)(_find_shortened)
+_shorten_long = lru_cache(128)(_find_shortened)
 
 
 def _shorter_and_shorter(command: tuple[str, ...], width: int) -> Iterator[list[str]]:

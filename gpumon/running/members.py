@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from gpumon.model import GpuProcess, ProcessId
 
 _GENERATIONS = 64
+_KEPT = 4096
+"""How many of either kind are remembered beside those that are listed, the newest: a job may run
+for weeks, and start processes all the time."""
 
 
 class Members:
@@ -26,12 +29,20 @@ class Members:
     def __init__(self, root: int, group: int | None = None, proc: str = "/proc") -> None:
         self._root, self._group = root, group
         self._proc = proc
-        self._known: set[ProcessId] = set()
-        self._strangers: set[ProcessId] = set()
+        self._known: dict[ProcessId, None] = {}
+        self._strangers: dict[ProcessId, None] = {}
 
     def among(self, processes: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
         """Those of them that belong to the job."""
-        return tuple(one for one in processes if self._belongs(one))
+        listed = tuple(processes)
+        members = tuple(one for one in listed if self._belongs(one))
+        for kept in (self._known, self._strangers):
+            if len(kept) > 2 * _KEPT + len(listed):
+                newest = list(kept)[-_KEPT:]
+                there = {one.id for one in listed}
+                for id_ in kept.keys() - there - set(newest):
+                    del kept[id_]
+        return members
 
     def had(self, pid: int) -> bool:
         """Whether one of them had this number: the driver may list it beyond its end."""
@@ -43,7 +54,7 @@ class Members:
         if not process.visible or process.id in self._strangers:
             return False
         belongs = self._descends(process.id)
-        (self._known if belongs else self._strangers).add(process.id)
+        (self._known if belongs else self._strangers)[process.id] = None
         return belongs
 
     def _descends(self, process: ProcessId) -> bool:

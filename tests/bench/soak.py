@@ -4,8 +4,12 @@ Everything that runs beneath the screen, and the dashboard's rows, on a simulate
 cards and a hundred processes that come and go, by a clock that does not wait. After each hour of it
 memory, threads, open files and the length of a tick are told; after the first hour none of them may
 grow, but for what is kept on purpose: the tape fills up for days and the history for one, each up
-to its bound, and they are told apart. The exit status says whether anything else did. Ticks and
-pictures are processor time, whatever else the machine does.
+to its bound, and they are told apart. The exit status says whether anything else did, and whether
+all memory together exceeded ``MOST_MIB``. Ticks and pictures are processor time, whatever else the
+machine does.
+
+With ``--faults`` calls return every error code, cards are lost or exchanged, XIDs come, and every
+process has a command line of 4 KiB and lives for seconds.
 """
 
 from __future__ import annotations
@@ -20,25 +24,40 @@ import threading
 import time
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from gpumon.collector import Collector
 from gpumon.findings import conditions
 from gpumon.history import History
+from gpumon.host.processes import COMMAND_BYTES
 from gpumon.layout.dashboard import Dashboard, View
+from gpumon.sources.nvml.library import Code
+from gpumon.sources.nvml.reading import REACTIONS, Reaction
 from gpumon.sources.nvml.source import NvmlSource
 from gpumon.tape.memory import MOST_BYTES, MemoryTape
 from gpumon.thresholds import DEFAULTS
 from tests.driver import GIB, Driver, Owner, Wave, h100
+from tests.driver.layout import FUNCTIONS
 
+if TYPE_CHECKING:
+    from gpumon.model import ProcessId, Snapshot
+
+MOST_MIB = 90.0
+"""What all memory may come to, with faults or without, and no screen: of the program 35, of the
+tape 32 and of the history 21, as their bounds are."""
 CARDS, PROCESSES = 8, 100
 HEAD = (
     "| hours | PSS MiB | of it tape | history | the rest | threads | open files | tick ms "
     "| picture ms |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 _HOUR = 3600.0
-_LIFE = 1800.0
-"""Seconds a process lives, on average."""
+_LIFE, _SHORT_LIFE = 1800.0, 20.0
+"""Seconds a process lives, on average; the second one with faults."""
+_CODES = [code for code in Code if REACTIONS.get(code) is not Reaction.DRIVER]
+"""Not of the driver as a whole: what ends with that waits by another clock than this one."""
+_DEVICE_FUNCTIONS = [name for name in FUNCTIONS if name.startswith("nvmlDevice")]
 _DRAWN = 5
 """Every so manieth sample is drawn."""
 _HISTORY_MIB = 21.0
@@ -94,15 +113,19 @@ class Day:
     Args:
         driver: The simulated driver; loaded into this very process.
         interval: Seconds from one sample to the next.
+        faults: Whether there are faults all the time.
     """
 
-    def __init__(self, driver: Driver, interval: float) -> None:
+    def __init__(self, driver: Driver, interval: float, *, faults: bool = False) -> None:
         self._driver, self._interval = driver, interval
         self._clock = FastClock()
         self._chance = random.Random(1)
         self._history, tape = History(conditions()), MemoryTape(DEFAULTS.full_share)
         self._source = NvmlSource(clock=self._clock)
-        self._collector = Collector(self._source, interval, self._clock)
+        self._faults = faults
+        self._commands: dict[ProcessId, tuple[str, ...]] = {}
+        annotate = self._with_long_commands if faults else None
+        self._collector = Collector(self._source, interval, self._clock, annotate)
         self._collector.subscribe(self._history.add)
         self._collector.subscribe(tape.add)
         self._tape = tape
@@ -127,6 +150,8 @@ class Day:
         """One more sample; the seconds it took."""
         self._clock.now += self._interval
         self._come_and_go()
+        if self._faults:
+            self._break_something()
         began = time.thread_time()
         self._collector._tick()
         return time.thread_time() - began
@@ -149,7 +174,7 @@ class Day:
 
     def _come_and_go(self) -> None:
         """Every process has its life, and another comes in its place."""
-        ending = self._interval / _LIFE
+        ending = self._interval / (_SHORT_LIFE if self._faults else _LIFE)
         kept = [owner for owner in self._owners if self._chance.random() > ending]
         if len(kept) == len(self._owners) == PROCESSES:
             return
@@ -158,6 +183,30 @@ class Day:
         self._owners = kept
         for index, card in enumerate(self._driver.cards):
             card.processes = kept[index::CARDS]
+
+    def _break_something(self) -> None:
+        """Another fault of any card, or the end of one."""
+        chance = self._chance
+        card = chance.choice(self._driver.cards)
+        card.fail(chance.choice(_DEVICE_FUNCTIONS), chance.choice(_CODES))
+        if chance.random() < 0.1:
+            card.xid(chance.randrange(1, 200))
+        if chance.random() < 0.1:
+            card.heal()
+            card.latency("nvmlDeviceGetPcieThroughput", 0.0)
+            card.lost = chance.random() < 0.2
+        if chance.random() < 0.01:
+            card.uuid = f"GPU-{chance.getrandbits(128):032x}"
+
+    def _with_long_commands(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as it would be if the processes were there and had long command lines."""
+        listed = {one.id for one in snapshot.processes}
+        self._commands = {id_: one for id_, one in self._commands.items() if id_ in listed}
+        for id_ in listed - self._commands.keys():
+            words = [self._chance.randbytes(32).hex() for _ in range(COMMAND_BYTES // 64)]
+            self._commands[id_] = tuple(words)
+        processes = [replace(one, command=self._commands[one.id]) for one in snapshot.processes]
+        return replace(snapshot, processes=tuple(processes))
 
     def _newcomer(self) -> int:
         """The number of a process that was not there before."""
@@ -228,10 +277,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--interval", type=float, default=2.0, help="seconds of a sample")
+    parser.add_argument("--faults", action="store_true", help="with faults all the time")
     options = parser.parse_args(arguments)
     print(HEAD)
     with machine() as driver:
-        day = Day(driver, options.interval)
+        day = Day(driver, options.interval, faults=options.faults)
         figures = []
         for _ in range(options.hours):
             figures.append(day.live(1))
@@ -241,6 +291,8 @@ def main(arguments: list[str] | None = None) -> int:
     full, end = figures[min(_FULL, len(figures)) - 1].pss_mib, figures[-1].pss_mib
     if end > full * _MEMORY_GROWS:
         words.append(f"all memory from {full:.1f} to {end:.1f} MiB, after {_FULL} hours")
+    if end > MOST_MIB:
+        words.append(f"all memory to {end:.1f} MiB, above {MOST_MIB:.0f}")
     print(f"Grown after the first hour: {', '.join(words) or 'nothing'}.")
     return 1 if words else 0
 

@@ -1,0 +1,135 @@
+"""What gpumon remembers is bounded in bytes, however many processes, cards and faults pass by."""
+
+from __future__ import annotations
+
+import gc
+import random
+import subprocess
+import sys
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.choosing.judging import Circumstances, judge
+from gpumon.choosing.requirements import Requirements
+from gpumon.choosing.steady import Steady
+from gpumon.clock import SystemClock
+from gpumon.host.places import PlaceReader
+from gpumon.layout.commands import shorten_command
+from gpumon.running.members import Members
+from gpumon.sources.nvml.source import NvmlSource
+from gpumon.text import cell_width, printable
+from tests.build import NOON, gpu, process, snapshot
+from tests.driver import Driver, h100
+from tests.host.fakes import FakeProc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MIB = 2**20
+
+
+def kept(do: Callable[[], object]) -> int:
+    """Bytes that are held once something was done, by what it returns too."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        returned = do()
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+        del returned
+        return held
+    finally:
+        tracemalloc.stop()
+
+
+def long_text(number: int) -> str:
+    return random.Random(number).randbytes(2040).hex() + "é"
+
+
+@pytest.mark.parametrize("remember", [printable, cell_width])
+def test_long_texts_do_not_fill_the_caches(remember: Callable[[str], object]) -> None:
+    def pass_by() -> None:
+        for number in range(1000):
+            remember(long_text(number))
+
+    assert kept(pass_by) < 2.5 * MIB
+
+
+def test_long_commands_do_not_fill_the_caches() -> None:
+    def pass_by() -> None:
+        for number in range(600):
+            shorten_command((str(number), long_text(number), *[""] * 4000), 9)
+
+    assert kept(pass_by) < 10 * MIB
+
+
+def test_places_of_many_short_processes_are_forgotten(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    reader = PlaceReader(str(proc), root=str(tmp_path))
+
+    def pass_by() -> PlaceReader:
+        for pid in range(1000, 1500):
+            one = proc.add(pid, command=b"python\0" + long_text(pid).encode())
+            environ = [f"{name}={long_text(pid)}\0" for name in ("VIRTUAL_ENV", "HOSTNAME", "TMUX")]
+            (proc.root / str(pid) / "environ").write_text("".join(environ))
+            reader.read([process(pid, start_time=one.start_time)])
+            proc.remove(pid)
+        return reader
+
+    assert kept(pass_by) < 7 * MIB
+
+
+def test_a_job_of_weeks_does_not_remember_every_process_it_started(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    members = Members(50, proc=str(proc))
+    for pid, parent in ((50, 1), (100, 50), (200, 1)):
+        proc.add(pid, parent)
+    lists = [
+        [process(pid, start_time=pid) for pid in range(begin, begin + 500)]
+        for begin in range(10_000, 60_000, 500)
+    ]
+    theirs = [process(pid, start_time=pid) for pid in (100, 200)]
+
+    def pass_by() -> None:
+        for listed in lists:
+            assert members.among([*theirs, *listed]) == (theirs[0],)
+
+    assert kept(pass_by) < 1.5 * MIB
+
+
+def test_watching_a_card_for_days_keeps_no_look_that_tells_nothing() -> None:
+    steady = Steady(7 * 86400)
+
+    def watch() -> None:
+        for number in range(5000):
+            # A new sample has new cards.
+            seen = snapshot(NOON + number, gpu(memory_used=0, power_draw=70.0 + number))
+            steady.add(NOON + number, judge(seen, Requirements(), Circumstances()))
+
+    assert kept(watch) < MIB
+    assert steady.left == 7 * 86400 - 4999
+
+
+def test_a_driver_that_fails_again_and_again_leaves_no_questions() -> None:
+    with Driver([h100()] * 2) as driver:
+        driver.attach()
+        source = NvmlSource(clock=SystemClock())
+        source.open()
+        try:
+            source.sample()
+            assert source._driver is not None
+            for _ in range(50):
+                # The handle is stale: each card is asked anew.
+                source._driver._roster.start(0.0)
+            assert len(source._driver._turns._queue) < 1100
+        finally:
+            source.close()
+
+
+def test_faults_without_end_and_processes_without_number_stay_within_the_bound() -> None:
+    soak = [sys.executable, "-m", "tests.bench.soak", "--faults", "--hours", "1"]
+    ended = subprocess.run([*soak, "--interval", "20"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

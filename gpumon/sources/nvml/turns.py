@@ -81,6 +81,8 @@ class Turns:
         """Forget what is not asked any more: a driver that fails again and again leaves it all."""
         self._queue = [one for one in self._queue if one[2].reading.live]
         heapq.heapify(self._queue)
+        self._waiting = {turn.reading for turn in self._dear}
+        self._waiting.update(turn.reading for _, _, turn in self._queue)
         self._room = max(_LEAST_ROOM, 2 * len(self._queue))
 
     def take(self, now: float) -> Iterator[Turn]:

@@ -9,7 +9,6 @@ snapshots learns of everything from that one stream.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -148,6 +147,11 @@ class Collector:
             return None
         waited = self._clock.monotonic() - began
         return waited if waited >= self._patience else None
+
+    @property
+    def hostname(self) -> str:
+        """Name of the machine that is sampled."""
+        return self._source.hostname
 
     @property
     def latest(self) -> Snapshot | None:
@@ -379,7 +383,7 @@ class Collector:
         waited = now - (began if call is None else call.since)
         if self._sampled is None:
             return Snapshot(
-                time_now, Host(os.uname().nodename), trouble=self._silence(call, waited)
+                time_now, Host(self._source.hostname), trouble=self._silence(call, waited)
             )
         if call is None:
             return replace(self._sampled, time=time_now)

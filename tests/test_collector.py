@@ -52,6 +52,7 @@ class FakeSource:
     def __init__(self, clock: FakeClock, cards: int = 3) -> None:
         self.clock = clock
         self.gpus = tuple(Gpu(index, f"GPU-{index}", memory_used=index) for index in range(cards))
+        self.hostname = "ada"
         self.current_call: Call | None = None
         self.driver_seconds = 0.0
         self.closely = False

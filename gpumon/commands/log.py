@@ -171,7 +171,7 @@ class _Run:
         teller: Teller,
     ) -> None:
         self._terms = terms
-        self._path = log_path(terms.path, os.uname().nodename, time.time())
+        self._path = log_path(terms.path, source.hostname, time.time())
         self._news = news
         self._teller = teller
         self._recorder = Recorder(

@@ -112,6 +112,11 @@ class Source(Protocol):
         ...
 
     @property
+    def hostname(self) -> str:
+        """Name of the machine that the snapshots are of; known before the first of them."""
+        ...
+
+    @property
     def current_call(self) -> Call | None:
         """What ``sample`` is waiting for right now, for whoever watches it not come back."""
         ...

@@ -127,6 +127,11 @@ class ReplaySource:
         return False
 
     @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``; a recording names its machine with each sample alone."""
+        return "" if self._shown is None else self._shown.host.name
+
+    @property
     def current_call(self) -> Call | None:
         """Always ``None``: no driver is asked."""
         return None

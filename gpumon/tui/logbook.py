@@ -5,7 +5,6 @@ What writes it is imported when it is wanted: most runs write none.
 
 from __future__ import annotations
 
-import os
 import time
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -90,7 +89,7 @@ class Logbook:
         from gpumon.log.naming import log_path
         from gpumon.log.recorder import Recorder
 
-        name = log_path(self._path, os.uname().nodename, time.time())
+        name = log_path(self._path, self._collector.hostname, time.time())
         recorder = Recorder(name, user=self._user, commands=self._commands)
         recorder.start()
         self._recorder = recorder

@@ -6,6 +6,7 @@ import csv
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
@@ -181,6 +182,21 @@ def test_a_replay_shows_what_the_screen_showed_then(
 
             screen.wait(is_as_then, "\n".join(["the screen of then", *then]))
             assert clock_of(screen) == clock
+
+
+def test_a_log_of_the_demo_is_named_after_the_demos_machine(tmp_path: Path) -> None:
+    checkout = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109 - as text
+    command = ["sh", "-c", f"cd {tmp_path} && exec {sys.executable} -m gpumon --demo"]
+    with Screen(command, checkout) as screen:
+        screen.wait_for(" q quit")
+        screen.type("L")
+        screen.wait_for(r"logging to gpumon-ada-07-\d{8}-\d{6}\.csv; L stops")
+        screen.type("q")
+        assert screen.wait_end() == 0
+    command = ["-m", "gpumon", "log", "--demo", "--for", "0.1s", "without-screen/"]
+    (tmp_path / "without-screen").mkdir()
+    subprocess.run([sys.executable, *command], cwd=tmp_path, env=checkout, check=True)
+    assert {log.name[:14] for log in tmp_path.rglob("*.csv")} == {"gpumon-ada-07-"}
 
 
 def test_one_key_makes_a_log_that_is_replayed(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_folder_is_named_where_it_is_not_this_one(
     logbook = Logbook(Collector(DemoSource()), os.path.join("logs", named))
     folder = str(tmp_path / "logs")
     begun = logbook.turn()
-    name = named or default_name(os.uname().nodename, NOON)[:-19]
+    name = named or default_name(DemoSource().hostname, NOON)[:-19]
     assert begun.startswith(f"logging to {name}")
     assert begun.endswith(f".csv in {folder}; L stops")
     assert f" in {folder}: 0 samples" in logbook.turn()

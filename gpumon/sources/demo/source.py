@@ -109,6 +109,11 @@ class DemoSource:
         return False
 
     @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``."""
+        return "ada-07"
+
+    @property
     def current_call(self) -> Call | None:
         """Always ``None``: no driver is asked."""
         return None
@@ -155,7 +160,7 @@ class DemoSource:
         now = time - self._start
         busy = self._cpu_busy
         return Host(
-            name="ada-07",
+            name=self.hostname,
             driver_version="570.124.06",
             nvml_version="12.570.124.06",
             cuda_version="12.8",

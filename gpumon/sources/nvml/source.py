@@ -115,6 +115,11 @@ class NvmlSource:
         return self._driver is not None and self._driver.library.give_up(call)
 
     @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``."""
+        return os.uname().nodename
+
+    @property
     def current_call(self) -> Call | None:
         """See ``Source.current_call``."""
         return None if self._driver is None else self._driver.library.current_call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import shlex
@@ -357,6 +358,48 @@ def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
     finally:
         program.kill()
     assert (program.returncode, out, err) == (130, b"", b"")
+
+
+INTERRUPTED = """
+import signal, sys
+module, in_a_class = sys.argv[1:]
+class Interrupts:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name != module:
+            return
+        if in_a_class == "True":
+            class Owner:
+                attribute = Interrupts()
+        signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from gpumon.cli import main
+sys.exit(main(["--demo"]))
+"""
+"""Control C while a module is imported, perhaps while that makes a class."""
+
+
+@pytest.mark.parametrize(
+    ("module", "in_a_class"),
+    [
+        ("gpumon.lack", False),
+        *itertools.product(
+            ("gpumon.cli.common", "gpumon.cli.parser", "gpumon.sources.demo"), (False, True)
+        ),
+    ],
+)
+def test_control_c_in_the_first_instant_ends_it_without_a_word(
+    module: str, *, in_a_class: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module, str(in_a_class)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 # Where the output leads nowhere

@@ -1,20 +1,21 @@
-"""The command line: reads it, says what is wrong with it, imports a command only when it runs."""
+"""The command line: reads it, says what is wrong with it, imports a command only when it runs.
+
+Importing this module imports no other: Ctrl+C, or a machine that has run out of something, is
+handled from the first line of ``main`` on, and not before.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
 
-from gpumon.cli.common import codeset, silence
-from gpumon.cli.plain import read_plainly
-from gpumon.cli.words import EXIT_INTERRUPTED, EXIT_USAGE, fail
-from gpumon.lack import lack_behind
-
+TYPE_CHECKING = False
+"""To import ``typing`` takes longer than all that is imported before ``main``."""
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TextIO
 
 _CHOOSING = ("select", "run", "wait")
 _TAKING_MOMENTS = ("report", "replay", "run")
@@ -37,13 +38,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.disable()
     try:
         return _flushed(_status(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     finally:
         gc.enable()
 
 
 def _status(arguments: Sequence[str]) -> int:
     """Run the command; the exit status if everything it wrote can be flushed."""
+    # Needed below, when there may be no file left to read it from.
+    from gpumon.lack import causes, lack_behind
+
     try:
+        _open_standard_streams()
+        from gpumon.cli.plain import read_plainly
+
         given = _bound(arguments)
         return _run(read_plainly(given) or _parsed(given))
     except SystemExit as end:
@@ -51,16 +60,22 @@ def _status(arguments: Sequence[str]) -> int:
             raise
         # argparse, after --help and --version too, and run and wait after a signal
         return end.code
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     except BrokenPipeError:
-        silence(sys.stdout)
+        _silence(sys.stdout)
         return 0
     except Exception as error:
+        # Where a class is made, Python up to 3.11 raises a RuntimeError in place of what is raised.
+        if any(isinstance(one, KeyboardInterrupt) for one in causes(error)):
+            return _INTERRUPTED
         lack = lack_behind(error)
         if lack is None:
             raise
-        return fail(lack)
+        # Without an import: there may be no file left to read one from.
+        try:
+            sys.stderr.write(f"gpumon: {lack}\n")
+        except OSError:
+            _silence(sys.stderr)
+        return 1
 
 
 def _flushed(status: int) -> int:
@@ -72,16 +87,44 @@ def _flushed(status: int) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        silence(sys.stdout)
+        _silence(sys.stdout)
     except OSError as error:
-        silence(sys.stdout)
+        from gpumon.cli.words import fail
+
+        _silence(sys.stdout)
         status = fail(f"cannot write to standard output: {error.strerror}.")
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
-        silence(sys.stderr)
+        _silence(sys.stderr)
     return status
+
+
+def _silence(stream: TextIO) -> None:
+    from gpumon.cli.common import silence
+
+    silence(stream)
+
+
+_INTERRUPTED = 128 + 2
+
+
+def _open_standard_streams() -> None:
+    """Open the null device in place of each standard stream that is closed.
+
+    Otherwise the next file that is opened, a log for instance, gets the number of that stream and
+    everything that is written there.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # noqa: PERF203 - three times at most
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        # Textual draws on standard error, and fails where there is none.
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the end
+        sys.__stderr__ = sys.stderr  # type: ignore[misc]  # final for typeshed, not for Python
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -117,6 +160,8 @@ def _run(options: argparse.Namespace) -> int:
 
     # Before anything else imports it.
     import_msgspec()
+    from gpumon.cli.common import codeset
+    from gpumon.cli.words import EXIT_USAGE, fail
     from gpumon.codeset import take_stream
 
     take_stream(sys.stderr, codeset(options))
@@ -179,6 +224,8 @@ def _print(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     """Run a command that has a screen."""
+    from gpumon.cli.words import fail
+
     if sys.stdin is None or not sys.stdin.isatty():
         return fail("standard input is no terminal, so no key could be read: use gpumon snapshot.")
     terminal = os.environ.get("TERM", "")

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 128 + 2
 
 
 def explain(error: SourceError) -> int:

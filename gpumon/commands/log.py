@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import sys
 import time
@@ -66,7 +65,6 @@ def log(source: Source, host: ProcessHost, terms: Terms) -> int:
         SourceError: The source cannot be opened.
         LogError: The log cannot be.
     """
-    _occupy_standard_descriptors()
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with told_by_signals(news), Teller(sys.stderr) as teller:
         run = _Run(source, host, terms, news, teller)
@@ -76,15 +74,6 @@ def log(source: Source, host: ProcessHost, terms: Terms) -> int:
         finally:
             run.tell_the_end()
         return run.exit_status
-
-
-def _occupy_standard_descriptors() -> None:
-    """See to it that no file of the log becomes what somebody thinks is standard error."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:  # noqa: PERF203 - three times at most
-            os.open(os.devnull, os.O_RDWR)
 
 
 @contextmanager

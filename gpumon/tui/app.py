@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import shutil
 import threading
@@ -24,7 +23,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.worker import WorkerFailed
 
-from gpumon.lack import lack_behind
+from gpumon.lack import is_lack_of_files, lack_behind
 from gpumon.layout.ending import sum_sentence
 from gpumon.layout.key_names import use_key_names
 from gpumon.layout.listing import Narrowing
@@ -307,8 +306,8 @@ class GpumonApp(App[int]):
         """What is opened for the first time is read from files; without them all else goes on."""
         try:
             yield
-        except OSError as error:
-            if error.errno not in {errno.EMFILE, errno.ENFILE}:
+        except (OSError, ImportError) as error:
+            if not is_lack_of_files(error):
                 raise
             self._say("this cannot be opened now: too many files are open on this machine")
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.folders import state_folder
-from gpumon.lack import lack_behind
+from gpumon.lack import lack_behind, require_files
 from gpumon.layout.key_names import use_key_names
 from gpumon.lean import import_asyncio
 from gpumon.remembered import load
@@ -34,6 +34,8 @@ _OPENING = 1.0
 """Seconds to wait for the driver before the screen says that it is being waited for."""
 _FIRST = 0.3
 """... and for a first picture, before Textual is imported while it is waited for."""
+_FILES = 16
+"""The screen opens ten at most, and modules and ``/proc`` are read from files meanwhile."""
 _YOUNG = 5000
 """So many objects more than at the last look are looked through for garbage. What a sample leaves
 is none, and with Python's own 700 that would be every second."""
@@ -64,6 +66,8 @@ def run(
         Exception: The machine has run out of something; see ``lack``.
     """
     collector.wait_open(_OPENING)
+    # Textual, asyncio and the threads that read keys and signals fail in as many ways.
+    require_files(_FILES)
     app: GpumonApp | None = None
     session: Session | None = None
 

@@ -280,8 +280,44 @@ NO_THREAD = (
 )
 
 
+NO_FILES = (
+    "gpumon: no more files can be opened: your limit of open files (ulimit -n), or this "
+    "machine's, has no room for one more."
+)
+
+
 def said_by(screen: Screen) -> str:
     return " ".join(screen.text().split())
+
+
+@pytest.mark.parametrize("arguments", ["", "--demo"])
+@pytest.mark.parametrize("files", [5, 6, 7, 8, 9, 10, 12])
+def test_where_few_files_can_be_opened_the_dashboard_says_so(
+    driver: Driver, files: int, arguments: str
+) -> None:
+    shell = f"ulimit -n {files}; exec {sys.executable} -m gpumon {arguments}"
+    with Screen(["sh", "-c", shell], driver.env()) as screen:
+        assert screen.wait_end() == 1
+        assert said_by(screen) == NO_FILES
+        assert left_clean(screen)
+
+
+@pytest.mark.parametrize("command", ["snapshot", "select", "wait --timeout 1", "log --for 0.1s"])
+@pytest.mark.parametrize("files", [5, 6])
+def test_where_few_files_can_be_opened_no_command_ends_with_a_traceback(
+    driver: Driver, tmp_path: Path, files: int, command: str
+) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -n {files}; exec {sys.executable} -m gpumon {command}"],
+        env={**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 or done.stderr.splitlines()[-1] == NO_FILES
 
 
 @pytest.mark.parametrize("arguments", [[], ["--demo"]])

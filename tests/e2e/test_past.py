@@ -18,7 +18,6 @@ from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.screen import Screen
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 

@@ -464,8 +464,9 @@ def test_the_screen_is_whole_after_help_and_palette() -> None:
         screen.wait(whole, "waiting for the dashboard")
 
 
-def test_the_screen_appears_where_standard_error_is_sent_elsewhere() -> None:
-    shell = f"{sys.executable} -m gpumon --demo 2>/dev/null"
+@pytest.mark.parametrize("elsewhere", ["2>/dev/null", "2>&-"])
+def test_the_screen_appears_where_standard_error_is_not_the_terminal(elsewhere: str) -> None:
+    shell = f"{sys.executable} -m gpumon --demo {elsewhere}"
     with Screen(["sh", "-c", shell]) as screen:
         screen.wait_for(READY)
         screen.type("q")

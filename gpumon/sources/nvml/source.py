@@ -28,6 +28,7 @@ from gpumon.clock import SystemClock
 from gpumon.host.machine import MachineReader
 from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
 from gpumon.host.processes import ProcessReader
+from gpumon.lack import lack_behind
 from gpumon.model import CardStatus, GpuProcess, Host, Snapshot, Trouble, Unknown
 from gpumon.selection import ALL, GpuSelection
 from gpumon.sources import Call, NoSuchCardError, SourceError
@@ -83,7 +84,9 @@ class NvmlSource:
         if self._driver is None:
             try:
                 library = load_library(self._clock)
-            except OSError:
+            except OSError as error:
+                if lack_behind(error) is not None:
+                    raise
                 raise SourceError(NO_LIBRARY.sentence, NO_LIBRARY.advice) from None
             self._driver = _Driver(library, self._selection, self._clock, self._proc, self._sys)
         try:

@@ -288,8 +288,15 @@ def test_a_machine_without_the_cards_asked_for_names_those_it_has(driver: Driver
     for chosen, missing in (("5", "5"), ("0,9", "9"), ("0,GPU-nope", "GPU-nope")):
         done = gpumon("snapshot", "--gpus", chosen, env=driver.env())
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(f"gpumon: There is no card {missing}. This machine has 0: ")
-        assert "--demo" not in done.stderr
+        said = f"There is no card {missing}. This machine has only card 0."
+        assert done.stderr == f"gpumon: {said}\n"
+
+
+def test_a_machine_of_many_cards_names_them_in_one_short_sentence() -> None:
+    with Driver([h100()] * 8) as machine:
+        done = gpumon("--gpus", "9,11", env=machine.env())
+    said = "There is no card 9, 11. This machine has cards 0 to 7."
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"gpumon: {said}\n")
 
 
 def test_a_demo_without_the_card_asked_for_does_not_advise_the_demo() -> None:
@@ -302,6 +309,16 @@ def test_a_demo_without_the_card_asked_for_does_not_advise_the_demo() -> None:
 def test_a_user_who_has_no_process_is_said_to_have_none() -> None:
     done = gpumon("snapshot", "--demo", "--user", "nobodyhere")
     assert "0 of 18 processes · of nobodyhere, who has none ─" in done.stdout
+    assert (done.returncode, done.stderr) == (
+        0,
+        "gpumon: nobodyhere has no process on these cards\n",
+    )
+
+
+def test_a_theme_that_is_not_there_is_refused_where_output_is_no_terminal_too() -> None:
+    done = gpumon("--demo", "--theme", "ambre")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gpumon: there is no theme 'ambre'; the nearest is 'amber'.\n"
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ class Chooser:
         uuids = [gpu.uuid for gpu in gpus if is_identified(gpu)]
         missing = self.requirements.only.missing(self._most_cards, uuids)
         if missing and not past:
-            raise NoSuchCardError(missing, f"This machine has {many(len(gpus), 'card')}.")
+            raise NoSuchCardError(missing, len(gpus))
         uid = os.geteuid() if hasattr(os, "geteuid") else None
         plain = Circumstances(allowance(self._environment, gpus), uid=uid)
         if self._locks is None or past:

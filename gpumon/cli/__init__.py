@@ -194,9 +194,9 @@ def _run(options: argparse.Namespace) -> int:
     if not sys.stdout.isatty():
         if options.log is not None:
             return fail("standard output is no terminal, so --log has no screen: use gpumon log.")
-        from gpumon.cli.commands import print_one
+        from gpumon.cli.commands import run_without_terminal
 
-        return print_one(options, "table", by_process=False)
+        return run_without_terminal(options)
     return _show(options)
 
 

@@ -26,8 +26,19 @@ def run_snapshot(options: argparse.Namespace) -> int:
     return print_one(options, options.format, by_process=options.processes)
 
 
+def run_without_terminal(options: argparse.Namespace) -> int:
+    """``gpumon`` where its output goes to no terminal."""
+    from gpumon.theming import UnknownThemeError, choose_theme
+
+    try:
+        choose_theme(getattr(options, "theme", None))
+    except UnknownThemeError as error:
+        return fail(f"{error}.", EXIT_USAGE)
+    return print_one(options, "table", by_process=False)
+
+
 def print_one(options: argparse.Namespace, form: str, *, by_process: bool) -> int:
-    """Print one sample in a format: also what gpumon is where its output goes to no terminal."""
+    """Print one sample in a format."""
     from gpumon.commands.snapshot import print_snapshot
     from gpumon.sources import SourceError
     from gpumon.thresholds import DEFAULTS
@@ -41,7 +52,7 @@ def print_one(options: argparse.Namespace, form: str, *, by_process: bool) -> in
     source, host = source_and_host(options)
     user, chosen = getattr(options, "user", None), getattr(options, "filter", None)
     try:
-        words = print_snapshot(
+        sentences = print_snapshot(
             source,
             form,
             sys.stdout,
@@ -59,8 +70,8 @@ def print_one(options: argparse.Namespace, form: str, *, by_process: bool) -> in
     except OSError as error:
         silence(sys.stdout)
         return fail(f"cannot write to standard output: {error.strerror}.")
-    if words:
-        say(words)
+    for sentence in sentences:
+        say(sentence)
     return 0
 
 
@@ -122,7 +133,7 @@ def run_theme(options: argparse.Namespace) -> int:
             list_themes(sys.stdout)
             return 0
         if options.action == "check":
-            return check_theme(options.file, sys.stdout)
+            return check_theme(options.file, sys.stdout, say)
         from rich.console import Console
 
         system = Console(file=sys.stdout).color_system

@@ -99,7 +99,11 @@ def columns(text: str) -> tuple[str, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} names no column; there are {', '.join(COLUMN)}")
     for key in keys:
         if key not in COLUMN:
-            raise argparse.ArgumentTypeError(f"{key!r} is no column; there are {', '.join(COLUMN)}")
+            from gpumon.config.table import meant
+
+            raise argparse.ArgumentTypeError(
+                f"{key!r} is no column{meant(key, COLUMN)}; there are {', '.join(COLUMN)}"
+            )
     return with_command(keys)
 
 

@@ -46,7 +46,7 @@ def print_snapshot(
     by_process: bool = False,
     thresholds: Thresholds = DEFAULTS,
     reservations: Reservations | None = None,
-) -> str:
+) -> list[str]:
     """Print one sample.
 
     Args:
@@ -61,7 +61,7 @@ def print_snapshot(
         reservations: Who tells which cards are reserved; by default nobody.
 
     Returns:
-        What is to be said besides, in a sentence; mostly nothing.
+        What is to be said besides, in sentences; mostly none.
 
     Raises:
         SourceError: There is nothing to print, or the driver does not answer.
@@ -82,7 +82,10 @@ def print_snapshot(
         kept = msgspec.structs.replace(snapshot, processes=tuple(shown))
         stream.write(_exported(kept, form, by_process))
     stream.flush()
-    return _NOT_WATCHED if asked else ""
+    sentences = [_NOT_WATCHED] if asked else []
+    if user is not None and all(process.user != user for process in snapshot.processes):
+        sentences.append(f"{user} has no process on these cards")
+    return sentences
 
 
 def take_one(source: Source, patience: float = _PATIENCE) -> Snapshot:

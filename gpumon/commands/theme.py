@@ -16,7 +16,7 @@ from gpumon.theming.files import nearest
 from gpumon.theming.styles import DRAWN, LEAST_CONTRAST
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import TextIO
 
     from gpumon.layout.cells import Row
@@ -94,8 +94,13 @@ def show_theme(name: str, out: TextIO, system: str | None, shelf: Shelf | None =
     return ""
 
 
-def check_theme(path: str, out: TextIO) -> int:
-    """Print what is wrong with a theme file, a sentence a line.
+def check_theme(path: str, out: TextIO, say: Callable[[str], None]) -> int:
+    """Say what is wrong with a theme file, or print that nothing is.
+
+    Args:
+        path: The file.
+        out: Where to print.
+        say: Says a sentence on standard error.
 
     Returns:
         The exit status: 0 for a theme that can be used, 1 for one that cannot, 2 when there is no
@@ -103,15 +108,17 @@ def check_theme(path: str, out: TextIO) -> int:
     """
     file = Path(path)
     if not file.is_file():
-        out.write(f"{printable(path)}: no such file; gpumon theme check takes a theme's file.\n")
+        say(f"{path}: no such file; gpumon theme check takes a theme's file.")
         return EXIT_USAGE
     try:
         theme = Shelf().read_path(file)
     except ThemeError as error:
-        out.writelines(f"{sentence}\n" for sentence in error.sentences)
+        for sentence in error.sentences:
+            say(sentence)
         return EXIT_FAULTY
     faint = _hard_to_read(theme)
-    out.writelines(f"{printable(path)}: {sentence}\n" for sentence in faint)
+    for sentence in faint:
+        say(f"{path}: {sentence}")
     if not faint:
         out.write(f"{printable(path)}: a theme that can be used; T chooses it.\n")
     return 0

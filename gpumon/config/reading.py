@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 2**20
 """No configuration is longer: what is has been mistaken for one."""
 _LONGEST = 1000
-"""Characters of a complaint; the longest list of names takes most of these."""
+"""Characters of a complaint."""
 
 
 def read(path: str, environ: Mapping[str, str]) -> Loaded:
@@ -136,7 +136,10 @@ class _Reader:
         for name, value in table.items():
             place = self._place(f"keys.{name}")
             if name not in ACTIONS:
-                near = meant(name, ACTIONS) or f"; there are {', '.join(ACTIONS)}"
+                near = meant(name, ACTIONS) or (
+                    f"; the nearest is {nearest(name, ACTIONS, 0)}, "
+                    "and gpumon config show lists all"
+                )
                 self.complain(place, f"{name} is nothing that a key does{near}")
                 continue
             try:

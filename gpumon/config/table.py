@@ -56,14 +56,14 @@ def value_of(settings: Settings, name: str) -> object:
     return value
 
 
-def nearest(word: object, names: Iterable[str]) -> str | None:
-    """The name that was probably meant."""
+def nearest(word: object, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The name that was probably meant, if it is as like the word as that; 0 takes any."""
     from difflib import get_close_matches
 
     if not isinstance(word, str):
         return None
     lower = {name.lower(): name for name in names}
-    found = get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    found = get_close_matches(word.lower(), lower, n=1, cutoff=likeness)
     return lower[found[0]] if found else None
 
 

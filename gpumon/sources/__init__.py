@@ -31,15 +31,25 @@ class NoSuchCardError(SourceError):
 
     Args:
         missing: These, as they were named.
-        advice: Which it has.
+        count: How many it has.
+        machine: What to call it.
     """
 
-    def __init__(self, missing: Sequence[str], advice: str) -> None:
+    def __init__(self, missing: Sequence[str], count: int, machine: str = "This machine") -> None:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        super().__init__(f"There is no card {', '.join(missing[:_NAMED])}{more}.", advice)
+        super().__init__(
+            f"There is no card {', '.join(missing[:_NAMED])}{more}.", cards_there(count, machine)
+        )
 
 
 _NAMED = 4
+
+
+def cards_there(count: int, machine: str = "This machine") -> str:
+    """Which cards a machine has, as a sentence."""
+    if count < 2:
+        return f"{machine} has {'only card 0' if count else 'no card'}."
+    return f"{machine} has cards 0 to {count - 1}."
 
 
 class Call(Struct, frozen=True, gc=False):

@@ -199,7 +199,7 @@ def test_a_bad_option_is_one_sentence(
 def test_a_card_that_there_is_not_is_named(driver: Driver) -> None:
     done = select(driver, "--gpus", "1,9")
     assert done.returncode == 1
-    assert done.stderr == "gpumon: There is no card 9. This machine has 4 cards.\n"
+    assert done.stderr == "gpumon: There is no card 9. This machine has cards 0 to 3.\n"
 
 
 MIB = 2**20

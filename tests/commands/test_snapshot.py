@@ -87,7 +87,7 @@ NAMES = (
 )
 
 
-def snapshot(*arguments: str, env: Mapping[str, str] = os.environ) -> str:
+def snapshot(*arguments: str, env: Mapping[str, str] = os.environ, said: str = "") -> str:
     done = subprocess.run(
         [*GPUMON, "snapshot", *arguments],
         env=env,
@@ -96,7 +96,7 @@ def snapshot(*arguments: str, env: Mapping[str, str] = os.environ) -> str:
         timeout=PATIENCE,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr.decode()) == (0, said)
     return done.stdout.decode()
 
 
@@ -575,6 +575,7 @@ def test_whose_processes_are_listed_changes_nothing_about_a_card() -> None:
         driver.set_clock(10.0)
         driver.cards[0].processes = [Owner(started[0].pid, memory=300 * MIB, sm=0)]
         everybody = snapshot(env=driver.env()).splitlines()
-        nobody = snapshot("--user", "somebody-else", env=driver.env()).splitlines()
+        said = "gpumon: somebody-else has no process on these cards\n"
+        nobody = snapshot("--user", "somebody-else", env=driver.env(), said=said).splitlines()
     assert "free" not in everybody[2], "somebody is on the card"
     assert nobody[2] == everybody[2]

@@ -172,6 +172,18 @@ log = "f99"
 
 
 @pytest.mark.parametrize(
+    ("name", "nearest"), [("toggle_log", "tag_all"), ("kill", "kind"), ('"§"', "")]
+)
+def test_a_name_that_no_key_has_is_answered_with_the_nearest_and_not_with_all(
+    written: Callable[..., Loaded], name: str, nearest: str
+) -> None:
+    [told] = said(written(f'[keys]\n{name} = "x"\n'))
+    assert f" is nothing that a key does; the nearest is {nearest}" in told
+    assert told.endswith(", and gpumon config show lists all.")
+    assert len(told) < 140
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("interval = \n", "line 1: this is no TOML (invalid value), so nothing of the file holds."),

@@ -189,13 +189,18 @@ def test_a_check_says_all_that_is_wrong_by_its_status_too(person: Person) -> Non
     path.write_text('base = "gpumon"\nmemory = "#fff"\n[colours]\npanl = "#fff"\n')
     done = person.theme("check", str(path))
     assert done.returncode == 1
-    first, second = done.stdout.splitlines()
-    assert first == f"{path}: unknown key 'memory'; write it below [dashboard]."
-    assert second == f"{path}: unknown key 'colours.panl'; the nearest is 'panel'."
+    assert done.stdout == ""
+    first, second = done.stderr.splitlines()
+    assert first == f"gpumon: {path}: unknown key 'memory'; write it below [dashboard]."
+    assert second == f"gpumon: {path}: unknown key 'colours.panl'; the nearest is 'panel'."
     path.write_text('base = "gpumon"\n[dashboard]\ndim = "#333"\n')
     done = person.theme("check", str(path))
     assert done.returncode == 0
-    assert "the style dim has a contrast of 1." in done.stdout
+    assert "the style dim has a contrast of 1." in done.stderr
+    path.write_text('base = "gpumon"\n')
+    done = person.theme("check", str(path))
+    said = f"{path}: a theme that can be used; T chooses it.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
     assert person.theme("check", str(path.parent / "gone.toml")).returncode == 2
     assert person.theme("check", str(path.parent)).returncode == 2
 

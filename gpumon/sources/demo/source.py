@@ -99,7 +99,7 @@ class DemoSource:
         cards = self._world.cards
         missing = self._selection.missing(len(cards), [card.uuid for card in cards])
         if missing:
-            raise NoSuchCardError(missing, f"The demo has cards 0 to {len(cards) - 1}.")
+            raise NoSuchCardError(missing, len(cards), "The demo")
 
     def close(self) -> None:
         """Nothing to give back."""

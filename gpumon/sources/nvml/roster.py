@@ -19,7 +19,6 @@ from gpumon.sources.nvml.processes import process_questions
 from gpumon.sources.nvml.questions import questions
 from gpumon.sources.nvml.reading import REACTIONS, Reaction
 from gpumon.sources.nvml.sleep import is_asleep, may_sleep, sleeping_cards
-from gpumon.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,20 +151,6 @@ class Roster:
     def missing(self) -> list[str]:
         """What was chosen and is no card of the machine."""
         return self._selection.missing(self.count, self._uuids)
-
-    def describe_all(self) -> list[str]:
-        """All cards of the machine, chosen or not, for a person."""
-        words = []
-        for index in range(self.count):
-            name, uuid, handle = "a card that does not answer", "", ctypes.c_void_p()
-            blamed = _nameless(index)
-            if blamed not in self._library.hanging and not self._library.call(
-                blamed, "nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle)
-            ):
-                _, name = self._library.text(blamed, "nvmlDeviceGetName", handle)
-                _, uuid = self._library.text(blamed, "nvmlDeviceGetUUID", handle)
-            words.append(f"{index}: {printable(name)} {printable(uuid)}".rstrip())
-        return words
 
     def handles(self) -> dict[int, str]:
         """UUIDs of the cards that answer, by what NVML calls them."""

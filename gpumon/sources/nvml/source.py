@@ -31,7 +31,7 @@ from gpumon.host.processes import ProcessReader
 from gpumon.lack import lack_behind
 from gpumon.model import CardStatus, GpuProcess, Host, Snapshot, Trouble, Unknown
 from gpumon.selection import ALL, GpuSelection
-from gpumon.sources import Call, NoSuchCardError, SourceError
+from gpumon.sources import Call, NoSuchCardError, SourceError, cards_there
 from gpumon.sources.nvml.card import Card, DriverGoneError
 from gpumon.sources.nvml.events import XidWatcher
 from gpumon.sources.nvml.library import Code, Library, load_library
@@ -183,10 +183,9 @@ class _Driver:
         missing = self._roster.missing()
         if trouble is NO_CARDS or (trouble is not NONE_CHOSEN and not missing):
             return trouble
-        there = f"This machine has {'; '.join(self._roster.describe_all())}."
         if missing:
-            raise NoSuchCardError(missing, there)
-        return Trouble(NONE_CHOSEN.sentence, there)
+            raise NoSuchCardError(missing, self._roster.count)
+        return Trouble(NONE_CHOSEN.sentence, cards_there(self._roster.count))
 
     def sample(self, *, closely: bool) -> Snapshot:
         """One snapshot, now; see ``Source.sample``."""

@@ -673,14 +673,11 @@ def test_a_card_may_be_chosen_by_the_beginning_of_its_uuid(furnish: Furnish) -> 
 
 
 def test_a_choice_without_a_card_says_which_there_are(furnish: Furnish) -> None:
-    room = furnish(h100(), rtx4090(name=b"evil \x1b[31m"))
+    room = furnish(h100(), rtx4090())
     with pytest.raises(SourceError) as caught:
         room.open(parse_selection("7"))
     assert "There is no card 7" in caught.value.sentence
-    for card in room.driver.cards:
-        assert card.uuid in caught.value.advice
-    assert "0: NVIDIA H100 80GB HBM3" in caught.value.advice
-    assert "\x1b" not in caught.value.advice
+    assert caught.value.advice == "This machine has cards 0 to 1."
 
 
 # The door

@@ -22,9 +22,9 @@ except ImportError:
     # A system that is no Unix.
     from textual.driver import Driver as LinuxDriver  # type: ignore[assignment]  # nor has it this
 try:
-    from textual._xterm_parser import XTermParser
+    from gpumon.tui.parser import LenientParser
 except ImportError:
-    XTermParser = None  # type: ignore[assignment,misc]  # see above
+    LenientParser = None  # type: ignore[assignment,misc]  # see above
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,8 @@ _LARGEST = 2**16 - 1
 """Columns, or lines, that a terminal can have: the system keeps them in 16 bits."""
 _MOST_BYTES = 4096
 _BETWEEN_LOOKS = 0.1
+_PASTE_PAUSE = 1.0
+"""Seconds without input after which a paste is over, whether or not its end has come."""
 
 
 class _Waking(Event):
@@ -83,10 +85,10 @@ class TerminalDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """See Textual's: take keys until ``exit_event``."""
         over = self.exit_event
-        if XTermParser is None or not isinstance(over, _Waking):
+        if LenientParser is None or not isinstance(over, _Waking):
             super().run_input_thread()
             return
-        parser = XTermParser(self._debug)
+        parser = LenientParser(self._debug)
         # Not the codec's own: ``terminal`` puts one there that knows the terminal's encoding.
         decode = linux_driver.getincrementaldecoder("utf-8")().decode  # type: ignore[attr-defined]  # not in its stub
         # select() knows no file beyond the 1024th, and poll() no terminal of some other systems.
@@ -96,14 +98,18 @@ class TerminalDriver(LinuxDriver):
         while not over.is_set():
             # An Escape is told from the beginning of a longer sequence by what does not follow.
             undecided = parser._timeout_time is not None  # noqa: SLF001 - see above
-            patience = _BETWEEN_LOOKS if undecided else None
-            if any(key.fd == self.fileno for key, _ in files.select(patience)):
+            patience = _BETWEEN_LOOKS if undecided else _PASTE_PAUSE if parser.pasting else None
+            ready = files.select(patience)
+            if any(key.fd == self.fileno for key, _ in ready):
                 data = os.read(self.fileno, _MOST_BYTES)
                 if not data:
                     # Nothing will come any more, and that again and again.
                     over.wait(_BETWEEN_LOOKS)
                     continue
                 for event in parser.feed(decode(data)):
+                    self.process_message(event)
+            elif parser.pasting and not (ready or undecided):
+                for event in parser.end_paste():
                     self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)

@@ -43,18 +43,15 @@ def read_leniently() -> None:
     """Have Textual read keys in the encoding that the terminal is written to in.
 
     Textual takes every terminal's keys for UTF-8, and ends with a traceback by a byte that is none:
-    one letter typed in another locale would do. So it does by some sequences, see ``parser.py``.
+    one letter typed in another locale would do.
     """
     from textual.drivers import linux_driver
-
-    from gpumon.tui.parser import LenientParser
 
     encoding = getattr(sys.__stderr__, "encoding", None) or UTF_8
     # Every terminal sends at least ASCII; what more it sends then is not known.
     codec = codecs.getincrementaldecoder(UTF_8 if encoding == ASCII else encoding)
-    # Its names for them are private: pyproject.toml pins Textual's minor version.
+    # Its name for it is private: pyproject.toml pins Textual's minor version.
     linux_driver.getincrementaldecoder = lambda _: partial(codec, "replace")  # type: ignore[assignment,attr-defined]  # not in its stub
-    linux_driver.XTermParser = LenientParser  # type: ignore[attr-defined]  # likewise
 
 
 ENDING_SIGNALS = tuple(

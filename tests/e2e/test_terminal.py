@@ -508,7 +508,7 @@ def assert_keys_are_read(program: str) -> None:
 def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
     moved = (
         "import gpumon.tui.driver as driver\n"
-        "driver.XTermParser = None\n"
+        "driver.LenientParser = None\n"
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -41,6 +42,58 @@ def test_a_key_that_cannot_be_meant_is_passed_over(sequence: str) -> None:
 def test_the_mouse_of_a_terminal_that_says_it_has_no_pixels_does_no_harm() -> None:
     told = read("\x1b[48;24;80;0;0t\x1b[<0;5;5Mj")
     assert isinstance(told[-1], events.Key)
+
+
+@pytest.mark.parametrize("sequence", ["\x1b[99999999999u", "\x1b[48;24;80;0;0t\x1b[<0;5;5M"])
+def test_what_no_keyboard_and_no_mouse_sends_does_not_end_it(sequence: str) -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type(f"{sequence}j")
+        screen.wait_for("▸")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+UNFINISHED = ("\x1b[200~", "\x1b]11;rgb:", "\x1bP>|XTerm(", "\x1b_Gi=31;", "\x1b[<0;5", "\x1b[48;1")
+
+
+@pytest.mark.parametrize("key", ["\x03", "q"])
+@pytest.mark.parametrize("sequence", UNFINISHED)
+def test_keys_act_again_after_a_sequence_that_never_ends(sequence: str, key: str) -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type(sequence)
+        for _ in range(5):
+            # Until the sequence is given up, keys are a part of it.
+            with contextlib.suppress(AssertionError):
+                screen.wait(lambda it: it.process.poll() is not None, "waiting for its end", 2)
+            if screen.process.poll() is not None:
+                break
+            screen.type(key)
+        assert screen.wait_end(2) == 0
+
+
+def test_what_came_of_a_paste_without_an_end_stands_in_the_filter_line() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("/")
+        screen.wait_for("Enter keep")
+        screen.type("\x1b[200~da")
+        screen.type("ra")
+        screen.wait_for(r"\n / *dara *\n")
+        screen.type("\r")
+        screen.wait_for("of 18 processes · /dara ")
+        screen.wait_gone("Enter keep")
+
+
+def test_a_paste_whose_ends_come_in_parts_is_whole() -> None:
+    parser = LenientParser()
+    told = [message for letter in "\x1b[200~one\x1b[201~j" for message in parser.feed(letter)]
+    assert not parser.pasting
+    paste, key = told
+    assert isinstance(paste, events.Paste)
+    assert paste.text == "one"
+    assert isinstance(key, events.Key)
 
 
 def test_a_mouse_that_is_told_of_in_pixels_is_let_go_too() -> None:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.procfs import read_table, stat_of
+from gpumon.host.job_control import is_orphaned
+from gpumon.host.procfs import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,6 @@ _TO_THE_FOREGROUND = ("TSTP", "WINCH")
 _STOPPED_BY_TERMINAL = ("TSTP", "TTIN", "TTOU")
 _NOT_THEIRS = ("PIPE", "XFSZ", "TTOU")
 """Ignored by Python, or by us, and not to be ignored by the command."""
-_MOST_ANCESTORS = 64
 _MOST_WAKES = 4096
 
 
@@ -161,7 +161,7 @@ class Child:
             # It asked for the terminal just before it was put there.
             self.send(signal.SIGCONT)
             return
-        orphaned = _is_orphaned()
+        orphaned = is_orphaned()
         if orphaned and not by_terminal:
             return  # whoever stopped it will continue it
         self._terminal.take_back()
@@ -249,24 +249,6 @@ def _is_alone_in_group() -> bool:
     return not any(
         stat.group == own and stat.id.pid != os.getpid() for stat in read_table("/proc").values()
     )
-
-
-def _is_orphaned() -> bool:
-    """Whether nobody watches over our process group who could continue it, as a shell does.
-
-    Then the terminal's stop signals do nothing to us (POSIX, orphaned process group).
-    """
-    own = above = stat_of("/proc", os.getpid())
-    for _ in range(_MOST_ANCESTORS):
-        if own is None or above is None:
-            break
-        parent = stat_of("/proc", above.parent)
-        if parent is None or parent.session != own.session:
-            return True
-        if parent.group != own.group:
-            break
-        above = parent
-    return False
 
 
 def _stop() -> None:

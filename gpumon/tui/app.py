@@ -402,7 +402,18 @@ class GpumonApp(App[int]):
             if isinstance(one, Binding)
             and one.description
             and not (readonly and one.action == "end")
+            and not (one.action == "suspend_process" and not self._can_suspend())
         ]
+
+    def _can_suspend(self) -> bool:
+        return self._driver is not None and self._driver.can_suspend
+
+    def action_suspend_process(self) -> None:
+        """See Textual's."""
+        if self._can_suspend():
+            super().action_suspend_process()
+        else:
+            self._say("gpumon is not suspended: no shell here could continue it")
 
     def action_leave(self) -> None:
         """Quit, whatever the driver or the terminal are doing."""

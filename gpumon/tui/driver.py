@@ -7,6 +7,7 @@ where the parser of keys is no longer where it was, Textual's own loop reads the
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from selectors import EVENT_READ, PollSelector, SelectSelector
@@ -14,6 +15,8 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from textual.events import Resize
+
+from gpumon.host.job_control import is_orphaned
 
 try:
     from textual.drivers import linux_driver
@@ -114,8 +117,26 @@ class TerminalDriver(LinuxDriver):
             for event in parser.tick():
                 self.process_message(event)
 
+    @property
+    def can_suspend(self) -> bool:
+        """See Textual's; where nobody could continue the program it does not stop."""
+        return not is_orphaned()
+
     def _sigtstp_application(self, *_: object) -> None:
-        self._soon(super()._sigtstp_application)
+        self._soon(self._stop)
+
+    def _stop(self) -> None:
+        if not self.can_suspend:
+            return
+        if self._auto_restart:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        # To the whole group, as the terminal sends it: with uvx or a script between gpumon and the
+        # shell, the shell sees a job stop only when that stops, too. The kernel, unlike SIGSTOP,
+        # which Textual sends, stops no group that has become an orphan.
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.killpg(0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, before)
 
     def _sigcont_application(self, *_: object) -> None:
         self._soon(self._take_anew)

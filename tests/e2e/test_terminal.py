@@ -94,15 +94,60 @@ def test_control_c_quits() -> None:
         assert left_clean(screen)
 
 
-def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again() -> None:
-    with Screen(DEMO) as screen:
+SHELL = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+job = os.fork()
+if not job:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpgrp())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(sys.argv[1], sys.argv[1:])
+while os.WIFSTOPPED(status := os.waitpid(job, os.WUNTRACED)[1]):
+    os.tcsetpgrp(0, os.getpgrp())
+    print("the job has stopped", flush=True)
+    sys.stdin.readline()
+    os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A shell of one job, which Enter continues."""
+
+
+@pytest.mark.parametrize("between", [[], ["sh", "-c", '"$@"; exit $?', "sh"]], ids=["", "script"])
+def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again(between: list[str]) -> None:
+    with Screen([sys.executable, "-c", SHELL, *between, *DEMO]) as screen:
+        screen.wait_for(READY)
+        for _ in range(2):
+            screen.type("\x1a")
+            screen.wait_for("the job has stopped")
+            assert left_clean(screen)
+            screen.type("\n")
+            screen.wait(lambda it: not left_clean(it), "waiting for the screen")
+            screen.wait(whole, "waiting for the dashboard")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert left_clean(screen)
+
+
+@pytest.mark.parametrize("between", [[], ["sh", "-c", '"$@"; exit $?', "sh"]], ids=["", "script"])
+def test_where_no_shell_could_continue_it_nothing_stops_it(between: list[str]) -> None:
+    with Screen([*between, *DEMO], lines=60) as screen:
         screen.wait_for(READY)
         screen.type("\x1a")
-        os.waitid(os.P_PID, screen.process.pid, os.WSTOPPED)
-        screen.wait(left_clean, "waiting for the terminal")
-        screen.signal(signal.SIGCONT)
-        screen.wait(lambda it: not left_clean(it), "waiting for the screen")
-        screen.wait(whole, "waiting for the dashboard")
+        screen.wait_for("not suspended: no shell here could continue it")
+        screen.signal(signal.SIGTSTP)
+        screen.type("?")
+        text = screen.wait_for("Quit")
+        assert "Ctrl+Z" not in text
+        screen.type("q")
+        screen.wait_for(READY)
+        screen.type("\x10")
+        screen.wait_for("Search for commands")
+        screen.type("suspend")
+        screen.wait_for("No matches found")
+        screen.type("\x1b")
+        screen.wait_for(READY)
         screen.type("q")
         assert screen.wait_end() == 0
         assert left_clean(screen)

@@ -123,7 +123,8 @@ def test_a_driver_that_fails_again_and_again_leaves_no_questions() -> None:
             assert source._driver is not None
             for _ in range(50):
                 # The handle is stale: each card is asked anew.
-                source._driver._roster.start(0.0)
+                source._driver._roster.forget_handles()
+                source._driver._roster.find(0.0)
             assert len(source._driver._turns._queue) < 1100
         finally:
             source.close()

@@ -26,6 +26,10 @@ class HangingSource:
         self._call = Call(None, "nvmlInit_v2", since)
 
     @property
+    def hostname(self) -> str:
+        return "ada"
+
+    @property
     def current_call(self) -> Call | None:
         return None if self.go.is_set() else self._call
 

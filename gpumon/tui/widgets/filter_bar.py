@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widgets import Input, Label
 
 from gpumon.filters import Filter, FilterError, parse_filter
+from gpumon.tui.widgets.line import MOST_CHARACTERS, BoundedInput
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -29,7 +30,7 @@ class _Underline(Highlighter):
             text.stylize("underline bold red", *self.part)
 
 
-class _Line(Input):
+class _Line(BoundedInput):
     """Leaves every key to the application.
 
     Textual gives letters to whatever had the focus when they were read, and works off all other
@@ -114,6 +115,8 @@ class FilterBar(Horizontal):
     def read(self) -> Changed:
         """What the text is, as it stands."""
         self._underline.part = None
+        if len(self._input.value) >= MOST_CHARACTERS:
+            return self.Changed(None, f"a filter has fewer than {MOST_CHARACTERS} characters")
         try:
             return self.Changed(parse_filter(self._input.value), "")
         except FilterError as error:

@@ -32,6 +32,8 @@ _STEPS = (
     *(3600.0 * one for one in (1, 2, 3, 6, 12, 24)),
 )
 """Seconds from one mark of the time axis to the next."""
+_LEAST_SECONDS = 1.0
+"""Of the time axis."""
 
 
 def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) -> str:
@@ -69,11 +71,12 @@ def _legend(*, colour: bool) -> str:
 
 
 def _span(cards: Sequence[CardCurves]) -> tuple[float, float]:
-    """From when to when anything is drawn."""
+    """From when to when anything is drawn; plotext divides by its length."""
     ends = [
         end for card in cards for curve in (card.utilization, card.memory) for end in curve.ends
     ]
-    return min(ends, default=0.0), max(ends, default=1.0)
+    began = min(ends, default=0.0)
+    return began, max(*ends, began + _LEAST_SECONDS)
 
 
 def _chart(

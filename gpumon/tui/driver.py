@@ -6,7 +6,6 @@ where the parser of keys is no longer where it was, Textual's own loop reads the
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from selectors import EVENT_READ, PollSelector, SelectSelector
 from threading import Event
 from typing import TYPE_CHECKING
 
-from textual.events import Key, Resize
+from textual.events import Resize
 
 from gpumon.host.job_control import is_orphaned
 
@@ -166,10 +165,7 @@ class TerminalDriver(LinuxDriver):
 
     def process_message(self, message: Message) -> None:
         """See Textual's, which takes any size that comes as text for true."""
-        if isinstance(message, Key) and message.key == "ctrl+c":
-            # Not in its turn: thousands of keys before it, as of a text that was pasted, take long.
-            asyncio.run_coroutine_threadsafe(self._app.run_action("app.leave"), self._loop)
-        elif not isinstance(message, Resize) or max(message.size) <= _LARGEST:
+        if not isinstance(message, Resize) or max(message.size) <= _LARGEST:
             super().process_message(message)
 
     def _disable_mouse_support(self) -> None:

@@ -414,18 +414,6 @@ def test_a_long_text_in_the_filter_line_is_cut_off_and_keys_stay_alive(paste: st
         screen.wait_gone("Enter keep")
 
 
-def test_control_c_does_not_wait_for_the_keys_before_it(tmp_path: Path) -> None:
-    (tmp_path / "gpumon").mkdir()
-    # So that q leaves the help and nothing else.
-    (tmp_path / "gpumon" / "config.toml").write_text('[keys]\nquit = "Q"\n')
-    with Screen(DEMO, {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}) as screen:
-        screen.wait_for(READY.replace("q quit", "Q quit"))
-        # To open the help and leave it takes 50 ms.
-        screen.type("?q" * 2_000 + "\x03")
-        assert screen.wait_end(PATIENCE / 3) == 0
-        assert left_clean(screen)
-
-
 def test_keys_after_the_filter_in_one_packet_are_commands_again() -> None:
     with Screen(DEMO) as screen:
         screen.wait_for(READY)

@@ -527,6 +527,12 @@ def test_a_gap_is_left_open_in_the_plot(tmp_path: Path) -> None:
     assert " " * 30 in curve
 
 
+@pytest.mark.parametrize("times", [[0.0], [0.0, 0.3]])
+def test_a_log_of_less_than_a_second_is_plotted(tmp_path: Path, times: list[float]) -> None:
+    log = write_log(tmp_path / "a.csv", busy(times))
+    assert "ada-07  GPU 0" in table([log], width=80, plot=True)
+
+
 def test_plotext_is_imported_only_for_a_plot(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 100, 10)))
     program = (

@@ -52,7 +52,7 @@ def test_while_the_disk_hangs_the_screen_lives_says_so_and_ends_at_once(tmp_path
         )
         screen.type("{n")
         screen.type("?")
-        screen.wait_for("Ctrl\\+Z")
+        screen.wait_for("Ctrl\\+C")
         screen.wait_gone(SILENCE.pattern)
         screen.type("\x1b")
         screen.wait_for(SILENCE.pattern)

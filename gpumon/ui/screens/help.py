@@ -156,11 +156,17 @@ class HelpScreen(Screen[None]):
             # Closed in the moment it was opened, it gets none.
             return
         self.query_one(VerticalScroll).focus()
-        self.set_interval(1.0, lambda: self.query_one("#cost", Static).update(self._cost()))
+        self.set_interval(1.0, self._update_cost)
 
     def action_close(self) -> None:
         """Back to the dashboard."""
         self.dismiss()
+
+    def _update_cost(self) -> None:
+        cost = self.query_one("#cost", Static)
+        # Only in sight: a new layout at the end of a scroll made Textual leave out its last frame.
+        if self.query_one(VerticalScroll).scroll_y < cost.virtual_region.bottom:
+            cost.update(self._cost())
 
     def _cost(self) -> str:
         latest = self._history.latest

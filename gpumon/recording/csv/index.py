@@ -537,5 +537,6 @@ def _continues(before: _Row | None, line: bytes, header: Header) -> bool:
 def _begins(before: _Row, row: _Row, header: Header) -> bool:
     """Whether a row begins a new sample, judged by the row before it."""
     if header.key is None:
-        return row.stamp != before.stamp
+        # A timestamp that was cut off may be the same time, written otherwise.
+        return row.stamp != before.stamp and row.wall != before.wall
     return row.rank <= before.rank

@@ -797,6 +797,7 @@ def test_mangled_logs_never_raise_anything_else(
 @pytest.mark.usefixtures("small_chunks")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=edits)
+@example(edits=[(0, 0.125, 245, b"9" * 400), (0, 0.2238458039905576, 0, b"\n")])
 def test_replay_and_report_are_told_the_same_of_a_mangled_log(
     tmp_path: Path, edits: list[tuple[int, float, int, bytes]]
 ) -> None:

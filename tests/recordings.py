@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.recording.memory.event_finder import EventFinder
-from gpumon.recording.memory.ordering import evenly, mark_beside, marks_from_to, place_at
+from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to, place_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,12 +57,12 @@ class ListTape:
         place = place_at(self._times, time) + samples
         return self._times[min(max(place, 0), len(self._times) - 1)]
 
-    def marks(self, first: float, last: float) -> Sequence[Event]:
-        return marks_from_to(self._marks, first, last)
+    def events(self, first: float, last: float) -> Sequence[Event]:
+        return events_from_to(self._marks, first, last)
 
     @property
-    def marks_complete(self) -> bool:
+    def events_complete(self) -> bool:
         return True
 
-    def next_mark(self, time: float, *, forward: bool) -> Event | None:
-        return mark_beside(self._marks, time, forward=forward)
+    def next_event(self, time: float, *, forward: bool) -> Event | None:
+        return event_beside(self._marks, time, forward=forward)

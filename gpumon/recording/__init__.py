@@ -98,8 +98,7 @@ class Recording(Protocol):
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
         """Snapshots from ``first`` to ``last``, both included, oldest first.
 
-        If there are more than ``most``, about that many, spaced evenly over time. Used to warm up a
-        history.
+        If there are more than ``most``, about that many, spaced evenly over time.
         """
         ...
 
@@ -110,19 +109,18 @@ class Recording(Protocol):
         """
         ...
 
-    def marks(self, first: float, last: float) -> Sequence[Event]:
+    def events(self, first: float, last: float) -> Sequence[Event]:
         """Known events from ``first`` to ``last``, both included, oldest first.
 
-        Fast: the events of a long log are searched in the background, so a later call may return
-        more.
+        Fast: a log is read in the background, so a later call may return more.
         """
         ...
 
     @property
-    def marks_complete(self) -> bool:
-        """Whether the whole recording has been searched for events."""
+    def events_complete(self) -> bool:
+        """Whether the whole recording has been read, and its events are known."""
         ...
 
-    def next_mark(self, time: float, *, forward: bool) -> Event | None:
+    def next_event(self, time: float, *, forward: bool) -> Event | None:
         """The nearest event after, or before, a time; ``None`` if no more is known."""
         ...

@@ -109,9 +109,12 @@ class _Rows:
 
     def append(self, row: Sequence[float]) -> None:
         """Add the next row."""
-        place = (self.end - self._origin) % self._capacity * self._columns
-        # A slice assignment past the end makes the array grow.
-        self._values[place : place + self._columns] = array(self._type, row)
+        number = self.end - self._origin
+        if number < self._capacity:
+            self._values.extend(row)
+        else:
+            place = number % self._capacity * self._columns
+            self._values[place : place + self._columns] = array(self._type, row)
         self.end += 1
 
     def fill(self, row: Sequence[float], count: int) -> None:
@@ -141,6 +144,14 @@ class _Rows:
             return self._values[begin + column : end : self._columns]
         newer = self._values[column : end - turn : self._columns]
         return self._values[begin + column :: self._columns] + newer
+
+    def newest(self, count: int) -> list[float]:
+        """The values of the newest rows, row by row; there must be as many."""
+        size = count * self._columns
+        end = ((self.end - 1 - self._origin) % self._capacity + 1) * self._columns
+        if end >= size:
+            return self._values[end - size : end].tolist()
+        return (self._values[end - size :] + self._values[:end]).tolist()
 
     def get(self, column: int, number: int) -> float:
         """A value of a row before ``end``; NaN if it is unknown or no longer kept."""
@@ -351,7 +362,8 @@ class Series:
         standing = _row(self._values)
         standing = [*standing, *standing[: self._depth.peaks]]
         self._fill(standing, min(second, math.ceil(self.until)))
-        self._fill([_UNKNOWN] * len(standing), second)
+        if second > self._seconds.end:
+            self._fill([_UNKNOWN] * len(standing), second)
 
     def _fill(self, row: Sequence[float], end: int) -> None:
         """Add the same row for every second before ``end``."""
@@ -370,13 +382,15 @@ class Series:
         """Close a ten-second slot if its last second has just been closed."""
         if self._seconds.end % 10:
             return
+        fields, columns = self._depth.fields, self._depth.fields + self._depth.peaks
+        values = self._seconds.newest(min(10, self._seconds.end - self._seconds.start))
         row = []
-        for column in range(self._depth.fields + self._depth.peaks):
-            values = self._seconds.column(column, self._seconds.end - 10).tolist()
-            known = values
-            if not math.isfinite(sum(values)):
-                known = [value for value in values if not math.isnan(value)]
-            row.append(_summary(known, column >= self._depth.fields))
+        is_known = math.isfinite(sum(values))
+        for column in range(columns):
+            known = values[column::columns]
+            if not is_known:
+                known = [value for value in known if not math.isnan(value)]
+            row.append(_summary(known, column >= fields))
         self._tens.append(row)
 
     def _open_row(self) -> Sequence[float]:

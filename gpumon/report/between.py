@@ -22,20 +22,23 @@ def energy_used(sample: CardSample, after: CardSample, passed: float, seconds: f
     if sample.energy is not None and after.energy is not None and after.energy >= sample.energy:
         joules = (after.energy - sample.energy) * seconds / passed
         return Energy(joules, counted=seconds)
-    if sample.power is not None:
-        return Energy(sample.power * seconds, integrated=seconds)
+    if sample.power_draw is not None:
+        return Energy(sample.power_draw * seconds, integrated=seconds)
     return Energy()
 
 
 def ecc_errors(before: CardSample, after: CardSample) -> int | None:
     """New uncorrected errors; the volatile counter restarts when the driver is loaded."""
-    found = []
-    if before.ecc_volatile is not None and after.ecc_volatile is not None:
-        added = after.ecc_volatile - before.ecc_volatile
-        found.append(added if added >= 0 else after.ecc_volatile)
-    if before.ecc_aggregate is not None and after.ecc_aggregate is not None:
-        found.append(max(0, after.ecc_aggregate - before.ecc_aggregate))
-    return max(found, default=None)
+    old, new = before.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile
+    old_ever, new_ever = before.ecc_uncorrected_aggregate, after.ecc_uncorrected_aggregate
+    found = None
+    if old is not None and new is not None:
+        found = new - old if new >= old else new
+    if old_ever is not None and new_ever is not None:
+        ever = new_ever - old_ever
+        if found is None or ever > found:
+            found = max(0, ever)
+    return found
 
 
 def holds_memory(sample: CardSample) -> bool | None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gpumon.report.tally import TimeWindow
 
 POINTS = 512
-"""Most points of a curve; a full one is halved."""
+"""Maximum number of points of a curve; a full curve is halved."""
 
 
 class Curve:
@@ -85,7 +85,7 @@ class CardCurves:
         index: Its index, as last seen.
         name: The product's name.
         utilization: GPU utilisation, percent.
-        memory: Memory used as percent of the card's.
+        memory: Memory used as percent of the GPU's.
         patience: Seconds without a sample that do not count as a gap.
     """
 
@@ -110,19 +110,19 @@ class Curves:
         self._window = window
         self._began: float | None = None
 
-    def add(self, moment: MergedSample) -> None:
+    def add(self, merged: MergedSample) -> None:
         """Add the next sample."""
-        if not self._window.holds(moment.time):
+        if not self._window.holds(merged.time):
             return
         if self._began is None:
-            self._began = moment.time
-        for key, sample in moment.cards.items():
-            card = self.cards.get((moment.host, key))
+            self._began = merged.time
+        for key, sample in merged.cards.items():
+            card = self.cards.get((merged.host, key))
             if card is None:
-                card = self.cards[moment.host, key] = CardCurves(moment.host, self._began)
+                card = self.cards[merged.host, key] = CardCurves(merged.host, self._began)
             card.index, card.name = sample.index, sample.name or card.name
-            card.patience = max(card.patience, moment.reach)
-            if sample.utilization is not None:
-                card.utilization.add(sample.time, sample.utilization)
+            card.patience = max(card.patience, merged.reach)
+            if sample.utilization_gpu is not None:
+                card.utilization.add(sample.time, sample.utilization_gpu)
             if sample.memory_used is not None and sample.memory_total:
                 card.memory.add(sample.time, 100 * sample.memory_used / sample.memory_total)

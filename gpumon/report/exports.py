@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpumon.report.figures import KWH, SCHEMA, Report, ReportRow, figures_of
+from gpumon.report.figures import KWH, SCHEMA, ReportRow, UsageReport, figures_of
+from gpumon.report.owners import BY_PROCESSES
 from gpumon.text.formatting import printable, spreadsheet_safe
 
 if TYPE_CHECKING:
@@ -38,17 +39,18 @@ TOTALS: dict[str, tuple[str, ...]] = {
         "ecc_uncorrected",
         "lost_hours",
     ),
-    **dict.fromkeys(("user", "process", "job"), _ENERGY),
+    **dict.fromkeys(BY_PROCESSES, _ENERGY),
 }
-"""The figures that mean something for all lines together: those who share a card share its energy,
-but each of them has the hours."""
+TOTALS["host"] = tuple(key for key in TOTALS["gpu"] if key != "covered_hours")
+"""The figures that can be added up over rows: subjects on one GPU share its energy, but each has
+the full hours."""
 
 
-def to_json(report: Report, notes: Sequence[str]) -> str:
+def to_json(report: UsageReport, notes: Sequence[str]) -> str:
     """A report as one object, with a line break at its end."""
     figures = figures_of(report.by)
     total = ReportRow(report.by, None, report.total)
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "schema": SCHEMA,
         "by": report.by,
         "lines": [{one.key: _harmless(one.read(line)) for one in figures} for line in report.lines],
@@ -56,10 +58,10 @@ def to_json(report: Report, notes: Sequence[str]) -> str:
         "energy_without_process_kwh": round(report.alone / KWH, 6),
         "notes": list(notes),
     }
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
-def to_csv(report: Report) -> str:
+def to_csv(report: UsageReport) -> str:
     """One row per line under a header; an unknown value is an empty cell."""
     figures = figures_of(report.by)
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""The results of a report: one row per GPU or subject, and the table of its figures."""
+"""The results of a report: one row per GPU, host or subject, and the table of its figures."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.recording.csv.columns import moment
+from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.sums import Sums
+from gpumon.text.csv_cells import iso_time as moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gpumon.report.owners import Subject
-    from gpumon.report.tally import CardTotals, Tally
+    from gpumon.report.tally import CardTotals, UsageTotals
 
 SCHEMA = "gpumon.report/1"
 """The value of the key ``schema``."""
 
-BY = ("gpu", "user", "process", "job")
-"""What a line of a report can be about."""
+BY = ("gpu", "host", *BY_PROCESSES)
+"""The groupings of a report."""
 
 KWH = 3.6e6
 """Joules of a kilowatt hour."""
 
 
 class ReportRow(Struct, frozen=True):
-    """The results for a GPU, or for a user, process or job of one host.
+    """The results for a GPU, for a host, or for a user, process or job of one host.
 
     Attributes:
         by: Which of these it is.
@@ -34,6 +35,7 @@ class ReportRow(Struct, frozen=True):
         sums: The sums.
         card: The GPU, if it is one.
         subject: The user, process or job, if it is one.
+        indices: The indices of the GPUs of a host, ascending.
     """
 
     by: str
@@ -41,9 +43,10 @@ class ReportRow(Struct, frozen=True):
     sums: Sums
     card: CardTotals | None = None
     subject: Subject | None = None
+    indices: tuple[int, ...] = ()
 
 
-class Report(Struct, frozen=True):
+class UsageReport(Struct, frozen=True):
     """The results for all logs.
 
     Attributes:
@@ -65,7 +68,7 @@ class Report(Struct, frozen=True):
     missing: float
 
 
-def make_report(tally: Tally) -> Report:
+def make_report(tally: UsageTotals) -> UsageReport:
     """The results in order. Consumes the tally."""
     lines: list[ReportRow] = []
     cards, total, holed = Sums(), Sums(), Sums()
@@ -77,6 +80,9 @@ def make_report(tally: Tally) -> Report:
             cards.join(card.sums)
             alone += card.alone.joules
             holed = max(holed, card.sums, key=lambda sums: sums.missing)
+        if host.whole is not None:
+            lines += [_of_host(name, host.whole, seen)] if seen else []
+            continue
         if host.subjects is None:
             lines += [ReportRow(tally.by, name, card.sums, card=card) for card in seen]
             continue
@@ -91,7 +97,26 @@ def make_report(tally: Tally) -> Report:
         lines += sorted(there, key=lambda line: (-line.sums.computing, -line.sums.seconds))
     for line in lines:
         total.join(line.sums)
-    return Report(tally.by, tuple(lines), total, cards, alone, holed.gaps, holed.missing)
+    return UsageReport(tally.by, tuple(lines), total, cards, alone, holed.gaps, holed.missing)
+
+
+def _of_host(name: str | None, whole: Sums, cards: Sequence[CardTotals]) -> ReportRow:
+    """The row of a host.
+
+    Args:
+        name: Its name.
+        whole: Its presence and memory.
+        cards: Its GPUs.
+    """
+    sums = Sums()
+    for card in cards:
+        sums.join(card.sums)
+    sums.present, sums.memory = whole.present, whole.memory
+    # Most gaps are of the whole host, and count once.
+    holed = max(cards, key=lambda card: card.sums.missing).sums
+    sums.gaps, sums.missing = holed.gaps, holed.missing
+    indices = tuple([card.index for card in cards if card.index is not None])
+    return ReportRow("host", name, sums, indices=indices)
 
 
 class Figure(Struct, frozen=True):
@@ -159,60 +184,62 @@ def user_names(subject: Subject) -> str | None:
     return ",".join(sorted(user for user in subject.users if user is not None)) or None
 
 
-def card_indices(subject: Subject) -> str:
-    """The GPUs it was on, ascending."""
-    return ",".join(map(str, sorted(subject.cards)))
+def card_indices(line: ReportRow) -> str:
+    """The GPUs of a host, or those that a subject was on, ascending."""
+    cards = line.indices if line.subject is None else sorted(line.subject.cards)
+    return ",".join(map(str, cards))
 
 
 _GPU = ("gpu",)
-_OTHERS = ("user", "process", "job")
+_CARDS = ("gpu", "host")
+_OTHERS = BY_PROCESSES
 
 # One line per figure is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
 FIGURES: tuple[Figure, ...] = (
-    Figure("host", BY, lambda line: line.host, "Name of the machine; open where the log does not tell it, as that of nvidia-smi.", "HOST"),
-    Figure("index", _GPU, _card(lambda card: card.index), "Index of the card in nvidia-smi's order, as last seen.", "GPU"),
-    Figure("uuid", _GPU, _card(lambda card: card.uuid), "UUID of the card."),
+    Figure("host", BY, lambda line: line.host, "Name of the machine; unknown if the log lacks it, as nvidia-smi's does.", "HOST"),
+    Figure("index", _GPU, _card(lambda card: card.index), "Last index of the GPU in nvidia-smi's order.", "GPU"),
+    Figure("uuid", _GPU, _card(lambda card: card.uuid), "UUID of the GPU."),
     Figure("name", _GPU, _card(lambda card: card.name), "The product's name.", "NAME"),
-    Figure("memory_total_bytes", _GPU, _card(lambda card: _rounded(card.memory_total)), "All of the card's memory."),
-    Figure("job", ("job",), _subject(lambda one: one.label), "The Slurm job, container or pod, launcher or session that its processes are part of; else the process itself.", "JOB"),
-    Figure("pid", ("process",), _subject(lambda one: one.pid), "Its number.", "PID"),
+    Figure("memory_total_bytes", _GPU, _card(lambda card: _rounded(card.memory_total)), "Total memory of the GPU."),
+    Figure("job", ("job",), _subject(lambda one: one.label), "The Slurm job, container or pod, launcher or session of its processes, else the process itself.", "JOB"),
+    Figure("pid", ("process",), _subject(lambda one: one.pid), "The PID.", "PID"),
     Figure("start_time", ("process",), _subject(lambda one: moment(one.started_at) or None), "When it started."),
-    Figure("user", _OTHERS, _subject(user_names), "Whose it is; open where that is unknown.", "USER"),
-    Figure("gpus", _OTHERS, _subject(card_indices), "Indices of the cards it was on, comma-separated.", "GPU"),
-    Figure("processes", ("user", "job"), _subject(lambda one: len(one.processes)), "How many processes were seen."),
-    Figure("command", ("process", "job"), _subject(lambda one: one.command), "Command line of the process, or of the first one seen of the job.", "COMMAND"),
-    Figure("first", BY, lambda line: moment(line.sums.first) or None, "When it was first seen, in ISO 8601.", "FIRST"),
-    Figure("last", BY, lambda line: moment(line.sums.last) or None, "When it was last seen.", "LAST"),
-    Figure("covered_hours", _GPU, lambda line: round(line.sums.seconds / 3600, 6), "For how long samples tell of the card: all else is of this time.", "COVERED"),
-    Figure("gaps", _GPU, lambda line: line.sums.gaps, "How often samples stayed away for more than 2.5 usual intervals.", "GAPS"),
-    Figure("gap_hours", _GPU, lambda line: round(line.sums.missing / 3600, 6), "How long these gaps are together; they count for nothing.", "GAPS"),
-    Figure("present_hours", _OTHERS, lambda line: round(line.sums.present / 3600, 6), "For how long it was on any card."),
-    Figure("gpu_hours", BY, lambda line: hours(line.sums.computing, line.sums.listed), "Hours times cards with a process of it (of a card: of anybody) that computes; those that only draw do not count, and two on one card count once.", "GPU-H"),
-    Figure("gpu_hours_known", _GPU, lambda line: share(line.sums.listed, line.sums.seconds), "For which part of the time it was known who is on the card, 0 to 1."),
-    Figure("utilization_mean_percent", BY, lambda line: _rounded(line.sums.utilization.mean, 3), "GPU utilisation of a card; SM share of a process, or of all processes of a user or job on a card together. Weighted by time and by card.", "UTIL%, SM%"),
-    Figure("utilization_median_percent", BY, lambda line: line.sums.utilization.quantile(0.5), "It was no higher than this for half of the time.", "MED"),
-    Figure("utilization_p95_percent", BY, lambda line: line.sums.utilization.quantile(0.95), "It was no higher than this for 95 % of the time.", "P95"),
-    Figure("utilization_known", BY, lambda line: share(line.sums.utilization.seconds, line.sums.seconds), "For which part of the time it was known, 0 to 1."),
-    Figure("memory_mean_bytes", BY, lambda line: _rounded(line.sums.memory.mean), "GPU memory in use, of a subject on all its cards together, weighted by time.", "MEAN-GiB"),
-    Figure("memory_peak_bytes", BY, lambda line: _rounded(line.sums.memory.peak), "The most of it in any sample.", "PEAK-GiB"),
-    Figure("memory_known", BY, lambda line: share(line.sums.memory.seconds, line.sums.present), "For which part of the time it was known, 0 to 1."),
-    Figure("busy_hours", BY, lambda line: hours(line.sums.busy, line.sums.utilization.seconds), "Hours times cards with a utilisation above 0.", "BUSY"),
-    Figure("idle_hours", BY, lambda line: hours(line.sums.idle, line.sums.idle_known), "Hours times cards with a utilisation of 0 while a process that computes was there; where the log lists no processes, while more memory was in use than an unused card needs.", "IDLE"),
-    Figure("idle_known", BY, lambda line: share(line.sums.idle_known, line.sums.seconds), "For which part of the time that could be told, 0 to 1."),
-    Figure("energy_kwh", BY, lambda line: kilowatt_hours(line.sums), "Energy used; of a subject its part, see `energy_estimated`.", "kWh, Wh"),
-    Figure("energy_known", BY, lambda line: share(line.sums.energy.counted + line.sums.energy.integrated, line.sums.seconds), "For which part of the time it is known, 0 to 1."),
-    Figure("energy_source", BY, lambda line: energy_source(line.sums), "`counter` of the card, `power` draw added up over time, or `counter+power`."),
-    Figure("energy_estimated", BY, lambda line: line.by != "gpu", "true for subjects: a card's energy is split among the processes on it by their SM share, equally where that of any is unknown or all are 0."),
-    Figure("heat_hours", BY, lambda line: hours(line.sums.slowed.heat, line.sums.slowed.known), "Hours times cards slowed down by heat (SW thermal, HW thermal).", "HEAT"),
-    Figure("power_brake_hours", BY, lambda line: hours(line.sums.slowed.brake, line.sums.slowed.known), "The same by HW power brake: the machine's power supply asked for it.", "BRAKE"),
-    Figure("hw_slowdown_hours", BY, lambda line: hours(line.sums.slowed.hardware, line.sums.slowed.known), "The same by HW slowdown that names neither.", "HW-SLOW"),
-    Figure("power_cap_hours", BY, lambda line: hours(line.sums.slowed.capped, line.sums.slowed.known), "Hours times cards at their power limit (SW power cap), which is normal for a busy card.", "CAPPED"),
-    Figure("slowdown_known", BY, lambda line: share(line.sums.slowed.known, line.sums.seconds), "For which part of the time these four were known, 0 to 1."),
-    Figure("xids", BY, lambda line: xids(line.sums), "XID errors of the card, or of its cards while it was on them: number and how often; in CSV `79:1 31:2`.", "ERRORS"),
-    Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "Uncorrected memory errors that came, of the card or as with `xids`.", "ERRORS"),
-    Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.watched), "Hours times cards that were lost or asked for a reset.", "ERRORS"),
+    Figure("user", _OTHERS, _subject(user_names), "The owner.", "USER"),
+    Figure("gpus", ("host", *_OTHERS), card_indices, "Indices of the GPUs of the host, or of those that the subject used, comma-separated.", "GPU"),
+    Figure("processes", ("user", "job"), _subject(lambda one: len(one.processes)), "Number of processes."),
+    Figure("command", ("process", "job"), _subject(lambda one: one.command), "Command line of the process, or of the first process of the job.", "COMMAND"),
+    Figure("first", BY, lambda line: moment(line.sums.first) or None, "First time it was seen, in ISO 8601.", "FIRST"),
+    Figure("last", BY, lambda line: moment(line.sums.last) or None, "Last time it was seen.", "LAST"),
+    Figure("covered_hours", _GPU, lambda line: round(line.sums.seconds / 3600, 6), "Hours covered by samples; all other figures are for this time.", "COVERED"),
+    Figure("gaps", _CARDS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals; of a host that of its GPU with the longest.", "GAPS"),
+    Figure("gap_hours", _CARDS, lambda line: round(line.sums.missing / 3600, 6), "Total length of the gaps, which are not counted.", "GAPS"),
+    Figure("present_hours", ("host", *_OTHERS), lambda line: round(line.sums.present / 3600, 6), "Hours on any GPU; of a host, hours covered by samples of any of its GPUs.", "COVERED"),
+    Figure("gpu_hours", BY, lambda line: hours(line.sums.computing, line.sums.listed), "Hours times GPUs with a compute process (of a GPU or host: of any user). Processes that only draw do not count; several on one GPU count once.", "GPU-H"),
+    Figure("gpu_hours_known", _CARDS, lambda line: share(line.sums.listed, line.sums.seconds), "Share of the time for which the processes were known, 0 to 1."),
+    Figure("utilization_mean_percent", BY, lambda line: _rounded(line.sums.utilization.mean, 3), "GPU utilisation; for a process its SM share, for a user or job the SM share of all its processes on a GPU. Weighted by time and GPU.", "UTIL%, SM%"),
+    Figure("utilization_median_percent", BY, lambda line: line.sums.utilization.quantile(0.5), "Median: not exceeded for half of the time.", "MED"),
+    Figure("utilization_p95_percent", BY, lambda line: line.sums.utilization.quantile(0.95), "95th percentile: not exceeded for 95 % of the time.", "P95"),
+    Figure("utilization_known", BY, lambda line: share(line.sums.utilization.seconds, line.sums.seconds), "Share of the time for which it was known, 0 to 1."),
+    Figure("memory_mean_bytes", BY, lambda line: _rounded(line.sums.memory.mean), "GPU memory in use, mean over time; of a host or subject on all its GPUs together.", "MEAN-GiB"),
+    Figure("memory_peak_bytes", BY, lambda line: _rounded(line.sums.memory.peak), "The maximum of it in any sample.", "PEAK-GiB"),
+    Figure("memory_known", BY, lambda line: share(line.sums.memory.seconds, line.sums.present), "Share of the time for which it was known, 0 to 1."),
+    Figure("busy_hours", BY, lambda line: hours(line.sums.busy, line.sums.utilization.seconds), "Hours times GPUs with a utilisation above 0.", "BUSY"),
+    Figure("idle_hours", BY, lambda line: hours(line.sums.idle, line.sums.idle_known), "Hours times GPUs with a utilisation of 0 and a compute process; if the log lists no processes, with more memory in use than an unused GPU needs.", "IDLE"),
+    Figure("idle_known", BY, lambda line: share(line.sums.idle_known, line.sums.seconds), "Share of the time for which that was known, 0 to 1."),
+    Figure("energy_kwh", BY, lambda line: kilowatt_hours(line.sums), "Energy used; for a subject its share, see `energy_estimated`.", "kWh, Wh"),
+    Figure("energy_known", BY, lambda line: share(line.sums.energy.counted + line.sums.energy.integrated, line.sums.seconds), "Share of the time for which it was known, 0 to 1."),
+    Figure("energy_source", BY, lambda line: energy_source(line.sums), "`counter`: the GPU's energy counter; `power`: power draw integrated over time; `counter+power`: both."),
+    Figure("energy_estimated", BY, lambda line: line.by in BY_PROCESSES, "true for subjects: a GPU's energy is split among its processes by SM share, or equally if any share is unknown or all are 0."),
+    Figure("heat_hours", BY, lambda line: hours(line.sums.slowed.heat, line.sums.slowed.known), "Hours times GPUs slowed down by heat (SW thermal, HW thermal).", "HEAT"),
+    Figure("power_brake_hours", BY, lambda line: hours(line.sums.slowed.brake, line.sums.slowed.known), "The same by HW power brake, which the machine's power supply requests.", "BRAKE"),
+    Figure("hw_slowdown_hours", BY, lambda line: hours(line.sums.slowed.hardware, line.sums.slowed.known), "The same by HW slowdown for neither of these reasons.", "HW-SLOW"),
+    Figure("power_cap_hours", BY, lambda line: hours(line.sums.slowed.capped, line.sums.slowed.known), "Hours times GPUs at their power limit (SW power cap), which is normal for a busy GPU.", "CAPPED"),
+    Figure("slowdown_known", BY, lambda line: share(line.sums.slowed.known, line.sums.seconds), "Share of the time for which these four were known, 0 to 1."),
+    Figure("xids", BY, lambda line: xids(line.sums), "XID errors of the GPU, or of a subject's GPUs while it used them: number and count; in CSV `79:1 31:2`.", "ERRORS"),
+    Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS"),
+    Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.watched), "Hours times GPUs that were lost or required a reset.", "ERRORS"),
 )
 # fmt: on
 

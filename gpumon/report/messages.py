@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpumon.text.formatting import UNKNOWN, duration, printable
 
 if TYPE_CHECKING:
-    from gpumon.report.figures import Report, ReportRow
+    from gpumon.report.figures import ReportRow, UsageReport
 
 KNOWN = 0.995
-"""From this part of the time on, a figure counts as known for all of it."""
+"""Share of the time from which on a figure counts as fully known."""
 PARTLY = "*"
-"""Stands behind one that is known for less."""
+"""Marks a figure that is known for less."""
 
 
 _SMALL = 0.1 * 3.6e6
-"""Joules below which energy is told in watt hours, where that is so of every line."""
+"""Energy is shown in watt hours if every row has fewer joules than this."""
 
 
 class EnergyUnit(NamedTuple):
@@ -32,7 +32,7 @@ class EnergyUnit(NamedTuple):
     joules: float
     digits: int
 
-    def told(self, joules: float) -> str:
+    def format(self, joules: float) -> str:
         """An amount in this unit, without the symbol."""
         return f"{joules / self.joules:.{self.digits}f}"
 
@@ -40,7 +40,7 @@ class EnergyUnit(NamedTuple):
 KILOWATT_HOURS = EnergyUnit("kWh", 3.6e6, 3)
 
 
-def energy_unit(report: Report) -> EnergyUnit:
+def energy_unit(report: UsageReport) -> EnergyUnit:
     """One unit for a whole report, in which small amounts do not round to 0."""
     return unit_of(max(report.total.energy.joules, report.alone))
 
@@ -53,7 +53,7 @@ def unit_of(joules: float) -> EnergyUnit:
 
 
 SHORT = 600.0
-"""Seconds below which seconds matter in a length of time, and in the times of a span."""
+"""Durations and time spans below this many seconds are shown to the second."""
 
 
 def length(seconds: float) -> str:

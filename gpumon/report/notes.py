@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpumon.findings.errors import XID_MEANINGS
-from gpumon.report.figures import Report, energy_source, share
+from gpumon.report.figures import ReportRow, UsageReport, energy_source, share
 from gpumon.report.messages import KNOWN, PARTLY, card_name, energy_unit, length
+from gpumon.report.owners import BY_PROCESSES
+from gpumon.sources.makers import error_code
 from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _MOST_DAMAGED = 8
-"""Files whose damage is told one by one."""
+"""Number of files whose damage is listed."""
 
 
 def damage_notes(logs: Sequence[Log]) -> list[str]:
@@ -30,8 +31,8 @@ def damage_notes(logs: Sequence[Log]) -> list[str]:
                 lines = counted(damage.lines, "damaged line")
                 first = "" if damage.lines == 1 else "the first is "
                 found.append(
-                    f"{path} has {lines}, {first}line {damage.first}; what cannot be read there"
-                    " counts as unknown."
+                    f"{path} has {lines}, {first}line {damage.first}; unreadable values"
+                    " count as unknown."
                 )
     more = len(found) - _MOST_DAMAGED
     if more > 0:
@@ -39,34 +40,36 @@ def damage_notes(logs: Sequence[Log]) -> list[str]:
     return [printable(sentence) for sentence in found]
 
 
-def notes(report: Report, told_nothing: Sequence[str]) -> list[str]:
+def notes(report: UsageReport, without_processes: Sequence[str]) -> list[str]:
     """The notes below a table.
 
     Args:
         report: The report.
-        told_nothing: The logs without processes, if processes were requested.
+        without_processes: The logs without processes, if processes were requested.
     """
     if report.cards.seconds:
         found = [*_coverage(report), *_sources(report), *_health(report)]
     else:
-        found = ["There is a single sample of each card, so that nothing is known over time."]
-    if told_nothing:
+        found = ["There is a single sample of each GPU, so durations are unknown."]
+    if without_processes:
         found.insert(
-            0, f"{', '.join(told_nothing)}: lists no processes, so nobody has a part in it."
+            0, f"{', '.join(without_processes)}: lists no processes, so no row has its GPUs."
         )
     return [printable(sentence) for sentence in found]
 
 
-def _coverage(report: Report) -> list[str]:
+def _coverage(report: UsageReport) -> list[str]:
     found = []
     if report.gaps:
         gaps = "a gap" if report.gaps == 1 else f"{report.gaps} gaps"
         found.append(
-            f"The samples have {gaps}, at most {length(report.missing)} of a card; what is missing "
-            "counts for nothing."
+            f"The samples have {gaps}, together at most {length(report.missing)} per GPU, which"
+            " count as no time."
         )
     if any(_is_partly_known(sums) for sums in (report.total, *(one.sums for one in report.lines))):
-        found.append(f"{PARTLY} is known for a part of the time only; --format json says which.")
+        found.append(
+            f"{PARTLY} is known for part of the time only; --format json says for how much."
+        )
     return found
 
 
@@ -83,55 +86,55 @@ def _is_partly_known(sums: Sums) -> bool:
     return any(part is not None and 0 < part < KNOWN for part in parts)
 
 
-def _sources(report: Report) -> list[str]:
+def _sources(report: UsageReport) -> list[str]:
     found = []
     unit = energy_unit(report)
-    if report.by != "gpu":
-        used = f" {unit.told(report.alone)} {unit.name} more went to cards that nobody was on."
+    if report.by in BY_PROCESSES:
+        used = f" GPUs without processes used {unit.format(report.alone)} {unit.name} more."
         found.append(
-            f"{unit.name} is an estimate: what a card used is split among the processes on it by "
-            f"their SM share.{used if report.alone else ''}"
+            f"{unit.name} is an estimate: a GPU's energy is split among its processes by "
+            f"SM share.{used if report.alone else ''}"
         )
     elif not report.cards.listed and report.lines:
         found.append(
-            "No processes were logged: GPU-hours are not known, and IDLE is a card that does "
-            "nothing while more memory is in use than an unused card needs."
+            "No processes were logged: GPU-hours are unknown, and IDLE is the time at 0 % "
+            "utilisation with more memory in use than an unused GPU needs."
         )
     if energy_source(report.cards) == "power":
         found.append(
-            f"The log has no energy counter: {unit.name} is the power draw added up over time."
+            f"The log has no energy counter: {unit.name} is the power draw integrated over time."
         )
     return found
 
 
-def _health(report: Report) -> list[str]:
+def _health(report: UsageReport) -> list[str]:
     faults, slowed = report.cards.faults, report.cards.slowed
     found = []
     if not slowed.known:
-        found.append("Whether cards were slowed down is not in the log.")
+        found.append("The log does not say whether GPUs were slowed down.")
     elif not (slowed.heat or slowed.brake or slowed.hardware):
-        found.append("No card was slowed down by heat or power brake.")
+        found.append("No GPU was slowed down by heat or power brake.")
     if not faults.watched:
-        found.append("XIDs and lost cards are not in the log.")
+        found.append("The log has no XIDs and no lost GPUs.")
     elif not (faults.xids or faults.ecc or faults.lost):
-        found.append("No card reported an error.")
-    if report.by == "gpu":
+        found.append("No GPU reported an error.")
+    if report.by not in BY_PROCESSES:
         found += _troubles(report)
     found += [
-        f"XID {number}: {XID_MEANINGS[number]}."
-        for number in sorted(faults.xids)
-        if number in XID_MEANINGS
+        f"{error.label}: {error.meaning}."
+        for error in map(error_code, sorted(faults.xids))
+        if error.meaning
     ]
     return found
 
 
-def _troubles(report: Report) -> list[str]:
+def _troubles(report: UsageReport) -> list[str]:
     """The problems of each GPU, including those whose column did not fit."""
     several = len({line.host for line in report.lines}) > 1
     found: list[str] = []
     for what, value in _TROUBLES:
         where = [
-            f"GPU {card_name(line)}{f' of {line.host}' if several else ''} for {length(seconds)}"
+            f"{_named(line, several=several)} for {length(seconds)}"
             for line in report.lines
             if (seconds := value(line.sums))
         ]
@@ -140,11 +143,17 @@ def _troubles(report: Report) -> list[str]:
     return found
 
 
+def _named(line: ReportRow, *, several: bool) -> str:
+    if line.by == "host":
+        return line.host or "a host without a name"
+    return f"GPU {card_name(line)}{f' of {line.host}' if several else ''}"
+
+
 _TROUBLES: tuple[tuple[str, Callable[[Sums], float]], ...] = (
     ("Slowed down by heat", lambda sums: sums.slowed.heat),
     ("Slowed down by power brake", lambda sums: sums.slowed.brake),
-    ("Slowed down by the hardware, which did not say why", lambda sums: sums.slowed.hardware),
-    ("Lost, or in need of a reset", lambda sums: sums.faults.lost),
+    ("Slowed down by the hardware for an unknown reason", lambda sums: sums.slowed.hardware),
+    ("Lost, or reset required", lambda sums: sums.faults.lost),
 )
 
 

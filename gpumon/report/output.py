@@ -9,14 +9,16 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from gpumon.recording import NO_SAMPLES, RecordingError
+from gpumon.recording.csv.hosts import in_words
 from gpumon.report.curves import Curves
 from gpumon.report.exports import to_csv, to_json
-from gpumon.report.figures import Report, make_report
+from gpumon.report.figures import UsageReport, make_report
 from gpumon.report.notes import damage_notes, notes, wrapped
-from gpumon.report.reading import find_logs, moments, span_of
+from gpumon.report.owners import BY_PROCESSES
+from gpumon.report.reading import HostChoice, find_logs, merged_samples, span_of
 from gpumon.report.span import SpanError, parse_span
 from gpumon.report.table import heading, left_out, to_table
-from gpumon.report.tally import Tally, TimeWindow
+from gpumon.report.tally import TimeWindow, UsageTotals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
 from gpumon.text.time_parsing import day_and_time
@@ -39,6 +41,7 @@ def print_report(
     by: str = "gpu",
     first: str | None = None,
     last: str | None = None,
+    hosts: frozenset[str] | None = None,
     form: str = "table",
     plot: bool = False,
     out: TextIO | None = None,
@@ -52,6 +55,7 @@ def print_report(
         by: One of ``report.figures.BY``.
         first: The text of ``--from``.
         last: The text of ``--to``.
+        hosts: Only these hosts.
         form: ``table``, ``json`` or ``csv``.
         plot: Whether to draw the cards' curves below the table.
         out: The output stream; standard output by default.
@@ -67,7 +71,7 @@ def print_report(
     stream = sys.stdout if out is None else out
     if plot and form != "table":
         return _fail(
-            f"--plot is for a person and --format {form} is not: leave one out.", EXIT_USAGE
+            f"--plot needs --format table: it cannot be used with --format {form}.", EXIT_USAGE
         )
     try:
         began, ended = parse_span(first, last, time.time() if now is None else now)
@@ -78,17 +82,21 @@ def print_report(
     )
     try:
         logs = find_logs(paths)
-        told_nothing = [log.path for log in logs if by != "gpu" and not log.has_processes]
-        if len(told_nothing) == len(logs):
+        without_processes = [
+            log.path for log in logs if by in BY_PROCESSES and not log.has_processes
+        ]
+        if len(without_processes) == len(logs):
             empty = span_of(logs) is None
-            return _fail(NO_SAMPLES if empty else _no_processes(told_nothing, by))
-        report, curves = _read(logs, by, window, plot=plot)
+            return _fail(NO_SAMPLES if empty else _no_processes(without_processes, by))
+        choice = HostChoice(hosts)
+        report, curves = _read(logs, by, window, choice, plot=plot)
     except RecordingError as error:
         return _fail(error.sentence)
     damaged = damage_notes(logs)
     if not report.lines:
-        return _fail(" ".join([_nothing(report, by, logs, began, ended), *damaged]))
-    said = [*damaged, *notes(report, told_nothing)]
+        nothing = _no_host(choice) or _nothing(report, by, logs, began, ended)
+        return _fail(" ".join([nothing, *damaged]))
+    said = [*damaged, *notes(report, without_processes)]
     if form == "json":
         stream.write(to_json(report, said))
     elif form == "csv":
@@ -102,13 +110,13 @@ def print_report(
 
 
 def _read(
-    logs: Sequence[Log], by: str, window: TimeWindow, *, plot: bool
-) -> tuple[Report, Curves | None]:
-    tally = Tally(by, window)
+    logs: Sequence[Log], by: str, window: TimeWindow, hosts: HostChoice, *, plot: bool
+) -> tuple[UsageReport, Curves | None]:
+    tally = UsageTotals(by, window)
     curves = Curves(window) if plot else None
     first = None if window.first == float("-inf") else window.first
     last = None if window.last == float("inf") else window.last
-    for moment in moments(logs, first, last, owners=by != "gpu"):
+    for moment in merged_samples(logs, first, last, hosts, owners=by in BY_PROCESSES):
         tally.add(moment)
         if curves is not None:
             curves.add(moment)
@@ -117,7 +125,7 @@ def _read(
 
 
 def _write_table(
-    report: Report,
+    report: UsageReport,
     curves: Curves | None,
     logs: Sequence[Log],
     said: Sequence[str],
@@ -140,16 +148,24 @@ def _write_table(
 
 def _no_processes(logs: Sequence[str], by: str) -> str:
     return (
-        f"{', '.join(logs)}: lists no processes, as nvidia-smi's output does, so it cannot be told "
-        f"by {by}; use --by gpu."
+        f"{', '.join(logs)}: lists no processes, like the output of nvidia-smi, so it cannot be "
+        f"grouped by {by}; use --by gpu."
     )
 
 
+def _no_host(choice: HostChoice) -> str | None:
+    """That the logs do not have the hosts, in a sentence; ``None`` if they have any of them."""
+    if choice.wanted is None or not choice.seen or choice.wanted & choice.seen:
+        return None
+    asked = ", ".join(sorted(choice.wanted))
+    return f"There is no sample of {asked} in that time, only of {in_words(choice.seen)}."
+
+
 def _nothing(
-    report: Report, by: str, logs: Sequence[Log], first: float | None, last: float | None
+    report: UsageReport, by: str, logs: Sequence[Log], first: float | None, last: float | None
 ) -> str:
     if report.cards.first is not None:
-        return f"No process was on any card in that time, so there is no {by} to tell of."
+        return f"No process used a GPU in that time, so there is no {by} to list."
     there = span_of(logs)
     if there is None:
         return NO_SAMPLES

@@ -1,4 +1,4 @@
-"""The owners of listed processes: the subject of each process, for every ``--by``."""
+"""Groups listed processes by user, process or job, for ``--by``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from msgspec import Struct
 
 from gpumon.findings.groups import jobs
 from gpumon.model.snapshot import GpuProcess, GpuUse, Place, ProcessId
-from gpumon.recording.csv.cells import container
-from gpumon.recording.csv.cells import identity as launcher
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.report.reading import Listed
+    from gpumon.report.reading import ListedUse
 
 
 class Subject(Struct):
@@ -52,7 +50,7 @@ Identity = tuple[int, float | None]
 """PID and start, in clock ticks since boot or, where those are not known, in seconds."""
 
 
-def identity(one: Listed) -> Identity:
+def identity(one: ListedUse) -> Identity:
     """A key that distinguishes a process from a later one with the same PID."""
     return one.pid, one.started_at if one.start_ticks is None else one.start_ticks
 
@@ -61,7 +59,7 @@ Grouping = dict[Identity, tuple[str, str]]
 """Key and label of the subject of each process of a list."""
 
 
-def by_user(listed: Sequence[Listed]) -> Grouping:
+def group_by_user(listed: Sequence[ListedUse]) -> Grouping:
     """One subject per user; all processes with an unknown owner are one."""
     return {
         identity(one): ("", "unknown") if one.user is None else (f"user {one.user}", one.user)
@@ -69,47 +67,51 @@ def by_user(listed: Sequence[Listed]) -> Grouping:
     }
 
 
-def by_process(listed: Sequence[Listed]) -> Grouping:
+def group_by_process(listed: Sequence[ListedUse]) -> Grouping:
     """One subject per process."""
     return {identity(one): (_process_key(identity(one)), str(one.pid)) for one in listed}
 
 
-def by_job(listed: Sequence[Listed]) -> Grouping:
+def group_by_job(listed: Sequence[ListedUse]) -> Grouping:
     """One subject per job, as grouped by ``gpumon.findings.groups``."""
-    whose = {ProcessId(one.pid, one.start_ticks): one for one in listed}
+    by_id = {ProcessId(one.pid, one.start_ticks): one for one in listed}
     found: Grouping = {}
-    for job in jobs([_process(one) for one in whose.values()]):
+    for job in jobs([_process(one) for one in by_id.values()]):
         for member in job.processes:
-            process = identity(whose[member.id])
+            process = identity(by_id[member.id])
             # A process without a known job yet has its own key: see ``Subjects.merged``.
             key = _process_key(process) if job.kind == "process" else job.key
             found[process] = key, job.label
     return found
 
 
-GROUPINGS: dict[str, Callable[[Sequence[Listed]], Grouping]] = {
-    "user": by_user,
-    "process": by_process,
-    "job": by_job,
+GROUPINGS: dict[str, Callable[[Sequence[ListedUse]], Grouping]] = {
+    "user": group_by_user,
+    "process": group_by_process,
+    "job": group_by_job,
 }
+
+
+BY_PROCESSES = tuple(GROUPINGS)
+"""The groupings of a report that need lists of processes with their owners."""
 
 
 def _process_key(process: Identity) -> str:
     return f"process {process[0]}/{process[1]}"
 
 
-def _process(one: Listed) -> GpuProcess:
+def _process(one: ListedUse) -> GpuProcess:
     return GpuProcess(
         id=ProcessId(one.pid, one.start_ticks),
         type=one.type or "C",
-        uses=(GpuUse(one.uuid or "", one.index or 0),),
+        uses=(GpuUse(one.gpu_uuid or "", one.gpu_index or 0),),
         user=one.user,
         name=one.name,
         place=Place(
-            container=container(one.container or ""),
+            container=one.container,
             slurm_job=one.slurm_job,
             session=one.session,
-            launcher=launcher(one.launcher or ""),
+            launcher=one.launcher,
             launcher_name=one.launcher_name,
         ),
     )
@@ -127,7 +129,7 @@ class Subjects:
         self.known: dict[str, Subject] = {}
         self._last: dict[Identity, str] = {}
 
-    def of(self, listed: Sequence[Listed]) -> dict[Identity, Subject]:
+    def of(self, listed: Sequence[ListedUse]) -> dict[Identity, Subject]:
         """The subject of each process of a list."""
         found = {}
         groups = self._grouping(listed)
@@ -140,8 +142,8 @@ class Subjects:
                 self.known[key] = subject
             subject.users.add(one.user)
             subject.processes.add(process)
-            if one.index is not None:
-                subject.cards.add(one.index)
+            if one.gpu_index is not None:
+                subject.cards.add(one.gpu_index)
             if key == _process_key(process):
                 subject.pid, subject.started_at = one.pid, one.started_at
             subject.command = subject.command or one.command or one.name

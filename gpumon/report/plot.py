@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpumon.report.curves import CardCurves
 
 _LEAST_WIDTH = 60
-"""Cells of a chart below which a second one beside it would not be read."""
+"""Minimum width of a chart in cells, if two are side by side."""
 _LEAST_HEIGHT, _MOST_HEIGHT = 9, 18
 _TICK_CELLS = 14
 _MOST_CHARTS = 64
@@ -24,16 +24,16 @@ _SERIES = (
     ("utilisation %", "braille", "braille", "green+"),
     ("memory %", "braille", "·", "blue+"),
 )
-"""What a curve is called, its mark with colour and without, and its colour."""
+"""The label of each curve, its marker with colour and without, and its colour."""
 _SAMPLES = {"braille": "⣀⡠⠊", "·": "···"}
 _STEPS = (
     *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
     *(60.0 * one for one in (1, 2, 5, 10, 15, 30)),
     *(3600.0 * one for one in (1, 2, 3, 6, 12, 24)),
 )
-"""Seconds from one mark of the time axis to the next."""
+"""Possible seconds between two ticks of the time axis."""
 _LEAST_SECONDS = 1.0
-"""Of the time axis."""
+"""Minimum length of the time axis."""
 
 
 def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) -> str:
@@ -43,7 +43,7 @@ def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) 
         cards: The GPUs to draw, in order.
         width: Available cells.
         height: Available lines; charts that would be too low to read take more.
-        colour: Whether the two curves differ by colour; else they differ by their events.
+        colour: Whether the two curves differ by colour; else they differ by their markers.
     """
     if not cards:
         return ""
@@ -58,7 +58,7 @@ def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) 
         beside = charts[first : first + across]
         lines += ["".join(parts).rstrip() for parts in zip(*beside, strict=True)]
     if left_out > 0:
-        lines.append(f"{counted(left_out, 'more card')} not drawn.")
+        lines.append(f"{counted(left_out, 'more GPU')} not drawn.")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -110,7 +110,7 @@ def _title(card: CardCurves) -> str:
     name = "" if card.name is None else f"  {card.name}"
     known = any(card.utilization.ends) or any(card.memory.ends)
     index = "?" if card.index is None else card.index
-    return printable(f"{host}GPU {index}{name}{'' if known else ': nothing known'}")
+    return printable(f"{host}GPU {index}{name}{'' if known else ': no values'}")
 
 
 def _ticks(span: tuple[float, float], width: int) -> list[tuple[float, str]]:

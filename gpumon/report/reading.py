@@ -8,21 +8,22 @@ sample only until that GPU's next one, from any log.
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from contextlib import closing
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - msgspec resolves annotations at run time
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
-from gpumon.recording.csv.cells import LATEST
-from gpumon.recording.csv.columns import GPU_COLUMNS
+from gpumon.model.snapshot import Container, ProcessId  # noqa: TC001 - as above
+from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import exists, log_to_read, parts
+from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.rotated_log import RotatedLog
-from gpumon.recording.csv.tables import Damage, rows
+from gpumon.recording.csv.tables import Damage, samples
+from gpumon.report.pacing import paced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,130 +31,85 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.files import LogFiles
 
 PATIENCE = 2.5
-"""How many usual intervals a sample counts at most; what is longer is a gap."""
-
-_AROUND = 5
-"""Of how many intervals before, and as many after, the usual one is the median."""
+"""Number of usual intervals for which a sample counts at most; a longer interval has a gap."""
 
 _WARM_UP = 300.0
-"""Seconds that are read before the first that counts: they tell the usual interval and the list."""
+"""Seconds read before the start time: they give the usual interval and the process list."""
 
 
 _SAME_MOMENT, _SAME_CLOCK = 0.0005, 2.0
-"""Seconds by which the two files of a log may tell the same moment otherwise."""
+"""Seconds by which the times of one sample may differ between the two files of a log."""
 
 
-class CardSample(Struct, frozen=True):
-    """A row of the GPU file; ``None`` is unknown. Units are those of the model."""
+class CardSample(Struct, frozen=True, gc=False):
+    """A row of the GPU file; ``None`` is unknown.
+
+    All fields but the time are those of columns, see ``gpumon.recording.csv.columns``. In a log of
+    several machines ``host_name`` is the name by which the user knows the machine.
+    """
 
     time: float
     index: int | None
     uuid: str | None
-    bus_id: str | None
+    pci_bus_id: str | None
     name: str | None
-    utilization: float | None
+    utilization_gpu: float | None
     memory_used: float | None
     memory_total: float | None
-    power: float | None
+    power_draw: float | None
     energy: float | None
-    reasons: int | None
-    ecc_volatile: int | None
-    ecc_aggregate: int | None
+    clock_event_reasons: int | None
+    ecc_uncorrected_volatile: int | None
+    ecc_uncorrected_aggregate: int | None
     xid: int | None
     xid_at: float | None
     status: str | None
     processes: int | None
     age: float | None
-    host: str | None
+    host_name: str | None
     elapsed: float | None
 
     @property
     def card(self) -> str:
         """The key of the GPU on its host."""
-        return self.uuid or self.bus_id or f"index {self.index}"
+        return self.uuid or self.pci_bus_id or f"index {self.index}"
 
 
-_NAME = {column.metric.field: column.name for column in GPU_COLUMNS if column.metric is not None}
-_CARD_COLUMNS = (
-    *(
-        _NAME[field]
-        for field in (
-            "index",
-            "uuid",
-            "pci_bus_id",
-            "name",
-            "utilization_gpu",
-            "memory_used",
-            "memory_total",
-            "power_draw",
-            "energy",
-            "clock_event_reasons",
-            "ecc_uncorrected_volatile",
-            "ecc_uncorrected_aggregate",
-            "xid",
-            "xid_at",
-        )
-    ),
-    "status",
-    "processes",
-    "age [s]",
-    "host",
-    "elapsed [s]",
-)
-
-
-class Listed(Struct, frozen=True):
+class ListedUse(Struct, frozen=True, gc=False):
     """A row of the process file: the use that one process makes of one GPU or a part of it.
 
-    The last ten fields are set only if the owners were requested.
+    The fields from ``user`` on are set only if the owners were requested; ``hostname`` only in a
+    log of several machines.
     """
 
     time: float
     elapsed: float | None
-    index: int | None
-    uuid: str | None
+    gpu_index: int | None
+    gpu_uuid: str | None
     pid: int
     type: str | None
     memory_used: float | None
     sm: float | None
+    hostname: str | None
     user: str | None = None
     started_at: float | None = None
     start_ticks: int | None = None
     name: str | None = None
     command: str | None = None
-    container: str | None = None
+    container: Container | None = None
     slurm_job: str | None = None
     session: int | None = None
-    launcher: str | None = None
+    launcher: ProcessId | None = None
     launcher_name: str | None = None
 
     @property
     def card(self) -> str:
         """The same key as that of the GPU's sample."""
-        return self.uuid or f"index {self.index}"
+        return self.gpu_uuid or f"index {self.gpu_index}"
 
 
-_LIST_COLUMNS = (
-    "elapsed [s]",
-    "index",
-    "uuid",
-    "pid",
-    "type",
-    "used_gpu_memory [MiB]",
-    "sm [%]",
-)
-_OWNER_COLUMNS = (
-    "user",
-    "start_time",
-    "start_ticks",
-    "name",
-    "command",
-    "container",
-    "slurm_job",
-    "session",
-    "launcher",
-    "launcher_name",
-)
+_LIST_FIELDS = ListedUse.__struct_fields__[1:]
+_OWNERS_FROM = _LIST_FIELDS.index("user")
 
 
 class MergedSample(Struct):
@@ -174,13 +130,30 @@ class MergedSample(Struct):
     time: float
     elapsed: float | None
     cards: dict[str, CardSample]
-    listed: list[Listed] = []
+    listed: list[ListedUse] = []
     usual: float = 0.0
 
     @property
     def reach(self) -> float:
         """Maximum number of seconds for which its samples count."""
         return PATIENCE * self.usual
+
+
+class HostChoice(Struct):
+    """Which hosts are read.
+
+    Attributes:
+        wanted: Their names; ``None`` means all.
+        seen: The hosts of all samples that were read; ``None`` is an unknown one.
+    """
+
+    wanted: frozenset[str] | None = None
+    seen: set[str | None] = msgspec.field(default_factory=set)
+
+    def takes(self, host: str | None) -> bool:
+        """Whether a sample of a host is wanted."""
+        self.seen.add(host)
+        return self.wanted is None or host in self.wanted
 
 
 class Log(Struct, frozen=True):
@@ -217,7 +190,7 @@ def find_logs(paths: Iterable[str]) -> list[Log]:
     for path in paths:
         files = log_to_read(path)
         here = parts(files) or [files]
-        # Report a file that cannot be opened now, not after the other logs were read.
+        # UsageReport a file that cannot be opened now, not after the other logs were read.
         head(here[-1].gpus, 1)
         new = tuple(part for part in here if part.gpus.resolve() not in taken)
         taken.update(part.gpus.resolve() for part in new)
@@ -235,8 +208,13 @@ def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
     return (min(times), max(times)) if times else None
 
 
-def moments(
-    logs: Sequence[Log], first: float | None, last: float | None, *, owners: bool
+def merged_samples(
+    logs: Sequence[Log],
+    first: float | None,
+    last: float | None,
+    hosts: HostChoice,
+    *,
+    owners: bool,
 ) -> Iterator[MergedSample]:
     """The samples of the logs in time order; each log in its own order, even if its clock was set.
 
@@ -244,52 +222,60 @@ def moments(
         logs: The logs.
         first: Start; some samples before it are included.
         last: End.
+        hosts: The hosts to read.
         owners: Whether to read the owners of processes.
 
     Raises:
         RecordingError: A file cannot be read, or is not a log.
     """
     began = None if first is None else first - _WARM_UP
-    told = [
-        _paced(_of_log(number, log, began, last, owners=owners)) for number, log in enumerate(logs)
+    each = [
+        paced(_of_log(number, log, began, last, owners=owners)) for number, log in enumerate(logs)
     ]
-    ordered = [_never_back(log) for log in _with_hosts(told)]
+    ordered = [_never_back(log) for log in _with_hosts(each)]
     for _, _, moment in heapq.merge(*ordered, key=lambda one: one[:2]):
-        yield moment
+        if hosts.takes(moment.host):
+            yield moment
 
 
 def _of_log(
     number: int, log: Log, first: float | None, last: float | None, *, owners: bool
 ) -> Iterator[MergedSample]:
-    moment: MergedSample | None = None
+    columns = columns_of(CardSample.__struct_fields__[1:], processes=False)
     for part in log.parts:
         damage, lists_damage = log.damage_of(part.gpus), log.damage_of(part.processes)
+        several = has_several(part.gpus)
         lists = _Lists(part, first, last, lists_damage, owners=owners)
-        told: Iterator[tuple[Any, ...]] = rows(
-            part.gpus, _CARD_COLUMNS, processes=False, first=first, last=last, damage=damage
-        )
-        for row in told:
-            sample = CardSample(*row)
-            if moment is not None and not _belongs(sample, moment):
-                yield moment
-                moment = None
-            if moment is None:
-                moment = MergedSample(number, sample.host, sample.time, sample.elapsed, {})
-                moment.listed = lists.at(sample.time, sample.elapsed)
-            moment.cards[sample.card] = sample
+        moment: MergedSample | None = None
+        for rows in samples(
+            part.gpus, columns, CardSample, processes=False, first=first, last=last, damage=damage
+        ):
+            for sample in rows:
+                host = sample.host_name
+                if several and host is None:
+                    # A damaged row: nobody can tell which machine it is of.
+                    continue
+                card = sample.uuid or sample.card
+                if moment is None or not _belongs(sample, card, moment):
+                    if moment is not None:
+                        yield moment
+                    moment = MergedSample(number, host, sample.time, sample.elapsed, {})
+                    moment.listed = lists.at(sample.time, sample.elapsed, host if several else None)
+                moment.cards[card] = sample
         if moment is not None:
             yield moment
-            moment = None
 
 
-def _belongs(sample: CardSample, moment: MergedSample) -> bool:
+def _belongs(sample: CardSample, card: str, moment: MergedSample) -> bool:
     """Whether a row belongs to the same sample as the rows before it.
 
     gpumon gives all rows of a sample one time; nvidia-smi reads one GPU after the other.
     """
-    if sample.card in moment.cards or sample.host != moment.host:
+    if card in moment.cards or sample.host_name != moment.host:
         return False
-    return sample.elapsed is None or (sample.time, sample.elapsed) == (moment.time, moment.elapsed)
+    return sample.elapsed is None or (
+        sample.time == moment.time and sample.elapsed == moment.elapsed
+    )
 
 
 class _Lists:
@@ -304,19 +290,40 @@ class _Lists:
         *,
         owners: bool,
     ) -> None:
-        columns = _LIST_COLUMNS + _OWNER_COLUMNS if owners else _LIST_COLUMNS
-        self._rows: Iterator[Listed] = iter(())
+        self._rows: Iterator[ListedUse] = iter(())
         if exists(part.processes):
-            found: Iterator[tuple[Any, ...]] = rows(
-                part.processes, columns, processes=True, first=first, last=last, damage=damage
+            columns = columns_of(_LIST_FIELDS[: None if owners else _OWNERS_FROM], processes=True)
+            found = samples(
+                part.processes,
+                columns,
+                ListedUse,
+                processes=True,
+                first=first,
+                last=last,
+                damage=damage,
             )
-            named = (Listed(*row) for row in found)
             # A damaged row may have no process.
-            self._rows = (row for row in named if row.pid is not None)
+            self._rows = (row for rows in found for row in rows if row.pid is not None)
         self._next = next(self._rows, None)
+        self._at: tuple[float, float | None] | None = None
+        self._by_host: dict[str | None, list[ListedUse]] = {}
 
-    def at(self, time: float, elapsed: float | None) -> list[Listed]:
-        """The list of a sample; empty if none was written then."""
+    def at(self, time: float, elapsed: float | None, host: str | None) -> list[ListedUse]:
+        """The list of a sample; empty if none was written then.
+
+        Args:
+            time: The time of the sample.
+            elapsed: Likewise by the monotonic clock.
+            host: The host in a log of several machines; ``None`` in another.
+        """
+        if (time, elapsed) != self._at:
+            self._at = time, elapsed
+            self._by_host = {}
+            for row in self._rows_at(time, elapsed):
+                self._by_host.setdefault(row.hostname, []).append(row)
+        return self._by_host.pop(host, [])
+
+    def _rows_at(self, time: float, elapsed: float | None) -> list[ListedUse]:
         while (row := self._next) is not None and _is_before(row, time, elapsed):
             self._next = next(self._rows, None)
         found = []
@@ -326,7 +333,7 @@ class _Lists:
         return found
 
 
-def _is_of(row: Listed, time: float, elapsed: float | None) -> bool:
+def _is_of(row: ListedUse, time: float, elapsed: float | None) -> bool:
     """Whether a row belongs to a sample: ``elapsed`` is the same text in both files.
 
     Their times may differ a little if the clock was set back, see ``gpumon.recording.csv.index``.
@@ -336,50 +343,16 @@ def _is_of(row: Listed, time: float, elapsed: float | None) -> bool:
     return row.elapsed == elapsed and abs(row.time - time) < _SAME_CLOCK
 
 
-def _is_before(row: Listed, time: float, elapsed: float | None) -> bool:
+def _is_before(row: ListedUse, time: float, elapsed: float | None) -> bool:
     """Whether the sample of a row is past, and with it the GPU rows that it belongs to."""
     if row.elapsed is None or elapsed is None:
         return row.time <= time - _SAME_MOMENT
     return row.time <= time - _SAME_CLOCK or (row.time < time and row.elapsed < elapsed)
 
 
-def seconds_between(before: MergedSample, after: MergedSample) -> float:
-    """Seconds between two samples: by the monotonic clock if both are of one run."""
-    if before.log == after.log and before.elapsed is not None and after.elapsed is not None:
-        passed = after.elapsed - before.elapsed
-        # A damaged row may have any number.
-        if 0 < passed <= LATEST:
-            return passed
-    return max(0.0, after.time - before.time)
-
-
-def _paced(told: Iterator[MergedSample]) -> Iterator[MergedSample]:
-    """The samples, each with the usual interval around it."""
-    waiting: deque[MergedSample] = deque()
-    intervals: deque[float] = deque(maxlen=2 * _AROUND + 1)
-    newest: MergedSample | None = None
-    for moment in told:
-        if newest is not None:
-            intervals.append(seconds_between(newest, moment))
-        newest = moment
-        waiting.append(moment)
-        if len(waiting) > _AROUND + 1:
-            yield _with_usual(waiting.popleft(), intervals)
-    for left in range(len(waiting), 0, -1):
-        while len(intervals) > left + _AROUND - 1:
-            intervals.popleft()
-        yield _with_usual(waiting.popleft(), intervals)
-
-
-def _with_usual(moment: MergedSample, intervals: Iterable[float]) -> MergedSample:
-    known = [interval for interval in intervals if interval > 0]
-    moment.usual = median(known) if known else 0.0
-    return moment
-
-
-def _with_hosts(told: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[MergedSample]]:
+def _with_hosts(logs: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[MergedSample]]:
     """The samples with hosts; a log without a host name gets the host that has one of its GPUs."""
-    begun = [(next(log, None), log) for log in told]
+    begun = [(next(log, None), log) for log in logs]
     known = {
         card: start.host
         for start, _ in begun

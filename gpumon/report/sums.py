@@ -28,10 +28,10 @@ class Distribution(Struct):
     bins: array[float] = field(default_factory=lambda: array("d", bytes(8 * _PERCENT)))
 
     def add(self, percent: float, seconds: float) -> None:
-        """Add a percentage, at most 100, that held for that many seconds."""
+        """Add a percentage, 0 to 100, that held for that many seconds."""
         self.seconds += seconds
         self.total += percent * seconds
-        self.bins[min(100, max(0, round(percent)))] += seconds
+        self.bins[round(percent)] += seconds
 
     def join(self, other: Distribution) -> None:
         """Add all of another."""
@@ -156,6 +156,24 @@ _POWER_CAP, _HW_SLOWDOWN, _THERMAL, _POWER_BRAKE = 0x04, 0x08, 0x20 | 0x40, 0x80
 _REDUCED = _HW_SLOWDOWN | _THERMAL | _POWER_BRAKE
 
 
+class Period(Struct):
+    """What a GPU and the subjects on it have in common while one process list is current.
+
+    Attributes:
+        seconds: Seconds covered by samples.
+        energy: Energy used by the GPU.
+        slowed: Seconds of slowdown.
+        watched: Seconds for which the GPU's status was known.
+        lost: Seconds for which it was lost or needed a reset.
+    """
+
+    seconds: float = 0.0
+    energy: Energy = field(default_factory=Energy)
+    slowed: Slowed = field(default_factory=Slowed)
+    watched: float = 0.0
+    lost: float = 0.0
+
+
 class Faults(Struct):
     """Errors.
 
@@ -231,6 +249,14 @@ class Sums(Struct):
             self.first = time
         if self.last is None or time > self.last:
             self.last = time
+
+    def add(self, period: Period, share: float = 1.0) -> None:
+        """Add a period of one GPU, of whose energy it gets a share."""
+        self.seconds += period.seconds
+        self.energy.add(period.energy, share)
+        self.slowed.join(period.slowed)
+        self.faults.watched += period.watched
+        self.faults.lost += period.lost
 
     def join(self, other: Sums) -> None:
         """Add all of another, as for one subject that was present at different times."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpumon.recording.csv.parsers import arguments
 from gpumon.report.figures import (
-    Report,
     ReportRow,
+    UsageReport,
     card_indices,
     share,
     user_names,
@@ -25,7 +26,18 @@ from gpumon.report.messages import (
     energy_unit,
     length,
 )
-from gpumon.text.formatting import UNKNOWN, cell_width, fit, fit_right, gibibytes, number, printable
+from gpumon.report.owners import BY_PROCESSES
+from gpumon.text.command_lines import shorten_command
+from gpumon.text.formatting import (
+    UNKNOWN,
+    cell_width,
+    counted,
+    fit,
+    fit_right,
+    gibibytes,
+    number,
+    printable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +46,8 @@ if TYPE_CHECKING:
 
 _BETWEEN = "  "
 _MOST_TEXT = 60
+_MOST_HOSTS = 4
+"""More hosts are counted above the table instead of named."""
 _DAY_AND_TIME, _TIME_OF_DAY = "%d %b %H:%M", "%H:%M:%S"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -48,6 +62,7 @@ class _Column(Struct, frozen=True):
         total: Whether the row of totals has it.
         text: Whether it is aligned to the left.
         least: Minimum width to which it may be cut; 0 if it may not be cut.
+        cut: Pads or cuts a text of it to exactly this many cells.
         quiet: Values that carry no information: without any others the column is left out.
         each: Whether the values of users, processes and jobs add up: subjects on one GPU share its
             energy, but each has the full hours.
@@ -59,6 +74,7 @@ class _Column(Struct, frozen=True):
     total: bool = False
     text: bool = False
     least: int = 0
+    cut: Callable[[str, int], str] = fit
     quiet: tuple[str, ...] = ()
     each: bool = False
 
@@ -94,7 +110,7 @@ def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
     def show(line: ReportRow) -> str:
         energy = line.sums.energy
         known = energy.counted + energy.integrated
-        return _partly(unit.told(energy.joules), known, line.sums.seconds) if known else UNKNOWN
+        return _partly(unit.format(energy.joules), known, line.sums.seconds) if known else UNKNOWN
 
     return show
 
@@ -110,16 +126,16 @@ def _gaps(line: ReportRow) -> str:
 
 def _errors(line: ReportRow) -> str:
     faults = line.sums.faults
-    told = [
+    errors = [
         f"XID {number}" + (f" x{count}" if count > 1 else "")
         for number, count in sorted(faults.xids.items())
     ]
     if faults.ecc:
-        told.append(f"ECC {faults.ecc}")
+        errors.append(f"ECC {faults.ecc}")
     if faults.lost:
-        told.append(f"lost {length(faults.lost)}")
-    if told:
-        return ", ".join(told)
+        errors.append(f"lost {length(faults.lost)}")
+    if errors:
+        return ", ".join(errors)
     return "none" if faults.watched else UNKNOWN
 
 
@@ -148,8 +164,13 @@ def _command(line: ReportRow) -> str:
     return printable((line.subject and line.subject.command) or UNKNOWN)
 
 
+def _cut_command(text: str, width: int) -> str:
+    words = arguments(text)
+    return shorten_command(words, width) if words else fit(text, width)
+
+
 def _cards(line: ReportRow) -> str:
-    return card_indices(line.subject) if line.subject else UNKNOWN
+    return card_indices(line) or UNKNOWN
 
 
 # One line per column is easier to read here than short lines.
@@ -175,7 +196,8 @@ _FIGURES = (
     _Column("ERRORS", _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
 )
 _CARDS = _Column("GPU", _cards, drop=1, text=True)
-_COMMAND = _Column("COMMAND", _command, drop=1, text=True, least=12)
+_GAPS = _Column("GAPS", _gaps, drop=18, text=True, quiet=("none",))
+_COMMAND = _Column("COMMAND", _command, drop=1, text=True, least=12, cut=_cut_command)
 _COLUMNS: dict[str, tuple[_Column, ...]] = {
     "gpu": (
         _Column("GPU", _label),
@@ -183,7 +205,17 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
         _Column("COVERED", lambda one: length(one.sums.seconds), drop=23, total=True),
         _Column("UTIL%", _utilization(lambda s: s.utilization.mean), total=True),
         *_FIGURES,
-        _Column("GAPS", _gaps, drop=18, text=True, quiet=("none",)),
+        _GAPS,
+        _FIRST,
+        _LAST,
+    ),
+    "host": (
+        _HOST,
+        _CARDS,
+        _Column("COVERED", lambda one: length(one.sums.present), drop=23),
+        _Column("UTIL%", _utilization(lambda s: s.utilization.mean), total=True),
+        *_FIGURES,
+        _GAPS,
         _FIRST,
         _LAST,
     ),
@@ -219,7 +251,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
 # fmt: on
 
 
-def to_table(report: Report, width: int, *, colour: bool) -> str:
+def to_table(report: UsageReport, width: int, *, colour: bool) -> str:
     """A report as lines that fit a width, without the least important columns if necessary.
 
     Args:
@@ -242,34 +274,34 @@ def to_table(report: Report, width: int, *, colour: bool) -> str:
     return "".join(f"{row}\n" for row in rows)
 
 
-def left_out(report: Report, width: int) -> list[str]:
+def left_out(report: UsageReport, width: int) -> list[str]:
     """The columns with information that did not fit, in a sentence."""
     shown = {column.heading for column in _fitting(report, width)}
     names = [one.heading for one in _columns(report) if one.heading not in shown]
-    return [f"Left out for want of room: {', '.join(names)}; --format csv has all."] * bool(names)
+    return [f"Columns that did not fit: {', '.join(names)}; --format csv has all."] * bool(names)
 
 
-def _columns(report: Report) -> list[_Column]:
+def _columns(report: UsageReport) -> list[_Column]:
     """The columns that have information."""
     unit = energy_unit(report)
     of = {_ENERGY: replace(_ENERGY, heading=unit.name, show=_energy(unit))}
     if _is_short(report):
         of[_FIRST] = replace(_FIRST, show=_seen(lambda sums: sums.first, _TIME_OF_DAY))
         of[_LAST] = replace(_LAST, show=_seen(lambda sums: sums.last, _TIME_OF_DAY))
-    told = [(column, of.get(column, column)) for column in _COLUMNS[report.by]]
+    shown = [(column, of.get(column, column)) for column in _COLUMNS[report.by]]
     whole = ReportRow(report.by, None, report.cards)
     columns = []
-    for plain, column in told:
+    for plain, column in shown:
         # The line above the table says when the log began and ended.
         quiet = (column.show(whole),) if plain in (_FIRST, _LAST) else column.quiet
         if not quiet or any(column.show(line) not in quiet for line in report.lines):
             columns.append(column)
-    if len({line.host for line in report.lines}) > 1:
+    if report.by != "host" and len({line.host for line in report.lines}) > 1:
         columns.insert(0, _HOST)
     return columns
 
 
-def _fitting(report: Report, width: int) -> list[_Column]:
+def _fitting(report: UsageReport, width: int) -> list[_Column]:
     """The columns that fit."""
     columns = _columns(report)
     whole = ReportRow(report.by, None, report.total)
@@ -308,30 +340,34 @@ def _row(
     cells: Sequence[str], columns: Sequence[_Column], sizes: Sequence[int], *, strip: bool = True
 ) -> str:
     parts = [
-        (fit if column.text else fit_right)(cell, size)
+        (column.cut if column.text else fit_right)(cell, size)
         for cell, column, size in zip(cells, columns, sizes, strict=True)
     ]
     row = _BETWEEN.join(parts)
     return row.rstrip() if strip else row
 
 
-def _totals(report: Report, columns: Sequence[_Column]) -> list[str] | None:
+def _totals(report: UsageReport, columns: Sequence[_Column]) -> list[str] | None:
     """The row of totals; none for a single row."""
     if len(report.lines) < 2:
         return None
     whole = ReportRow(report.by, None, report.total)
     shown = [
-        column.show(whole) if column.total and (report.by == "gpu" or column.each) else ""
+        column.show(whole)
+        if column.total and (report.by not in BY_PROCESSES or column.each)
+        else ""
         for column in columns
     ]
     return ["all", *shown[1:]]
 
 
-def heading(report: Report, logs: Sequence[str], width: int) -> str:
+def heading(report: UsageReport, logs: Sequence[str], width: int) -> str:
     """The logs, machines and times of a report, on one line."""
     hosts = sorted({line.host for line in report.lines if line.host})
     began, ended = report.cards.first, report.cards.last
-    parts = [", ".join(logs), ", ".join(hosts)]
+    # The times must stay visible.
+    named = ", ".join(hosts) if len(hosts) <= _MOST_HOSTS else counted(len(hosts), "host")
+    parts = [", ".join(logs), named]
     if began is not None and ended is not None:
         clock = "%H:%M:%S" if _is_short(report) else "%H:%M"
         first, last = datetime.fromtimestamp(began), datetime.fromtimestamp(ended)
@@ -342,7 +378,7 @@ def heading(report: Report, logs: Sequence[str], width: int) -> str:
     return (fit(text, width).rstrip() if cell_width(text) > width else text) + "\n"
 
 
-def _is_short(report: Report) -> bool:
+def _is_short(report: UsageReport) -> bool:
     """Whether the time range is so short that minutes would not distinguish its ends."""
     began, ended = report.cards.first, report.cards.last
     return began is not None and ended is not None and ended - began < SHORT

@@ -1,4 +1,4 @@
-"""Adds up the samples of logs, for each GPU and for each user, process or job on it.
+"""Adds up the samples of logs, for each GPU or host, and for each user, process or job on it.
 
 A sample counts until the next one of its GPU, at most ``reading.PATIENCE`` usual intervals.
 Durations come from each log's monotonic clock if it has one, so a clock that was set does no harm.
@@ -12,18 +12,19 @@ from msgspec import Struct, field
 
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory
-from gpumon.report.owners import Subjects, identity
-from gpumon.report.reading import PATIENCE, CardSample, Listed, MergedSample, seconds_between
-from gpumon.report.sums import Energy, Sums
+from gpumon.report.owners import BY_PROCESSES, Subjects, identity
+from gpumon.report.pacing import seconds_between
+from gpumon.report.reading import PATIENCE, CardSample, ListedUse, MergedSample
+from gpumon.report.sums import Energy, Period, Sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LOST = frozenset(("lost", "reset required"))
 _FRESH = 5.0
-"""Seconds for which values that were read stand for the card, however short its interval."""
+"""Values up to this many seconds old are current, also if the sampling interval is shorter."""
 _SAME_XID = 1.0
-"""Two logs tell the same error at times that differ by less, in seconds."""
+"""Seconds by which two logs may differ on the time of one error."""
 
 
 class _Share(Struct):
@@ -74,6 +75,7 @@ class CardTotals(Struct):
         since: Start time of that sample, in the host's time.
         reach: Maximum seconds for which it counts.
         list: Its current process list; ``None`` if unknown.
+        period: What was counted under that list, and is not in any sums yet.
         xids: When each XID was last reported; ``None`` if unknown.
     """
 
@@ -87,7 +89,13 @@ class CardTotals(Struct):
     since: float = 0.0
     reach: float = 0.0
     list: _List | None = None
+    period: Period = field(default_factory=Period)
     xids: dict[int, float | None] = field(default_factory=dict)
+
+    def is_fresh(self, sample: CardSample) -> bool:
+        """Whether a sample has current values; a hung GPU repeats its last values."""
+        age = sample.age
+        return age is None or age <= _FRESH or age <= self.reach
 
 
 class TimeWindow(Struct, frozen=True):
@@ -102,21 +110,32 @@ class TimeWindow(Struct, frozen=True):
 
     def part(self, time: float, seconds: float) -> float:
         """How many of the seconds after a time are in it."""
-        return max(0.0, min(time + seconds, self.last) - max(time, self.first))
+        begin = max(self.first, time)
+        end = time + seconds
+        if end > self.last:
+            end = self.last
+        return end - begin if end > begin else 0.0
 
 
-class HostTally:
+class HostTotals:
     """The sums of one host.
 
     Args:
-        by: ``gpu``, ``user``, ``process`` or ``job``.
+        by: One of ``report.figures.BY``.
         window: The time range that counts.
+
+    Attributes:
+        cards: The GPUs.
+        sums: The sums of each subject.
+        subjects: The users, processes or jobs; ``None`` if these are not what is counted.
+        whole: Presence and memory of the host as a whole, if hosts are counted.
     """
 
     def __init__(self, by: str, window: TimeWindow) -> None:
         self.cards: dict[str, CardTotals] = {}
         self.sums: dict[str, Sums] = {}
-        self.subjects = None if by == "gpu" else Subjects(by)
+        self.subjects = Subjects(by) if by in BY_PROCESSES else None
+        self.whole = Sums() if by == "host" else None
         self._window = window
         self._now = 0.0
         self._newest: MergedSample | None = None
@@ -129,22 +148,39 @@ class HostTally:
             self._count_presence(passed)
             self._now += passed
         lists = _by_card(moment.listed) if moment.listed else None
+        seconds, counted = 0.0, None
         for key, sample in moment.cards.items():
             card = self.cards.get(key)
             if card is None:
                 card = self.cards[key] = CardTotals()
-            self._finish(card, sample)
+            if sample.xid is not None:
+                self._see_xid(card, sample)
+            if card.sample is not None:
+                interval = card.sample.time, card.since, card.reach
+                # It is mostly the same for all GPUs.
+                if interval != counted:
+                    counted = interval
+                    reached = min(self._now - card.since, card.reach)
+                    seconds = self._window.part(card.sample.time, reached)
+                self._finish(card, card.sample, sample, seconds)
             self._begin(card, sample, moment.reach)
-            written = None if lists is None else lists.get(key, [])
-            self._replace_list(card, sample, written, moment.usual)
+            if lists is not None:
+                self._replace_list(card, sample, lists.get(key, []), moment.usual)
+            elif not (sample.processes and self._is_recent(card.list)):
+                self._replace_list(card, sample, None, moment.usual)
         self._newest = moment
+
+    def _is_recent(self, listed: _List | None) -> bool:
+        """Whether a list of some processes stays valid without a new one."""
+        return listed is not None and listed.processes > 0 and self._now - listed.at <= LIST_SECONDS
 
     def close(self) -> None:
         """Finish: the last samples count for no time, but their memory may be a peak."""
         self._count_presence(0.0)
         for card in self.cards.values():
             if card.sample is not None and self._window.holds(card.sample.time):
-                self._count_card(card, card.sample, 0.0)
+                self._count_card(card, card.sample, 0.0, is_fresh=card.is_fresh(card.sample))
+            _end_period(card, card.list)
 
     def _begin(self, card: CardTotals, sample: CardSample, reach: float) -> None:
         card.index, card.uuid = sample.index, sample.uuid
@@ -154,45 +190,41 @@ class HostTally:
             card.sums.see(sample.time)
         card.sample, card.since, card.reach = sample, self._now, reach
 
-    def _finish(self, card: CardTotals, after: CardSample) -> None:
-        """Count the GPU's last sample, now that the next one is known."""
-        sample = card.sample
-        sharers = [] if card.list is None else card.list.shares
-        self._see_xid(card, after, sharers)
-        if sample is None:
-            return
-        passed = self._now - card.since
-        counted = min(passed, card.reach)
-        seconds = self._window.part(sample.time, counted)
-        self._count_gap(card, sample.time, counted, passed)
-        everybody = [card.sums, *(share.sums for share in sharers)]
-        if self._window.holds(after.time):
-            _count_ecc(everybody, sample, after)
-        if not seconds and not self._window.holds(sample.time):
-            return
-        card.sums.seconds += seconds
-        card.sums.present += seconds
-        energy = energy_used(sample, after, passed, seconds)
-        card.sums.energy.add(energy)
-        if card.list is not None and not card.list.processes:
-            card.alone.add(energy)
-        self._count_card(card, sample, seconds)
-        for share in sharers:
-            _count_share(share, seconds, energy)
-        for sums in everybody:
-            if sample.reasons is not None and self._is_fresh(sample, card):
-                sums.slowed.add(sample.reasons, seconds)
-            if sample.status is not None:
-                sums.faults.watched += seconds
-                sums.faults.lost += seconds if sample.status in _LOST else 0.0
-
-    def _count_gap(self, card: CardTotals, time: float, counted: float, passed: float) -> None:
+    def _finish(
+        self, card: CardTotals, sample: CardSample, after: CardSample, seconds: float
+    ) -> None:
+        """Count so many seconds of the GPU's last sample, now that the next one is known."""
+        window, passed = self._window, self._now - card.since
         if passed > card.reach:
-            missing = self._window.part(time + counted, passed - counted)
+            missing = window.part(sample.time + card.reach, passed - card.reach)
             card.sums.missing += missing
             card.sums.gaps += missing > 0
+        errors = ecc_errors(sample, after) if window.holds(after.time) else None
+        if errors is not None:
+            card.sums.faults.add_ecc(errors)
+            for share in () if card.list is None else card.list.shares:
+                share.sums.faults.add_ecc(errors)
+        if not seconds and not window.holds(sample.time):
+            return
+        energy = energy_used(sample, after, passed, seconds)
+        is_fresh = card.is_fresh(sample)
+        self._count_card(card, sample, seconds, is_fresh=is_fresh)
+        period = card.period
+        period.seconds += seconds
+        period.energy.add(energy)
+        if is_fresh and sample.clock_event_reasons is not None:
+            period.slowed.add(sample.clock_event_reasons, seconds)
+        if sample.status is not None:
+            period.watched += seconds
+            if sample.status in _LOST:
+                period.lost += seconds
+        if card.list is not None and not card.list.processes:
+            card.alone.add(energy)
 
-    def _count_card(self, card: CardTotals, sample: CardSample, seconds: float) -> None:
+    @staticmethod
+    def _count_card(
+        card: CardTotals, sample: CardSample, seconds: float, *, is_fresh: bool
+    ) -> None:
         sums = card.sums
         computing = None if card.list is None else card.list.computing
         if sample.status in _LOST:
@@ -200,28 +232,26 @@ class HostTally:
             computing = None
         if computing is not None:
             sums.listed += seconds
-            sums.computing += seconds if computing else 0.0
-        if not self._is_fresh(sample, card):
+            if computing:
+                sums.computing += seconds
+        if not is_fresh:
             return
         if sample.memory_used is not None:
             sums.memory.add(sample.memory_used, seconds)
-        if sample.utilization is None:
+        if sample.utilization_gpu is None:
             return
-        sums.utilization.add(sample.utilization, seconds)
-        held = holds_memory(sample) if computing is None else computing
-        if sample.utilization > 0:
+        sums.utilization.add(sample.utilization_gpu, seconds)
+        if sample.utilization_gpu > 0:
             sums.busy += seconds
-        elif held:
-            sums.idle += seconds
-        if sample.utilization > 0 or held is not None:
             sums.idle_known += seconds
+            return
+        held = holds_memory(sample) if computing is None else computing
+        if held is not None:
+            sums.idle_known += seconds
+            if held:
+                sums.idle += seconds
 
-    @staticmethod
-    def _is_fresh(sample: CardSample, card: CardTotals) -> bool:
-        """Whether a row has current values; a hung GPU repeats its last values."""
-        return sample.age is None or sample.age <= max(card.reach, _FRESH)
-
-    def _see_xid(self, card: CardTotals, sample: CardSample, sharers: list[_Share]) -> None:
+    def _see_xid(self, card: CardTotals, sample: CardSample) -> None:
         number, at = sample.xid, sample.xid_at
         if number is None:
             return
@@ -233,11 +263,12 @@ class HostTally:
         began = card.sums.first
         if began is None or not self._window.holds(sample.time) or (at is not None and at < began):
             return
-        for sums in (card.sums, *(share.sums for share in sharers)):
-            sums.faults.xids[number] += 1
+        card.sums.faults.xids[number] += 1
+        for share in [] if card.list is None else card.list.shares:
+            share.sums.faults.xids[number] += 1
 
     def _replace_list(
-        self, card: CardTotals, sample: CardSample, written: list[Listed] | None, usual: float
+        self, card: CardTotals, sample: CardSample, written: list[ListedUse] | None, usual: float
     ) -> None:
         """Make the list of this sample the current one.
 
@@ -263,16 +294,26 @@ class HostTally:
             card.list = None
         if card.list is not standing:
             self._holders = None
+            if self.subjects is not None:
+                _end_period(card, standing)
 
-    def _read_list(self, listed: list[Listed], count: int) -> _List:
-        by_subject: dict[str, list[Listed]] = {}
-        if self.subjects is not None:
-            whose = self.subjects.of(listed)
-            for one in listed:
-                by_subject.setdefault(whose[identity(one)].key, []).append(one)
+    def _read_list(self, listed: list[ListedUse], count: int) -> _List:
         named = len({identity(one) for one in listed})
+        computing: bool | None = any(one.type != "G" for one in listed)
+        if not computing and named < count:
+            computing = None
+        shares = [] if self.subjects is None else self._shares(self.subjects, listed, named, count)
+        return _List(self._now, max(count, named), computing, shares)
+
+    def _shares(
+        self, subjects: Subjects, listed: list[ListedUse], named: int, count: int
+    ) -> list[_Share]:
+        by_subject: dict[str, list[ListedUse]] = {}
+        found = subjects.of(listed)
+        for one in listed:
+            by_subject.setdefault(found[identity(one)].key, []).append(one)
         total = sum(one.sm or 0 for one in listed)
-        told = named >= count and total > 0 and all(one.sm is not None for one in listed)
+        is_known = named >= count and total > 0 and all(one.sm is not None for one in listed)
         shares = []
         for key, members in by_subject.items():
             if key not in self.sums:
@@ -285,46 +326,48 @@ class HostTally:
                     memory=_sum([one.memory_used for one in members]),
                     sm=None if sm is None else min(100.0, sm),
                     computing=any(one.type != "G" for one in members),
-                    part=(sm or 0.0) / total if told else here / max(count, named),
+                    part=(sm or 0.0) / total if is_known else here / max(count, named),
                 )
             )
-        computing: bool | None = any(one.type != "G" for one in listed)
-        if not computing and named < count:
-            computing = None
-        return _List(self._now, max(count, named), computing, shares)
+        return shares
 
     def _count_presence(self, passed: float) -> None:
-        """Add seconds to the subjects that are present, on any number of GPUs."""
+        """Add seconds to the subjects that are present, or to the host, on any number of GPUs."""
         moment = self._newest
-        if self.subjects is None or moment is None:
+        if moment is None or (self.subjects is None and self.whole is None):
             return
-        if self._holders is None:
+        if self.whole is not None:
+            self._holders = [(self.whole, self._held_by_all())]
+        elif self._holders is None:
             self._holders = self._find_holders()
         seen = self._window.holds(moment.time)
-        lasting = {
-            id(card): self._window.part(
-                moment.time, max(0.0, min(passed, card.since + card.reach - self._now))
-            )
-            for card in self.cards.values()
-        }
         for sums, held in self._holders:
-            seconds = 0.0
+            left = -1.0
             memory: float | None = 0.0
-            alive = False
             for card, size in held:
                 # A GPU without values for long has no certain processes.
                 if self._now - card.since > card.reach:
                     continue
-                alive = True
-                seconds = max(seconds, lasting[id(card)])
+                left = max(left, 0.0, card.since + card.reach - self._now)
                 memory = None if memory is None or size is None else memory + size
-            if not alive or not (seen or seconds):
+            if left < 0:
+                continue
+            seconds = self._window.part(moment.time, min(passed, left))
+            if not (seen or seconds):
                 continue
             if seen:
                 sums.see(moment.time)
             sums.present += seconds
             if memory is not None:
                 sums.memory.add(memory, seconds)
+
+    def _held_by_all(self) -> list[tuple[CardTotals, float | None]]:
+        """The memory in use on each GPU."""
+        return [
+            (card, card.sample.memory_used if card.is_fresh(card.sample) else None)
+            for card in self.cards.values()
+            if card.sample is not None
+        ]
 
     def _find_holders(self) -> list[tuple[Sums, list[tuple[CardTotals, float | None]]]]:
         found: dict[int, tuple[Sums, list[tuple[CardTotals, float | None]]]] = {}
@@ -334,18 +377,26 @@ class HostTally:
         return list(found.values())
 
 
-def _by_card(listed: Iterable[Listed]) -> dict[str, list[Listed]]:
-    found: dict[str, list[Listed]] = {}
+def _by_card(listed: Iterable[ListedUse]) -> dict[str, list[ListedUse]]:
+    found: dict[str, list[ListedUse]] = {}
     for one in listed:
         found.setdefault(one.card, []).append(one)
     return found
 
 
-def _count_share(share: _Share, seconds: float, energy: Energy) -> None:
-    sums = share.sums
-    sums.seconds += seconds
+def _end_period(card: CardTotals, listed: _List | None) -> None:
+    """Add what was counted under a list to the sums of the GPU and of the subjects on it."""
+    period, card.period = card.period, Period()
+    card.sums.add(period)
+    card.sums.present += period.seconds
+    for share in () if listed is None else listed.shares:
+        _count_share(share, period)
+
+
+def _count_share(share: _Share, period: Period) -> None:
+    sums, seconds = share.sums, period.seconds
+    sums.add(period, share.part)
     sums.listed += seconds
-    sums.energy.add(energy, share.part)
     if share.computing:
         sums.computing += seconds
     if share.sm is None:
@@ -367,31 +418,24 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return total
 
 
-def _count_ecc(everybody: Iterable[Sums], before: CardSample, after: CardSample) -> None:
-    errors = ecc_errors(before, after)
-    if errors is not None:
-        for sums in everybody:
-            sums.faults.add_ecc(errors)
-
-
-class Tally:
+class UsageTotals:
     """The sums of all hosts.
 
     Args:
-        by: ``gpu``, ``user``, ``process`` or ``job``.
+        by: One of ``report.figures.BY``.
         window: The time range that counts.
     """
 
     def __init__(self, by: str, window: TimeWindow) -> None:
         self.by = by
         self.window = window
-        self.hosts: dict[str | None, HostTally] = {}
+        self.hosts: dict[str | None, HostTotals] = {}
 
     def add(self, moment: MergedSample) -> None:
         """Add the next sample."""
         host = self.hosts.get(moment.host)
         if host is None:
-            host = self.hosts[moment.host] = HostTally(self.by, self.window)
+            host = self.hosts[moment.host] = HostTotals(self.by, self.window)
         host.add(moment)
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.findings import conditions
 from gpumon.recording.playback import Player
 from tests.clock import HandClock
 
@@ -30,16 +29,12 @@ class Deck:
     Args:
         tape: What is played.
         position: Where it begins.
-        history: What was told the samples of the tape, as in a rewind; without, as in a replay.
+        history: What is told the samples of the tape.
     """
 
-    def __init__(
-        self, tape: Recording, position: float | None = None, history: History | None = None
-    ) -> None:
+    def __init__(self, tape: Recording, history: History, position: float | None = None) -> None:
         self.clock = CreepingClock(0.0, epoch=0.0)
-        self.player = Player(
-            tape, conditions(), position=position, clock=self.clock, history=history
-        )
+        self.player = Player(tape, history, position=position, clock=self.clock)
         self.seen: list[Snapshot] = []
         self.player.subscribe(self.seen.append)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gpumon.findings import card_state, conditions
 from gpumon.findings.groups import users
+from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import History, HistoryAsOf
 from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Phase: TypeAlias = "tuple[int, int | None, int | None, int, str, int | None, int | None, int]"
 
 CONDITIONS = conditions()
+THRESHOLDS = replace(DEFAULTS, least_samples=1)
+"""How many samples an interval had at a past moment is an estimate, so no state depends on it."""
 HOUR = 3600.0
 
 
@@ -37,12 +40,12 @@ class Span(NamedTuple):
     """
 
     since: float
-    begin_seen: bool
+    start_observed: bool
 
 
 def span(interval: Interval | None) -> Span | None:
     # A log tells times in milliseconds.
-    return None if interval is None else Span(round(interval.since, 3), interval.begin_seen)
+    return None if interval is None else Span(round(interval.since, 3), interval.start_observed)
 
 
 def owner(holding: Holding | None) -> Holding | None:
@@ -75,7 +78,7 @@ def ask(history: History, shown: Snapshot) -> Answers:
     return Answers(
         [card_state(history, card).sentence for card in shown.gpus],
         {
-            (card.uuid, name): span(history.spell(card.uuid, name))
+            (card.uuid, name): span(history.interval(card.uuid, name))
             for card in shown.gpus
             for name in CONDITIONS
         },
@@ -161,7 +164,7 @@ def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
 ) -> None:
     seen = course(phases, interval)
     places = data.draw(st.sets(st.integers(0, len(seen) - 1), max_size=6))
-    history = History(CONDITIONS)
+    history = History(CONDITIONS, THRESHOLDS)
     told: dict[int, Answers] = {}
     for place, shown in enumerate(seen):
         history.add(shown)
@@ -184,7 +187,7 @@ def test_the_present_a_held_picture_a_rewind_and_a_replay_tell_the_same_of_a_mom
     """Of a log's last two minutes every sample is read."""
     seen = [shown for shown in course(phases, interval) if shown.time < NOON + 110]
     places = data.draw(st.sets(st.integers(0, len(seen) - 1), min_size=1, max_size=4))
-    history, recording = History(CONDITIONS), MemoryRecording(full_share=0.05)
+    history, recording = History(CONDITIONS, THRESHOLDS), MemoryRecording(full_share=0.05)
     live: dict[int, Answers] = {}
     held: dict[int, History] = {}
     for place, shown in enumerate(seen):
@@ -195,7 +198,9 @@ def test_the_present_a_held_picture_a_rewind_and_a_replay_tell_the_same_of_a_mom
     with TemporaryDirectory() as folder:
         path = write_log(Path(folder) / "run.csv", seen)
         with opened(path) as log:
-            rewind, replay = Deck(recording, history=history), Deck(log)
+            read = History(CONDITIONS, THRESHOLDS)
+            log.read_into(read)
+            rewind, replay = Deck(recording, history), Deck(log, read)
             for place, then in live.items():
                 assert_same(ask(held[place], seen[place]), then)
                 shown, past = rewind.go(seen[place].time)
@@ -242,9 +247,9 @@ def test_of_what_comes_and_goes_all_day_the_longest_and_the_newest_are_kept() ->
     for shown in seen:
         history.add(shown)
     for second, since in ((159, 97), (7198, 7197)):
-        spell = history.as_of(seen[second]).spell("GPU-0", "idle")
-        assert spell is not None
-        assert spell.since == NOON + since
+        interval = history.as_of(seen[second]).interval("GPU-0", "idle")
+        assert interval is not None
+        assert interval.since == NOON + since
 
 
 def test_values_of_hours_ago_are_told_in_tens_of_seconds() -> None:
@@ -265,12 +270,18 @@ def test_a_moment_that_is_held_stays_what_it_is_while_the_clock_is_set_back() ->
     held = history.as_of(shown)
 
     def told() -> tuple[object, ...]:
-        spell = held.spell("GPU-0", "idle")
+        interval = held.interval("GPU-0", "idle")
         idle = held.process_idle(process().id)
-        assert spell is not None
+        assert interval is not None
         assert idle is not None
         hours = held.gpu_seconds("ann")
-        return spell.seconds, held.now - spell.since, idle.seconds, held.now - idle.since, hours
+        return (
+            interval.seconds,
+            held.now - interval.since,
+            idle.seconds,
+            held.now - idle.since,
+            hours,
+        )
 
     before = told()
     for second in range(100):

@@ -21,6 +21,7 @@ from gpumon.recording.history import (
     PROCESS_CHARTED,
     PROCESSES_CHARTED,
     PROCESSES_KEPT,
+    USERS_CHARTED,
     USERS_KEPT,
     XIDS_KEPT,
     Condition,
@@ -50,8 +51,8 @@ def utilization(
     return history.gpu_buckets("GPU-0", "utilization_gpu", seconds, count, moment)
 
 
-def spell(history: History) -> Interval | None:
-    return history.spell("GPU-0", "busy")
+def busy_interval(history: History) -> Interval | None:
+    return history.interval("GPU-0", "busy")
 
 
 def size(history: History) -> int:
@@ -221,7 +222,7 @@ def test_old_values_shown_again_while_another_card_hangs_are_not_new_ones() -> N
         read_at = NOON + min(second, 9)
         history.add(snapshot(NOON + second, gpu(utilization_gpu=90, sampled_at=read_at)))
     assert utilization(history, 40, 4)[2:] == [None, None]
-    assert spell(history) is None
+    assert busy_interval(history) is None
 
 
 def test_what_was_measured_of_the_machine_before_a_card_hung_is_not_drawn_on() -> None:
@@ -332,7 +333,7 @@ def test_memory_stays_within_what_the_module_says() -> None:
     day = size(history)
     run(25 * 3600, 50 * 3600)
     assert len(history.process_window(one[0].id, "sm", 900)) == pytest.approx(900, abs=10)
-    assert 500_000 < day < (890 + 155 + 132) * 1000 + 10_000
+    assert 500_000 < day < (890 + 155 + 132 + 81) * 1000 + 10_000
     assert size(history) - day < 20_000
 
 
@@ -415,9 +416,9 @@ def test_one_point_has_no_slope() -> None:
 def test_a_clock_set_back_keeps_the_order_and_the_ages() -> None:
     history = History(BUSY)
     feed(history, *[0, *[50] * 60])
-    before = spell(history)
+    before = busy_interval(history)
     feed(history, *[50] * 60, start=NOON - 3600)
-    after = spell(history)
+    after = busy_interval(history)
     assert before is not None
     assert after is not None
     assert after.seconds == pytest.approx(before.seconds + 60, abs=2)
@@ -437,7 +438,43 @@ def test_a_gap_after_a_clock_set_back_is_one_still() -> None:
     feed(history, 0, *[50] * 60)
     feed(history, *[None] * 12, 50, start=NOON - 3600)
     later = NOON - 3600 + 12
-    assert spell(history) == Interval(later, later, begin_seen=False, samples=1)
+    assert busy_interval(history) == Interval(later, later, start_observed=False, samples=1)
+
+
+def test_users_have_their_memory_and_gpus_over_time() -> None:
+    history = History({})
+    ann = [process(1, user="ann", gpus=(0, 1), memory_used=GIB)]
+    more = [*ann, process(2, user="ann", gpus=(1,), memory_used=GIB)]
+    unknown = [process(3, user="ann", memory_used=None)]
+    for second, here in enumerate([ann, ann, more, [], unknown]):
+        history.add(snapshot(NOON + second, processes=tuple(here), processes_at=NOON + second))
+
+    def values(field: str) -> list[float | None]:
+        return history.user_buckets("ann", field, 5.0, 5, history.now)
+
+    assert values("memory_used") == [2 * GIB, 2 * GIB, 3 * GIB, 0, None]
+    assert values("gpus") == [2, 2, 2, 0, 1]
+    assert history.user_buckets("bo", "gpus", 2.0, 2, history.now) == [None, None]
+    history.add(snapshot(NOON - 100, processes=tuple(ann), processes_at=NOON - 100))
+    assert values("gpus")[-1] == 2, "the clock was set back"
+
+
+def test_values_of_a_bounded_number_of_users_are_kept() -> None:
+    history = History({})
+
+    def kept() -> list[int]:
+        """The users whose number of GPUs is known at the newest moment."""
+        asked = (history.user_buckets(f"u{n}", "gpus", 1.0, 1, history.now) for n in range(200))
+        return [number for number, (value,) in enumerate(asked) if value is not None]
+
+    def add(second: int, users: range) -> None:
+        crowd = tuple(process(n + 1, user=f"u{n}", memory_used=(n + 1) * GIB) for n in users)
+        history.add(snapshot(NOON + second, processes=crowd, processes_at=NOON + second))
+
+    add(0, range(150))
+    assert kept() == list(range(150 - USERS_CHARTED, 150)), "those with the most memory"
+    add(1, range(40))
+    assert kept() == [*range(40), *range(150 - USERS_CHARTED + 40, 150)], "those seen last"
 
 
 def test_a_clock_set_back_keeps_the_past_of_processes() -> None:
@@ -462,7 +499,9 @@ def test_a_clock_set_forward_is_a_gap() -> None:
     history = History(BUSY)
     feed(history, *[0, *[50] * 60])
     feed(history, *[50] * 5, start=NOON + 7200)
-    assert spell(history) == Interval(NOON + 7200, NOON + 7204, begin_seen=False, samples=5)
+    assert busy_interval(history) == Interval(
+        NOON + 7200, NOON + 7204, start_observed=False, samples=5
+    )
     assert utilization(history, 7200, 4)[1:3] == [None, None]
 
 
@@ -472,29 +511,29 @@ def test_a_clock_set_forward_is_a_gap() -> None:
 def test_a_spell_begins_where_it_was_seen_to_begin() -> None:
     history = History(BUSY)
     feed(history, 0, 0, 50, 60, 70)
-    assert spell(history) == Interval(NOON + 2, NOON + 4, begin_seen=True, samples=3)
+    assert busy_interval(history) == Interval(NOON + 2, NOON + 4, start_observed=True, samples=3)
 
 
 def test_a_spell_that_held_at_the_first_look_may_be_older() -> None:
     history = History(BUSY)
     feed(history, 50, 60)
-    assert spell(history) == Interval(NOON, NOON + 1, begin_seen=False, samples=2)
+    assert busy_interval(history) == Interval(NOON, NOON + 1, start_observed=False, samples=2)
 
 
 def test_a_spell_ends_with_the_first_sample_that_denies_it() -> None:
     history = History(BUSY)
     feed(history, 50, 60, 0)
-    assert spell(history) is None
+    assert busy_interval(history) is None
     feed(history, 50, start=NOON + 3)
-    assert spell(history) == Interval(NOON + 3, NOON + 3, begin_seen=True, samples=1)
+    assert busy_interval(history) == Interval(NOON + 3, NOON + 3, start_observed=True, samples=1)
 
 
 def test_unknown_claims_nothing_and_does_not_end_a_spell_within_patience() -> None:
     history = History(BUSY)
     feed(history, 0, 50, *[None] * 8)
-    assert spell(history) is None
+    assert busy_interval(history) is None
     feed(history, 50, start=NOON + 10)
-    assert spell(history) == Interval(NOON + 1, NOON + 10, begin_seen=True, samples=2)
+    assert busy_interval(history) == Interval(NOON + 1, NOON + 10, start_observed=True, samples=2)
 
 
 def test_a_spell_does_not_reach_across_a_longer_gap() -> None:
@@ -502,30 +541,32 @@ def test_a_spell_does_not_reach_across_a_longer_gap() -> None:
     feed(history, 0, 50)
     later = NOON + 1 + PATIENCE + 1
     feed(history, None, 50, start=later - 1)
-    assert spell(history) == Interval(later, later, begin_seen=False, samples=1)
+    assert busy_interval(history) == Interval(later, later, start_observed=False, samples=1)
 
 
 def test_a_spell_without_news_is_not_claimed_for_longer_than_patience() -> None:
     history = History(BUSY)
     feed(history, 0, 50)
     history.add(snapshot(NOON + 9, gpu(status=CardStatus.NO_ANSWER)))
-    assert spell(history) is not None
+    assert busy_interval(history) is not None
     history.add(snapshot(NOON + 12, gpu(status=CardStatus.NO_ANSWER)))
-    assert spell(history) is None
+    assert busy_interval(history) is None
 
 
 def test_a_slow_pace_does_not_break_spells() -> None:
     history = History(BUSY)
     feed(history, *[0, 0, *[50] * 10], step=60)
-    assert spell(history) == Interval(NOON + 120, NOON + 660, begin_seen=True, samples=10)
+    assert busy_interval(history) == Interval(
+        NOON + 120, NOON + 660, start_observed=True, samples=10
+    )
 
 
 def test_what_lingers_survives_a_short_denial() -> None:
-    history = History({"busy": Condition(BUSY["busy"].holds, linger=5)})
+    history = History({"busy": Condition(BUSY["busy"].holds, hysteresis=5)})
     feed(history, 0, 50, 0, 0, 50, 0)
-    assert spell(history) == Interval(NOON + 1, NOON + 4, begin_seen=True, samples=2)
+    assert busy_interval(history) == Interval(NOON + 1, NOON + 4, start_observed=True, samples=2)
     feed(history, *[0] * 5, start=NOON + 6)
-    assert spell(history) is None
+    assert busy_interval(history) is None
 
 
 def test_a_spell_does_not_depend_on_how_often_it_is_asked_for() -> None:
@@ -533,7 +574,7 @@ def test_a_spell_does_not_depend_on_how_often_it_is_asked_for() -> None:
     dice = random.Random(7)
     watched = {
         "busy": BUSY["busy"],
-        "lingering": Condition(BUSY["busy"].holds, linger=5),
+        "lingering": Condition(BUSY["busy"].holds, hysteresis=5),
         "idle": Condition(lambda card, _: card.utilization_gpu == 0),
     }
     asked, left_alone = History(watched), History(watched)
@@ -544,9 +585,9 @@ def test_a_spell_does_not_depend_on_how_often_it_is_asked_for() -> None:
         value = dice.choice([0, 0, 50, 50, None]) if changed else value_before(asked)
         for history in (asked, left_alone):
             history.add(snapshot(time, gpu(utilization_gpu=value)))
-        found = {name: asked.spell("GPU-0", name) for name in watched}
+        found = {name: asked.interval("GPU-0", name) for name in watched}
         if dice.random() < 0.05:
-            assert {name: left_alone.spell("GPU-0", name) for name in watched} == found
+            assert {name: left_alone.interval("GPU-0", name) for name in watched} == found
 
 
 def value_before(history: History) -> int | None:
@@ -563,9 +604,9 @@ def test_each_card_has_its_own_spells() -> None:
                 gpu(index=1, utilization_gpu=9),
             )
         )
-    assert history.spell("GPU-0", "busy") is None
-    assert history.spell("GPU-1", "busy") is not None
-    assert history.spell("GPU-7", "busy") is None
+    assert history.interval("GPU-0", "busy") is None
+    assert history.interval("GPU-1", "busy") is not None
+    assert history.interval("GPU-7", "busy") is None
 
 
 # Processes
@@ -707,13 +748,13 @@ def list_processes(
 def test_a_process_rests_since_its_last_work() -> None:
     history = History({})
     one = list_processes(history, 40, 0, 0, 0)
-    assert history.process_idle(one) == Interval(NOON + 1, NOON + 3, begin_seen=True, samples=3)
+    assert history.process_idle(one) == Interval(NOON + 1, NOON + 3, start_observed=True, samples=3)
 
 
 def test_a_process_that_rested_at_the_first_look_may_have_rested_longer() -> None:
     history = History({})
     one = list_processes(history, 0, 0)
-    assert history.process_idle(one) == Interval(NOON, NOON + 1, begin_seen=False, samples=2)
+    assert history.process_idle(one) == Interval(NOON, NOON + 1, start_observed=False, samples=2)
 
 
 def test_work_ends_a_rest() -> None:
@@ -721,14 +762,14 @@ def test_work_ends_a_rest() -> None:
     one = list_processes(history, 40, 0, 0, 1)
     assert history.process_idle(one) is None
     list_processes(history, 0, start=NOON + 4)
-    assert history.process_idle(one) == Interval(NOON + 4, NOON + 4, begin_seen=True, samples=1)
+    assert history.process_idle(one) == Interval(NOON + 4, NOON + 4, start_observed=True, samples=1)
 
 
 def test_a_process_that_came_while_gpumon_looked_has_rested_since_then() -> None:
     history = History({})
     history.add(snapshot(NOON, gpu()))
     one = list_processes(history, 0, 0, start=NOON + 1)
-    assert history.process_idle(one) == Interval(NOON + 1, NOON + 2, begin_seen=True, samples=2)
+    assert history.process_idle(one) == Interval(NOON + 1, NOON + 2, start_observed=True, samples=2)
 
 
 @pytest.mark.parametrize(
@@ -738,16 +779,16 @@ def test_a_process_that_came_while_gpumon_looked_has_rested_since_then() -> None
         (gpu(status=CardStatus.NO_ANSWER), NOON + 1),
         (gpu(), NOON + PATIENCE + 1),
     ],
-    ids=["its card was not listed", "its card did not answer", "nobody looked for a while"],
+    ids=["its GPU was not listed", "its GPU did not answer", "nobody looked for a while"],
 )
 def test_nor_is_the_beginning_claimed_when_it_could_have_come_unseen(
     before: Gpu, came: float
 ) -> None:
     history = History({})
     history.add(snapshot(NOON, before))
-    spell = history.process_idle(list_processes(history, 0, start=came))
-    assert spell is not None
-    assert not spell.begin_seen
+    interval = history.process_idle(list_processes(history, 0, start=came))
+    assert interval is not None
+    assert not interval.start_observed
 
 
 @pytest.mark.parametrize(
@@ -786,13 +827,17 @@ def test_what_is_unknown_for_a_moment_ends_no_rest_and_claims_none() -> None:
     one = list_processes(history, 40, 0, *[None] * 8)
     assert history.process_idle(one) is None
     list_processes(history, 0, start=NOON + 10)
-    assert history.process_idle(one) == Interval(NOON + 1, NOON + 10, begin_seen=True, samples=2)
+    assert history.process_idle(one) == Interval(
+        NOON + 1, NOON + 10, start_observed=True, samples=2
+    )
 
 
 def test_what_was_unknown_for_longer_does() -> None:
     history = History({})
     one = list_processes(history, 40, 0, *[None] * 11, 0)
-    assert history.process_idle(one) == Interval(NOON + 13, NOON + 13, begin_seen=False, samples=1)
+    assert history.process_idle(one) == Interval(
+        NOON + 13, NOON + 13, start_observed=False, samples=1
+    )
 
 
 def test_a_process_left_out_of_one_list_goes_on_resting() -> None:
@@ -801,7 +846,7 @@ def test_a_process_left_out_of_one_list_goes_on_resting() -> None:
     history.add(snapshot(NOON + 2, gpu()))
     assert history.process_idle(one) is None
     list_processes(history, 0, start=NOON + 3)
-    assert history.process_idle(one) == Interval(NOON + 1, NOON + 3, begin_seen=True, samples=2)
+    assert history.process_idle(one) == Interval(NOON + 1, NOON + 3, start_observed=True, samples=2)
 
 
 def test_a_rest_is_not_claimed_when_no_list_has_come_for_long() -> None:
@@ -817,7 +862,7 @@ def test_a_slow_pace_breaks_no_rest_and_a_clock_set_back_keeps_it() -> None:
     history = History({})
     one = list_processes(history, 40, 40, *[0] * 10, step=60)
     assert history.process_idle(one) == Interval(
-        NOON + 120, NOON + 660, begin_seen=True, samples=10
+        NOON + 120, NOON + 660, start_observed=True, samples=10
     )
     list_processes(history, 0, start=NOON - 3600)
     found = history.process_idle(one)
@@ -911,7 +956,7 @@ def test_of_thousands_of_users_those_with_the_most_time_are_remembered() -> None
     for number in range(1000):
         look(history, 1, process(number + 1, user=f"user{number}"))
     assert history.gpu_seconds("ann") == 101
-    known = sum(history.gpu_seconds(f"user{number}") > 0 for number in range(1000))
+    known = sum(bool(history.gpu_seconds(f"user{number}")) for number in range(1000))
     assert USERS_KEPT - 2 <= known <= USERS_KEPT
 
 
@@ -1000,7 +1045,7 @@ def test_it_can_be_asked_while_it_is_told() -> None:
                     assert len(utilization(history, 60, count, NOON + 60)) == count
                 for field in CHARTED:
                     history.gpu_window("GPU-0", field, 3600)
-                spell(history)
+                busy_interval(history)
                 history.process_slope(ProcessId(100, 1), "memory_used", 60)
         except BaseException as failure:
             failures.append(failure)

@@ -39,10 +39,10 @@ def told(shown: Snapshot, history: History) -> dict[str, object]:
     return {
         "states": [(state.kind, state.sentence, state.short) for state in states],
         "idle": {
-            one: (spell.since, spell.begin_seen)
-            for one, spell in idle.items()
+            one: (interval.since, interval.start_observed)
+            for one, interval in idle.items()
             # The history forgets the shorter ones of hours ago.
-            if spell is not None and spell.seconds >= 10
+            if interval is not None and interval.seconds >= 10
         },
         "users": [(use.user, use.idle_memory, use.gpus) for use in users(shown, history)],
         "graphs": [
@@ -82,12 +82,6 @@ def demo_history() -> History:
     return history_of(demo())
 
 
-@pytest.fixture(params=["rewind", "replay"])
-def past(request: pytest.FixtureRequest) -> History | None:
-    """What the demo's past is asked of: the history that saw it, or nothing but the samples."""
-    return demo_history() if request.param == "rewind" else None
-
-
 @functools.cache
 def live(
     times: tuple[float, ...],
@@ -105,18 +99,16 @@ def live(
 MOMENTS = tuple(NOON + second for second in (-1800.0, 0.0, 47.0, 600.0, 3599.0, 5000.0, 7199.0))
 
 
-def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from(
-    past: History | None,
-) -> None:
+def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from() -> None:
     was = live(MOMENTS)
-    deck = Deck(ListTape(demo()), history=past)
+    deck = Deck(ListTape(demo()), demo_history())
     for place in (6, 0, 3, 2, 5):
         shown, history = deck.go(MOMENTS[place])
         assert shown.time == MOMENTS[place]
         now, then = told(shown, history), dict(was[shown.time][0])
         graphs, graphs_then = (cast("Graphs", one.pop("graphs")) for one in (now, then))
         assert now == then
-        if past is None or past.now - shown.time <= HOUR:
+        if demo_history().now - shown.time <= HOUR:
             assert graphs == graphs_then
         else:
             # Of more than an hour ago there are only tens of seconds.
@@ -125,18 +117,18 @@ def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from(
             ]
 
 
-def test_the_hours_of_users_are_known_closely(past: History | None) -> None:
+def test_the_hours_of_users_are_known_closely() -> None:
     was = live(MOMENTS)
-    deck = Deck(ListTape(demo()), history=past)
+    deck = Deck(ListTape(demo()), demo_history())
     for moment in MOMENTS[4:]:
         hours = gpu_hours(*deck.go(moment))
         assert hours == pytest.approx(was[moment][1], rel=0.01, abs=0.01)
 
 
 @pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
-def test_a_moment_reached_by_playing_is_the_same(speed: float, past: History | None) -> None:
+def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
     moment = MOMENTS[5]
-    deck = Deck(ListTape(demo()), moment + 0.5 - 15 * speed, past)
+    deck = Deck(ListTape(demo()), demo_history(), moment + 0.5 - 15 * speed)
     deck.settle()
     deck.player.speed = speed
     deck.player.play()
@@ -149,11 +141,9 @@ def test_a_moment_reached_by_playing_is_the_same(speed: float, past: History | N
 
 
 @pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
-def test_nothing_that_lasts_breaks_off_while_it_is_played(
-    speed: float, past: History | None
-) -> None:
+def test_nothing_that_lasts_breaks_off_while_it_is_played(speed: float) -> None:
     """Cards 2, 3 and 5 are hot, idle and stuck for hours."""
-    deck = Deck(ListTape(demo()), NOON + 600, past)
+    deck = Deck(ListTape(demo()), demo_history(), NOON + 600)
     deck.settle()
     deck.player.speed = speed
     deck.player.play()
@@ -167,40 +157,8 @@ def test_nothing_that_lasts_breaks_off_while_it_is_played(
         assert None not in graph
 
 
-def test_a_step_shows_at_once_and_right_once_the_place_is_known() -> None:
-    """What a sketch says first is thin, but not where one has been already."""
-    moment = MOMENTS[4]
-    deck = Deck(ListTape(demo()))
-    deck.go(moment + 30)
-    deck.player.seek(moment)
-    assert deck.sample().time == moment
-    assert not deck.player.settled
-    shown, history = deck.player.moment or (None, None)
-    assert shown is not None
-    assert history is not None
-    assert told(shown, history)["states"] == live(MOMENTS)[moment][0]["states"]
-
-
-def test_a_sketch_says_nothing_of_what_only_began_later() -> None:
-    """Known of a later moment: a card that has rested since then."""
-    seen = [
-        snapshot(
-            NOON + second, gpu(utilization_gpu=9 * (200 < second < 300)), processes=(process(),)
-        )
-        for second in range(600)
-    ]
-    deck = Deck(ListTape(seen))
-    deck.go(NOON + 500)
-    deck.player.seek(NOON + 150)
-    shown = deck.sample()
-    assert shown.time == NOON + 150
-    spell = deck.player.history.spell("GPU-0", "idle")
-    assert spell is not None
-    assert NOON <= spell.since < NOON + 150
-
-
-def test_a_jump_back_makes_another_history_and_a_step_on_does_not(past: History | None) -> None:
-    deck = Deck(ListTape(demo()), history=past)
+def test_a_jump_back_makes_another_history_and_a_step_on_does_not() -> None:
+    deck = Deck(ListTape(demo()), demo_history())
     _, before = deck.go(NOON + 600)
     _, after = deck.go(NOON + 602)
     assert after is before
@@ -209,27 +167,8 @@ def test_a_jump_back_makes_another_history_and_a_step_on_does_not(past: History 
     assert before.now == NOON + 602
 
 
-def test_time_passes_on_while_the_place_is_looked_at_closely() -> None:
-    deck = Deck(ListTape(demo()), NOON + 900)
-    deck.clock.creep = 0.002
-    deck.player.speed = 10.0
-    deck.player.play()
-    deck.sample()
-    goes = 0
-    while not deck.player.settled:
-        deck.sample(0.0)
-        goes += 1
-    shown, history = deck.player.moment or (None, None)
-    assert shown is not None
-    assert history is not None
-    assert goes > 5
-    assert shown.time > NOON + 905
-    other = Deck(ListTape(demo()))
-    assert told(shown, history) == told(*other.go(shown.time))
-
-
-def test_snapshot_and_history_belong_together(past: History | None) -> None:
-    deck = Deck(ListTape(demo()), history=past)
+def test_snapshot_and_history_belong_together() -> None:
+    deck = Deck(ListTape(demo()), demo_history())
     for moment in (NOON + 3000, NOON + 100, NOON + 110, NOON - 7200):
         shown, history = deck.go(moment)
         assert history is deck.player.history
@@ -253,38 +192,39 @@ def test_short_work_of_an_hour_ago_is_found() -> None:
     for shown in bursts(1.0):
         if shown.time <= NOON + HOUR + 590:
             history.add(shown)
-    was = history.spell("GPU-0", "idle")
+    was = history.interval("GPU-0", "idle")
     assert was is not None
-    deck = Deck(tape)
+    deck = Deck(tape, history_of(bursts(1.0)))
     _, now = deck.go(NOON + HOUR + 590)
-    spell = now.spell("GPU-0", "idle")
-    assert spell is not None
-    assert (spell.since, spell.begin_seen) == (was.since, was.begin_seen)
+    interval = now.interval("GPU-0", "idle")
+    assert interval is not None
+    assert (interval.since, interval.start_observed) == (was.since, was.start_observed)
 
 
-def resting(spans: Sequence[tuple[float, float]]) -> ListTape:
+def resting(spans: Sequence[tuple[float, float]]) -> Deck:
     """A held card that rests, read once a second from a moment to another, again and again."""
     times = [second for begin, end in spans for second in range(int(begin), int(end))]
-    return ListTape(snapshot(NOON + at, processes=(process(),)) for at in times)
+    seen = [snapshot(NOON + at, processes=(process(),)) for at in times]
+    return Deck(ListTape(seen), history_of(seen))
 
 
 def test_where_the_tape_has_no_gap_there_is_none() -> None:
-    deck = Deck(resting([(0, 3 * HOUR)]))
+    deck = resting([(0, 3 * HOUR)])
     _, history = deck.go(NOON + 3 * HOUR)
-    spell = history.spell("GPU-0", "idle")
-    assert spell is not None
-    assert (spell.since, spell.begin_seen) == (NOON, False)
+    interval = history.interval("GPU-0", "idle")
+    assert interval is not None
+    assert (interval.since, interval.start_observed) == (NOON, False)
     assert history.gpu_seconds("ann") == pytest.approx(3 * HOUR - 1)
     assert None not in history.gpu_buckets("GPU-0", "memory_used", 10_790, 1079, history.now)
 
 
 def test_a_gap_stays_a_gap() -> None:
     """The machine slept for nearly two hours: nobody saw the card rest meanwhile."""
-    deck = Deck(resting([(0, HOUR), (10_000, 6 * HOUR)]))
+    deck = resting([(0, HOUR), (10_000, 6 * HOUR)])
     _, history = deck.go(NOON + 6 * HOUR)
-    spell = history.spell("GPU-0", "idle")
-    assert spell is not None
-    assert (spell.since, spell.begin_seen) == (NOON + 10_000, False)
+    interval = history.interval("GPU-0", "idle")
+    assert interval is not None
+    assert (interval.since, interval.start_observed) == (NOON + 10_000, False)
     assert history.gpu_seconds("ann") == pytest.approx(HOUR - 1 + 11_599, rel=0.01)
     graph = history.gpu_buckets("GPU-0", "memory_used", 6 * HOUR, 12, history.now)
     # What was read last before it stands for a little while.
@@ -297,7 +237,7 @@ def test_what_no_history_keeps_for_so_long_is_drawn_from_samples_in_a_rewind() -
         snapshot(NOON + at, processes=(process(sm=7),) if at < 29 * HOUR else ())
         for at in range(0, int(30 * HOUR), 30)
     ]
-    deck = Deck(ListTape(seen), history=history_of(seen))
+    deck = Deck(ListTape(seen), history_of(seen))
     shown, history = deck.go(NOON + 28.9 * HOUR)
     (ended,) = shown.processes
     assert {value for _, value in history.process_window(ended.id, "sm", 300)} == {7.0}
@@ -306,8 +246,8 @@ def test_what_no_history_keeps_for_so_long_is_drawn_from_samples_in_a_rewind() -
     assert None not in history.gpu_buckets("GPU-0", "memory_used", 600, 10, history.now)
 
 
-def test_the_history_begins_where_the_tape_does(past: History | None) -> None:
-    deck = Deck(ListTape(demo()), history=past)
+def test_the_history_begins_where_the_tape_does() -> None:
+    deck = Deck(ListTape(demo()), demo_history())
     for moment in (NOON + 7000, NOON - 7000):
         _, history = deck.go(moment)
         assert history.started == demo()[0].time
@@ -320,7 +260,7 @@ def test_a_job_that_came_later_is_not_blamed_for_what_was_before() -> None:
         snapshot(NOON + second, processes=(ann, bo) if second >= 7211 else (ann,))
         for second in range(int(3 * HOUR))
     ]
-    deck = Deck(ListTape(seen))
+    deck = Deck(ListTape(seen), history_of(seen))
     _, history = deck.go(NOON + 3 * HOUR - 1)
     holding = history.holding(seen[-1].gpus[0])
     assert holding is not None
@@ -335,7 +275,7 @@ def test_while_nothing_moves_the_tape_is_left_alone() -> None:
             asked.append(time)
             return super().at(time)
 
-    deck = Deck(Counted(demo()[-600:]))
+    deck = Deck(Counted(demo()[-600:]), demo_history())
     deck.settle()
     asked.clear()
     for _ in range(50):
@@ -343,18 +283,8 @@ def test_while_nothing_moves_the_tape_is_left_alone() -> None:
     assert asked == []
 
 
-def test_a_jump_gives_up_the_work_on_the_place_before() -> None:
-    deck = Deck(ListTape(demo()))
-    deck.player.seek(NOON + 3000)
-    deck.sample()
-    deck.player.seek(NOON + 1000)
-    deck.sample()
-    assert not deck.player.settled
-    assert deck.settle()[1].now == NOON + 1000
-
-
 def test_the_speeds_to_choose_from_can_be_chosen() -> None:
-    player = Player(ListTape(demo()), conditions())
+    player = Player(ListTape(demo()), demo_history())
     assert list(SPEEDS) == sorted(SPEEDS)
     for speed in SPEEDS:
         player.speed = speed
@@ -362,7 +292,7 @@ def test_the_speeds_to_choose_from_can_be_chosen() -> None:
 
 
 def test_what_it_costs_goes_with_every_snapshot() -> None:
-    deck = Deck(ListTape(demo()[-600:]))
+    deck = Deck(ListTape(demo()[-600:]), demo_history())
     for _ in range(30):
         shown = deck.sample()
     assert shown.cost is not None
@@ -384,7 +314,7 @@ class StuckTape(ListTape):
 
 def test_a_disk_that_hangs_is_no_fault_of_the_cards() -> None:
     tape = StuckTape(demo()[-600:])
-    deck = Deck(tape)
+    deck = Deck(tape, demo_history())
     deck.settle()
     collector = deck.player.collector
     waited: list[float | None] = []
@@ -411,7 +341,7 @@ def test_a_disk_that_hangs_is_no_fault_of_the_cards() -> None:
 
 def test_a_log_that_gives_not_even_a_first_sample_is_told_as_that() -> None:
     tape = StuckTape(demo()[-600:])
-    deck = Deck(tape)
+    deck = Deck(tape, demo_history())
     collector = deck.player.collector
 
     def hang() -> None:
@@ -427,7 +357,7 @@ def test_a_log_that_gives_not_even_a_first_sample_is_told_as_that() -> None:
 
 
 def test_an_empty_tape_fails_with_what_to_do() -> None:
-    player = Player(ListTape(), conditions())
+    player = Player(ListTape(), History(conditions()))
     failed = threading.Event()
     player.subscribe(lambda _: None, lambda _: failed.set())
     player.start()
@@ -440,7 +370,7 @@ def test_an_empty_tape_fails_with_what_to_do() -> None:
 def test_a_log_that_breaks_off_being_readable_ends_the_sampling_with_why() -> None:
     tape = StuckTape(demo()[-600:])
     failed = threading.Event()
-    player = Player(tape, conditions())
+    player = Player(tape, demo_history())
     player.subscribe(lambda _: None, lambda _: failed.set())
 
     def refuse() -> None:
@@ -458,7 +388,7 @@ def test_a_log_that_breaks_off_being_readable_ends_the_sampling_with_why() -> No
 def test_a_control_is_sampled_at_once() -> None:
     """With an hour from one sample to the next, on real threads."""
     tape = ListTape(replace(one, source="demo") for one in demo()[-600:])
-    player = Player(tape, conditions(), interval=3600.0)
+    player = Player(tape, demo_history(), interval=3600.0)
     shown = threading.Condition()
     times: list[float] = []
 

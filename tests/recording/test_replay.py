@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpumon.recording import EventKind, RecordingError
-from gpumon.recording.playback.replay import FINE_SECONDS, ReplaySource, leading_to
+from gpumon.recording.playback.replay import ReplaySource
 from gpumon.sources import SourceError
 from tests.build import NOON, process, snapshot
 from tests.clock import HandClock
@@ -158,16 +156,16 @@ def test_it_goes_from_mark_to_mark_and_tells_which() -> None:
     there = [snapshot(NOON + s, processes=(process(),) if 20 <= s < 40 else ()) for s in range(61)]
     source = ReplaySource(ListTape(there), NOON, clock=clock)
     kinds = []
-    while (mark := source.to_mark(forward=True)) is not None:
+    while (mark := source.to_event(forward=True)) is not None:
         kinds.append((mark.kind, source.sample().time - NOON))
     assert kinds == [(EventKind.CAME, 20.0), (EventKind.WENT, 40.0)]
-    here = source.to_mark(forward=False, or_here=True)
+    here = source.to_event(forward=False, or_here=True)
     assert here is not None
     assert (here.kind, source.sample().time - NOON) == (EventKind.WENT, 40.0)
-    back = source.to_mark(forward=False)
+    back = source.to_event(forward=False)
     assert back is not None
     assert (back.kind, source.sample().time - NOON) == (EventKind.CAME, 20.0)
-    assert source.to_mark(forward=False) is None
+    assert source.to_event(forward=False) is None
     assert source.sample().time - NOON == 20.0
 
 
@@ -225,39 +223,6 @@ def test_steps_that_are_being_taken_are_neither_forgotten_nor_taken_twice() -> N
     assert source.sample().time == NOON + 47
     assert reached
     assert not any(reached)
-
-
-def test_the_past_leads_up_to_the_position() -> None:
-    source = ReplaySource(tape_of(range(3601)), NOON + 3600)
-    told = [one.time - NOON for one in source.past()]
-    assert told == sorted(set(told))
-    assert (told[0], told[-1]) == (0.0, 3600.0)
-    assert told[-121:] == list(range(3480, 3601))
-
-
-@given(
-    st.lists(st.floats(0.05, 500.0), min_size=1, max_size=300),
-    st.floats(0.0, 1.0),
-    st.integers(1, 50),
-)
-def test_it_leads_there_in_order_with_the_first_sample_and_fewer_long_ago(
-    spacings: list[float], part: float, coarse: int
-) -> None:
-    times, at = [], 0.0
-    for spacing in spacings:
-        times.append(at)
-        at += spacing
-    tape = tape_of(times)
-    assert tape.last is not None
-    time = NOON + part * (tape.last - NOON)
-    told = [one.time for some in leading_to(tape, time, 10_000, coarse) for one in some]
-    assert told[0] == NOON
-    assert told == sorted(set(told))
-    recent = [NOON + at for at in times if time - FINE_SECONDS <= NOON + at <= time]
-    assert set(recent) <= set(told)
-    for age in (FINE_SECONDS * 2**k for k in range(8)):
-        stretch = [at for at in told[1:] if time - 2 * age < at < time - age]
-        assert len(stretch) <= 2 * coarse + 1
 
 
 class UnmeasuredTape(ListTape):

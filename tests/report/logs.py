@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpumon.recording.csv.files import log_files
-from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER, GpuRows, ProcessRows
+from gpumon.recording.csv.rows import GpuRows, ProcessRows
 from gpumon.sources.demo import DemoSource
 from tests.build import GIB, gpu, process, snapshot
 from tests.clock import HandClock
+from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

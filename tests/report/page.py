@@ -8,14 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpumon.report.figures import BY, FIGURES
+from tests import pages
 
 PAGE = Path(__file__).parents[2] / "docs" / "report.md"
 
 
 def with_table(page: str) -> str:
     """The page with the table made anew, between its marks."""
-    before, begin, rest = page.partition("<!-- figures -->\n")
-    _, end, after = rest.partition("<!-- end -->")
     rows = [
         "| key | in the table | `--by` | what it is |\n",
         "| --- | --- | --- | --- |\n",
@@ -25,7 +24,7 @@ def with_table(page: str) -> str:
             for one in FIGURES
         ),
     ]
-    return before + begin + "".join(rows) + end + after
+    return pages.with_table(page, "figures", "".join(rows))
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def test_a_gap_counts_for_nothing_and_is_said(tmp_path: Path) -> None:
     assert line["covered_hours"] * 3600 == pytest.approx(90 + 25 + 90, abs=0.01)
     assert line["gaps"] == 1
     assert line["gap_hours"] * 3600 == pytest.approx(910 - 25, abs=0.01)
-    assert "a gap, at most 14m of a card" in table([log])
+    assert "a gap, together at most 14m per GPU" in table([log])
 
 
 @pytest.mark.parametrize("moves", [(3600, 0), (-3600, 3600), (-3600, 0)])
@@ -124,7 +124,7 @@ def test_one_sample_is_told_without_any_hours(tmp_path: Path) -> None:
     assert line["memory_peak_bytes"] == GIB // 2
     shown = table([log])
     assert "–" in shown
-    assert "There is a single sample of each card" in shown
+    assert "There is a single sample of each GPU" in shown
     assert "No processes were logged" not in shown
     assert "not in the log" not in shown
 
@@ -360,6 +360,17 @@ def test_commands_and_cards_outstay_the_finer_figures(tmp_path: Path) -> None:
             assert not {"MED", "P95", "HEAT"} & set(headings)
 
 
+def test_commands_are_shortened_as_on_the_dashboard(tmp_path: Path) -> None:
+    folder = "/home/ann/llama"
+    command = ("/opt/conda/bin/python", f"{folder}/my train.py", "--lr", "3e-4")
+    one = msgspec.structs.replace(process(sm=50), command=command)
+    log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10), processes=(one,)))
+    for by in ("process", "job"):
+        wide, narrow = (table([log], by, width=width) for width in (250, 100))
+        assert f" python {folder}/my train.py --lr" in wide
+        assert "  my train.py --" in narrow
+
+
 @pytest.mark.parametrize("by", BY)
 def test_columns_that_found_no_room_are_named(tmp_path: Path, by: str) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
@@ -367,7 +378,7 @@ def test_columns_that_found_no_room_are_named(tmp_path: Path, by: str) -> None:
     assert "Left out" not in whole
     narrow = table([log], by, width=70)
     rows = narrow.splitlines()
-    said = " ".join(narrow.split()).partition("Left out for want of room: ")[2]
+    said = " ".join(narrow.split()).partition("Columns that did not fit: ")[2]
     left_out = said.partition("; --format csv has all.")[0].replace("- ", "-").split(", ")
     headings = whole.splitlines()[1].split()
     assert [one for one in headings if one not in rows[1].split()] == left_out != []
@@ -463,8 +474,8 @@ def test_the_csv_and_the_json_say_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        ({"first": "noon"}, 2, "no time that gpumon reads"),
-        ({"form": "csv", "plot": True}, 2, "--plot is for a person"),
+        ({"first": "noon"}, 2, "is not a time"),
+        ({"form": "csv", "plot": True}, 2, "--plot needs --format table"),
         ({"last": "2001-01-01"}, 1, f"has no sample before --to: it goes from {SPAN}."),
         ({"first": "-1h"}, 1, f"has no sample after --from: it goes from {SPAN}."),
         (
@@ -601,10 +612,7 @@ def test_damaged_lines_are_counted_and_the_first_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = damaged(tmp_path / "a.csv")
-    said = (
-        f"{log} has 4 damaged lines, the first is line 20; what cannot be read there counts as"
-        " unknown."
-    )
+    said = f"{log} has 4 damaged lines, the first is line 20; unreadable values count as unknown."
     assert said in " ".join(table([log], width=200).split("\n  ")).replace("\n", " ")
     assert report([log])["notes"][0] == said
     assert capsys.readouterr().err == ""
@@ -615,9 +623,7 @@ def test_damaged_lines_are_counted_and_the_first_is_named(
     lists = log_files(log).processes
     lists.write_text(lists.read_text() + "garbage\n")
     number = lists.read_text().count("\n")
-    lists_said = (
-        f"{lists} has 1 damaged line, line {number}; what cannot be read there counts as unknown."
-    )
+    lists_said = f"{lists} has 1 damaged line, line {number}; unreadable values count as unknown."
     assert report([log])["notes"][:2] == [said, lists_said]
     log.write_text(log.read_text().splitlines()[0] + "\ngarbage\n")
     assert print_report([str(log)], out=io.StringIO()) == 1
@@ -667,7 +673,7 @@ def test_what_draws_is_bounded_whatever_comes() -> None:
     finally:
         tracemalloc.stop()
     assert drawn.count("GPU ") == 64
-    assert drawn.endswith("936 more cards not drawn.\n")
+    assert drawn.endswith("936 more GPUs not drawn.\n")
 
 
 @pytest.mark.parametrize("command", [["report"], ["--demo", "select", "--stable", "9s", "--from"]])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.snapshot import CardStatus, Gpu, Host, Unknown
-from gpumon.recording.csv.cells import Cells, column_cells, gpu_column, mig_devices, read_moment
+from gpumon.recording.csv.cells import Cells, column_cells, read_moment
+from gpumon.recording.csv.columns import GPU_COLUMNS, LIMITS, readable_columns
 from gpumon.recording.csv.headings import row_of, whole_lines
 
 if TYPE_CHECKING:
@@ -16,20 +16,10 @@ if TYPE_CHECKING:
 
     from gpumon.recording.csv.headings import Header
 
-_HOST_COLUMNS = (
-    "host",
-    "driver_version",
-    "cuda_version",
-    "host.cpu [%]",
-    "host.cpu.count",
-    "host.load.1",
-    "host.load.5",
-    "host.load.15",
-    "host.memory.used [MiB]",
-    "host.memory.total [MiB]",
+_HOST_COLUMNS = tuple(column for column in GPU_COLUMNS if column.part == "host")
+_METRIC_COLUMNS = tuple(
+    column for column in readable_columns(processes=False) if column.metric is not None
 )
-_COLUMNS = {metric.field: gpu_column(metric) for metric in GPU_METRICS}
-_LIMITS = [(metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most is not None]
 _STATUSES = {status.value: status for status in CardStatus}
 _EVENTS = frozenset(("xid", "xid_at"))
 """Fields that are empty as long as nothing has happened: gpumon writes them whenever it has."""
@@ -56,25 +46,35 @@ class CardRow(Struct, frozen=True):
         return uuid
 
 
-class _Column(NamedTuple):
+class _FieldCells(NamedTuple):
     field: str
     place: int
     cells: Cells
 
 
 class CardReader:
-    """Reads the rows below one header. Not thread-safe."""
+    """Reads the rows below one header. Not thread-safe.
 
-    def __init__(self, header: Header) -> None:
+    Args:
+        header: The header.
+        reason: Why the fields that have no column, or an empty cell, are unknown.
+    """
+
+    def __init__(self, header: Header, reason: Unknown = Unknown.NOT_RECORDED) -> None:
         self._header = header
+        self._reason = reason
         self._is_ours = "gpumon_log" in header.places
         self._columns = [
-            _Column(field, header.places[name], column_cells(name, processes=False, reasons=True))
-            for field, name in _COLUMNS.items()
-            if name in header.places
+            _FieldCells(
+                column.field,
+                header.places[column.name],
+                column_cells(column.name, processes=False, reasons=not self._is_ours),
+            )
+            for column in _METRIC_COLUMNS
+            if column.name in header.places
         ]
         self._fields = [column.field for column in self._columns]
-        absent = [field for field in _COLUMNS if field not in self._fields]
+        absent = [one.field for one in _METRIC_COLUMNS if one.field not in self._fields]
         self._never = (*absent, "fan_speeds")
         self._events = _EVENTS if self._is_ours else frozenset()
         self._status = self._column("status")
@@ -82,10 +82,9 @@ class CardReader:
         self._age = self._column("age [s]")
         self._listed = self._column("processes")
         self._mig = self._column("mig.devices")
-        self._host_columns = [self._column(name) for name in _HOST_COLUMNS]
+        self._host_columns = [self._column(column.name) for column in _HOST_COLUMNS]
         self._hosts: dict[tuple[object, ...], Host] = {}
         self._unknown: dict[tuple[object, ...], Mapping[str, Unknown]] = {}
-        self._migs = Cells(mig_devices)
 
     def read(self, lines: Sequence[bytes], time: float, wall: float) -> tuple[list[CardRow], Host]:
         """The GPUs of a sample, and their host.
@@ -103,7 +102,11 @@ class CardReader:
             if header.key is None and header.stamp(line)[0] != stamp:
                 continue
             cells = row_of(line, header)
-            if len(cells) > header.time and read_moment(cells[header.time]) is not None:
+            # Rows that share the timestamp of the first have a readable one.
+            is_row = len(cells) > header.time and (
+                header.key is None or read_moment(cells[header.time]) is not None
+            )
+            if is_row:
                 cards.append(self._card(cells, len(cards), time, wall))
                 host = host or self._host(cells)
         return cards, host or Host("")
@@ -116,10 +119,10 @@ class CardReader:
             if len(self._unknown) >= _PATTERNS_KEPT:
                 self._unknown.clear()
             fields, told = card.missing
-            reasons = dict.fromkeys((*self._never, *fields), Unknown.NOT_RECORDED)
+            reasons = dict.fromkeys((*self._never, *fields), self._reason)
             reasons.update(told)
             if not listed:
-                reasons["processes"] = Unknown.NOT_RECORDED
+                reasons["processes"] = self._reason
             unknown = self._unknown[key] = reasons
         return Gpu(**card.values, unknown=unknown)
 
@@ -143,7 +146,7 @@ class CardReader:
             )
             for field, _ in told:
                 values[field] = None
-        for field, whole in _LIMITS:
+        for field, whole in LIMITS:
             value, most = values.get(field), values.get(whole)
             if value is not None and most is not None and value > most:
                 values[field] = None
@@ -168,7 +171,7 @@ class CardReader:
         values["sampled_at"] = _sampled_at(time, age, is_ours=self._is_ours)
         mig = _value(self._mig, cells)
         if mig:
-            values["mig"] = self._migs[mig] or ()
+            values["mig"] = mig
         return CardRow(values, (missing, told), _value(self._listed, cells))
 
     def _status_of(self, cells: list[str], told: tuple[tuple[str, Unknown], ...]) -> CardStatus:
@@ -186,17 +189,11 @@ class CardReader:
         if host is None:
             if len(self._hosts) >= _PATTERNS_KEPT:
                 self._hosts.clear()
-            name, driver, cuda, cpu, count, *load, used, total = found
-            host = self._hosts[found] = Host(
-                name=name or "",
-                driver_version=driver,
-                cuda_version=cuda,
-                cpu_percent=cpu,
-                cpu_count=count,
-                load=None if None in load else (load[0], load[1], load[2]),
-                memory_used=used,
-                memory_total=total,
-            )
+            facts = [(one.field, value) for one, value in zip(_HOST_COLUMNS, found, strict=True)]
+            load = tuple(value for field, value in facts if field == "load")
+            known = {field: value for field, value in facts if value is not None}
+            known["load"] = None if None in load else load
+            host = self._hosts[found] = Host(**{"name": "", **known})
         return host
 
 

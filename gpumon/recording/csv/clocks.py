@@ -6,8 +6,9 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.recording.csv.cells import LATEST, read_moment
+from gpumon.recording.csv.cells import read_moment
 from gpumon.recording.csv.headings import cells_of
+from gpumon.recording.csv.parsers import LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,8 +1,10 @@
-"""The columns of a log: what each contains, and how it is written.
+"""The columns of a log: what each contains, how it is written, and how it is read back.
 
-Both tables are made from the metric tables. A column's name never changes, and new columns are only
-added at the end, so scripts that count columns stay correct; the number in ``gpumon_log`` says
-which columns exist. An empty cell is unknown, never 0.
+These two tables are the only place that knows a column: the writer, the readers, the report and the
+documentation use them. A column's name never changes, and new columns are only added at the end, so
+scripts that count columns stay correct; only ``hostname``, which logs of several machines have, is
+always the last one. The number in ``gpumon_log`` says which columns exist. An
+empty cell is unknown, never 0.
 
 Numbers are exact: a reader gets the sampled value back, rates to a thousandth. Untrusted text is
 made visible and safe for spreadsheets (``gpumon.text.formatting.spreadsheet_safe``), which cannot
@@ -11,101 +13,124 @@ be reversed for invisible characters.
 
 from __future__ import annotations
 
-import math
 import shlex
-from datetime import datetime
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.model.metrics import GPU_METRICS, PROCESS_METRIC, Metric, Unit
+from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, PROCESS_METRIC, Metric, Unit
+from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Host, Place
+from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
+from gpumon.recording.csv.parsers import (
+    LATEST,
+    container,
+    identity,
+    mig_devices,
+    parse_smi_text,
+    parse_text,
+    parser,
+)
+from gpumon.text.csv_cells import csv_cell, csv_heading
 from gpumon.text.formatting import spreadsheet_safe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from gpumon.model.snapshot import (
-        Gpu,
-        GpuProcess,
-        GpuUse,
-        MigInstance,
-        Place,
-        ProcessId,
-        Snapshot,
-    )
+    from gpumon.model.snapshot import Container, MigInstance, ProcessId, Snapshot
 
-VERSION = 1
+_ADDED: dict[int, tuple[str, ...]] = {}
+"""The fields of the metrics that each later version added at the end of the GPU file."""
+VERSION = max(_ADDED, default=1)
 
 TEXT_CHARACTERS = 2000
 """Longest text in a cell; a command line is cut there."""
 
 _NOT_LOGGED = frozenset(("serial", "vbios_version", "architecture"))
-"""Text that says the same in every row, and nothing of the work."""
+"""Text that says the same in every row, and nothing of the work. A file of nvidia-smi may have it."""
+
+_NOWHERE = Place()
 
 
-class GpuColumn(Struct, frozen=True):
-    """A column of the GPU file.
+class GpuRow(NamedTuple):
+    """What a row of the GPU file is written from.
+
+    Attributes:
+        snapshot: The sample.
+        gpu: The GPU.
+        elapsed: Seconds since the log began.
+        hostname: The machine in a log of several.
+    """
+
+    snapshot: Snapshot
+    gpu: Gpu
+    elapsed: float
+    hostname: str | None = None
+
+    @property
+    def host(self) -> Host:
+        """The machine."""
+        return self.snapshot.host
+
+
+class ProcessRow(NamedTuple):
+    """What a row of the process file is written from: one process on one GPU; see ``GpuRow``."""
+
+    snapshot: Snapshot
+    process: GpuProcess
+    use: GpuUse
+    elapsed: float
+    hostname: str | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where the process runs, as far as known."""
+        return self.process.place or _NOWHERE
+
+
+class CsvColumn(Struct, frozen=True):
+    """A column of a file of the log.
 
     Attributes:
         name: Its heading, with nvidia-smi's name and unit where there is one.
         about: What it contains.
-        write: Writes the cell of a GPU; ``elapsed`` is seconds since the start of the log.
-        metric: The line of the metric table that it shows, or ``None``.
+        unit: The unit of its values in the model.
+        part: What it describes: ``snapshot``, ``host``, ``gpu``, ``process``, ``use``, ``place``
+            or ``log``.
+        field: The name of its value; that of a field in the model, if its value is one.
+        value: Takes the value from a ``GpuRow`` or a ``ProcessRow``.
+        write: Formats the value as a cell.
+        parse: Parses a cell that is not empty, see ``parsers``.
+        possible: The lowest and the highest possible value.
+        is_real: Whether its cells are numbers in the model's unit that may have a fraction.
+        metric: The row of the metric table that it shows, or ``None``.
     """
 
     name: str
     about: str
-    write: Callable[[Snapshot, Gpu, float], str]
+    unit: Unit
+    part: str
+    field: str
+    value: Callable[[Any], object]
+    write: Callable[[Any], str]
+    parse: Callable[[str], object]
+    possible: tuple[float, float]
+    is_real: bool
     metric: Metric | None = None
 
-
-class ProcessColumn(Struct, frozen=True):
-    """A column of the process file.
-
-    Attributes:
-        name: Its heading.
-        about: What it contains.
-        write: Writes the cell of a process on a GPU.
-    """
-
-    name: str
-    about: str
-    write: Callable[[Snapshot, GpuProcess, GpuUse, float], str]
-
-
-def heading(name: str, unit: Unit) -> str:
-    """A header as nvidia-smi writes it: with the unit, if there is one."""
-    return f"{name} [{unit.csv}]" if unit.csv else name
-
-
-def moment(time: float | None) -> str:
-    """A local time in ISO 8601, with its offset from UTC."""
-    if time is None:
-        return ""
-    return datetime.fromtimestamp(time).astimezone().isoformat(timespec="milliseconds")
+    def cell(self, row: GpuRow | ProcessRow) -> str:
+        """The cell of a row."""
+        return self.write(self.value(row))
 
 
 def cell(value: object, unit: Unit) -> str:
     """A value in nvidia-smi's words and units, with as many digits as needed to be exact."""
-    if value is None:
-        return ""
-    if unit is Unit.TIME and isinstance(value, (int, float)):
-        return moment(value)
-    if isinstance(value, bool):
-        yes, no = ("Enabled", "Disabled") if unit is Unit.ENABLED else ("Yes", "No")
-        return yes if value else no
-    if isinstance(value, (int, float)):
-        return _number(value, unit)
-    return spreadsheet_safe(str(value)[:TEXT_CHARACTERS])
+    if isinstance(value, str):
+        value = value[:TEXT_CHARACTERS]
+    return csv_cell(value, unit, _number)
 
 
 def _number(value: float, unit: Unit) -> str:
-    if not math.isfinite(value):
-        return ""
-    if unit is Unit.PSTATE:
-        return f"P{value:g}"
-    if unit is Unit.BITS:
-        return f"0x{int(value):016X}"
     if unit.per_csv == 1 and isinstance(value, int):
         return str(value)
     # Seven digits of a MiB are less than half a byte; the driver's other numbers are thousandths.
@@ -118,39 +143,6 @@ def _shortest(value: float, digits: int) -> str:
     # Keep the decimal point: readers infer the type of a column from its first rows.
     whole, _, fraction = text.partition(".")
     return f"{whole}.{fraction.rstrip('0') or '0'}"
-
-
-def _metric_column(metric: Metric) -> GpuColumn:
-    field, unit = metric.field, metric.unit
-    return GpuColumn(
-        heading(metric.smi or field.replace("_", "."), unit),
-        metric.about,
-        lambda _, gpu, __: cell(getattr(gpu, field), unit),
-        metric,
-    )
-
-
-def _age(snapshot: Snapshot, gpu: Gpu) -> float | None:
-    return None if gpu.sampled_at is None else snapshot.time - gpu.sampled_at
-
-
-def _listed(snapshot: Snapshot, gpu: Gpu) -> int | None:
-    """Number of processes in a GPU's list; ``None`` without a list."""
-    if "processes" in gpu.unknown or snapshot.processes_at is None:
-        return None
-    listed, uuid = 0, gpu.uuid
-    for process in snapshot.processes:
-        for use in process.uses:
-            if use.gpu_uuid == uuid:
-                listed += 1
-                break
-    return listed
-
-
-def _load(place: int) -> Callable[[Snapshot, Gpu, float], str]:
-    return lambda snapshot, _, __: cell(
-        None if snapshot.host.load is None else snapshot.host.load[place], Unit.NUMBER
-    )
 
 
 def mig_cell(devices: tuple[MigInstance, ...]) -> str:
@@ -175,39 +167,9 @@ def mig_cell(devices: tuple[MigInstance, ...]) -> str:
     return spreadsheet_safe(";".join(parts))
 
 
-_T, _N, _PCT, _MIB, _S = Unit.TEXT, Unit.NUMBER, Unit.PERCENT, Unit.BYTES, Unit.SECONDS
-_SMI = {metric.field: metric for metric in GPU_METRICS}
-
-# One line per column is easier to read here than short lines.
-# ruff: noqa: E501
-# fmt: off
-GPU_COLUMNS: tuple[GpuColumn, ...] = (
-    GpuColumn("timestamp", "When the sample was taken, in ISO 8601 with its zone.", lambda s, _, __: moment(s.time)),
-    *(_metric_column(_SMI[field]) for field in ("index", "uuid", "name", "utilization_gpu", "memory_used", "memory_total", "temperature_gpu", "power_draw")),
-    GpuColumn("status", "ok, or why the card does not answer: asleep, no answer, lost, reset required, no permission, failing.", lambda _, g, __: g.status.value),
-    GpuColumn("processes", "How many processes the newest list of the card holds; empty where there is none.", lambda s, g, _: cell(_listed(s, g), _N)),
-    # New metrics go to the end, not here: see tests/recording/csv/test_columns.py.
-    *(_metric_column(metric) for metric in GPU_METRICS if metric.field not in {"index", "uuid", "name", "utilization_gpu", "memory_used", "memory_total", "temperature_gpu", "power_draw", *_NOT_LOGGED}),
-    GpuColumn("age [s]", "How long before the timestamp the card's values were read; large while it hangs.", lambda s, g, _: cell(_age(s, g), _S)),
-    GpuColumn("status.since", "When the status began, as far as was seen.", lambda _, g, __: moment(g.status_since)),
-    GpuColumn("mig.devices", "The MIG devices: index uuid gi ci profile SMs total used free (bytes), parted by semicolons; - is unknown.", lambda _, g, __: mig_cell(g.mig)),
-    GpuColumn("host", "Name of the machine.", lambda s, _, __: cell(s.host.name, _T)),
-    GpuColumn("driver_version", "Of the NVIDIA driver.", lambda s, _, __: cell(s.host.driver_version, _T)),
-    GpuColumn("cuda_version", "The newest CUDA that driver supports.", lambda s, _, __: cell(s.host.cuda_version, _T)),
-    GpuColumn("host.cpu [%]", "Of all cores of the machine together.", lambda s, _, __: cell(s.host.cpu_percent, _PCT)),
-    GpuColumn("host.cpu.count", "Logical cores.", lambda s, _, __: cell(s.host.cpu_count, _N)),
-    *(GpuColumn(f"host.load.{minutes}", f"Load average of the machine over {words}.", _load(place)) for place, (minutes, words) in enumerate(((1, "a minute"), (5, "5 minutes"), (15, "15 minutes")))),
-    GpuColumn("host.memory.used [MiB]", "Of the machine, neither free nor reclaimable.", lambda s, _, __: cell(s.host.memory_used, _MIB)),
-    GpuColumn("host.memory.total [MiB]", "Of the machine.", lambda s, _, __: cell(s.host.memory_total, _MIB)),
-    GpuColumn("elapsed [s]", "Since this log began to be written, by a clock that nobody sets; begins again at 0 when the log is continued.", lambda _, __, elapsed: cell(elapsed, _S)),
-    GpuColumn("gpumon_log", "Version of these columns.", lambda _, __, ___: str(VERSION)),
-)
-# fmt: on
-
-
-def command_cell(process: GpuProcess) -> str:
+def command_cell(command: Sequence[str]) -> str:
     """The shell-quoted command line; ``shlex.split`` gives the arguments back."""
-    return spreadsheet_safe(shlex.join(process.command)[:TEXT_CHARACTERS])
+    return spreadsheet_safe(shlex.join(command)[:TEXT_CHARACTERS])
 
 
 def identity_cell(process: ProcessId | None) -> str:
@@ -217,56 +179,251 @@ def identity_cell(process: ProcessId | None) -> str:
     return str(process.pid) if process.start_time is None else f"{process.pid}:{process.start_time}"
 
 
-def _place(read: Callable[[Place], object], unit: Unit = Unit.TEXT) -> Callable[..., str]:
-    def write(_: Snapshot, process: GpuProcess, __: GpuUse, ___: float) -> str:
-        return "" if process.place is None else cell(read(process.place), unit)
-
-    return write
+def _container_cell(around: Container | None) -> str:
+    return "" if around is None else cell(around.label, Unit.TEXT)
 
 
-def _metric(key: str) -> Callable[..., str]:
-    """A column for a metric of the process as a whole."""
-    metric = PROCESS_METRIC[key]
-    return lambda s, p, _, __: cell(metric.read(p, s.time), metric.unit)
+def _age(row: GpuRow) -> float | None:
+    read = row.gpu.sampled_at
+    return None if read is None else row.snapshot.time - read
 
 
-# fmt: off
-PROCESS_COLUMNS: tuple[ProcessColumn, ...] = (
-    ProcessColumn("timestamp", "When the sample was taken; that of the cards' rows of the same moment.", lambda s, _, __, ___: moment(s.time)),
-    ProcessColumn("index", "Index of the card.", lambda _, __, u, ___: cell(u.gpu_index, _N)),
-    ProcessColumn("uuid", "UUID of the card.", lambda _, __, u, ___: cell(u.gpu_uuid, _T)),
-    ProcessColumn("pid", "Its number.", lambda _, p, __, ___: cell(p.id.pid, _N)),
-    ProcessColumn("start_time", "When it started.", lambda _, p, __, ___: moment(p.started_at)),
-    ProcessColumn("user", "Whose it is.", _metric("user")),
-    ProcessColumn("type", "C compute, G graphics, C+G both, M a client of MPS.", _metric("type")),
-    ProcessColumn("used_gpu_memory [MiB]", "GPU memory on this card.", lambda _, __, u, ___: cell(u.memory_used, _MIB)),
-    ProcessColumn("sm [%]", "Share of time one of its kernels ran on this card.", lambda _, __, u, ___: cell(u.sm, _PCT)),
-    ProcessColumn("cpu [%]", "Of one core; of the process as a whole, so not to be added up over cards.", _metric("cpu")),
-    ProcessColumn("rss [MiB]", "Host memory it keeps resident; as a whole.", _metric("rss")),
-    ProcessColumn("container", "The container or pod around it.", _metric("container")),
-    ProcessColumn("job", "Its Slurm job, else what launched it.", _metric("job")),
-    ProcessColumn("command", "Its command line, quoted for a shell.", lambda _, p, __, ___: command_cell(p)),
-    ProcessColumn("name", "The kernel's short name of it.", lambda _, p, __, ___: cell(p.name, _T)),
-    ProcessColumn("state", "One letter, as in ps.", _metric("state")),
-    ProcessColumn("memory_activity [%]", "Share of time its kernels read or wrote memory of this card.", lambda _, __, u, ___: cell(u.memory_activity, _PCT)),
-    ProcessColumn("encoder [%]", "Of the card's video encoder.", lambda _, __, u, ___: cell(u.encoder, _PCT)),
-    ProcessColumn("decoder [%]", "Of the card's video decoder.", lambda _, __, u, ___: cell(u.decoder, _PCT)),
-    ProcessColumn("gpu_instance", "Under MIG.", lambda _, __, u, ___: "" if u.instance is None else str(u.instance[0])),
-    ProcessColumn("compute_instance", "Under MIG.", lambda _, __, u, ___: "" if u.instance is None else str(u.instance[1])),
-    ProcessColumn("uid", "The owner's number.", lambda _, p, __, ___: cell(p.uid, _N)),
-    ProcessColumn("start_ticks", "When it started in clock ticks since boot: with the PID, its identity. Empty where the process was not visible.", lambda _, p, __, ___: cell(p.id.start_time, _N)),
-    ProcessColumn("visible", "Yes, or No where the machine did not show the process to gpumon.", lambda _, p, __, ___: cell(p.visible, Unit.YES_NO)),
-    ProcessColumn("slurm_job", "Number of its Slurm job.", _place(lambda one: one.slurm_job)),
-    ProcessColumn("slurm_step", "The step of that job.", _place(lambda one: one.slurm_step)),
-    ProcessColumn("notebook", "Path of its Jupyter notebook.", _place(lambda one: one.notebook)),
-    ProcessColumn("jupyter_kernel", "Id of its Jupyter kernel.", _place(lambda one: one.jupyter_kernel)),
-    ProcessColumn("tmux", "Its tmux session.", _place(lambda one: one.tmux)),
-    ProcessColumn("environment", "Its conda or virtual environment.", _place(lambda one: one.environment)),
-    ProcessColumn("session", "Its session id (setsid).", _place(lambda one: one.session, _N)),
-    ProcessColumn("launcher", "PID:start of what launched the job.", _place(lambda one: identity_cell(one.launcher))),
-    ProcessColumn("launcher_name", "Its name.", _place(lambda one: one.launcher_name)),
-    ProcessColumn("parent", "PID:start of its parent.", _place(lambda one: identity_cell(one.parent))),
-    ProcessColumn("elapsed [s]", "As in the cards' file.", lambda _, __, ___, elapsed: cell(elapsed, _S)),
-    ProcessColumn("gpumon_log", "Version of these columns.", lambda _, __, ___, ____: str(VERSION)),
+def _listed(row: GpuRow) -> int | None:
+    """Number of processes in a GPU's list; ``None`` without a list."""
+    snapshot, gpu = row.snapshot, row.gpu
+    if "processes" in gpu.unknown or snapshot.processes_at is None:
+        return None
+    listed, uuid = 0, gpu.uuid
+    for process in snapshot.processes:
+        for use in process.uses:
+            if use.gpu_uuid == uuid:
+                listed += 1
+                break
+    return listed
+
+
+def _load(place: int) -> Callable[[GpuRow], float | None]:
+    return lambda row: None if row.host.load is None else row.host.load[place]
+
+
+def _instance(place: int) -> Callable[[ProcessRow], int | None]:
+    return lambda row: None if row.use.instance is None else row.use.instance[place]
+
+
+_MODEL: dict[str, type[Struct]] = {
+    "gpu": Gpu,
+    "host": Host,
+    "process": GpuProcess,
+    "use": GpuUse,
+    "place": Place,
+}
+
+
+def _is_real(unit: Unit, part: str, field: str) -> bool:
+    """Whether a number may have a fraction: as in the model, else if it is in seconds."""
+    fields = _MODEL[part].__annotations__ if part in _MODEL else {}
+    return unit is Unit.SECONDS or "float" in fields.get(field, "")
+
+
+def _column(
+    name: str,
+    unit: Unit,
+    path: str,
+    about: str,
+    *,
+    value: Callable[[Any], object] | None = None,
+    write: Callable[[Any], str] | None = None,
+    parse: Callable[[str], object] | None = None,
+    possible: tuple[float, float] | None = None,
+    metric: Metric | None = None,
+) -> CsvColumn:
+    """A column, by its path in a ``GpuRow`` or ``ProcessRow``; the rest follows from its unit.
+
+    Args:
+        name: Its name without the unit.
+        unit: Its unit.
+        path: Part and field.
+        about: What it contains.
+        value: Takes the value, if it is not what stands at the path.
+        write: Formats the value, if it is not a plain one.
+        parse: Parses the cell, if it is not a plain one.
+        possible: The lowest and the highest value, if they are not those of the unit.
+        metric: The metric that it shows.
+    """
+    part, _, field = path.rpartition(".")
+    bounds = possible or unit.possible
+    real = _is_real(unit, part, field)
+    if parse is None:
+        parse = parse_text if unit is Unit.TEXT else parser(unit, bounds, real=real)
+    return CsvColumn(
+        name=csv_heading(name, unit),
+        about=about,
+        unit=unit,
+        part=part or "log",
+        field=field,
+        value=value or attrgetter(path),
+        write=write or (lambda value: cell(value, unit)),
+        parse=parse,
+        possible=bounds,
+        is_real=real and unit.per_csv == 1 and unit is not Unit.TIME,
+        metric=metric,
+    )
+
+
+def _metric_column(metric: Metric) -> CsvColumn:
+    return _column(
+        metric.smi or metric.field.replace("_", "."),
+        metric.unit,
+        f"gpu.{metric.field}",
+        metric.about,
+        parse=parse_smi_text if metric.unit is Unit.TEXT else None,
+        possible=metric.possible,
+        metric=metric,
+    )
+
+
+_T, _N, _PCT, _MIB, _S, _TIME = (
+    Unit.TEXT,
+    Unit.NUMBER,
+    Unit.PERCENT,
+    Unit.BYTES,
+    Unit.SECONDS,
+    Unit.TIME,
 )
+_FIRST = (
+    "index",
+    "uuid",
+    "name",
+    "utilization_gpu",
+    "memory_used",
+    "memory_total",
+    "temperature_gpu",
+    "power_draw",
+)
+_LATER = tuple(field for fields in _ADDED.values() for field in fields)
+# A process may use several engines and many cores.
+_ENGINES, _CORES = (0, 1000), (0, 100 * 2**20)
+# Less than 0 if the clock was set back between the reading and the sample.
+_AGES = (-LATEST, LATEST)
+
+# One line per column is easier to read here than short lines.
+# ruff: noqa: E501
+# fmt: off
+GPU_COLUMNS: tuple[CsvColumn, ...] = (
+    _column("timestamp", _TIME, "snapshot.time", "When the sample was taken, in ISO 8601 with its zone."),
+    *(_metric_column(GPU_METRIC[field]) for field in _FIRST),
+    _column("status", _T, "gpu.status", "ok, or why the GPU does not answer: asleep, no answer, lost, reset required, no permission, failing.", value=lambda row: row.gpu.status.value),
+    _column("processes", _N, "gpu.processes", "How many processes the newest list of the GPU holds; empty where there is none.", value=_listed),
+    *(_metric_column(metric) for metric in GPU_METRICS if metric.field not in {*_FIRST, *_LATER, *_NOT_LOGGED}),
+    _column("age", _S, "gpu.age", "How long before the timestamp the GPU's values were read; large while it hangs.", value=_age, possible=_AGES),
+    _column("status.since", _TIME, "gpu.status_since", "When the status began, as far as was seen."),
+    _column("mig.devices", _T, "gpu.mig", "The MIG devices: index uuid gi ci profile SMs total used free (bytes), parted by semicolons; - is unknown.", write=mig_cell, parse=mig_devices),
+    _column("host", _T, "host.name", "Name of the machine."),
+    _column("driver_version", _T, "host.driver_version", "Of the NVIDIA driver.", parse=parse_smi_text),
+    _column("cuda_version", _T, "host.cuda_version", "The newest CUDA that driver supports."),
+    _column("host.cpu", _PCT, "host.cpu_percent", "Of all cores of the machine together."),
+    _column("host.cpu.count", _N, "host.cpu_count", "Logical cores."),
+    *(_column(f"host.load.{minutes}", _N, "host.load", f"Load average of the machine over {words}.", value=_load(place)) for place, (minutes, words) in enumerate(((1, "a minute"), (5, "5 minutes"), (15, "15 minutes")))),
+    _column("host.memory.used", _MIB, "host.memory_used", "Of the machine, neither free nor reclaimable."),
+    _column("host.memory.total", _MIB, "host.memory_total", "Of the machine."),
+    _column("elapsed", _S, "elapsed", "Since this log began to be written, by a clock that nobody sets; begins again at 0 when the log is continued.", possible=(0, LATEST)),
+    _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
+    *(_metric_column(GPU_METRIC[field]) for field in _LATER),
+)
+
+PROCESS_COLUMNS: tuple[CsvColumn, ...] = (
+    _column("timestamp", _TIME, "snapshot.time", "When the sample was taken; that of the GPUs' rows of the same moment."),
+    _column("index", _N, "use.gpu_index", "Index of the GPU."),
+    _column("uuid", _T, "use.gpu_uuid", "UUID of the GPU."),
+    _column("pid", _N, "process.pid", "Its number.", value=lambda row: row.process.id.pid),
+    _column("start_time", _TIME, "process.started_at", "When it started."),
+    _column("user", _T, "process.user", "Whose it is."),
+    _column("type", _T, "process.type", "C compute, G graphics, C+G both, M a client of MPS."),
+    _column("used_gpu_memory", _MIB, "use.memory_used", "GPU memory on this GPU."),
+    _column("sm", _PCT, "use.sm", "Share of time one of its kernels ran on this GPU.", possible=_ENGINES),
+    _column("cpu", _PCT, "process.cpu_percent", "Of one core; of the process as a whole, so not to be added up over GPUs.", possible=_CORES),
+    _column("rss", _MIB, "process.rss", "Host memory it keeps resident; as a whole."),
+    _column("container", _T, "place.container", "The container or pod around it.", write=_container_cell, parse=container),
+    _column("job", _T, "process.job", "Its Slurm job, else what launched it.", value=lambda row: PROCESS_METRIC["job"].read(row.process, row.snapshot.time)),
+    _column("command", _T, "process.command", "Its command line, quoted for a shell.", write=command_cell),
+    _column("name", _T, "process.name", "The kernel's short name of it."),
+    _column("state", _T, "process.state", "One letter, as in ps."),
+    _column("memory_activity", _PCT, "use.memory_activity", "Share of time its kernels read or wrote memory of this GPU.", possible=_ENGINES),
+    _column("encoder", _PCT, "use.encoder", "Of the GPU's video encoder.", possible=_ENGINES),
+    _column("decoder", _PCT, "use.decoder", "Of the GPU's video decoder.", possible=_ENGINES),
+    _column("gpu_instance", _N, "use.gpu_instance", "Under MIG.", value=_instance(0)),
+    _column("compute_instance", _N, "use.compute_instance", "Under MIG.", value=_instance(1)),
+    _column("uid", _N, "process.uid", "The owner's number."),
+    _column("start_ticks", _N, "process.start_ticks", "When it started in clock ticks since boot: with the PID, its identity. Empty where the process was not visible.", value=lambda row: row.process.id.start_time),
+    _column("visible", Unit.YES_NO, "process.visible", "Yes, or No where the machine did not show the process to gpumon."),
+    _column("slurm_job", _T, "place.slurm_job", "Number of its Slurm job."),
+    _column("slurm_step", _T, "place.slurm_step", "The step of that job."),
+    _column("notebook", _T, "place.notebook", "Path of its Jupyter notebook."),
+    _column("jupyter_kernel", _T, "place.jupyter_kernel", "Id of its Jupyter kernel."),
+    _column("tmux", _T, "place.tmux", "Its tmux session."),
+    _column("environment", _T, "place.environment", "Its conda or virtual environment."),
+    _column("session", _N, "place.session", "Its session id (setsid)."),
+    _column("launcher", _T, "place.launcher", "PID:start of what launched the job.", write=identity_cell, parse=identity),
+    _column("launcher_name", _T, "place.launcher_name", "Its name."),
+    _column("parent", _T, "place.parent", "PID:start of its parent.", write=identity_cell, parse=identity),
+    _column("elapsed", _S, "elapsed", "As in the GPUs' file.", possible=(0, LATEST)),
+    _column("gpumon_log", _N, "log.version", "Version of these columns.", value=lambda _: VERSION),
+)
+HOSTNAME = _column("hostname", _T, "hostname", "The machine, as `--hosts` names it. Only logs of several machines have this column; it is always the last one.")
 # fmt: on
+
+_READABLE: dict[bool, dict[str, CsvColumn]] = {
+    False: {
+        column.name: column
+        for column in (
+            *GPU_COLUMNS,
+            HOSTNAME,
+            *(_metric_column(GPU_METRIC[one]) for one in sorted(_NOT_LOGGED)),
+        )
+    },
+    True: {column.name: column for column in (*PROCESS_COLUMNS, HOSTNAME)},
+}
+_BARE_NAMES = {
+    processes: {name.partition(" [")[0]: name for name in columns}
+    for processes, columns in _READABLE.items()
+}
+
+
+LIMITS = tuple(
+    (metric.field, metric.at_most) for metric in GPU_METRICS if metric.at_most is not None
+)
+"""Fields of a GPU whose value is never above that of another field."""
+
+
+_BY_FIELD = {
+    processes: {
+        f"host_{column.field}" if column.part == "host" else column.field: column
+        for column in columns.values()
+    }
+    for processes, columns in _READABLE.items()
+}
+
+
+def columns_of(fields: Iterable[str], *, processes: bool) -> list[CsvColumn]:
+    """The columns with these fields; the names of those of the host begin with ``host_``."""
+    return [_BY_FIELD[processes][field] for field in fields]
+
+
+def readable_columns(*, processes: bool) -> tuple[CsvColumn, ...]:
+    """The columns that can be read: those of the log, and metrics that only nvidia-smi writes."""
+    return tuple(_READABLE[processes].values())
+
+
+def readable_column(name: str, *, processes: bool) -> CsvColumn:
+    """The column with a name."""
+    return _READABLE[processes][name]
+
+
+def column_name(text: str, *, processes: bool) -> str | None:
+    """The name of the column with a header, which may be nvidia-smi's name and lack the unit.
+
+    ``None`` if gpumon does not know the header.
+    """
+    bare = text.strip().partition(" [")[0]
+    names = _BARE_NAMES[processes]
+    return names.get(OTHER_NAMES.get(bare, bare) if not processes else bare)

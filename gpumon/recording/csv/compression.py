@@ -14,7 +14,6 @@ import threading
 import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
-from weakref import WeakValueDictionary
 
 from gpumon.recording import RecordingError
 
@@ -37,12 +36,10 @@ def is_packed(path: Path) -> bool:
 
 
 class Opener:
-    """Opens files; one decompressed copy serves all readers. Thread-safe."""
+    """Opens files until it is stopped; ``stop`` may be called on another thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._unpacked: WeakValueDictionary[tuple[int, ...], BinaryIO] = WeakValueDictionary()
 
     def stop(self) -> None:
         """Stop decompressing, including what is in progress."""
@@ -50,22 +47,7 @@ class Opener:
 
     def open(self, path: Path) -> BinaryIO:
         """See ``open_file``."""
-        if not is_packed(path):
-            return open_file(path)
-        # Other threads that want the same file wait here.
-        with self._lock:
-            with _readable(path):
-                found = path.stat()
-            key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-            shared = self._unpacked.get(key)
-            try:
-                again = None if shared is None else os.fdopen(os.dup(shared.fileno()), "rb")
-            except ValueError:
-                # It was closed meanwhile.
-                again = None
-            file = again or open_file(path, self._stopping.is_set)
-            self._unpacked[key] = file
-            return file
+        return open_file(path, self._stopping.is_set)
 
 
 def open_file(path: Path, stop: Callable[[], bool] = lambda: False) -> BinaryIO:

@@ -6,7 +6,8 @@ import csv
 from typing import TYPE_CHECKING
 
 from gpumon.recording import RecordingError
-from gpumon.recording.csv.cells import column_name, read_moment
+from gpumon.recording.csv.cells import read_moment
+from gpumon.recording.csv.columns import HOSTNAME, column_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -39,12 +40,17 @@ class Header:
             one timestamp, as gpumon's do; the timestamps of nvidia-smi's rows differ by
             milliseconds.
         is_ranked: Whether the GPUs of a sample are in the order of their keys.
+        several: Whether it is a log of several machines. The host of a row is then the one that
+            the user named, not what the machine calls itself.
     """
 
     def __init__(self, cells: Sequence[str], *, processes: bool) -> None:
         self.names = [column_name(cell, processes=processes) for cell in cells]
         self.places = {name: place for place, name in enumerate(self.names) if name is not None}
         self.width = len(cells)
+        self.several = HOSTNAME.name in self.places
+        if self.several:
+            self.places["host"] = self.places[HOSTNAME.name]
         self.time = self.places["timestamp"]
         self.elapsed = self.places.get("elapsed [s]")
         self.key: int | None = None

@@ -13,7 +13,6 @@ the file.
 from __future__ import annotations
 
 import math
-import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -22,13 +21,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording import RecordingError
-from gpumon.recording.csv.cells import DATE, read_moment
 from gpumon.recording.csv.clocks import APART, STEADY, Clocks, clocks_at, held_below, onward_step
+from gpumon.recording.csv.file_lines import PIECE, FileLines
 from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, cells_of, first_header
+from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import BinaryIO
+
+    from gpumon.recording.csv.hosts import HostFilter
+    from gpumon.recording.csv.sample_finder import Row
 
 CHUNK = 2**16
 STRIDE = 2**22
@@ -38,12 +41,7 @@ HEADINGS_SOUGHT = 2**26
 where the number of columns changes, as it does between versions of gpumon."""
 _MOST_SET_BACK = 100 * 365.25 * 86400
 """Seconds; what was before is told as so much earlier, and there are no times for any number."""
-_PROBE = 2**13
-_PIECE = 2**18
-"""Bytes that are read at a time at most where there may be any number of them."""
 _HEADING = b"timestamp"
-_NO_ROW = b"\0"
-_RANK_BYTES = 20
 _CHUNKS_KEPT = 16
 _HEADINGS_KEPT = 1000
 
@@ -82,12 +80,6 @@ class Chunk(NamedTuple):
     passed: Mapping[int, int] = MappingProxyType({})
 
 
-class _Row(NamedTuple):
-    stamp: bytes
-    wall: float
-    rank: bytes
-
-
 class _Entry(NamedTuple):
     """The start of a chunk, and the clock readings at its first sample."""
 
@@ -102,6 +94,7 @@ class CsvFile:
         file: The file; ``close`` closes it.
         name: Its name in messages.
         processes: Whether it is the process file.
+        host: Read only the rows of this host; ``None`` reads all.
 
     Attributes:
         set_back: Total seconds by which the clock was set back.
@@ -110,11 +103,14 @@ class CsvFile:
         RecordingError: It is not a log file, or its times are invalid.
     """
 
-    def __init__(self, file: BinaryIO, name: str, *, processes: bool) -> None:
-        self._file, self._name = file, name
+    def __init__(
+        self, file: BinaryIO, name: str, *, processes: bool, host: HostFilter | None = None
+    ) -> None:
+        self._file, self._name = FileLines(file), name
+        self._host = host
         self._processes = processes
-        self._ranks: dict[bytes, int] = {}
-        place, header = first_header(self._read(0, LONGEST_LINE), name, processes=processes)
+        self._finder = SampleFinder()
+        place, header = first_header(self._file.read(0, LONGEST_LINE), name, processes=processes)
         self._header_places, self._headers = [place], [header]
         self._forget()
         self.grow()
@@ -123,13 +119,13 @@ class CsvFile:
         del self._header_places[1:], self._headers[1:]
         self._end = self._header_places[0]
         self._next = self._end
-        self._breakless = self._end
         self._starts = array("q")
         self._onward = array("d")
         self._clocks: list[Clocks] = []
         self._is_fine: list[bool] = []
         self._chunks: OrderedDict[int, Chunk] = OrderedDict()
         self._last: Chunk | None = None
+        self._kept: tuple[int, int, list[bytes]] = (-1, -1, [])
         self.set_back = 0.0
 
     def close(self) -> None:
@@ -142,17 +138,19 @@ class CsvFile:
         Raises:
             RecordingError: Its times are invalid.
         """
-        size = os.fstat(self._file.fileno()).st_size
+        size = self._file.size
         if size < self._end:
             self._forget()
-        end = self._end_of_lines(size)
+        end = self._file.end_of_lines(self._end, size)
         if end == self._end:
             return False
         seen, self._end = self._end, end
         if end <= HEADINGS_SOUGHT:
             self._seek_headers(seen, end)
         if not self._starts:
-            self._learn_ranks()
+            place = self._header_places[0]
+            first = self._file.read(place, min(self._end, place + LONGEST_LINE)).split(b"\n")
+            self._finder.learn_ranks(first, self._headers[0])
         self._look_on()
         if self._starts:
             self._last = self._read_chunk(len(self._starts) - 1)
@@ -204,18 +202,14 @@ class CsvFile:
     def before_first(self) -> Chunk:
         """The lines between header and first sample, or all lines while there is no sample."""
         place = self._header_places[0]
-        place += self._read(place, min(self._end, place + LONGEST_LINE)).find(b"\n") + 1
+        place += self._file.read(place, min(self._end, place + LONGEST_LINE)).find(b"\n") + 1
         stop = self._starts[0] if self._starts else self._end
-        lines, passed = self._all_lines(place, stop)
+        lines, passed = self._file.all_lines(place, stop, self._end)
         return Chunk(place, self._headers[0], lines, [], passed)
 
     def line_number(self, place: int) -> int:
         """The 1-based line number of the line at an offset."""
-        breaks = sum(
-            self._read(start, min(place, start + _PIECE)).count(b"\n")
-            for start in range(0, place, _PIECE)
-        )
-        return breaks + 1
+        return self._file.line_number(place)
 
     def _chunk(self, number: int) -> Chunk | None:
         if not 0 <= number < len(self._starts):
@@ -232,31 +226,6 @@ class CsvFile:
             self._chunks.move_to_end(start)
         return chunk
 
-    def _read(self, start: int, stop: int) -> bytes:
-        try:
-            return os.pread(self._file.fileno(), stop - start, start)
-        except OSError:
-            # The disk fails here; other parts of the file can still be read.
-            return b""
-
-    def _end_of_lines(self, size: int) -> int:
-        """The offset of the last line break; the line after it is torn or still being written.
-
-        A crash can leave many megabytes of zeros: a range without a line break is not searched
-        again.
-        """
-        if not self._end <= self._breakless <= size:
-            self._breakless = self._end
-        stop = size
-        while stop > self._breakless:
-            start = max(self._breakless, stop - _PIECE)
-            found = self._read(start, stop).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            stop = start
-        self._breakless = size
-        return self._end
-
     # Headings further down
 
     def _header_number(self, place: int) -> int:
@@ -266,7 +235,7 @@ class CsvFile:
         """Search for headers in a part of the file that starts at a line."""
         found: list[int] = []
         for place in range(start, stop, CHUNK):
-            block = self._read(place, min(stop, place + CHUNK + LONGEST_LINE))
+            block = self._file.read(place, min(stop, place + CHUNK + LONGEST_LINE))
             at = block.find(_HEADING, 0, CHUNK)
             while at >= 0:
                 begin = block.rfind(b"\n", 0, at) + 1
@@ -299,6 +268,9 @@ class CsvFile:
             self._look(place, stop)
         if self._starts:
             self._next = max(fine + CHUNK * count, behind[-1] + 1 if behind else 0)
+        elif self._host is not None:
+            # Nothing of the host so far; the line break before the next line begins that search.
+            self._next = max(self._next, self._end - 1)
 
     def _look(self, place: int, stop: int) -> None:
         """Find the first sample that begins in a part of the file."""
@@ -355,63 +327,25 @@ class CsvFile:
         """
         number = self._header_number(place)
         header, fresh = self._headers[number], self._header_places[number] == place
-        before: _Row | None = None
-        for at, line, _ in self._lines(place, stop):
+        keep = None if self._host is None else self._host.of(header)
+        before: Row | None = None
+        lines: Iterable[tuple[int, bytes]]
+        if keep is None:
+            lines = ((at, line) for at, line, _ in self._file.lines(place, stop, self._end))
+        else:
+            lines = self._file.kept_lines(place, stop, self._end, keep)
+            # No row of the host comes before the first one.
+            fresh = fresh or not self._starts
+        for at, line in lines:
             if at == place:
                 continue
-            row = None if _continues(before, line, header) else self._row(line, header)
+            row = None if continues(before, line, header) else self._finder.row(line, header)
             if row is not None:
-                if fresh if before is None else _begins(before, row, header):
+                if fresh if before is None else begins(before, row, header):
                     entry = _Entry(at, clocks_at(row.wall, line, header))
                     return entry, len(cells_of(line))
                 before = row
         return None
-
-    def _lines(self, start: int, stop: int) -> Iterator[tuple[int, bytes, int]]:
-        """The lines that begin in a part of the file, each with its offset.
-
-        Lines that are longer than any row, and long sequences of lines without a time, are skipped
-        without holding them: one line represents them, with the number of lines skipped.
-        """
-        at = place = start
-        held, size, is_row = b"", _PROBE, True
-        while at < stop and (block := self._read(place, min(self._end, place + size))):
-            size = min(4 * size, _PIECE)
-            if not is_row:
-                cut = block.find(b"\n") + 1
-                is_row = cut > 0
-                at = place = place + (cut or len(block))
-                continue
-            place += len(block)
-            lines, end, held = (held + block).rpartition(b"\n")
-            if end and DATE.search(lines) is None:
-                empty = len(lines) - len(lines.lstrip())
-                more = lines.count(b"\n", 0, stop - at - 1)
-                before = lines.count(b"\n", 0, min(empty, stop - at - 1))
-                if before:
-                    yield at, b"", before - 1
-                yield at, _NO_ROW if empty < len(lines) else b"", more - before
-                at += len(lines) + 1
-            elif end:
-                for line in lines.split(b"\n"):
-                    if at >= stop:
-                        return
-                    yield at, line if len(line) <= LONGEST_LINE else _NO_ROW, 0
-                    at += len(line) + 1
-            if len(held) > LONGEST_LINE:
-                if at < stop:
-                    yield at, _NO_ROW, 0
-                held, is_row = b"", False
-
-    def _all_lines(self, start: int, stop: int) -> tuple[list[bytes], dict[int, int]]:
-        """The lines that begin in a part of the file, and how many lines each one represents."""
-        lines: list[bytes] = []
-        passed: dict[int, int] = {}
-        for _, line, more in self._lines(start, stop):
-            if more:
-                passed[len(lines)] = more
-            lines.append(line)
-        return lines, passed
 
     def _passed(self, before: _Entry, onward: float, after: _Entry) -> float:
         """Seconds from the first sample of a chunk to that of the next.
@@ -426,27 +360,6 @@ class CsvFile:
         run = chunk.runs[-1]
         last = clocks_at(run.wall, chunk.lines[run.first], chunk.header)
         return run.onward - onward + onward_step(last, after.clocks)
-
-    def _row(self, line: bytes, header: Header) -> _Row | None:
-        stamp, key = header.stamp(line)
-        wall = read_moment(stamp.decode("utf-8", "replace"))
-        if wall is None:
-            return None
-        return _Row(stamp, wall, self._rank(key, header))
-
-    def _rank(self, key: bytes, header: Header) -> bytes:
-        """A value that increases from GPU to GPU within a sample."""
-        key = key.strip()
-        if header.key is not None and not header.is_ranked:
-            key = b"%d" % self._ranks.setdefault(key, len(self._ranks))
-        return key.rjust(_RANK_BYTES, b"0")
-
-    def _learn_ranks(self) -> None:
-        """Learn the order of GPUs that are identified by name only."""
-        place, header = self._header_places[0], self._headers[0]
-        if header.key is not None and not header.is_ranked:
-            for line in self._read(place, min(self._end, place + LONGEST_LINE)).split(b"\n"):
-                self._row(line, header)
 
     # Chunks
 
@@ -484,14 +397,17 @@ class CsvFile:
         """
         header = self._headers[self._header_number(entry.start)]
         passed: dict[int, int] = {}
-        if stop - entry.start <= _PIECE:
-            lines = self._read(entry.start, stop).split(b"\n")
+        keep = None if self._host is None else self._host.of(header)
+        if keep is not None:
+            lines = self._kept_lines(entry.start, stop, keep)
+        elif stop - entry.start <= PIECE:
+            lines = self._file.read(entry.start, stop).split(b"\n")
             lines.pop()
         else:
-            lines, passed = self._all_lines(entry.start, stop)
+            lines, passed = self._file.all_lines(entry.start, stop, self._end)
         # No data is readable if the disk fails, or if the file was truncated just now.
         lines = lines or [b""]
-        found = self._samples(lines, header) or [(0, entry.clocks.wall)]
+        found = self._finder.samples(lines, header) or [(0, entry.clocks.wall)]
         walls = [wall for _, wall in found]
         if is_quiet and all(one < other for one, other in pairwise(walls)):
             times = [wall + (onward - walls[0]) for wall in walls]
@@ -508,35 +424,16 @@ class CsvFile:
         ]
         return Chunk(entry.start, header, lines, runs, passed)
 
-    def _samples(self, lines: list[bytes], header: Header) -> list[tuple[int, float]]:
-        """The first line and the wall-clock time of each sample."""
-        found: list[tuple[int, float]] = []
-        before: _Row | None = None
-        for number, line in enumerate(lines):
-            if _continues(before, line, header):
-                continue
-            row = self._row(line, header)
-            if row is None:
-                continue
-            if before is None or _begins(before, row, header):
-                found.append((number, row.wall))
-            before = row
-        return found
+    def _kept_lines(self, start: int, stop: int, keep: Callable[[bytes], bool]) -> list[bytes]:
+        """The lines of the host in a part of the file.
 
-
-def _continues(before: _Row | None, line: bytes, header: Header) -> bool:
-    """Whether a line certainly belongs to the sample of the row before it."""
-    return (
-        before is not None
-        and header.key is None
-        and header.time == 0
-        and line.startswith(before.stamp)
-    )
-
-
-def _begins(before: _Row, row: _Row, header: Header) -> bool:
-    """Whether a row begins a new sample, judged by the row before it."""
-    if header.key is None:
-        # A timestamp that was cut off may be the same time, written otherwise.
-        return row.stamp != before.stamp and row.wall != before.wall
-    return row.rank <= before.rank
+        A host that is gone leaves a last chunk that grows with the file: what was read of it is
+        not read again.
+        """
+        begin, end, known = self._kept
+        if begin != start or end > stop:
+            end, known = start, []
+        more = self._file.kept_lines(end, stop, self._end, keep)
+        lines = [*known, *(line for _, line in more)]
+        self._kept = start, stop, lines
+        return lines

@@ -47,7 +47,7 @@ def trouble_of(status: LogStatus | None, latest: Snapshot | None, interval: floa
         return printable(latest.trouble.sentence)
     age = _age(latest)
     if age is not None and age > _OLD_INTERVALS * interval + _OLD_SECONDS:
-        return f"No card has been read for {length(age)}."
+        return f"No GPU has been read for {length(age)}."
     return None
 
 
@@ -104,7 +104,7 @@ def amounts(status: LogStatus) -> list[str]:
 def machine(snapshot: Snapshot, user: str | None) -> list[str]:
     """What is logged: GPUs and processes, and the busiest GPUs or those that do not respond."""
     processes = sum(user is None or one.user == user for one in snapshot.processes)
-    told = [f"{counted(len(snapshot.gpus), 'card')}, {counted(processes, 'process', 'es')}"]
+    told = [f"{counted(len(snapshot.gpus), 'GPU')}, {counted(processes, 'process', 'es')}"]
     silent = silent_cards(snapshot)
     if silent:
         return [*told, silent]
@@ -126,11 +126,12 @@ def beginning(path: str, interval: float, seconds: float | None) -> str:
     return f"logging to {named}, a sample {pace}, {until}"
 
 
-def summary(status: LogStatus) -> list[str]:
+def summary(status: LogStatus, *, several: bool = False) -> list[str]:
     """The result, and what the user can do with the log.
 
     Args:
         status: The final status.
+        several: Whether it is a log of several machines.
     """
     path = str(status.path)
     told = f"logged {length(status.seconds)} to {printable(path)}: {', '.join(amounts(status))}"
@@ -138,7 +139,9 @@ def summary(status: LogStatus) -> list[str]:
         told += f". {printable(status.trouble)}"
     # A name that begins with a dash would be read as an option.
     file = printable(shlex.quote(f"./{path}" if path.startswith("-") else path))
-    return [told, f"see it again with: gpumon replay {file}; sum it up with: gpumon report {file}"]
+    which, by = (" --host NAME", " --by host") if several else ("", "")
+    replay, report = f"gpumon replay {file}{which}", f"gpumon report {file}{by}"
+    return [told, f"see it again with: {replay}; sum it up with: {report}"]
 
 
 def length(seconds: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,18 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpumon.recording.csv import log_messages as words
 from gpumon.recording.csv.naming import log_path
 from gpumon.recording.csv.recorder import LogError, Recorder
-from gpumon.sampling.collector import Collector
-from gpumon.sampling.enrichment import Lookup
+from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from gpumon.host import ProcessHost
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.csv.log_feed import LogFeed
     from gpumon.recording.csv.recorder import LogStatus
-    from gpumon.sources import Source
 
 _PACE = 0.5
 """Seconds between two looks at how it goes, and between two status lines."""
@@ -55,8 +52,12 @@ class LogOptions(NamedTuple):
     user: str | None = None
 
 
-def log(source: Source, host: ProcessHost, terms: LogOptions) -> int:
+def log(feed: LogFeed, terms: LogOptions) -> int:
     """Log until the end, with progress on standard error and nothing on standard output.
+
+    Args:
+        feed: What is logged.
+        terms: How.
 
     Returns:
         The exit status: 0, or 1 when nothing was logged or the last samples were lost.
@@ -66,41 +67,14 @@ def log(source: Source, host: ProcessHost, terms: LogOptions) -> int:
         LogError: The log cannot be.
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
-    with told_by_signals(news), StatusLine(sys.stderr) as teller:
-        run = _Run(source, host, terms, news, teller)
+    with queue_ending_signals(news), StatusLine(sys.stderr) as teller:
+        run = _Run(feed, terms, news, teller)
         try:
             with run.going():
                 run.stay()
         finally:
             run.tell_the_end()
         return run.exit_status
-
-
-@contextmanager
-def told_by_signals(news: SimpleQueue[BaseException | None]) -> Iterator[None]:
-    """Convert ending signals to messages on a queue; signals that the parent ignores stay ignored.
-
-    A second Ctrl+C takes effect at once, because a slow end may hang.
-    """
-
-    def tell(number: int, _: object) -> None:
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        news.put(None)
-
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in ending}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, tell)
-    # Writing to the terminal from the background must not stop the log, whatever ``stty tostop``
-    # says.
-    before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _LogReporter:
@@ -116,15 +90,14 @@ class _LogReporter:
         self._beginning = beginning
         self._begun = False
         self._trouble: str | None = None
-        self._silent = ""
 
-    def tell(self, status: LogStatus | None, trouble: str | None, silent: str) -> None:
+    def tell(self, status: LogStatus | None, trouble: str | None, changes: Sequence[str]) -> None:
         """Print what has changed.
 
         Args:
             status: The status of the log; ``None`` before it has begun.
             trouble: The current problem with sampling or writing.
-            silent: The GPUs that do not respond; empty if all respond.
+            changes: What else has changed.
         """
         if status is not None and not self._begun:
             self._begun = True
@@ -132,9 +105,9 @@ class _LogReporter:
         kind = None if trouble is None else words.kind_of(trouble)
         if kind != self._trouble:
             self._say_when("it goes on" if trouble is None else trouble, status)
-        if silent != self._silent:
-            self._say_when(silent or "every card answers again")
-        self._trouble, self._silent = kind, silent
+        for sentence in changes:
+            self._say_when(sentence)
+        self._trouble = kind
 
     def _say_when(self, sentence: str, status: LogStatus | None = None) -> None:
         now = datetime.fromtimestamp(time.time()).astimezone()
@@ -145,8 +118,7 @@ class _Run:
     """One log from its first to its last sample.
 
     Args:
-        source: The source of samples.
-        host: Looks up where the processes run.
+        feed: What is logged.
         terms: The options.
         news: ``None`` when told to end, or why it has to.
         teller: Shows the progress.
@@ -154,14 +126,14 @@ class _Run:
 
     def __init__(
         self,
-        source: Source,
-        host: ProcessHost,
+        feed: LogFeed,
         terms: LogOptions,
         news: SimpleQueue[BaseException | None],
         teller: StatusLine,
     ) -> None:
         self._terms = terms
-        self._path = log_path(terms.path, source.hostname, time.time())
+        self._feed = feed
+        self._path = log_path(terms.path, feed.name, time.time())
         self._news = news
         self._teller = teller
         self._recorder = Recorder(
@@ -170,10 +142,8 @@ class _Run:
             keep=terms.keep,
             commands=terms.commands,
             user=terms.user,
+            several=feed.several,
         )
-        self._lookup = Lookup(host)
-        self._collector = Collector(source, terms.interval, annotate=self._lookup.annotate)
-        self._collector.subscribe(self._take, news.put)
         self._diary = _LogReporter(
             teller, words.beginning(self._path, terms.interval, terms.seconds)
         )
@@ -186,19 +156,18 @@ class _Run:
         """Sample and write within the block."""
         with ExitStack() as ending:
             ending.callback(self._recorder.stop)
-            ending.callback(self._lookup.stop)
-            ending.callback(self._collector.stop)
-            self._collector.start()
-            self._lookup.start()
+            ending.callback(self._feed.stop)
+            self._feed.start(self._take, self._news.put)
             yield
 
-    def _take(self, snapshot: Snapshot) -> None:
-        """Write a snapshot. Runs on the sampling thread, or on its watchdog."""
+    def _take(self, snapshots: Mapping[str | None, Snapshot]) -> None:
+        """Write a sample. Runs on the sampling thread, or on its watchdog."""
         # Without any GPU read yet, there is no reason to create a file.
-        if not (self._begun or self._refused) and snapshot.gpus:
+        is_wanted = not (self._begun or self._refused)
+        if is_wanted and any(snapshot.gpus for snapshot in snapshots.values()):
             self._begin()
         if self._begun:
-            self._recorder.take(snapshot)
+            self._recorder.take_all(snapshots)
 
     def _begin(self) -> None:
         try:
@@ -223,7 +192,7 @@ class _Run:
                 return
             self._tell()
         if not self._begun:
-            self._teller.say("no card could be read in all that time: nothing was logged")
+            self._teller.say("no GPU could be read in all that time: nothing was logged")
             self.exit_status = 1
 
     def _left(self) -> float:
@@ -236,36 +205,36 @@ class _Run:
 
     def _tell(self) -> None:
         status = self._recorder.status if self._begun else None
-        latest = self._collector.latest
-        trouble = words.trouble_of(status, latest, self._terms.interval)
+        trouble = words.trouble_of(status, None, self._terms.interval) or self._feed.trouble()
         if self._teller.rewrites:
-            self._teller.show(self._line(status, latest, trouble))
+            self._teller.show(self._line(status, trouble))
         else:
-            self._diary.tell(status, trouble, words.silent_cards(latest))
+            self._diary.tell(status, trouble, self._feed.changes())
 
-    def _line(
-        self, status: LogStatus | None, latest: Snapshot | None, trouble: str | None
-    ) -> list[str]:
+    def _line(self, status: LogStatus | None, trouble: str | None) -> list[str]:
         """The progress line on a terminal, most important parts first."""
         if trouble is not None:
             return [f"✖ {words.with_loss(trouble, status)}"]
-        if status is None or latest is None:
-            return ["○ waiting for the driver"]
+        parts = self._feed.parts(self._terms.user)
+        if status is None or not parts:
+            return ["○ waiting for the first sample", *parts]
         whole = self._terms.seconds
         spent = status.seconds
         return [
             f"● {printable(status.path.name)}",
             words.length(spent) if whole is None else words.progress(spent, whole),
             *words.amounts(status),
-            *words.machine(latest, self._terms.user),
+            *parts,
         ]
 
     def tell_the_end(self) -> None:
         """Print the summary."""
+        for sentence in self._feed.never_sampled():
+            self._teller.say(sentence)
         if not self._begun:
             return
         status = self._recorder.status
-        for sentence in words.summary(status):
+        for sentence in words.summary(status, several=self._feed.several):
             self._teller.say(sentence)
         if status.trouble is not None and status.lost:
             self.exit_status = 1

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
 from gpumon.recording import RecordingError
-from gpumon.recording.csv.cards import CardReader, CardRow
+from gpumon.recording.csv.card_changes import SequentialCardReader
 from gpumon.recording.csv.clocks import Clocks, clocks_of
 from gpumon.recording.csv.compression import Opener, head, is_packed
 from gpumon.recording.csv.headings import LONGEST_LINE, first_header
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.snapshot import GpuProcess
+    from gpumon.recording.csv.cards import CardRow
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.headings import Header
+    from gpumon.recording.csv.hosts import HostFilter
     from gpumon.recording.csv.index import Chunk, SampleSpan
 
 GRAIN = 1e-5
@@ -43,25 +45,28 @@ _onward = attrgetter("onward")
 
 
 class Part:
-    """One part of a log. Not thread-safe.
+    """One part of a log, or what it has of one host. Not thread-safe.
 
     Args:
         files: Its files; the process file may be missing.
         opener: Opens the files.
+        host: Read only the rows of this host; ``None`` reads all.
 
     Attributes:
         files: The same.
         shift: Seconds by which its onward times are ahead of the recording's times.
-        first: The clock readings at its first sample; ``None`` while there is none.
+        first: The clock readings at its first sample, before it is open that of any host; ``None``
+            while there is none.
         set_back: Seconds by which its clock was set back, as far as that is known.
 
     Raises:
         RecordingError: There is no such log.
     """
 
-    def __init__(self, files: LogFiles, opener: Opener) -> None:
+    def __init__(self, files: LogFiles, opener: Opener, host: HostFilter | None = None) -> None:
         self.files = files
         self._opener = opener
+        self._host = host
         self.shift = 0.0
         self.set_back = 0.0
         self._identity = _identity(files.gpus)
@@ -71,8 +76,7 @@ class Part:
         self._lists: CsvFile | None = None
         self._read: OrderedDict[tuple[float, float], ProcessList] = OrderedDict()
         self._filtered: tuple[ProcessList, frozenset[str], tuple[GpuProcess, ...]] | None = None
-        self._who: tuple[SampleSpan, frozenset[tuple[bytes, ...]]] | None = None
-        self._card_readers: dict[Header, CardReader] = {}
+        self._card_readers: dict[Header, SequentialCardReader] = {}
         self._list_readers: dict[Header, ListReader] = {}
 
     @property
@@ -141,7 +145,7 @@ class Part:
         time = run.onward - self.shift
         reader = self._card_readers.get(chunk.header)
         if reader is None:
-            reader = self._card_readers[chunk.header] = CardReader(chunk.header)
+            reader = self._card_readers[chunk.header] = SequentialCardReader(chunk.header)
         cards, host = reader.read(chunk.lines[run.first : run.stop], time, run.wall)
         listing = self._list(run) if any(card.listed for card in cards) else None
         counts = {} if listing is None else listing.counts
@@ -187,22 +191,6 @@ class Part:
             return self.shift
         return self.shift + self._lists.set_back - self._cards.set_back
 
-    def who(self, run: SampleSpan) -> object:
-        """A value that differs if two samples' lists name different processes."""
-        found = self._list_run(run)
-        if found is None:
-            return None
-        chunk, listed = found
-        if self._who is None or self._who[0] is not listed:
-            places = [chunk.header.places.get(name, 0) for name in ("uuid", "pid", "start_time")]
-            split = max(places) + 1
-            who = set()
-            for line in chunk.lines[listed.first : listed.stop]:
-                cells = line.split(b",", split)
-                who.add(tuple([cells[place] for place in places if 0 < place < len(cells)]))
-            self._who = (listed, frozenset(who))
-        return self._who[1]
-
     def _list(self, run: SampleSpan) -> ProcessList | None:
         """The process list of a sample."""
         found = self._list_run(run)
@@ -243,7 +231,7 @@ class Part:
     def _sheet(self, path: Path, *, processes: bool) -> CsvFile:
         file = self._opener.open(path)
         try:
-            return CsvFile(file, str(path), processes=processes)
+            return CsvFile(file, str(path), processes=processes, host=self._host)
         except BaseException:
             file.close()
             raise

@@ -8,29 +8,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from gpumon.model.snapshot import GpuProcess, GpuUse, Place, ProcessId
-from gpumon.recording.csv.cells import Cells, arguments, column_cells, container, identity
+from gpumon.recording.csv.cells import Cells, column_cells
 from gpumon.recording.csv.columns import PROCESS_COLUMNS
 from gpumon.recording.csv.headings import row_of, whole_lines
+from gpumon.recording.csv.parsers import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.recording.csv.headings import Header
 
-_NAMES = tuple(column.name for column in PROCESS_COLUMNS)
-_PLACE = (
-    "container",
-    "slurm_job",
-    "slurm_step",
-    "jupyter_kernel",
-    "notebook",
-    "tmux",
-    "environment",
-    "session",
-    "launcher",
-    "launcher_name",
-    "parent",
-)
+_PLACE = tuple(column.field for column in PROCESS_COLUMNS if column.part == "place")
 _PLACES_KEPT = 512
 
 
@@ -54,9 +42,13 @@ class ListReader:
     def __init__(self, header: Header) -> None:
         self._header = header
         self._columns = [
-            (name, header.places[name], column_cells(name, processes=True, reasons=False))
-            for name in _NAMES
-            if name in header.places
+            (
+                column.field,
+                header.places[column.name],
+                column_cells(column.name, processes=True, reasons=False),
+            )
+            for column in PROCESS_COLUMNS
+            if column.name in header.places
         ]
         self._commands = Cells(arguments)
         self._places: dict[tuple[object, ...], Place | None] = {}
@@ -93,13 +85,13 @@ class ListReader:
     def _row(self, cells: list[str]) -> dict[str, Any]:
         width = len(cells)
         return {
-            name: values[cells[place]] for name, place, values in self._columns if place < width
+            field: values[cells[place]] for field, place, values in self._columns if place < width
         }
 
     def _process(
         self, id_: ProcessId, row: dict[str, Any], uses: tuple[GpuUse, ...], late: float
     ) -> GpuProcess:
-        started = row.get("start_time")
+        started = row.get("started_at")
         command: Any = self._commands[row.get("command") or ""]
         return GpuProcess(
             id=id_,
@@ -111,44 +103,33 @@ class ListReader:
             name=row.get("name"),
             command=command or (),
             state=row.get("state"),
-            cpu_percent=row.get("cpu [%]"),
-            rss=row.get("rss [MiB]"),
+            cpu_percent=row.get("cpu_percent"),
+            rss=row.get("rss"),
             started_at=None if started is None else started + late,
             place=self._place(row),
         )
 
     def _place(self, row: dict[str, Any]) -> Place | None:
-        facts = tuple([row.get(name) for name in _PLACE])
+        facts = tuple([row.get(field) for field in _PLACE])
         if facts not in self._places:
             if len(self._places) >= _PLACES_KEPT:
                 self._places.clear()
-            self._places[facts] = _place(dict(zip(_PLACE, facts, strict=True)))
+            is_known = any(fact is not None for fact in facts)
+            known: dict[str, Any] = dict(zip(_PLACE, facts, strict=True))
+            self._places[facts] = Place(**known) if is_known else None
         return self._places[facts]
 
 
 def _use(row: dict[str, Any]) -> GpuUse:
     gpu, compute = row.get("gpu_instance"), row.get("compute_instance")
-    index: int | None = row.get("index")
+    index: int | None = row.get("gpu_index")
     return GpuUse(
-        gpu_uuid=row.get("uuid") or f"GPU {index}",
+        gpu_uuid=row.get("gpu_uuid") or f"GPU {index}",
         gpu_index=-1 if index is None else index,
         instance=None if gpu is None or compute is None else (gpu, compute),
-        memory_used=row.get("used_gpu_memory [MiB]"),
-        sm=row.get("sm [%]"),
-        memory_activity=row.get("memory_activity [%]"),
-        encoder=row.get("encoder [%]"),
-        decoder=row.get("decoder [%]"),
-    )
-
-
-def _place(facts: dict[str, Any]) -> Place | None:
-    """Where a process ran; ``None`` if nothing is known of it."""
-    if all(fact is None for fact in facts.values()):
-        return None
-    around, launcher, parent = (facts.pop(name) for name in ("container", "launcher", "parent"))
-    return Place(
-        container=container(around or ""),
-        launcher=identity(launcher or ""),
-        parent=identity(parent or ""),
-        **facts,
+        memory_used=row.get("memory_used"),
+        sm=row.get("sm"),
+        memory_activity=row.get("memory_activity"),
+        encoder=row.get("encoder"),
+        decoder=row.get("decoder"),
     )

@@ -11,19 +11,20 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from gpumon.recording.csv.files import PACKED, log_files
 from gpumon.recording.csv.opening import LogError, refuse_no_file, shown
-from gpumon.recording.csv.rows import GpuRows, ProcessRows
+from gpumon.recording.csv.rows import ONE_MACHINE, SEVERAL_MACHINES, GpuRows, ProcessRows
 from gpumon.recording.csv.writer import LogWriter
 from gpumon.system.clock import Clock, SystemClock
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     from gpumon.model.snapshot import Snapshot
 
@@ -31,6 +32,8 @@ __all__ = ["QUEUED", "LogError", "LogStatus", "Recorder"]
 
 QUEUED = 100
 """Snapshots that wait to be written, at most: ten seconds at 10 Hz."""
+_FEWEST_QUEUED = 10
+"""Samples of many machines that may wait although they have more snapshots."""
 
 _SYNC_SECONDS = 1.0
 """Between two calls that wait for the disk, at least."""
@@ -86,6 +89,13 @@ class LogStatus(Struct, frozen=True):
     trouble: str | None = None
 
 
+class _Rows(NamedTuple):
+    """What turns the snapshots of one machine into rows."""
+
+    gpus: GpuRows
+    processes: ProcessRows
+
+
 class Recorder:
     """Writes the snapshots it receives to a log, on its own thread.
 
@@ -95,6 +105,7 @@ class Recorder:
         keep: Number of rotated parts to keep; ``None`` keeps all.
         commands: Whether to write command lines, which can contain secrets.
         user: Write the processes of this user only; the cards are written in any case.
+        several: Whether it is a log of several machines, for ``take_all``.
         clock: Clock, for tests. The default also counts while the machine is suspended.
     """
 
@@ -106,18 +117,20 @@ class Recorder:
         keep: int | None = None,
         commands: bool = True,
         user: str | None = None,
+        several: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._asked = Path(path)
         self._files = log_files(path)
-        self._writer = LogWriter(self._files, rotate, keep)
-        self._gpus = GpuRows()
-        self._processes = ProcessRows(commands=commands, user=user)
+        layout = SEVERAL_MACHINES if several else ONE_MACHINE
+        self._writer = LogWriter(self._files, rotate, keep, layout)
+        self._commands, self._user = commands, user
+        self._rows: dict[str | None, _Rows] = {}
         self._clock = clock or _WakefulClock()
         self._thread = threading.Thread(target=self._run, name="gpumon-log", daemon=True)
 
         self._changed = threading.Condition()
-        self._queue: deque[tuple[Snapshot, float]] = deque()
+        self._queue: deque[tuple[Mapping[str | None, Snapshot], float]] = deque()
         self._open = False
         self._began = self._since = 0.0
         self._ended: float | None = 0.0
@@ -170,17 +183,29 @@ class Recorder:
         Raises:
             Exception: The bug that ended the thread.
         """
+        self.take_all({None: snapshot})
+
+    def take_all(self, snapshots: Mapping[str | None, Snapshot]) -> None:
+        """Queue one sample of several machines: ``take`` for many.
+
+        Args:
+            snapshots: The snapshots by the names of their machines, all with the same time.
+
+        Raises:
+            Exception: The bug that ended the thread.
+        """
         if self._failure is not None:
             raise self._failure
-        if not snapshot.gpus:
+        known = {name: snapshot for name, snapshot in snapshots.items() if snapshot.gpus}
+        if not known:
             return
         with self._changed:
             if not self._open:
                 return
-            if len(self._queue) >= QUEUED:
+            if len(self._queue) >= max(_FEWEST_QUEUED, QUEUED // len(known)):
                 self._dropped += 1
                 return
-            self._queue.append((snapshot, self._clock.monotonic() - self._began))
+            self._queue.append((known, self._clock.monotonic() - self._began))
             self._changed.notify()
 
     def stop(self) -> LogStatus:
@@ -255,19 +280,22 @@ class Recorder:
         self._at_disk_since = None
         return True
 
-    def _write(self, snapshot: Snapshot, elapsed: float) -> None:
+    def _write(self, snapshots: Mapping[str | None, Snapshot], elapsed: float) -> None:
         now = self._clock.monotonic()
         if self._retry_at is not None and now < self._retry_at:
             self._failed += 1
             return
         try:
             if self._writer.ready():
-                self._processes.forget()
-            self._writer.write(
-                self._gpus.of(snapshot, elapsed), self._processes.of(snapshot, elapsed)
-            )
+                self._forget_lists()
+            gpus, lists = [], []
+            for name, snapshot in snapshots.items():
+                rows = self._rows_of(name)
+                gpus.append(rows.gpus.of(snapshot, elapsed))
+                lists.append(rows.processes.of(snapshot, elapsed))
+            self._writer.write(b"".join(gpus), b"".join(lists))
         except (OSError, LogError) as error:
-            self._processes.forget()
+            self._forget_lists()
             self._failed += 1
             self._retry_at = now + _RETRY_SECONDS
             self._trouble = self._sentence(error)
@@ -275,6 +303,17 @@ class Recorder:
             self._samples += 1
             self._retry_at = self._trouble = None
             self._unsynced = True
+
+    def _rows_of(self, name: str | None) -> _Rows:
+        rows = self._rows.get(name)
+        if rows is None:
+            lists = ProcessRows(commands=self._commands, user=self._user, hostname=name)
+            rows = self._rows[name] = _Rows(GpuRows(name), lists)
+        return rows
+
+    def _forget_lists(self) -> None:
+        for rows in self._rows.values():
+            rows.processes.forget()
 
     def _sync(self) -> None:
         if not self._unsynced:

@@ -6,12 +6,14 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
-from gpumon.model.thresholds import DEFAULTS
+from gpumon.recording import RecordingError
 from gpumon.recording.csv.compression import Opener
-from gpumon.recording.csv.event_search import EventSearch
-from gpumon.recording.csv.files import log_to_read
+from gpumon.recording.csv.files import log_to_read, parts
+from gpumon.recording.csv.hosts import HostFilter, has_several, hosts_in, in_words
+from gpumon.recording.csv.log_reader import LogReader
 from gpumon.recording.csv.part import GRAIN
 from gpumon.recording.csv.rotated_log import RotatedLog
+from gpumon.recording.memory.ordering import event_beside, events_from_to
 
 if TYPE_CHECKING:
     import os
@@ -20,22 +22,44 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording import Event
     from gpumon.recording.csv.files import LogFiles
+    from gpumon.recording.history import History
 
 _CLOSING = 0.3
 """Seconds for which a read that goes on is waited for; one that hangs goes with the process."""
 
 
-def open_log(path: str | os.PathLike[str], full_share: float = DEFAULTS.full_share) -> CsvRecording:
+def open_log(path: str | os.PathLike[str], host: str | None = None) -> CsvRecording:
     """Open a log of gpumon's or nvidia-smi's, including its rotated parts.
 
     Args:
         path: Any of its files, or their name without the suffixes.
-        full_share: A GPU is full below this share of free memory, for the events.
+        host: Which host to read; may be ``None`` if the log has one only.
 
     Raises:
-        RecordingError: There is no such file, or it is not a log.
+        RecordingError: There is no such file, it is not a log, or it does not have the host.
     """
-    return CsvRecording(log_to_read(path), full_share)
+    files = log_to_read(path)
+    there = parts(files) or [files]
+    if host is None:
+        if not any(has_several(part.gpus) for part in there):
+            return CsvRecording(files)
+        hosts = hosts_in(there)
+        if len(hosts) > 1:
+            raise RecordingError(
+                f"{files.gpus} has several hosts: show one with gpumon replay --host, of"
+                f" {in_words(hosts)}."
+            )
+        if not hosts:
+            return CsvRecording(files)
+        host = hosts.pop()
+    recording = CsvRecording(files, HostFilter(host))
+    first = recording.first
+    if first is None or recording.at(first) is None:
+        recording.close()
+        hosts = hosts_in(there)
+        known = f"it has {in_words(hosts)}" if hosts else "it does not name its host"
+        raise RecordingError(f"{files.gpus} has no sample of {host}: {known}.")
+    return recording
 
 
 class CsvRecording:
@@ -45,29 +69,38 @@ class CsvRecording:
 
     Args:
         files: The log.
-        full_share: A card is full below this share of free memory.
+        host: Read only the rows of this host; ``None`` reads all.
 
     Raises:
         RecordingError: There is no such log.
     """
 
-    def __init__(self, files: LogFiles, full_share: float = DEFAULTS.full_share) -> None:
+    def __init__(self, files: LogFiles, host: HostFilter | None = None) -> None:
         self._files = files
         self._lock = threading.Lock()
         self._opener = Opener()
-        self._shelf = RotatedLog(files, self._opener)
-        self._finder = EventSearch(files, full_share, self._opener)
-        self._finder.start()
+        self._shelf = RotatedLog(files, self._opener, host)
+        self._reader: LogReader | None = None
 
     @property
     def name(self) -> str:
         """Its name in messages: the path of its GPU file."""
         return str(self._files.gpus)
 
+    def read_into(self, history: History) -> None:
+        """Begin to read the whole log in the background, once.
+
+        Args:
+            history: Receives every sample, and then answers for any moment of the log.
+        """
+        self._reader = LogReader(self._shelf, self._lock, history)
+        self._reader.start()
+
     def close(self) -> None:
         """Close its files; no queries may follow. May be called more than once."""
         self._opener.stop()
-        self._finder.stop()
+        if self._reader is not None:
+            self._reader.stop()
         if self._lock.acquire(timeout=_CLOSING):
             try:
                 self._shelf.close()
@@ -114,15 +147,17 @@ class CsvRecording:
             spot = self._shelf.find(time)
             return time if spot is None else self._shelf.move(spot, samples).time
 
-    def marks(self, first: float, last: float) -> Sequence[Event]:
-        """See ``Recording.marks``."""
-        return self._finder.marks(first, last)
+    def events(self, first: float, last: float) -> Sequence[Event]:
+        """See ``Recording.events``."""
+        return () if self._reader is None else events_from_to(self._reader.events, first, last)
 
     @property
-    def marks_complete(self) -> bool:
-        """See ``Recording.marks_complete``."""
-        return self._finder.wait(0)
+    def events_complete(self) -> bool:
+        """See ``Recording.events_complete``."""
+        return self._reader is not None and self._reader.wait(0)
 
-    def next_mark(self, time: float, *, forward: bool) -> Event | None:
-        """See ``Recording.next_mark``."""
-        return self._finder.next_mark(time, forward=forward)
+    def next_event(self, time: float, *, forward: bool) -> Event | None:
+        """See ``Recording.next_event``."""
+        if self._reader is None:
+            return None
+        return event_beside(self._reader.events, time, forward=forward)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.files import LogFiles
+    from gpumon.recording.csv.hosts import HostFilter
     from gpumon.recording.csv.index import Chunk, SampleSpan
 
 _SNAPSHOTS_KEPT = 128
@@ -59,18 +60,22 @@ class RotatedLog:
     Args:
         files: The log.
         opener: Opens its files; a new one by default.
+        host: Read only the rows of this host; ``None`` reads all.
 
     Raises:
         RecordingError: There is no such log, or no part of it can be read.
     """
 
-    def __init__(self, files: LogFiles, opener: Opener | None = None) -> None:
+    def __init__(
+        self, files: LogFiles, opener: Opener | None = None, host: HostFilter | None = None
+    ) -> None:
         self._files = files
+        self._host = host
         self._opener = opener or Opener()
         self._failure: RecordingError | None = None
         self._snapshots: OrderedDict[tuple[Part, float], Snapshot] = OrderedDict()
         self._opened: OrderedDict[Part, None] = OrderedDict()
-        self._parts = _all_parts(files, self._opener)
+        self._parts = _all_parts(files, self._opener, host)
         self._begins: list[float] = []
         self._known: list[object] = []
         self._is_closed = False
@@ -81,7 +86,7 @@ class RotatedLog:
     def close(self) -> None:
         """Close all files."""
         self._is_closed = True
-        for part in self._parts:
+        for part in {*self._parts, *self._opened}:
             part.close()
 
     @property
@@ -114,7 +119,7 @@ class RotatedLog:
         # The old file has another name by now, or is gone.
         places = [place for place, files in enumerate(there) if newest.is_at(files.gpus)]
         for files in there[places[-1] + 1 if places else len(there) - 1 :]:
-            part = _part(files, self._opener)
+            part = _part(files, self._opener, self._host)
             if isinstance(part, RecordingError):
                 # The file has no header yet; the next call tries again.
                 return
@@ -188,12 +193,20 @@ class RotatedLog:
             pass
         if part is None or part not in self._parts:
             # Rotation removes the oldest part, so the next remaining part follows.
-            return self.find(-math.inf)
+            return self._first_after(-math.inf if part is None else onward - part.shift)
         chunk = part.cards.at(onward)
         if chunk is None:
             return None
         number = bisect_right(chunk.runs, onward, key=_onward) - 1
         spot = Position(part, chunk, max(0, number))
+        following = self.move(spot, 1)
+        return None if following == spot else following
+
+    def _first_after(self, time: float) -> Position | None:
+        """The first sample after a time."""
+        spot = self.find(time)
+        if spot is None or spot.time > time + GRAIN:
+            return spot
         following = self.move(spot, 1)
         return None if following == spot else following
 
@@ -272,14 +285,14 @@ class RotatedLog:
         return snapshot
 
 
-def _all_parts(files: LogFiles, opener: Opener) -> list[Part]:
+def _all_parts(files: LogFiles, opener: Opener, host: HostFilter | None) -> list[Part]:
     """The existing parts of a log, oldest first.
 
     Raises:
         RecordingError: No part can be read, or the log's own file is not a log.
     """
     there = parts(files) or [files]
-    found = {each: _part(each, opener) for each in there}
+    found = {each: _part(each, opener, host) for each in there}
     # A broken rotated part does not affect the others.
     whole = [part for part in found.values() if isinstance(part, Part)]
     for each, part in found.items():
@@ -296,8 +309,8 @@ def _has_begun(files: LogFiles) -> bool:
         return False
 
 
-def _part(files: LogFiles, opener: Opener) -> Part | RecordingError:
+def _part(files: LogFiles, opener: Opener, host: HostFilter | None) -> Part | RecordingError:
     try:
-        return Part(files, opener)
+        return Part(files, opener, host)
     except RecordingError as error:
         return error

@@ -6,12 +6,21 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from gpumon.recording.csv.columns import GPU_COLUMNS, PROCESS_COLUMNS
+from msgspec import Struct
+
+from gpumon.recording.csv.columns import (
+    GPU_COLUMNS,
+    HOSTNAME,
+    PROCESS_COLUMNS,
+    CsvColumn,
+    GpuRow,
+    ProcessRow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, ProcessId, Snapshot
+    from gpumon.model.snapshot import GpuProcess, GpuUse, ProcessId, Snapshot
 
     _UseId = tuple[ProcessId, str, tuple[int, int] | None, bool]
 
@@ -20,38 +29,7 @@ LIST_SECONDS = 4.0
 LIST_BYTES = 64 * 2**20
 """How far a process's GPU memory moves before the list is written at once."""
 
-_OF_SAMPLE = frozenset(
-    (
-        "timestamp",
-        "host",
-        "driver_version",
-        "cuda_version",
-        "host.cpu [%]",
-        "host.cpu.count",
-        "host.load.1",
-        "host.load.5",
-        "host.load.15",
-        "host.memory.used [MiB]",
-        "host.memory.total [MiB]",
-        "elapsed [s]",
-        "gpumon_log",
-    )
-)
-"""Columns that say the same of every card, and are made once."""
-
-_METRICS = [
-    (place, column.metric.field, column.write)
-    for place, column in enumerate(GPU_COLUMNS)
-    if column.metric is not None
-]
-_SHARED = [
-    (place, column.write) for place, column in enumerate(GPU_COLUMNS) if column.name in _OF_SAMPLE
-]
-_OWN = [
-    (place, column.write)
-    for place, column in enumerate(GPU_COLUMNS)
-    if column.metric is None and column.name not in _OF_SAMPLE
-]
+_OWN = [(place, column) for place, column in enumerate(GPU_COLUMNS) if column.part == "gpu"]
 
 
 def as_csv(rows: Iterable[Iterable[str]]) -> bytes:
@@ -61,14 +39,46 @@ def as_csv(rows: Iterable[Iterable[str]]) -> bytes:
     return text.getvalue().encode()
 
 
-GPU_HEADER = as_csv([[column.name for column in GPU_COLUMNS]])
-PROCESS_HEADER = as_csv([[column.name for column in PROCESS_COLUMNS]])
+class Layout(Struct, frozen=True):
+    """The columns of the two files of a log.
+
+    Attributes:
+        gpus: Those of the GPU file.
+        processes: Those of the process file.
+    """
+
+    gpus: tuple[CsvColumn, ...]
+    processes: tuple[CsvColumn, ...]
+
+    @property
+    def gpu_header(self) -> bytes:
+        """The first line of the GPU file."""
+        return as_csv([[column.name for column in self.gpus]])
+
+    @property
+    def process_header(self) -> bytes:
+        """The first line of the process file."""
+        return as_csv([[column.name for column in self.processes]])
+
+
+ONE_MACHINE = Layout(GPU_COLUMNS, PROCESS_COLUMNS)
+SEVERAL_MACHINES = Layout((*GPU_COLUMNS, HOSTNAME), (*PROCESS_COLUMNS, HOSTNAME))
 
 
 class GpuRows:
-    """Writes the rows of the GPUs. Reuses the cells of values that have not changed."""
+    """Writes the rows of the GPUs. Reuses the cells of values that have not changed.
 
-    def __init__(self) -> None:
+    Args:
+        hostname: The machine in a log of several; ``None`` in a log of one.
+    """
+
+    def __init__(self, hostname: str | None = None) -> None:
+        self._hostname = hostname
+        self._columns = (ONE_MACHINE if hostname is None else SEVERAL_MACHINES).gpus
+        # These have the same cell in every row of a sample.
+        self._shared = [
+            (place, column) for place, column in enumerate(self._columns) if column.part != "gpu"
+        ]
         self._cards: dict[str, _Card] = {}
 
     def of(self, snapshot: Snapshot, elapsed: float) -> bytes:
@@ -78,36 +88,28 @@ class GpuRows:
             snapshot: The sample.
             elapsed: Seconds since the log began to be written.
         """
-        cards = {gpu.uuid: self._cards.get(gpu.uuid) or _Card() for gpu in snapshot.gpus}
+        count = len(self._columns)
+        cards = {gpu.uuid: self._cards.get(gpu.uuid) or _Card(count) for gpu in snapshot.gpus}
         self._cards = cards
-        shared = [
-            (place, write(snapshot, gpu, elapsed))
-            for gpu in snapshot.gpus[:1]
-            for place, write in _SHARED
-        ]
-        return as_csv(
-            cards[gpu.uuid].cells(snapshot, gpu, elapsed, shared) for gpu in snapshot.gpus
-        )
+        rows = [GpuRow(snapshot, gpu, elapsed, self._hostname) for gpu in snapshot.gpus]
+        shared = [(place, column.cell(row)) for row in rows[:1] for place, column in self._shared]
+        return as_csv(cards[row.gpu.uuid].cells(row, shared) for row in rows)
 
 
 class _Card:
-    """The cells last written for a GPU, and its metric values."""
+    """The cells last written for a GPU, and their values."""
 
-    def __init__(self) -> None:
-        self._cells = [""] * len(GPU_COLUMNS)
-        self._values: list[object] = [None] * len(GPU_COLUMNS)
+    def __init__(self, count: int) -> None:
+        self._cells = [""] * count
+        self._values: list[object] = [None] * count
 
-    def cells(
-        self, snapshot: Snapshot, gpu: Gpu, elapsed: float, shared: list[tuple[int, str]]
-    ) -> list[str]:
+    def cells(self, row: GpuRow, shared: list[tuple[int, str]]) -> list[str]:
         cells, values = self._cells, self._values
-        for place, field, write in _METRICS:
-            value = getattr(gpu, field)
+        for place, column in _OWN:
+            value = column.value(row)
             if value != values[place]:
                 values[place] = value
-                cells[place] = write(snapshot, gpu, elapsed)
-        for place, write in _OWN:
-            cells[place] = write(snapshot, gpu, elapsed)
+                cells[place] = column.write(value)
         for place, cell in shared:
             cells[place] = cell
         return cells
@@ -123,12 +125,16 @@ class ProcessRows:
     Args:
         commands: Whether to write command lines.
         user: Write the processes of this user only.
+        hostname: The machine in a log of several; ``None`` in a log of one.
     """
 
-    def __init__(self, *, commands: bool = True, user: str | None = None) -> None:
+    def __init__(
+        self, *, commands: bool = True, user: str | None = None, hostname: str | None = None
+    ) -> None:
+        self._hostname = hostname
+        layout = ONE_MACHINE if hostname is None else SEVERAL_MACHINES
         self._columns = [
-            column.write if commands or column.name != "command" else None
-            for column in PROCESS_COLUMNS
+            column if commands or column.field != "command" else None for column in layout.processes
         ]
         self._user = user
         self._written: dict[_UseId, int | None] | None = None
@@ -149,7 +155,10 @@ class ProcessRows:
         if elapsed - self._written_at < LIST_SECONDS and self._still_true(holdings):
             return b""
         self._written, self._written_at = holdings, elapsed
-        return as_csv(self._cells(snapshot, one, use, elapsed) for one, use in uses)
+        rows = (ProcessRow(snapshot, one, use, elapsed, self._hostname) for one, use in uses)
+        return as_csv(
+            ["" if column is None else column.cell(row) for column in self._columns] for row in rows
+        )
 
     def forget(self) -> None:
         """Write a list at the next sample, because the last one is in another file."""
@@ -168,14 +177,6 @@ class ProcessRows:
             and written.keys() == holdings.keys()
             and not any(_moved(written[which], size) for which, size in holdings.items())
         )
-
-    def _cells(
-        self, snapshot: Snapshot, process: GpuProcess, use: GpuUse, elapsed: float
-    ) -> list[str]:
-        return [
-            write(snapshot, process, use, elapsed) if write is not None else ""
-            for write in self._columns
-        ]
 
 
 def _moved(before: int | None, now: int | None) -> bool:

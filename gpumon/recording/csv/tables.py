@@ -1,24 +1,29 @@
-"""Iterates over the rows of a log's file, for reports."""
+"""Reads the rows of a log's file, for reports."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from gpumon.recording.csv.cells import DAMAGED, LIMITS, Cells, column_cells, read_moment
+from gpumon.recording.csv.cells import DAMAGED, Cells, column_cells, read_moment
+from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
-from gpumon.recording.csv.headings import as_header, row_of, whole_lines
+from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
 from gpumon.recording.csv.index import CsvFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from gpumon.recording.csv.columns import CsvColumn
     from gpumon.recording.csv.headings import Header
     from gpumon.recording.csv.index import Chunk, SampleSpan
+
+
+RowT = TypeVar("RowT")
 
 
 class Damage(Struct):
@@ -33,25 +38,26 @@ class Damage(Struct):
     first: int | None = None
 
 
-def rows(
+def samples(
     path: Path,
-    wanted: Sequence[str],
+    wanted: Sequence[CsvColumn],
+    make: Callable[..., RowT],
     *,
     processes: bool,
     first: float | None = None,
     last: float | None = None,
     damage: Damage | None = None,
-) -> Iterator[tuple[object, ...]]:
-    """The rows of one file in order: the time, then the values of the wanted columns.
+) -> Iterator[list[RowT]]:
+    """The rows of one file in order, one list per sample.
 
     Times are those of a recording: seconds since the epoch that never run backwards. Values are in
-    the model's units: bytes, percent, watts, joules, seconds, booleans, seconds since the epoch for
-    times, and text; ``None`` if the cell is empty or the column is missing. Rows and cells that
+    the model's units; ``None`` if the cell is empty or the column is missing. Rows and cells that
     cannot be read are skipped and counted as damage; an unfinished last line is skipped too.
 
     Args:
         path: The file: CSV, or compressed CSV by its suffix ``.gz`` or ``.zst``.
-        wanted: Names of ``columns.GPU_COLUMNS``, or of ``columns.PROCESS_COLUMNS``.
+        wanted: The columns to read.
+        make: Makes a row from its time and the values of the wanted columns.
         processes: Whether it is the process file.
         first: Skip samples before this time.
         last: Skip samples after this time.
@@ -63,7 +69,8 @@ def rows(
     begin = -math.inf if first is None else first
     end = math.inf if last is None else last
     readers = [
-        column_cells(name, processes=processes, reasons=False, damaged=DAMAGED) for name in wanted
+        column_cells(column.name, processes=processes, reasons=False, damaged=DAMAGED)
+        for column in wanted
     ]
     file = open_file(path)
     with contextlib.closing(file):
@@ -76,14 +83,20 @@ def rows(
             seen.begin(sheet.before_first())
         while chunk is not None:
             if plan is None or plan.header is not chunk.header:
-                plan = _Plan(chunk.header, wanted, readers, seen)
+                plan = _Plan(chunk.header, wanted, readers, seen, processes=processes)
             seen.begin(chunk)
-            for run in chunk.runs:
-                time = run.onward - set_back
+            times = [run.onward - set_back for run in chunk.runs]
+            table = plan.table(chunk, times)
+            rows = None if table is None else list(map(make, *table))
+            for run, time in zip(chunk.runs, times, strict=True):
                 if time > end:
                     return
-                if time >= begin:
-                    yield from plan.rows(chunk, run, time)
+                if time < begin:
+                    continue
+                if rows is not None:
+                    yield rows[run.first : run.stop]
+                elif found := [make(*row) for row in plan.rows(chunk, run, time)]:
+                    yield found
             chunk = sheet.after(chunk)
 
 
@@ -132,22 +145,71 @@ class _Plan:
     """How to read the wanted cells of the rows below one header."""
 
     def __init__(
-        self, header: Header, wanted: Sequence[str], readers: Sequence[Cells], seen: _Seen
+        self,
+        header: Header,
+        wanted: Sequence[CsvColumn],
+        readers: Sequence[Cells],
+        seen: _Seen,
+        *,
+        processes: bool,
     ) -> None:
         self.header = header
         self._seen = seen
+        self._wanted = wanted
         self._commas = header.width - 1
         self._cells = [
-            (header.places[name], cells) if name in header.places else (header.time, _NOTHING)
-            for name, cells in zip(wanted, readers, strict=True)
+            (header.places[column.name], cells)
+            if column.name in header.places
+            else (header.time, _NOTHING)
+            for column, cells in zip(wanted, readers, strict=True)
         ]
         self._split = max([header.time, *(place for place, _ in self._cells)]) + 1
         # The time comes before the values.
+        places = {column.field: 1 + place for place, column in enumerate(wanted)}
         self._limits = [
-            (1 + wanted.index(part), 1 + wanted.index(whole))
-            for part, whole in LIMITS.items()
-            if part in wanted and whole in wanted
+            (places[part], places[whole])
+            for part, whole in ([] if processes else LIMITS)
+            if part in places and whole in places
         ]
+
+    def table(self, chunk: Chunk, times: Sequence[float]) -> list[Sequence[object]] | None:
+        """The time and the values of each line of a chunk, by column.
+
+        ``None`` if its lines must be read one by one: some are damaged, or are not of the sample
+        that they are in, or have times of their own as nvidia-smi's rows do.
+
+        Args:
+            chunk: The chunk.
+            times: The times of its samples.
+        """
+        header, lines = self.header, chunk.lines
+        if header.key is not None or header.time != 0 or chunk.passed:
+            return None
+        cells = _plain_cells(lines, header.width)
+        if cells is None:
+            return None
+        step = header.width + 1
+        stamps = cells[::step]
+        line_times: list[object] = [None] * len(lines)
+        for run, time in zip(chunk.runs, times, strict=True):
+            count = run.stop - run.first
+            if stamps[run.first : run.stop].count(stamps[run.first]) != count:
+                return None
+            line_times[run.first : run.stop] = [time] * count
+        damaged = sum(values.found_damage for _, values in self._cells)
+        table: list[Sequence[object]] = [line_times]
+        each = chunk.runs[0].stop - chunk.runs[0].first
+        for column, (place, values) in zip(self._wanted, self._cells, strict=True):
+            table.append(_column_values(column, cells[place::step], values, each))
+        if damaged != sum(values.found_damage for _, values in self._cells):
+            return None
+        for part, whole in self._limits:
+            pairs: Iterator[tuple[Any, Any]] = zip(table[part], table[whole], strict=True)
+            if any(
+                most is not None and value is not None and value > most for value, most in pairs
+            ):
+                return None
+        return table
 
     def rows(self, chunk: Chunk, run: SampleSpan, time: float) -> Iterator[tuple[object, ...]]:
         """The rows of a sample."""
@@ -203,6 +265,61 @@ class _Plan:
             if _is_above(row[part], row[whole]):
                 row = (*row[:part], None, *row[part + 1 :])
         return row
+
+
+def _plain_cells(lines: Sequence[bytes], width: int) -> list[str] | None:
+    """The cells of all lines, with one more between two lines.
+
+    ``None`` if any line does not have exactly that many cells, or is hard to read.
+    """
+    block = b",\n,".join(lines)
+    if b"\0" in block or b"\r" in block or max(map(len, lines)) > LONGEST_LINE:
+        return None
+    quoted: list[int] = []
+    if b'"' in block:
+        quoted = [place for place, line in enumerate(lines) if b'"' in line]
+        # Cells of the right number, replaced below.
+        plain = [*lines]
+        for place in quoted:
+            plain[place] = b"," * (width - 1)
+        block = b",\n,".join(plain)
+    cells = block.decode("utf-8", "replace").split(",")
+    step = width + 1
+    if len(cells) != len(lines) * step - 1 or cells[width::step] != ["\n"] * (len(lines) - 1):
+        return None
+    for place in quoted:
+        line = lines[place]
+        found = [] if line.count(b'"') % 2 else cells_of(line)
+        if len(found) != width:
+            return None
+        cells[place * step : place * step + width] = found
+    return cells
+
+
+def _column_values(
+    column: CsvColumn, texts: list[str], values: Cells, each: int
+) -> Sequence[object]:
+    """The values of a column of a chunk.
+
+    Args:
+        column: The column.
+        texts: Its cells.
+        values: The values of the cells that were parsed before.
+        each: The number of rows of a sample, if all samples have as many.
+    """
+    if texts[each:] == texts[:-each] and not len(texts) % each:
+        # The cells of each GPU do not change here.
+        return [values[text] for text in texts[:each]] * (len(texts) // each)
+    if column.is_real:
+        # Measurements seldom repeat, so remembering them costs more than parsing them.
+        with contextlib.suppress(ValueError):
+            numbers = [float(text) if text else None for text in texts]
+            known = [number for number in numbers if number is not None]
+            lowest, highest = column.possible
+            # The sum is NaN if any number is; that is neither above nor below another.
+            if lowest <= min(known) and max(known) <= highest and math.isfinite(sum(known)):
+                return numbers
+    return [*map(values.__getitem__, texts)]
 
 
 def _is_above(value: object, most: object) -> bool:

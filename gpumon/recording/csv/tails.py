@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.recording.csv.columns import GPU_COLUMNS, PROCESS_COLUMNS
+from gpumon.recording.csv.columns import HOSTNAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from gpumon.recording.csv.columns import CsvColumn
 
 _BLOCK = 2**16
 _PAGE = 4096
@@ -34,27 +36,30 @@ class _Sample(Struct):
         moment: Its time.
         timestamp: Its time as written in the file.
         begin: Offset of its first row.
-        subjects: The UUIDs of its rows, in order.
+        subjects: The machine, if the log has several, and the UUID of each row, in order.
     """
 
     moment: _Moment
     timestamp: str
     begin: int
-    subjects: list[str]
+    subjects: list[tuple[str, str]]
 
 
-def whole_cards(descriptor: int, begin: int, end: int) -> tuple[int, _Moment | None]:
+def whole_cards(
+    descriptor: int, begin: int, end: int, columns: Sequence[CsvColumn]
+) -> tuple[int, _Moment | None]:
     """How much of a GPU file consists of complete samples.
 
     Args:
         descriptor: The file.
         begin: Offset of its first row.
         end: Its size.
+        columns: Its columns.
 
     Returns:
         The size to truncate it to, and the time of its last sample, if there is one.
     """
-    names = [column.name for column in GPU_COLUMNS]
+    names = [column.name for column in columns]
     torn, at = _torn(descriptor, begin, end)
     samples = _samples(descriptor, begin, at, names)
     last, before = next(samples, None), next(samples, None)
@@ -72,17 +77,20 @@ def whole_cards(descriptor: int, begin: int, end: int) -> tuple[int, _Moment | N
     return last.begin, None if before is None else before.moment
 
 
-def whole_lists(descriptor: int, begin: int, end: int, cards: _Moment | None) -> int:
+def whole_lists(
+    descriptor: int, begin: int, end: int, columns: Sequence[CsvColumn], cards: _Moment | None
+) -> int:
     """The size to truncate a process file to, so that it has only complete lists.
 
     Args:
         descriptor: The file.
         begin: Offset of its first row.
         end: Its size.
+        columns: Its columns.
         cards: When the last sample in the cards' file was taken. A list is written before the GPUs
             of its sample, so a newer list may lack rows and has no GPUs.
     """
-    names = [column.name for column in PROCESS_COLUMNS]
+    names = [column.name for column in columns]
     _, at = _torn(descriptor, begin, end)
     last = next(_samples(descriptor, begin, at, names, lists=True), None)
     return last.begin if last is not None and (cards is None or last.moment > cards) else at
@@ -102,8 +110,9 @@ def _goes_on(last: _Sample, torn: list[str], *, shorter: bool) -> bool:
     timestamp, *rest = torn
     if not rest:
         return shorter and last.timestamp.startswith(timestamp)
-    # The third cell, if it is complete, is the UUID.
-    return last.timestamp == timestamp and not (len(rest) > 2 and rest[1] in last.subjects)
+    # The third cell, if it is complete, is the UUID. The name of the machine is cut off.
+    complete = len(rest) > 2 and ("", rest[1]) in last.subjects
+    return last.timestamp == timestamp and not complete
 
 
 def _samples(
@@ -115,17 +124,18 @@ def _samples(
         moment = _moment(row)
         if moment is None:
             break
+        subject = row.get(HOSTNAME.name, ""), row["uuid"]
         if (
             sample is not None
             and sample.moment == moment
-            and (lists or row["uuid"] not in sample.subjects)
+            and (lists or subject not in sample.subjects)
         ):
             sample.begin = at
-            sample.subjects.insert(0, row["uuid"])
+            sample.subjects.insert(0, subject)
             continue
         if sample is not None:
             yield sample
-        sample = _Sample(moment, row["timestamp"], at, [row["uuid"]])
+        sample = _Sample(moment, row["timestamp"], at, [subject])
     if sample is not None:
         yield sample
 

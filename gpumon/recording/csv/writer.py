@@ -18,11 +18,13 @@ from gpumon.recording import RecordingError
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import MOST_PARTS, LogFiles, forms, numbered, part_numbers
 from gpumon.recording.csv.opening import LogError, being_written, holder, lock, open_file, shown
-from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER
+from gpumon.recording.csv.rows import ONE_MACHINE
 from gpumon.recording.csv.tails import whole_cards, whole_lists
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from gpumon.recording.csv.rows import Layout
 
 _HEADER_BYTES = 2**16
 """The longest first line that is looked at."""
@@ -39,10 +41,19 @@ class LogWriter:
         files: Where to write.
         rotate: Rotate the files once either is longer than this many bytes; ``None`` means never.
         keep: Number of rotated parts to keep; ``None`` keeps all.
+        layout: The columns.
     """
 
-    def __init__(self, files: LogFiles, rotate: int | None = None, keep: int | None = None) -> None:
+    def __init__(
+        self,
+        files: LogFiles,
+        rotate: int | None = None,
+        keep: int | None = None,
+        layout: Layout = ONE_MACHINE,
+    ) -> None:
         self._files = files
+        self._layout = layout
+        self._gpu_header, self._process_header = layout.gpu_header, layout.process_header
         self._rotate = rotate
         self._keep = keep
         self._gpus: _File | None = None
@@ -122,7 +133,7 @@ class LogWriter:
             self._finish_rotation(begun=not gpus.is_empty())
         processes = self._processes
         if processes is None or not processes.look():
-            processes = _File(self._files.processes, PROCESS_HEADER)
+            processes = _File(self._files.processes, self._process_header)
             self._processes, old = processes, self._processes
             if old is not None:
                 old.close()
@@ -132,7 +143,7 @@ class LogWriter:
         """Open the GPU file and lock it."""
         path = self._files.gpus
         for _ in range(_TRIES):
-            file = _File(path, GPU_HEADER)
+            file = _File(path, self._gpu_header)
             try:
                 lock(file.descriptor, path)
                 if file.look():
@@ -188,12 +199,16 @@ class LogWriter:
         begun = gpus.is_empty()
         last = None
         if not begun:
-            end, last = whole_cards(gpus.descriptor, len(GPU_HEADER), gpus.length())
+            rows, columns = len(self._gpu_header), self._layout.gpus
+            end, last = whole_cards(gpus.descriptor, rows, gpus.length(), columns)
             gpus.cut(end)
         if not processes.is_empty():
-            lists, end = len(PROCESS_HEADER), processes.length()
+            end = processes.length()
             # If the GPU file is new, the GPUs at the time of the last list are unknown.
-            processes.cut(whole_lists(processes.descriptor, lists, end, last) if not begun else end)
+            if not begun:
+                rows, columns = len(self._process_header), self._layout.processes
+                end = whole_lists(processes.descriptor, rows, end, columns, last)
+            processes.cut(end)
         for file in (gpus, processes):
             if file.is_empty():
                 self.bytes += file.begin()
@@ -279,7 +294,7 @@ class _File:
         return len(head) < len(self._header) and self._header.startswith(head)
 
     def is_of_other_columns(self) -> bool:
-        """Whether it is a log of another gpumon version.
+        """Whether it is a log of another gpumon version, or of one machine instead of several.
 
         Raises:
             LogError: It is not a log.

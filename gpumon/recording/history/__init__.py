@@ -3,8 +3,8 @@
 The sampling thread adds every snapshot to a ``History``, once and in order; the screen queries it
 from another thread. It answers four kinds of questions:
 
-- values over time of every GPU, every process and the machine (``series.py`` defines the
-  resolution);
+- values over time of every GPU, every process, every user and the machine (``series.py`` defines
+  the resolution);
 - intervals: since when a named condition has held for a GPU (``findings`` names the conditions),
   and since when a process has been idle;
 - holdings: what the processes hold of a GPU, from the newest process list;
@@ -15,7 +15,8 @@ still kept, and durations from the past intervals, of which ``intervals.INTERVAL
 the newest and the longest. Start and idle times are kept for ``PAST_KEPT`` processes that have
 exited.
 
-Memory is bounded. Measured with tracemalloc, a GPU with ``CHARTED`` takes 890 kB, the machine to
+Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_CARD_DEPTH``), 5.5 MB a
+GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 890 kB, the machine to
 155 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
 from half a day on. Eight GPUs and a hundred processes that run for days take 21 MB. Intervals add 3
 kB at most for each condition of a card and each process, 6 MB in all where everything comes and
@@ -24,19 +25,25 @@ over time: ``PROCESSES_CHARTED``, and never more than ``PROCESSES_KEPT``. Of pro
 ended, the values of ``GONE_KEPT`` at most are kept, for ``GONE_SECONDS`` at most; of cards
 ``CARDS_KEPT``, or twice as many as there are. Holdings count every process.
 
+A user takes 80 kB after a day; ``USERS_CHARTED`` users are kept.
+
 Times are wall-clock times, as in the snapshots. If that clock steps back, everything seen before is
 moved back with it, so that ages stay right and times stay in order; a step of less than ``STEP``
 counts as the same moment. A step forward cannot be distinguished from a suspend: it is a gap.
 """
 
 from gpumon.recording.history.as_of import HistoryAsOf
-from gpumon.recording.history.history import (
+from gpumon.recording.history.history import History
+from gpumon.recording.history.holdings import Holding
+from gpumon.recording.history.intervals import Condition, Interval
+from gpumon.recording.history.observations import (
     CARD_DEPTH,
     CARDS_KEPT,
     CHARTED,
     GONE_KEPT,
     GONE_SECONDS,
     HOST_CHARTED,
+    LOG_CARD_DEPTH,
     OLD_AFTER,
     PAST_KEPT,
     PATIENCE,
@@ -44,13 +51,12 @@ from gpumon.recording.history.history import (
     PROCESS_DEPTH,
     PROCESSES_CHARTED,
     PROCESSES_KEPT,
+    STATE_CARD_DEPTH,
     STEP,
     USERS_KEPT,
     XIDS_KEPT,
-    History,
 )
-from gpumon.recording.history.holdings import Holding
-from gpumon.recording.history.intervals import Condition, Interval
+from gpumon.recording.history.user_series import USER_CHARTED, USERS_CHARTED
 
 __all__ = [
     "CARDS_KEPT",
@@ -59,6 +65,7 @@ __all__ = [
     "GONE_KEPT",
     "GONE_SECONDS",
     "HOST_CHARTED",
+    "LOG_CARD_DEPTH",
     "OLD_AFTER",
     "PAST_KEPT",
     "PATIENCE",
@@ -66,8 +73,11 @@ __all__ = [
     "PROCESSES_KEPT",
     "PROCESS_CHARTED",
     "PROCESS_DEPTH",
+    "STATE_CARD_DEPTH",
     "STEP",
+    "USERS_CHARTED",
     "USERS_KEPT",
+    "USER_CHARTED",
     "XIDS_KEPT",
     "Condition",
     "History",

@@ -7,21 +7,17 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from gpumon.availability import FRESH_SECONDS
-from gpumon.recording.history.history import (
-    ANSWERING,
-    PATIENCE,
-    History,
-    is_resting,
-)
+from gpumon.recording.history.history import History
 from gpumon.recording.history.holdings import holdings
 from gpumon.recording.history.intervals import Interval
+from gpumon.recording.history.observations import ANSWERING, PATIENCE
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
-    from gpumon.recording.history.history import TrackedProcess
     from gpumon.recording.history.holdings import Holding
+    from gpumon.recording.history.observations import TrackedProcess
     from gpumon.recording.series import Series
 
 REACH = 3600.0
@@ -34,28 +30,38 @@ class HistoryAsOf(History):
     The current state comes from the snapshot, its duration from the intervals that the history
     keeps. An interval that the history has dropped was short: it counts as just begun.
 
+    The history of a log that is still being read may not have reached the moment. Then an interval
+    counts as begun at the moment or before, and what cannot be known is unknown.
+
     Args:
         history: The history, which may receive more snapshots meanwhile.
         snapshot: The moment.
 
     Attributes:
-        drawn: Another history of the moment, rebuilt from samples, for values over time that the
-            first one no longer keeps: those of exited processes, and of days ago.
+        drawn: Another history of the moment, made of few samples, for values over time that the
+            first one does not have: those of exited processes, of days ago, and of the part of a
+            log that it has not reached.
     """
 
     def __init__(self, history: History, snapshot: Snapshot) -> None:
         # All observed data is shared; the attributes set in ``show`` belong to this moment.
         vars(self).update(vars(history))
+        self._whole = history
         self.drawn: History | None = None
         self._open = {}
         with self.lock:
             self._views.add(self)
         self.show(snapshot)
 
+    def as_of(self, snapshot: Snapshot) -> History:
+        """See ``History.as_of``."""
+        return HistoryAsOf(self._whole, snapshot)
+
     def show(self, snapshot: Snapshot) -> None:
         """Change to another moment, whose snapshot the history also received."""
         listed_at = snapshot.processes_at
         self.now, self.latest = snapshot.time, snapshot
+        self._is_reached = self._whole.reaches(snapshot.time)
         self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
         self._listed = {process.id: process for process in snapshot.processes}
         self._lists_known = listed_at is not None and snapshot.time - listed_at <= FRESH_SECONDS
@@ -91,31 +97,33 @@ class HistoryAsOf(History):
             self._held[uuid] = held
         return held
 
-    def spell(self, uuid: str, name: str) -> Interval | None:
-        """See ``History.spell``."""
+    def interval(self, uuid: str, name: str) -> Interval | None:
+        """See ``History.interval``."""
         place = self._place[name]
         held = self.held(uuid)
         # A GPU that does not respond keeps its state, for as long as that is plausible.
         holds = held[place] if held else True
+        if holds is None:
+            return None
+        found, patience = None, PATIENCE
         with self.lock:
             card = self._cards.get(uuid)
-            if card is None or holds is None:
-                return None
-            card.settle(self._conditions)
-            found = card.watches[place].at(self.now)
-            patience = card.patience
+            if card is not None:
+                card.settle(self._conditions)
+                found = card.watches[place].at(self.now)
+                patience = card.patience
         since_then = self.now - (self.now if found is None else found.last)
         if not holds:
             # It may be absent for a moment.
-            return found if since_then < self._conditions[place].linger else None
+            return found if since_then < self._conditions[place].hysteresis else None
         if found is not None and since_then <= patience:
             return found
-        return Interval(self.now, self.now, begin_seen=True, samples=1) if held else None
+        return self._just_begun(self.now) if held else None
 
     def process_idle(self, process: ProcessId) -> Interval | None:
         """See ``History.process_idle``."""
         listed = self._listed.get(process)
-        if listed is None or not is_resting(listed):
+        if listed is None or not listed.resting:
             return None
         with self.lock:
             known = self._process(process)
@@ -123,10 +131,15 @@ class HistoryAsOf(History):
             patience = max(PATIENCE, self._list_pace.late)
         if found is not None and found.last >= self._list_seen - patience:
             return found
-        return Interval(self._list_seen, self._list_seen, begin_seen=True, samples=1)
+        return self._just_begun(self._list_seen)
 
-    def gpu_seconds(self, user: str | None) -> float:
-        """See ``History.gpu_seconds``."""
+    def _just_begun(self, time: float) -> Interval:
+        return Interval(time, time, start_observed=self._is_reached, samples=1)
+
+    def gpu_seconds(self, user: str | None) -> float | None:
+        """See ``History.gpu_seconds``; ``None`` while the history has not reached the moment."""
+        if not self._is_reached:
+            return None
         with self.lock:
             counted = self._gpu_seconds.get(user)
             newest = self._lists_seen[-1] if self._lists_seen else self.now
@@ -147,7 +160,7 @@ class HistoryAsOf(History):
     def _list_before(self, snapshot: Snapshot) -> float:
         """The time of the newest process list up to the moment."""
         place = bisect_right(self._lists_seen, self.now)
-        if place:
+        if place and self._is_reached:
             return self._lists_seen[place - 1]
         return min(self.now, snapshot.processes_at or self.now)
 
@@ -163,7 +176,12 @@ class HistoryAsOf(History):
         return self._list_seen if known is None else min(known.first, self._list_seen)
 
     def _is_known(self, series: Series | None) -> bool:
-        return series is not None and series.first <= self.now and series.reaches(self.now - REACH)
+        return (
+            self._is_reached
+            and series is not None
+            and series.first <= self.now
+            and series.reaches(self.now - REACH)
+        )
 
     def card_series(self, uuid: str) -> Series | None:
         """See ``History.card_series``."""
@@ -185,6 +203,13 @@ class HistoryAsOf(History):
         if self.drawn is None or self._is_known(series):
             return series
         return self.drawn.host_series()
+
+    def user_series(self, user: str | None) -> Series | None:
+        """See ``History.user_series``."""
+        series = super().user_series(user)
+        if self.drawn is None or self._is_known(series):
+            return series
+        return self.drawn.user_series(user)
 
     def _buckets(
         self,

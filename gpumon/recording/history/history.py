@@ -1,248 +1,39 @@
-"""The history: adds snapshots and answers queries."""
+"""The history: answers queries about the snapshots that it has received."""
 
 from __future__ import annotations
 
 import math
-from array import array
-from functools import lru_cache, partial
-from operator import attrgetter
-from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
-from gpumon.availability import FRESH_SECONDS
-from gpumon.model.snapshot import CardStatus
-from gpumon.model.thresholds import DEFAULTS
-from gpumon.recording.history.accrual import Accrual
-from gpumon.recording.history.holdings import Holding, holdings
-from gpumon.recording.history.intervals import ConditionTracker, is_active
-from gpumon.recording.series import RECENT_SAMPLES, Depth, Series, SeriesRate
+from gpumon.recording.history.observations import (
+    CHARTED,
+    HOST_CHARTED,
+    OLD_AFTER,
+    PATIENCE,
+    PROCESS_CHARTED,
+    Observations,
+)
+from gpumon.recording.history.user_series import USER_CHARTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from gpumon.model.snapshot import Gpu, ProcessId, Snapshot
+    from gpumon.recording.history.intervals import Interval
+    from gpumon.recording.series import Series
 
-    from gpumon.model.snapshot import Gpu, GpuProcess, Host, ProcessId, Snapshot
-    from gpumon.model.thresholds import Thresholds
-    from gpumon.recording.history.intervals import Condition, Interval
-
-CHARTED = (
-    "utilization_gpu",
-    "utilization_memory",
-    "memory_used",
-    "power_draw",
-    "temperature_gpu",
-    "clock_sm",
-    "pcie_rx",
-    "pcie_tx",
-    "nvlink_rx",
-    "nvlink_tx",
-)
-"""Fields of a card whose values over time are kept."""
-HOST_CHARTED = ("cpu_percent", "memory_used", "load")
-"""Likewise of the machine; the load is that of the last minute."""
-PROCESS_CHARTED = ("memory_used", "sm", "cpu_percent", "rss")
-"""Likewise of a process, over all its cards."""
-
-CARD_DEPTH = Depth(fields=len(CHARTED), peaks=6, seconds=3601, tens=8641, samples=RECENT_SAMPLES)
-"""Of a card: two minutes sample by sample, an hour in seconds, a day in tens of seconds. No peaks
-are kept of the links, of which a sample tells an instant only."""
-HOST_DEPTH = Depth(fields=len(HOST_CHARTED), peaks=0, seconds=901, tens=8641)
-"""Of the machine, which is read once a second: a quarter of an hour in seconds, a day in tens."""
-PROCESS_DEPTH = Depth(fields=len(PROCESS_CHARTED), peaks=2, seconds=901, tens=4321)
-"""Of a process, of which there may be hundreds: a quarter of an hour in seconds, as their lists are
-read no faster, and half a day in tens. Peaks of GPU memory and SM use alone."""
-
-PROCESSES_CHARTED = 300
-"""How many processes get values over time: those with the most GPU memory, where there are more."""
-PROCESSES_KEPT = 600
-"""Who has them keeps them while no further down than this, so that two that take turns do not begin
-anew each time."""
-GONE_SECONDS = 600.0
-"""How long a process that has ended is remembered."""
-GONE_KEPT = 100
-"""How many of them at most, so that a machine that starts thousands an hour costs no more."""
-CARDS_KEPT = 16
-"""How many cards are remembered at least, or twice as many as there are: of more the ones that
-were away for longest are forgotten."""
-XIDS_KEPT = 32
-"""How many different XIDs of a card are remembered: the newest."""
-PAST_KEPT = 1000
-"""Of how many processes that ended before that it is still known since when they were there and
-rested, for ``History.as_of``."""
-REPORTS_KEPT = 500
-"""How many reports of XIDs of a card are remembered with when they were seen."""
-LISTS_KEPT = 3600
-"""Of how many process lists it is remembered when they came: an hour of one a second."""
-STEP = 1.0
-"""Seconds by which the clock may fall behind without being taken for set back."""
-PATIENCE = 10.0
-"""Seconds for which something may be unknown without ending a spell."""
-OLD_AFTER = 2.0
-"""Age in seconds up to which a card's values are never called old."""
-USERS_KEPT = 300
-"""How many users' time on cards is remembered, once they have left."""
-
-
-class _Card:
-    """The record of one GPU.
-
-    The same conditions nearly always hold from one sample to the next. So the trackers are updated
-    only on a change; until then only the repetitions are counted.
-    """
-
-    __slots__ = (
-        "again",
-        "held",
-        "patience",
-        "sampled_at",
-        "seen_at",
-        "series",
-        "watches",
-        "xids",
-        "xids_seen",
-    )
-
-    def __init__(self, conditions: int, time: float) -> None:
-        self.series = Series(CARD_DEPTH, time)
-        self.watches = [ConditionTracker() for _ in range(conditions)]
-        self.held: tuple[bool | None, ...] = (None,) * conditions
-        self.seen_at = -math.inf
-        self.again = 0
-        self.sampled_at: float | None = None
-        self.patience = PATIENCE
-        self.xids: dict[int, float | None] = {}
-        self.xids_seen: list[tuple[float, int, float | None]] = []
-
-    def see(
-        self, held: tuple[bool | None, ...], time: float, conditions: Sequence[Condition]
-    ) -> None:
-        """Record which conditions hold."""
-        if held == self.held and time - self.seen_at <= self.patience:
-            self.again += 1
-            self.seen_at = time
-            return
-        self.settle(conditions)
-        self.held = held
-        self.seen_at = time
-        for watch, holds, condition in zip(self.watches, held, conditions, strict=True):
-            watch.see(holds, time, self.patience, condition.linger)
-
-    def settle(self, conditions: Sequence[Condition]) -> None:
-        """Pass the counted repetitions to the trackers."""
-        if not self.again:
-            return
-        for watch, holds, condition in zip(self.watches, self.held, conditions, strict=True):
-            watch.see_again(holds, self.seen_at, self.again, condition.linger)
-        self.again = 0
-
-
-class TrackedProcess:
-    """The record of one process.
-
-    Attributes:
-        first: Time of the first list with it.
-        last: Time of the last list with it.
-        rest: Tracks when it held memory without working.
-        rests: Whether it is idle in the newest list; ``None`` if unknown.
-        series: Its values; ``None`` if too many others have more memory.
-    """
-
-    __slots__ = ("first", "last", "rest", "rests", "series")
-
-    def __init__(self, time: float) -> None:
-        self.first = time
-        self.last = time
-        self.rest = ConditionTracker()
-        self.rests: bool | None = None
-        self.series: Series | None = None
-
-
-_EMPTY = Holding()
 _CARD_FIELD = {field: place for place, field in enumerate(CHARTED)}
 _PROCESS_FIELD = {field: place for place, field in enumerate(PROCESS_CHARTED)}
+_USER_FIELD = {field: place for place, field in enumerate(USER_CHARTED)}
 _HOST_FIELD = {field: place for place, field in enumerate(HOST_CHARTED)}
-_card_values = attrgetter(*CHARTED)
-_process_values = attrgetter(*PROCESS_CHARTED)
-ANSWERING = (CardStatus.OK, CardStatus.FAILING)
 
 
-class History:
-    """See the package. One thread may add to it while others query it.
-
-    Attributes:
-        latest: The newest snapshot.
-        started: The time of the first snapshot: nothing is known before it.
-        now: The time of the newest snapshot. All other times refer to the same clock.
-        thresholds: The thresholds that the rules use.
-        lock: Held during updates and queries.
-    """
-
-    def __init__(
-        self, conditions: Mapping[str, Condition], thresholds: Thresholds = DEFAULTS
-    ) -> None:
-        """Start with an empty history.
-
-        Args:
-            conditions: The conditions to track for every GPU, by name; ``findings.conditions()``.
-            thresholds: The thresholds.
-        """
-        self.thresholds = thresholds
-        self.latest: Snapshot | None = None
-        self.started: float | None = None
-        self.now = -math.inf
-        # Reasons come last: the same reasons give the same conditions, and they rarely change.
-        ordered = sorted(conditions.items(), key=lambda one: isinstance(one[1].holds, int))
-        self._conditions = tuple(condition for _, condition in ordered)
-        self._place = {name: place for place, (name, _) in enumerate(ordered)}
-        self._asked = [one.holds for one in self._conditions if not isinstance(one.holds, int)]
-        bits = tuple(one.holds for one in self._conditions if isinstance(one.holds, int))
-        self._active = lru_cache(maxsize=64)(partial(_active, bits))
-        self._cards: dict[str, _Card] = {}
-        self._processes: dict[ProcessId, TrackedProcess] = {}
-        # Processes that exited longer ago, in the order in which they were dropped.
-        self._past: dict[ProcessId, TrackedProcess] = {}
-        self._host: Series | None = None
-        self._host_seen: Host | None = None
-        self._host_seen_at = 0.0
-        self._holdings: dict[str, Holding] = {}
-        self._gpu_seconds: dict[str | None, Accrual] = {}
-        self._cards_of: dict[str | None, int] = {}
-        # Values already returned for buckets that are still open, in the second of the last query.
-        self._second = 0
-        self._open: dict[tuple[object, ...], list[float | None]] = {}
-        self._listed_at: float | None = None
-        self._listed_cards: frozenset[str] = frozenset()
-        self._list_seen = -math.inf
-        self._lists_seen = array("d")
-        self._list_pace = SeriesRate()
-        self._lists_known = False
-        self._views: WeakSet[History] = WeakSet()
-        self.lock = Lock()
-
-    def add(self, snapshot: Snapshot) -> None:
-        """Add the next snapshot; each one once."""
-        with self.lock:
-            time = self._tell_time(snapshot.time)
-            self._see_processes(snapshot, time)
-            for gpu in snapshot.gpus:
-                self._see_card(gpu, time)
-            if len(self._cards) > max(CARDS_KEPT, 2 * len(snapshot.gpus)):
-                self._forget_cards(snapshot)
-            self._see_host(snapshot.host, time)
-            self.latest = snapshot
+class History(Observations):
+    """See the package."""
 
     def as_of(self, snapshot: Snapshot) -> History:
         """What this history answered when one of its snapshots was the newest."""
         from gpumon.recording.history.as_of import HistoryAsOf
 
         return HistoryAsOf(self, snapshot)
-
-    def holding(self, gpu: Gpu) -> Holding | None:
-        """What the processes hold of a GPU; ``None`` while there is no current list of them."""
-        # A source that cannot list a GPU's processes says so in the same place as for fields.
-        if not self._lists_known or "processes" in gpu.unknown:
-            return None
-        return self._holdings.get(gpu.uuid, _EMPTY)
 
     def old(self, gpu: Gpu) -> float | None:
         """Seconds since a GPU's values were read, if newer values are overdue.
@@ -257,12 +48,7 @@ class History:
             age = self.now - gpu.sampled_at
             return age if age > late else None
 
-    def held(self, uuid: str) -> tuple[bool | None, ...]:
-        """Whether each of the conditions holds for a GPU now."""
-        card = self._cards.get(uuid)
-        return () if card is None else card.held
-
-    def spell(self, uuid: str, name: str) -> Interval | None:
+    def interval(self, uuid: str, name: str) -> Interval | None:
         """The interval in which a condition holds for a GPU now.
 
         ``None`` if it does not hold, or if that is unknown now. An unknown state of up to
@@ -281,7 +67,7 @@ class History:
             if watch.since is None or card.held[place] is None:
                 return None
             card.settle(self._conditions)
-            return watch.spell(self.now - card.patience)
+            return watch.interval(self.now - card.patience)
 
     def process_idle(self, process: ProcessId) -> Interval | None:
         """The interval in which a process has held GPU memory without SM use, now.
@@ -297,14 +83,14 @@ class History:
             known = self._processes.get(process)
             if known is None or known.last < self._list_seen or not known.rests:
                 return None
-            return known.rest.spell(self.now - max(PATIENCE, self._list_pace.late))
+            return known.rest.interval(self.now - max(PATIENCE, self._list_pace.late))
 
-    def gpu_seconds(self, user: str | None) -> float:
+    def gpu_seconds(self, user: str | None) -> float | None:
         """GPU-seconds for which a user's computing processes were observed.
 
         Two processes on one GPU count once. The time between two lists counts by the older list; if
         the newer one came late, as after a suspend or from a hung driver, the time does not count.
-        ``None`` stands for the owner of processes that are not visible here.
+        The user ``None`` stands for the owners of processes that are not visible here.
         """
         with self.lock:
             counted = self._gpu_seconds.get(user)
@@ -390,6 +176,19 @@ class History:
                 self.host_series(), _HOST_FIELD[field], seconds, count, now, peak=False
             )
 
+    def user_buckets(
+        self, user: str | None, field: str, seconds: float, count: int, now: float
+    ) -> list[float | None]:
+        """``gpu_buckets`` for a user and a field of ``USER_CHARTED``: means of seconds.
+
+        Raises:
+            KeyError: The field is not in ``USER_CHARTED``.
+        """
+        with self.lock:
+            return self._buckets(
+                self.user_series(user), _USER_FIELD[field], seconds, count, now, peak=False
+            )
+
     def gpu_window(self, uuid: str, field: str, seconds: float) -> list[tuple[float, float]]:
         """Time and value of a GPU's field over the last ``seconds``, oldest first.
 
@@ -432,195 +231,8 @@ class History:
         """``gpu_slope`` for a process and a field of ``PROCESS_CHARTED``."""
         return _slope(self.process_window(process, field, seconds))
 
-    def _tell_time(self, time: float) -> float:
-        """The time of a new snapshot, kept after those before it."""
-        if self.started is None:
-            self.started = time
-        elif time < self.now - STEP:
-            self._move_back(self.now - time)
-        else:
-            time = max(time, self.now)
-        self.now = time
-        return time
-
-    def _move_back(self, seconds: float) -> None:
-        """Follow a clock that was set back."""
-        # Slots are up to ten seconds long and stay whole, so the past moves by a rounded-up time.
-        whole = 10 * math.ceil(seconds / 10)
-        for card in self._cards.values():
-            card.series.shift(whole)
-            card.seen_at -= seconds
-            card.xids_seen = [(seen - seconds, xid, at) for seen, xid, at in card.xids_seen]
-            for watch in card.watches:
-                watch.shift(seconds)
-        for known in (*self._processes.values(), *self._past.values()):
-            known.first -= seconds
-            known.last -= seconds
-            known.rest.shift(seconds)
-            if known.series is not None:
-                known.series.shift(whole)
-        if self._host is not None:
-            self._host.shift(whole)
-        for counted in self._gpu_seconds.values():
-            counted.shift(seconds)
-        for place in range(len(self._lists_seen)):
-            self._lists_seen[place] -= seconds
-        for moment in (self, *self._views):
-            moment.move_moment_back(seconds)
-
-    def move_moment_back(self, seconds: float) -> None:
-        """Shift the time of the queried moment; called under ``lock``."""
-        self.now -= seconds
-        self._list_seen -= seconds
-        if self.started is not None:
-            self.started -= seconds
-
-    def _see_card(self, gpu: Gpu, time: float) -> None:
-        card = self._cards.get(gpu.uuid)
-        if card is None:
-            card = self._cards[gpu.uuid] = _Card(len(self._conditions), time)
-        if gpu.xid is not None and card.xids.get(gpu.xid, math.nan) != gpu.xid_at:
-            card.xids[gpu.xid] = gpu.xid_at
-            card.xids_seen.append((time, gpu.xid, gpu.xid_at))
-            del card.xids_seen[:-REPORTS_KEPT]
-            if len(card.xids) > XIDS_KEPT:
-                del card.xids[min(card.xids, key=lambda xid: card.xids[xid] or -math.inf)]
-        if gpu.status not in ANSWERING:
-            return
-        # While one GPU hangs, the values of the others are repeated.
-        if gpu.sampled_at is not None and gpu.sampled_at == card.sampled_at:
-            return
-        card.sampled_at = gpu.sampled_at
-        card.patience = max(PATIENCE, card.series.pace.late)
-        card.series.add(time, _card_values(gpu))
-        card.see(self._holding_now(gpu), time, self._conditions)
-
-    def _holding_now(self, gpu: Gpu) -> tuple[bool | None, ...]:
-        """Whether each of the conditions holds for a GPU now."""
-        holding = self.holding(gpu)
-        return (
-            *[holds(gpu, holding) for holds in self._asked],
-            *self._active(gpu.clock_event_reasons),
-        )
-
-    def _forget_cards(self, snapshot: Snapshot) -> None:
-        """Drop the GPUs that have been absent for longest."""
-        away = self._cards.keys() - {gpu.uuid for gpu in snapshot.gpus}
-        longest = sorted(away, key=lambda uuid: self._cards[uuid].series.last)
-        for uuid in longest[: len(self._cards) - max(CARDS_KEPT, 2 * len(snapshot.gpus))]:
-            del self._cards[uuid]
-
-    def _see_host(self, host: Host, time: float) -> None:
-        if host is not self._host_seen:
-            self._host_seen, self._host_seen_at = host, time
-        elif time - self._host_seen_at > FRESH_SECONDS:
-            # Repeated values, while a GPU hangs or the driver is gone: they were not measured
-            # since.
-            return
-        if self._host is None:
-            self._host = Series(HOST_DEPTH, time)
-        load = None if host.load is None else host.load[0]
-        self._host.add(time, (host.cpu_percent, host.memory_used, load))
-
-    def _see_processes(self, snapshot: Snapshot, time: float) -> None:
-        listed_at = snapshot.processes_at
-        if listed_at is not None and listed_at != self._listed_at:
-            self._listed_at = listed_at
-            self._see_list(snapshot, time)
-        self._lists_known = listed_at is not None and snapshot.time - listed_at <= FRESH_SECONDS
-
-    def _see_list(self, snapshot: Snapshot, time: float) -> None:
-        """Process a new process list."""
-        patience = max(PATIENCE, self._list_pace.late)
-        if self._list_seen > -math.inf:
-            self._count_cards(time - self._list_seen)
-        self._lists_seen.append(time)
-        if len(self._lists_seen) > LISTS_KEPT:
-            del self._lists_seen[: LISTS_KEPT // 2]
-        there = [(one, self._see_process(one, time, patience)) for one in snapshot.processes]
-        self._list_seen = time
-        self._listed_cards = frozenset(
-            gpu.uuid
-            for gpu in snapshot.gpus
-            if gpu.status in ANSWERING and "processes" not in gpu.unknown
-        )
-        for process, known in self._to_chart(there):
-            if known.series is None:
-                known.series = Series(PROCESS_DEPTH, time)
-            known.series.add(time, _process_values(process))
-        if len(self._processes) > len(there):
-            self._forget_gone(time)
-        self._holdings = holdings((process, known.first) for process, known in there)
-
-    def _see_process(self, process: GpuProcess, time: float, patience: float) -> TrackedProcess:
-        """Record a process of a new list."""
-        known = self._processes.get(process.id)
-        if known is None:
-            known = self._processes[process.id] = TrackedProcess(time)
-            if all(use.gpu_uuid in self._listed_cards for use in process.uses):
-                # It was absent before, and an absent process is not idle.
-                known.rest.denied = self._list_seen
-        known.last = time
-        known.rests = is_resting(process)
-        known.rest.see(known.rests, time, patience)
-        return known
-
-    def _count_cards(self, seconds: float) -> None:
-        """Add the time since the previous list to the users of the GPUs in it."""
-        late = seconds > max(FRESH_SECONDS, self._list_pace.late)
-        self._list_pace.see(seconds)
-        cards_of: dict[str | None, int] = {}
-        if not late:
-            for holding in self._holdings.values():
-                for owner in holding.owners:
-                    cards_of[owner] = cards_of.get(owner, 0) + 1
-        counted = self._gpu_seconds
-        if cards_of != self._cards_of:
-            for owner in cards_of.keys() | self._cards_of.keys():
-                if owner not in counted:
-                    counted[owner] = Accrual()
-                if cards_of.get(owner) != self._cards_of.get(owner):
-                    counted[owner].turn(self._list_seen)
-            self._cards_of = cards_of
-        for owner, cards in cards_of.items():
-            counted[owner].total += cards * seconds
-        if len(counted) > USERS_KEPT:
-            self._forget_users()
-
-    def _forget_users(self) -> None:
-        """If too many users have left, drop those with the least GPU time."""
-        here = {owner for holding in self._holdings.values() for owner in holding.owners}
-        left = sorted(
-            self._gpu_seconds.keys() - here, key=lambda user: self._gpu_seconds[user].total
-        )
-        for user in left[: len(self._gpu_seconds) - USERS_KEPT]:
-            del self._gpu_seconds[user]
-
-    def _to_chart(
-        self, there: list[tuple[GpuProcess, TrackedProcess]]
-    ) -> Sequence[tuple[GpuProcess, TrackedProcess]]:
-        """The processes whose values are kept; drops the values of those that rank too low."""
-        if len(there) <= PROCESSES_CHARTED:
-            return there
-        ranked = sorted(there, key=lambda one: one[0].memory_used or 0, reverse=True)
-        for _, known in ranked[PROCESSES_KEPT:]:
-            known.series = None
-        staying = ranked[PROCESSES_CHARTED:PROCESSES_KEPT]
-        return ranked[:PROCESSES_CHARTED] + [one for one in staying if one[1].series is not None]
-
-    def _forget_gone(self, time: float) -> None:
-        """Drop processes that exited long ago, and the oldest if there are too many."""
-        gone = [process for process, known in self._processes.items() if known.last < time]
-        gone.sort(key=lambda process: self._processes[process].last, reverse=True)
-        for number, process in enumerate(gone):
-            if number >= GONE_KEPT or time - self._processes[process].last > GONE_SECONDS:
-                known = self._past[process] = self._processes.pop(process)
-                known.series = None
-        while len(self._past) > PAST_KEPT:
-            del self._past[next(iter(self._past))]
-
     def card_series(self, uuid: str) -> Series | None:
-        """The series of a GPU; read it under ``lock``, as the two below."""
+        """The series of a GPU; read it under ``lock``, as those below."""
         card = self._cards.get(uuid)
         return None if card is None else card.series
 
@@ -632,6 +244,10 @@ class History:
     def host_series(self) -> Series | None:
         """The series of the machine."""
         return self._host
+
+    def user_series(self, user: str | None) -> Series | None:
+        """The series of a user."""
+        return self._users.get(user)
 
     def _buckets(
         self,
@@ -664,25 +280,6 @@ class History:
     def _peak(self, series: Series | None, place: int, seconds: float) -> float | None:
         points = self._window(series, place, seconds, peak=True)
         return max((value for _, value in points), default=None)
-
-
-def _active(bits: Sequence[int], reasons: int | None) -> tuple[bool | None, ...]:
-    """Which of these clock event reasons are active."""
-    return tuple(is_active(bit, reasons) for bit in bits)
-
-
-def is_resting(process: GpuProcess) -> bool | None:
-    """Whether a process holds memory without working."""
-    if process.type == "G":
-        return False
-    unknown = False
-    for use in process.uses:
-        if use.sm is None:
-            unknown = True
-        elif use.sm:
-            return False
-    memory = process.memory_used
-    return None if unknown or memory is None else memory > 0
 
 
 def _slope(points: list[tuple[float, float]]) -> float | None:

@@ -29,12 +29,12 @@ class Condition(Struct, frozen=True):
         holds: Whether it holds now; ``None`` if unknown. Takes the GPU and its holdings, which are
             ``None`` without a current process list. Or the bit of a clock event reason: the
             condition holds while the reason is active.
-        linger: Hysteresis: seconds for which it may be absent without ending, for conditions that
-            change many times a second.
+        hysteresis: Seconds for which it may be absent without ending, for conditions that change
+            many times a second.
     """
 
     holds: Callable[[Gpu, Holding | None], bool | None] | int
-    linger: float = 0.0
+    hysteresis: float = 0.0
 
     def of(self, gpu: Gpu, holding: Holding | None) -> bool | None:
         """Whether it holds for this GPU."""
@@ -54,14 +54,14 @@ class Interval(Struct, frozen=True):
     Attributes:
         since: When it was first observed to hold.
         last: When it was last observed to hold.
-        begin_seen: False if it already held at the first sample, or the first after a gap: then it
-            may have begun before ``since``.
+        start_observed: False if it already held at the first sample, or the first after a gap:
+            then it may have begun before ``since``.
         samples: Number of samples in which it was observed to hold.
     """
 
     since: float
     last: float
-    begin_seen: bool
+    start_observed: bool
     samples: int
 
     @property
@@ -74,7 +74,9 @@ class Interval(Struct, frozen=True):
         if time >= self.last:
             return self
         share = max(0.0, time - self.since) / self.seconds
-        return Interval(self.since, time, self.begin_seen, 1 + round((self.samples - 1) * share))
+        return Interval(
+            self.since, time, self.start_observed, 1 + round((self.samples - 1) * share)
+        )
 
 
 class PastIntervals:
@@ -127,49 +129,51 @@ class ConditionTracker:
         since: When it began to hold; ``None`` once it has ended.
         last: When it was last observed to hold.
         denied: When it was last observed not to hold.
-        begin_seen: See ``Interval``.
+        start_observed: See ``Interval``.
         samples: See ``Interval``.
         past: The past intervals; ``None`` while there are none.
     """
 
-    __slots__ = ("begin_seen", "denied", "last", "past", "samples", "since")
+    __slots__ = ("denied", "last", "past", "samples", "since", "start_observed")
 
     def __init__(self) -> None:
         self.since: float | None = None
         self.last = -math.inf
         self.denied = -math.inf
-        self.begin_seen = False
+        self.start_observed = False
         self.samples = 0
         self.past: PastIntervals | None = None
 
-    def see(self, holds: bool | None, time: float, patience: float, linger: float = 0.0) -> None:
+    def see(
+        self, holds: bool | None, time: float, patience: float, hysteresis: float = 0.0
+    ) -> None:
         """Record whether it holds; ``None`` is unknown."""
         if holds and (self.since is None or time - self.last > patience):
             self._end()
             self.since = time
-            self.begin_seen = time - self.denied <= patience
+            self.start_observed = time - self.denied <= patience
             self.samples = 0
-        self.see_again(holds, time, 1, linger)
+        self.see_again(holds, time, 1, hysteresis)
 
-    def see_again(self, holds: bool | None, time: float, times: int, linger: float) -> None:
+    def see_again(self, holds: bool | None, time: float, times: int, hysteresis: float) -> None:
         """Record the same answer that many more times, the last one at ``time``."""
         if holds:
             self.last = time
             self.samples += times
         elif holds is False:
             self.denied = time
-            if self.since is not None and time - self.last >= linger:
+            if self.since is not None and time - self.last >= hysteresis:
                 self._end()
 
-    def spell(self, not_before: float) -> Interval | None:
+    def interval(self, not_before: float) -> Interval | None:
         """The current interval, unless its last sample is older."""
         if self.since is None or self.last < not_before:
             return None
-        return Interval(self.since, self.last, self.begin_seen, self.samples)
+        return Interval(self.since, self.last, self.start_observed, self.samples)
 
     def at(self, time: float) -> Interval | None:
         """The newest interval that had begun by a time, cut at that time."""
-        found = self.spell(-math.inf)
+        found = self.interval(-math.inf)
         if found is None or found.since > time:
             found = None if self.past is None else self.past.at(time)
         return None if found is None else found.by(time)
@@ -179,7 +183,7 @@ class ConditionTracker:
         if self.since is not None:
             if self.past is None:
                 self.past = PastIntervals()
-            samples = self.samples if self.begin_seen else -self.samples
+            samples = self.samples if self.start_observed else -self.samples
             self.past.add(self.since, self.last, samples)
             self.since = None
 

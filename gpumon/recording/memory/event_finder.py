@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
 
-LINGER = 5.0
+HYSTERESIS = 5.0
 """Slowdowns come and go several times a second, and memory may hover about its limit: less than so
 many seconds after it last was so, it has not begun anew."""
 _HELD_KEPT = 256
-"""Of more moments those are forgotten that are older than ``LINGER``."""
+"""Of more moments those are forgotten that are older than ``HYSTERESIS``."""
 
 _LISTED = (CardStatus.OK, CardStatus.FAILING)
 _BROKEN = {
@@ -48,9 +48,9 @@ class EventFinder:
     def see(self, snapshot: Snapshot) -> list[Event]:
         """The events between the previous snapshot and this one."""
         before, self._before = self._before, snapshot
-        marks = [] if before is None else marks_between(before, snapshot, self._full_share)
-        if marks:
-            marks = [mark for mark in marks if not self._lingers(mark)]
+        events = [] if before is None else events_between(before, snapshot, self._full_share)
+        if events:
+            events = [event for event in events if not self._is_repeated(event)]
         for gpu in snapshot.gpus:
             if gpu.clock_event_reasons and _slowed(gpu):
                 self._held[EventKind.THROTTLED, gpu.uuid] = snapshot.time
@@ -58,17 +58,21 @@ class EventFinder:
                 self._held[EventKind.FULL, gpu.uuid] = snapshot.time
         if len(self._held) > _HELD_KEPT:
             now = snapshot.time
-            self._held = {key: at for key, at in self._held.items() if 0 <= now - at < LINGER}
-        return marks
+            self._held = {key: at for key, at in self._held.items() if 0 <= now - at < HYSTERESIS}
+        return events
 
-    def _lingers(self, mark: Event) -> bool:
-        if mark.kind not in (EventKind.THROTTLED, EventKind.FULL):
+    def _is_repeated(self, event: Event) -> bool:
+        if event.kind not in (EventKind.THROTTLED, EventKind.FULL):
             return False
         # A time in the future is from before the clock was set back.
-        return 0 <= mark.time - self._held.get((mark.kind, str(mark.subject)), -math.inf) < LINGER
+        return (
+            0
+            <= event.time - self._held.get((event.kind, str(event.subject)), -math.inf)
+            < HYSTERESIS
+        )
 
 
-def marks_between(before: Snapshot, after: Snapshot, full_share: float) -> list[Event]:
+def events_between(before: Snapshot, after: Snapshot, full_share: float) -> list[Event]:
     """The events between two consecutive snapshots, with the time of the later one.
 
     Args:
@@ -76,17 +80,17 @@ def marks_between(before: Snapshot, after: Snapshot, full_share: float) -> list[
         after: The later one.
         full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
     """
-    marks = _comings_and_goings(before, after)
+    events = _comings_and_goings(before, after)
     if before.gpus is not after.gpus:
         cards = {gpu.uuid: gpu for gpu in before.gpus}
         for gpu in after.gpus:
             earlier = cards.get(gpu.uuid)
             if earlier is not None and earlier is not gpu:
-                marks += [
+                events += [
                     Event(after.time, kind, gpu.uuid, f"GPU {gpu.index} {words}", (gpu.uuid,))
                     for kind, words in _happened(earlier, gpu, full_share)
                 ]
-    return marks
+    return events
 
 
 def _comings_and_goings(before: Snapshot, after: Snapshot) -> list[Event]:
@@ -105,8 +109,8 @@ def _comings_and_goings(before: Snapshot, after: Snapshot) -> list[Event]:
     went = _apart(was, now, listed)
     came = _apart(now, was, listed)
     return [
-        *(_mark_of(one, EventKind.WENT, "left", after.time) for one in went),
-        *(_mark_of(one, EventKind.CAME, "came to", after.time) for one in came),
+        *(_process_event(one, EventKind.WENT, "left", after.time) for one in went),
+        *(_process_event(one, EventKind.CAME, "came to", after.time) for one in came),
     ]
 
 
@@ -148,7 +152,7 @@ def _named(process: GpuProcess) -> str:
     return f"{process.id.pid}{name}{user}"
 
 
-def _mark_of(process: GpuProcess, kind: EventKind, verb: str, time: float) -> Event:
+def _process_event(process: GpuProcess, kind: EventKind, verb: str, time: float) -> Event:
     sentence = f"{_named(process)} {verb} {_cards(process)}"
     uuids = tuple(dict.fromkeys(use.gpu_uuid for use in process.uses))
     return Event(time, kind, process.id, sentence, uuids)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from gpumon.recording import Event
 
-_mark_time = attrgetter("time")
+_event_time = attrgetter("time")
 
 
 def place_at(times: Sequence[float], time: float) -> int:
@@ -39,16 +39,16 @@ def evenly(times: Sequence[float], first: float, last: float, most: int) -> Sequ
     return places
 
 
-def marks_from_to(marks: Sequence[Event], first: float, last: float) -> Sequence[Event]:
+def events_from_to(events: Sequence[Event], first: float, last: float) -> Sequence[Event]:
     """The events from ``first`` to ``last``, both included."""
-    start = bisect_left(marks, first, key=_mark_time)
-    return marks[start : bisect_right(marks, last, lo=start, key=_mark_time)]
+    start = bisect_left(events, first, key=_event_time)
+    return events[start : bisect_right(events, last, lo=start, key=_event_time)]
 
 
-def mark_beside(marks: Sequence[Event], time: float, *, forward: bool) -> Event | None:
+def event_beside(events: Sequence[Event], time: float, *, forward: bool) -> Event | None:
     """The first event after a time, or the last before it; ``None`` if there is none."""
     if forward:
-        place = bisect_right(marks, time, key=_mark_time)
-        return marks[place] if place < len(marks) else None
-    place = bisect_left(marks, time, key=_mark_time)
-    return marks[place - 1] if place else None
+        place = bisect_right(events, time, key=_event_time)
+        return events[place] if place < len(events) else None
+    place = bisect_left(events, time, key=_event_time)
+    return events[place - 1] if place else None

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gpumon.recording.memory.event_finder import EventFinder
-from gpumon.recording.memory.ordering import evenly, mark_beside, marks_from_to, place_at
-from gpumon.recording.memory.packing import packed, unpacked
+from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to, place_at
 from gpumon.recording.memory.retention import BLOCK_BYTES, Block, RetentionTier
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class MemoryRecording:
         self._most_bytes = most_bytes
         self._most_marks = min(MARKS_KEPT, int(most_bytes * _MARKS_SHARE / _MARK_BYTES))
         self._finder = EventFinder(full_share)
-        self._marks: list[Event] = []
+        self._events: list[Event] = []
         # The events as found, and how far they have been shifted since: summed in the same way as
         # for blocks, so that an event keeps exactly the time of its snapshot.
         self._found: list[tuple[Event, float]] = []
@@ -89,14 +88,14 @@ class MemoryRecording:
 
     def _add(self, snapshot: Snapshot) -> None:
         snapshot = self._in_order(snapshot)
-        marks = self._finder.see(snapshot)
+        found = self._finder.see(snapshot)
         with self._lock:
             self._last = snapshot.time
             for level in self._levels:
-                level.take(snapshot, eventful=bool(marks))
-            self._marks += marks
-            self._found += [(mark, 0.0) for mark in marks]
-            del self._marks[: -self._most_marks], self._found[: -self._most_marks]
+                level.take(snapshot, eventful=bool(found))
+            self._events += found
+            self._found += [(event, 0.0) for event in found]
+            del self._events[: -self._most_marks], self._found[: -self._most_marks]
         self._pack_full()
         self._shrink()
 
@@ -115,7 +114,7 @@ class MemoryRecording:
     @property
     def bytes(self) -> int:
         """Its approximate size in bytes."""
-        return sum(level.bytes for level in self._levels) + len(self._marks) * _MARK_BYTES
+        return sum(level.bytes for level in self._levels) + len(self._events) * _MARK_BYTES
 
     @property
     def first(self) -> float | None:
@@ -165,22 +164,22 @@ class MemoryRecording:
             return time
         return times[min(max(place_at(times, time) + samples, 0), len(times) - 1)]
 
-    def marks(self, first: float, last: float) -> Sequence[Event]:
-        """See ``Recording.marks``. The newest ``MARKS_KEPT`` are known."""
+    def events(self, first: float, last: float) -> Sequence[Event]:
+        """See ``Recording.events``. The newest ``MARKS_KEPT`` are known."""
         self.settle()
         with self._lock:
-            return marks_from_to(self._marks, first, last)
+            return events_from_to(self._events, first, last)
 
     @property
-    def marks_complete(self) -> bool:
+    def events_complete(self) -> bool:
         """Always true: events are found as snapshots arrive."""
         return True
 
-    def next_mark(self, time: float, *, forward: bool) -> Event | None:
-        """See ``Recording.next_mark``."""
+    def next_event(self, time: float, *, forward: bool) -> Event | None:
+        """See ``Recording.next_event``."""
         self.settle()
         with self._lock:
-            return mark_beside(self._marks, time, forward=forward)
+            return event_beside(self._events, time, forward=forward)
 
     def _in_order(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its time in the recording, where no two have the same."""
@@ -204,7 +203,7 @@ class MemoryRecording:
             for level in self._levels:
                 level.move_back(seconds)
             self._found = [(mark, shift - seconds) for mark, shift in self._found]
-            self._marks = [replace(mark, time=mark.time + shift) for mark, shift in self._found]
+            self._events = [replace(mark, time=mark.time + shift) for mark, shift in self._found]
 
     def _pack_full(self) -> None:
         """Pack the fullest tier if it is due: one per sample, more if memory runs short."""
@@ -218,6 +217,9 @@ class MemoryRecording:
                 return
 
     def _pack(self, level: RetentionTier) -> None:
+        # Its compression takes half a MiB, which a short look at the screen never needs.
+        from gpumon.recording.memory.packing import packed
+
         snapshots = tuple(level.fresh)
         block = Block([snapshot.time for snapshot in snapshots], packed(snapshots))
         with self._lock:
@@ -262,6 +264,8 @@ class MemoryRecording:
 
     def _opened(self, block: Block, shift: float) -> list[Snapshot]:
         """The snapshots of a block; the last few blocks stay open."""
+        from gpumon.recording.memory.packing import unpacked
+
         key = (id(block), shift)
         if key in self._open:
             self._open.move_to_end(key)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from itertools import chain
+from operator import attrgetter
 from sys import getsizeof
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from gpumon.model.snapshot import GpuProcess, Place, Snapshot, Suspect
 
@@ -21,6 +23,7 @@ _BLOCK_BYTES = 400
 """What a block takes besides its data."""
 _CREDIT = 60
 """How many snapshots out of turn may come at once."""
+_TEXTS = attrgetter("command", "place")
 
 
 class Block:
@@ -153,23 +156,20 @@ def _new_bytes(before: Snapshot | None, snapshot: Snapshot) -> int:
             more += getsizeof(gpu.unknown)
     if before is None or before.processes is not snapshot.processes:
         rows += sum([len(process.uses) for process in snapshot.processes])
-        kept = set() if before is None else {id(text) for text in _texts(before.processes)}
-        more += sum(
-            [_text_bytes(text) for text in _texts(snapshot.processes) if id(text) not in kept]
-        )
+        kept = {} if before is None else _texts(before.processes)
+        texts = _texts(snapshot.processes)
+        more += sum([_text_bytes(texts[key]) for key in texts.keys() - kept.keys()])
     holders = snapshot.holders
     if holders is not None and (before is None or before.holders is not holders):
         rows += len(holders.suspects)
-        more += sum(map(_text_bytes, _texts(holders.suspects)))
+        more += sum(map(_text_bytes, _texts(holders.suspects).values()))
     return rows * ROW_BYTES + more
 
 
-def _texts(processes: Iterable[GpuProcess | Suspect]) -> Iterator[tuple[str, ...] | Place]:
-    """The command lines of processes, and where they run."""
-    for process in processes:
-        yield process.command
-        if process.place is not None:
-            yield process.place
+def _texts(processes: Iterable[GpuProcess | Suspect]) -> dict[int, tuple[str, ...] | Place]:
+    """The command lines of processes, and where they run, by identity."""
+    texts = list(filter(None, chain.from_iterable(map(_TEXTS, processes))))
+    return dict(zip(map(id, texts), texts, strict=True))
 
 
 def _text_bytes(text: tuple[str, ...] | Place) -> int:

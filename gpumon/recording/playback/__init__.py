@@ -1,26 +1,11 @@
-"""Playback of a recording: a source for the position, its sampler, and a history that follows.
+"""Playback of a recording: a source for the position, its sampler, and the history as of it.
 
-A rewind queries the live history as of the position (``History.as_of``): a jump costs a few
-milliseconds. Only values over time that the history no longer keeps are rebuilt from samples.
+A jump costs a few milliseconds: the history of all snapshots of the recording answers as of the
+position (``History.as_of``). That of a running gpumon has received them as they were sampled. That
+of a log receives them while the log is read once, in the background (``csv.log_reader``); until
+this has reached the position, durations are told as far as they are known.
 
-A log has no history. One is rebuilt from samples, and it can only move forward. While time passes,
-or after a short jump, the samples in between are fed to it; after another jump a new history is
-built. This happens twice, both times on the sampling thread: at once as a draft from few samples,
-so that a step shows without delay, and then, between samples and aborted by the next jump,
-completely:
-
-- from every sample of the last two minutes, and ever fewer samples before, at most
-  ``warming.COARSE`` of each stretch that is as long as all the time after it: GPU-hours and charts
-  of hours have that accuracy;
-
-- with the start of each ongoing condition of a GPU or process, searched sample by sample, so that
-  durations are the same as they were live (``beginnings``);
-
-- never with a gap, or the end of an interval, that the samples do not have. A gap in the recording
-  is a gap here too if it is longer than two and a half times the distance of the samples fed.
-
-A condition that began and ended between two coarse samples is missed: a GPU that worked for half a
-minute three hours ago may be reported as idle for longer.
+Values over time that the history does not have are drawn from a few samples (``drafts``).
 """
 
 from gpumon.recording.playback.player import SPEEDS, Player

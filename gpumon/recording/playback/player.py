@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import Trouble
-from gpumon.model.thresholds import DEFAULTS
-from gpumon.recording.playback.moments import Moments, RebuiltMoments, RecordedMoments
+from gpumon.recording.playback.moments import Moments
 from gpumon.recording.playback.replay import Playing, ReplaySource
 from gpumon.sampling.collector import Collector
 from gpumon.system.clock import SystemClock
@@ -16,12 +16,11 @@ from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording import Event, Recording
-    from gpumon.recording.history import Condition, History
+    from gpumon.recording.history import History
     from gpumon.sources import Call
     from gpumon.system.clock import Clock
 
@@ -40,33 +39,29 @@ class Player:
         collector: Samples the recording; its interval is the time between two frames.
 
     Args:
-        tape: What to play; queried on the sampling thread, and by ``to_mark`` on the caller's
+        recording: What to play; queried on the sampling thread, and by ``to_event`` on the caller's
             thread.
-        conditions: The conditions to track for every GPU, by name; ``findings.conditions()``.
+        history: The history of its snapshots, which may receive more.
         position: The start position; by default the newest moment.
         playing: Whether to start playing instead of paused.
         interval: Seconds from one sample to the next, 0.1 to 3600.
-        thresholds: The thresholds.
         clock: Clock, for tests.
-        history: A history of the recording's snapshots, which may receive more; without it,
-            histories are rebuilt from samples.
     """
 
     def __init__(
         self,
-        tape: Recording,
-        conditions: Mapping[str, Condition],
+        recording: Recording,
+        history: History,
         *,
         position: float | None = None,
         playing: bool = False,
         interval: float = 0.1,
-        thresholds: Thresholds = DEFAULTS,
         clock: Clock | None = None,
-        history: History | None = None,
     ) -> None:
-        self._tape = tape
+        self._recording = recording
+        self._whole = history
         self._clock = clock or SystemClock()
-        self._source = ReplaySource(tape, position, playing=playing, clock=self._clock)
+        self._source = ReplaySource(recording, position, playing=playing, clock=self._clock)
         self.collector = Collector(
             self._source,
             interval,
@@ -74,17 +69,7 @@ class Player:
             annotate=self._keep_up,
             silence=_silence,
         )
-        self._moments: Moments
-        if history is not None:
-            self._moments = RecordedMoments(tape, history)
-        else:
-            self._moments = RebuiltMoments(
-                tape,
-                conditions,
-                thresholds,
-                clock=self._clock,
-                sample_now=self.collector.sample_now,
-            )
+        self._moments = Moments(recording, history)
         self._moment: tuple[Snapshot, History] | None = None
         self.collector.subscribe(self._show)
 
@@ -101,13 +86,14 @@ class Player:
 
     @property
     def settled(self) -> bool:
-        """Whether the history is complete for the moment, and no longer a draft."""
+        """Whether the history has reached the moment: it may be that of a log still being read."""
         return self._moments.settled
 
     @property
     def playing(self) -> Playing:
         """The displayed moment and the state of playback."""
-        return replace(self._source.state, waiting=self.collector.overdue)
+        read_until = math.inf if self._recording.events_complete else self._whole.now
+        return replace(self._source.state, waiting=self.collector.overdue, read_until=read_until)
 
     def start(self) -> None:
         """Start sampling; if playing fails, the collector's ``failure`` says why."""
@@ -168,7 +154,7 @@ class Player:
         self._source.step(samples)
         self.collector.sample_now()
 
-    def to_mark(self, *, forward: bool, or_here: bool = False) -> Event | None:
+    def to_event(self, *, forward: bool, or_here: bool = False) -> Event | None:
         """Go to the next or previous event; returns ``None`` if none is known.
 
         Args:
@@ -178,7 +164,7 @@ class Player:
         Raises:
             RecordingError: The recording cannot be read any more.
         """
-        mark = self._source.to_mark(forward=forward, or_here=or_here)
+        mark = self._source.to_event(forward=forward, or_here=or_here)
         self.collector.sample_now()
         return mark
 

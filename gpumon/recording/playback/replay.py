@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -26,13 +25,6 @@ SLOWEST, FASTEST = 0.1, 1000.0
 """Minimum and maximum playback speed."""
 STEP_SECONDS = 1.0
 """A step is about as long as this at least: at ten samples a second one sample is no step."""
-FINE_SECONDS = 120.0
-"""How far back of a position everything matters: to the graphs, and to what is said of the cards.
-A history keeps sample by sample what is no older (``series.RECENT_SPAN``)."""
-
-_PAST_FINE, _PAST_COARSE = 1300, 40
-_AT_ONCE = 16
-"""Number of samples read from a recording at once, because other readers wait meanwhile."""
 _HICCUP = 1.0
 """If a read takes longer than this many seconds, playback does not advance meanwhile."""
 
@@ -54,6 +46,7 @@ class Playing(Struct, frozen=True):
         at_end: Whether no sample follows the position yet.
         waiting: Seconds for which a read of the recording has hung, if that is long; else ``None``.
         in_gap: Whether the position is in a gap: the displayed sample is then older.
+        read_until: How far the recording has been read; infinite when all of it has.
     """
 
     position: float
@@ -64,6 +57,7 @@ class Playing(Struct, frozen=True):
     at_end: bool
     waiting: float | None = None
     in_gap: bool = False
+    read_until: float = math.inf
 
 
 class ReplaySource:
@@ -74,7 +68,7 @@ class ReplaySource:
     sample shows the effect of a control.
 
     Args:
-        tape: What to play.
+        recording: What to play.
         position: The start position; by default the newest moment.
         playing: Whether to start playing instead of paused.
         clock: Clock, for tests.
@@ -82,13 +76,13 @@ class ReplaySource:
 
     def __init__(
         self,
-        tape: Recording,
+        recording: Recording,
         position: float | None = None,
         *,
         playing: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        self._tape = tape
+        self._recording = recording
         self._clock: Clock = clock or SystemClock()
         self._lock = Lock()
         self._playing = playing
@@ -98,7 +92,7 @@ class ReplaySource:
         self._from = math.inf if position is None else position
         self._since = self._clock.monotonic()
         self._moves = 0
-        self._first, self._last = tape.first, tape.last
+        self._first, self._last = recording.first, recording.last
         self._sampled = self._within(self._from)
         self._shown: Snapshot | None = None
         self._shown_until = -math.inf
@@ -111,7 +105,7 @@ class ReplaySource:
             SourceError: The recording cannot be read, or is empty.
         """
         try:
-            found = self._tape.at(self._sampled)
+            found = self._recording.at(self._sampled)
         except RecordingError as error:
             raise _unreadable(error) from error
         if found is None:
@@ -169,7 +163,7 @@ class ReplaySource:
         """
         began = self._clock.monotonic()
         try:
-            ends = self._tape.first, self._tape.last
+            ends = self._recording.first, self._recording.last
         except RecordingError as error:
             raise _unreadable(error) from error
         with self._lock:
@@ -201,9 +195,8 @@ class ReplaySource:
         return shown
 
     def past(self) -> Iterator[Snapshot]:
-        """The snapshots that lead up to the position, few of long ago; see ``leading_to``."""
-        for samples in leading_to(self._tape, self._sampled, _PAST_FINE, _PAST_COARSE):
-            yield from samples
+        """Nothing: the history of the whole recording answers for every position."""
+        return iter(())
 
     def play(self) -> None:
         """Start playing."""
@@ -247,12 +240,12 @@ class ReplaySource:
 
     def reaches_end(self, seconds: float) -> bool:
         """Whether at most the newest sample is that far on from the requested position."""
-        last = self._tape.last
+        last = self._recording.last
         with self._lock:
             there = self._now() + self._steps * STEP_SECONDS + seconds
         return last is None or there >= last
 
-    def to_mark(self, *, forward: bool, or_here: bool = False) -> Event | None:
+    def to_event(self, *, forward: bool, or_here: bool = False) -> Event | None:
         """Go to the next or previous event.
 
         Args:
@@ -266,7 +259,7 @@ class ReplaySource:
             here = self._now()
         if or_here and not forward:
             here = math.nextafter(here, math.inf)
-        mark = self._tape.next_mark(here, forward=forward)
+        mark = self._recording.next_event(here, forward=forward)
         if mark is not None:
             self.seek(mark.time)
         return mark
@@ -295,18 +288,18 @@ class ReplaySource:
         return min(max(position, self._first), self._last)
 
     def _stepped(self, position: float, steps: int) -> float:
-        reached = self._tape.step(position, steps)
+        reached = self._recording.step(position, steps)
         # If the samples are closer: the newest one when the seconds have passed.
-        far = self._tape.step(position + steps * STEP_SECONDS, 0)
+        far = self._recording.step(position + steps * STEP_SECONDS, 0)
         return max(reached, far) if steps > 0 else min(reached, far)
 
     def _at(self, position: float) -> Snapshot:
         shown = self._shown
         if shown is not None and shown.time <= position <= self._shown_until:
             return shown
-        found = self._tape.at(position)
+        found = self._recording.at(position)
         if found is None:
-            raise RecordingError("the tape is empty by now")
+            raise RecordingError("the recording is empty by now")
         if shown is None or found.time != shown.time:
             self._shown = shown = replace(found, source="replay")
         self._shown_until = position
@@ -317,58 +310,9 @@ class ReplaySource:
         age = position - shown.time
         if age <= _GAP_SECONDS:
             return False
-        pace = shown.time - self._tape.step(shown.time, -1)
+        pace = shown.time - self._recording.step(shown.time, -1)
         # The first sample gives no distance.
         return 0 < pace * _GAP_PACES < age
-
-
-def leading_to(tape: Recording, time: float, fine: int, coarse: int) -> Iterator[list[Snapshot]]:
-    """The snapshots that lead up to a moment, for a history of it: few of long ago.
-
-    Args:
-        tape: The tape.
-        time: The moment.
-        fine: Maximum number of samples of the last ``FINE_SECONDS``.
-        coarse: Number of samples of each stretch before, see ``long_ago``.
-
-    Yields:
-        Groups of snapshots, oldest first. The first snapshot of the recording is always included.
-    """
-    yield from long_ago(tape, time, coarse)
-    begin = time - FINE_SECONDS
-    yield from _in_pieces(tape, max(begin, _or(tape.first, begin)), time, fine / FINE_SECONDS)
-
-
-def long_ago(tape: Recording, time: float, coarse: int) -> Iterator[list[Snapshot]]:
-    """The snapshots up to two minutes before a moment, ever fewer towards the past.
-
-    Each stretch that is as long as all the time after it has the same number of samples.
-    """
-    first = tape.first
-    if first is None:
-        return
-    ages = [FINE_SECONDS]
-    while time - ages[-1] > first:
-        ages.append(2 * ages[-1])
-    beginning = tape.at(first)
-    if beginning is not None:
-        yield [beginning]
-    for older, newer in pairwise(reversed(ages)):
-        yield from _in_pieces(tape, max(first, time - older), time - newer, coarse / newer)
-
-
-def _in_pieces(
-    tape: Recording, begin: float, end: float, density: float
-) -> Iterator[list[Snapshot]]:
-    """The snapshots after a moment up to another, that many per second, in groups."""
-    most = math.ceil((end - begin) * density)
-    pieces = math.ceil(most / _AT_ONCE)
-    edges = [begin + (end - begin) * piece / pieces for piece in range(pieces)]
-    for start, stop in pairwise([*edges, end]):
-        found = tape.between(start, stop, math.ceil(most / pieces))
-        newer = [snapshot for snapshot in found if snapshot.time > start]
-        if newer:
-            yield newer
 
 
 def _unreadable(error: RecordingError) -> SourceError:

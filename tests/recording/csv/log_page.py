@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.model.metrics import Unit
-from gpumon.recording.csv.columns import GPU_COLUMNS, PROCESS_COLUMNS, GpuColumn, ProcessColumn
+from gpumon.recording.csv.rows import SEVERAL_MACHINES
+from tests.pages import with_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from gpumon.recording.csv.columns import CsvColumn
 
 PAGE = Path(__file__).parents[3] / "docs" / "log.md"
 
@@ -34,50 +37,22 @@ _CELLS = {
     Unit.SECONDS: "s",
     Unit.TIME: "time",
 }
-_NUMBERS = frozenset(
-    (
-        "index",
-        "pid",
-        "uid",
-        "session",
-        "processes",
-        "host.cpu.count",
-        "host.load.1",
-        "host.load.5",
-        "host.load.15",
-        "gpu_instance",
-        "compute_instance",
-        "start_ticks",
-        "gpumon_log",
-    )
-)
-_TIMES = frozenset(("timestamp", "start_time", "status.since"))
 
 
 def with_tables(page: str) -> str:
     """The page with both tables made anew, each between its mark and the next."""
-    for name, columns in (("cards", GPU_COLUMNS), ("processes", PROCESS_COLUMNS)):
-        before, begin, rest = page.partition(f"<!-- columns: {name} -->\n")
-        _, end, after = rest.partition("<!-- end -->")
-        page = before + begin + _table(columns) + end + after
+    layout = SEVERAL_MACHINES
+    for name, columns in (("cards", layout.gpus), ("processes", layout.processes)):
+        page = with_table(page, f"columns: {name}", _table(columns))
     return page
 
 
-def cells_of(column: GpuColumn | ProcessColumn) -> str:
+def cells_of(column: CsvColumn) -> str:
     """What kind of cells a column has."""
-    if isinstance(column, GpuColumn) and column.metric is not None:
-        return _CELLS[column.metric.unit]
-    _, bracket, unit = column.name.rstrip("]").partition(" [")
-    if bracket:
-        return unit
-    if column.name in _NUMBERS:
-        return "number"
-    if column.name in _TIMES:
-        return "time"
-    return "`Yes`, `No`" if column.name == "visible" else "text"
+    return _CELLS[column.unit]
 
 
-def _table(columns: Sequence[GpuColumn | ProcessColumn]) -> str:
+def _table(columns: Sequence[CsvColumn]) -> str:
     rows = [("column", "cells", "what it is"), ("---",) * 3]
     rows += [(f"`{column.name}`", cells_of(column), column.about) for column in columns]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
+from gpumon.findings import conditions
 from gpumon.model.snapshot import Gpu, GpuProcess, Host, Place, Snapshot, Unknown
+from gpumon.recording.csv.columns import readable_column
 from gpumon.recording.csv.recording import CsvRecording, open_log
-from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER, GpuRows, ProcessRows
+from gpumon.recording.csv.rows import GpuRows, ProcessRows
+from gpumon.recording.csv.tables import Damage, samples
+from gpumon.recording.history import LOG_CARD_DEPTH, History
 from gpumon.text.formatting import printable
 from tests.build import NOON, gpu, process, snapshot
+from tests.log_headers import GPU_HEADER, PROCESS_HEADER
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 MILLISECOND = 0.001
@@ -43,6 +50,28 @@ def write_log(path: Path, snapshots: Iterable[Snapshot], began: float | None = N
     return path
 
 
+def rows(
+    path: Path,
+    wanted: Sequence[str],
+    *,
+    processes: bool,
+    first: float | None = None,
+    last: float | None = None,
+    damage: Damage | None = None,
+) -> Iterator[tuple[object, ...]]:
+    """The rows of a file as a report reads them: the time, then the values of the columns."""
+    for sample in samples(
+        path,
+        [readable_column(name, processes=processes) for name in wanted],
+        lambda *row: row,
+        processes=processes,
+        first=first,
+        last=last,
+        damage=damage,
+    ):
+        yield from sample
+
+
 def busy(second: float, *, pid: int = 100, at: float = NOON) -> Snapshot:
     """A sample of two cards whose first tells the second at which it was taken."""
     cards = tuple(
@@ -60,6 +89,22 @@ def opened(path: Path) -> Iterator[CsvRecording]:
         yield tape
     finally:
         tape.close()
+
+
+def read_whole(tape: CsvRecording) -> History:
+    """The history of a log, read to its end."""
+    history = History(conditions(), card_depth=LOG_CARD_DEPTH)
+    tape.read_into(history)
+    wait_until(lambda: tape.events_complete)
+    return history
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def times_of(tape: CsvRecording) -> list[float]:
@@ -95,7 +140,9 @@ def assert_read_back(read: Snapshot, sampled: Snapshot, *, late: float = 0.0) ->
 
 
 def assert_host(read: Host, host: Host) -> None:
-    logged = replace(host, nvml_version=None, driver_since=None, in_container=None)
+    logged = replace(
+        host, library_version=None, driver_since=None, in_container=None, pids_are_ours=True
+    )
     if host.load is not None:
         assert read.load is not None
         for there, sampled in zip(read.load, host.load, strict=True):

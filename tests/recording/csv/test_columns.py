@@ -16,13 +16,11 @@ from msgspec.structs import replace
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
     CardStatus,
-    Container,
     Gpu,
     GpuProcess,
     GpuUse,
     Host,
     MigInstance,
-    Place,
     ProcessId,
     Unknown,
 )
@@ -31,18 +29,21 @@ from gpumon.recording.csv.columns import (
     PROCESS_COLUMNS,
     TEXT_CHARACTERS,
     VERSION,
+    GpuRow,
+    ProcessRow,
     cell,
-    moment,
 )
+from gpumon.text.csv_cells import iso_time
 from gpumon.text.formatting import spreadsheet_text
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.export.hostile import place_of
 from tests.recording.csv.log_page import PAGE, cells_of, with_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.csv.columns import GpuColumn, ProcessColumn
+    from gpumon.recording.csv.columns import CsvColumn
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -84,14 +85,14 @@ HOSTILE = "=1+1\x1b[2J\u202e\r\n\0,\"'\ud800"
 def gpu_cells(gpu: Gpu, of: Snapshot | None = None, elapsed: float = 0.0) -> dict[str, str]:
     """The row of a card."""
     taken = of or snapshot(NOON, gpu)
-    return {column.name: column.write(taken, gpu, elapsed) for column in GPU_COLUMNS}
+    return {column.name: column.cell(GpuRow(taken, gpu, elapsed)) for column in GPU_COLUMNS}
 
 
 def process_cells(process: GpuProcess, of: Snapshot | None = None) -> dict[str, str]:
     """The row of a process on its first card."""
     taken = of or snapshot(NOON, processes=(process,))
     return {
-        column.name: column.write(taken, process, process.uses[0], 0.0)
+        column.name: column.cell(ProcessRow(taken, process, process.uses[0], 0.0))
         for column in PROCESS_COLUMNS
     }
 
@@ -105,7 +106,7 @@ def process_cells(process: GpuProcess, of: Snapshot | None = None) -> dict[str, 
     ids=["cards", "processes"],
 )
 def test_no_column_ever_changes_its_name_or_its_place(
-    columns: Sequence[GpuColumn | ProcessColumn], promised: str
+    columns: Sequence[CsvColumn], promised: str
 ) -> None:
     names = [column.name for column in columns]
     kept = promised.strip().replace("\n", "|").split("|")
@@ -188,7 +189,7 @@ def test_a_process_has_the_row_of_each_card_and_what_it_has_there() -> None:
     both = process(1, gpus=(0, 1), memory_used=3 * GIB)
     taken = snapshot(NOON, gpu(), gpu(index=1), processes=(both,))
     told = [
-        {column.name: column.write(taken, both, use, 0.0) for column in PROCESS_COLUMNS}
+        {column.name: column.cell(ProcessRow(taken, both, use, 0.0)) for column in PROCESS_COLUMNS}
         for use in both.uses
     ]
     assert [row["index"] for row in told] == ["0", "1"]
@@ -231,13 +232,13 @@ def test_words_are_nvidia_smis() -> None:
 
 @given(st.floats(0, 4e9).map(lambda time: round(time, 3)))
 def test_a_time_has_its_zone_and_is_exact_to_the_millisecond(time: float) -> None:
-    read = datetime.fromisoformat(moment(time))
+    read = datetime.fromisoformat(iso_time(time))
     assert read.tzinfo is not None
     assert abs(read.timestamp() - time) <= 0.001
 
 
 def test_a_time_that_is_not_known_is_empty() -> None:
-    assert moment(None) == ""
+    assert iso_time(None) == ""
 
 
 def test_the_age_says_how_old_the_values_of_a_silent_card_are() -> None:
@@ -248,20 +249,6 @@ def test_the_age_says_how_old_the_values_of_a_silent_card_are() -> None:
 
 
 # Text of other people
-
-
-def hostile_place() -> Place:
-    return Place(
-        container=Container("docker", id=HOSTILE, name=HOSTILE, pod=HOSTILE),
-        slurm_job=HOSTILE,
-        slurm_step=HOSTILE,
-        jupyter_kernel=HOSTILE,
-        notebook=HOSTILE,
-        tmux=HOSTILE,
-        environment=HOSTILE,
-        launcher=ProcessId(1, 2),
-        launcher_name=HOSTILE,
-    )
 
 
 def harmless(text: str) -> bool:
@@ -276,7 +263,7 @@ def test_nothing_that_others_chose_can_act_in_a_cell() -> None:
     host = Host(HOSTILE, driver_version=HOSTILE, cuda_version=HOSTILE)
     told = gpu_cells(card, replace(snapshot(NOON, card), host=host))
     one = replace(
-        process(user=HOSTILE), name=HOSTILE, command=(HOSTILE, "x"), place=hostile_place()
+        process(user=HOSTILE), name=HOSTILE, command=(HOSTILE, "x"), place=place_of(HOSTILE)
     )
     for name, value in (told | process_cells(one)).items():
         assert harmless(value), name
@@ -310,7 +297,7 @@ def test_mig_devices_stand_in_one_cell() -> None:
 
 
 def test_every_column_says_what_it_is() -> None:
-    columns: list[GpuColumn | ProcessColumn] = [*GPU_COLUMNS, *PROCESS_COLUMNS]
+    columns: list[CsvColumn] = [*GPU_COLUMNS, *PROCESS_COLUMNS]
     for column in columns:
         assert column.about.endswith(".")
         assert cells_of(column)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.recording import RecordingError
 from gpumon.recording.csv import compression as packed
-from gpumon.recording.csv import event_search as finder
 from gpumon.recording.csv.compression import MOST_UNPACKED, Opener, open_file
-from tests.build import NOON
-from tests.recording.csv.reading import busy, opened, times_of, write_log
-from tests.screen import PATIENCE
+from tests.recording.csv.reading import busy, opened, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,33 +77,3 @@ def test_unpacking_ends_when_the_log_is_closed(tmp_path: Path) -> None:
     opener.stop()
     with pytest.raises(RecordingError, match="no longer wanted"):
         opener.open(path)
-
-
-def test_what_is_played_and_looked_through_is_unpacked_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(finder, "_HEAD_START", 0.0)
-    made, make = [], packed._nameless
-
-    def counting() -> object:
-        made.append(threading.current_thread().name)
-        return make()
-
-    monkeypatch.setattr(packed, "_nameless", counting)
-    path = bomb(tmp_path / "run.csv.gz", 0)
-    with opened(path) as tape:
-        assert tape._finder.wait(PATIENCE)
-        assert len(times_of(tape)) == 10
-        assert tape.first == NOON
-    assert len(made) == 1
-
-
-def test_an_unpacked_file_is_read_on_when_the_other_reader_has_closed_it(tmp_path: Path) -> None:
-    path = bomb(tmp_path / "run.csv.gz", 0)
-    opener = Opener()
-    one, other = opener.open(path), opener.open(path)
-    one.close()
-    third = opener.open(path)
-    assert os.pread(third.fileno(), 9, 0) == os.pread(other.fileno(), 9, 0) == b"timestamp"
-    other.close()
-    third.close()

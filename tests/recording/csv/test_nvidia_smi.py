@@ -14,13 +14,12 @@ from gpumon.export.as_csv import gpus_csv
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.recording import RecordingError
 from gpumon.recording.csv import index
-from gpumon.recording.csv.cells import column_name
-from gpumon.recording.csv.columns import GPU_COLUMNS
+from gpumon.recording.csv.columns import GPU_COLUMNS, column_name
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 from gpumon.recording.csv.recording import open_log
-from gpumon.recording.csv.tables import Damage, rows
+from gpumon.recording.csv.tables import Damage
 from tests.build import GIB, NOON, gpu, snapshot
-from tests.recording.csv.reading import opened, times_of
+from tests.recording.csv.reading import opened, rows, times_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

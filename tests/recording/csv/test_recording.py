@@ -6,7 +6,6 @@ import gzip
 import os
 import sys
 import threading
-import time
 import tracemalloc
 from contextlib import closing
 from itertools import pairwise
@@ -18,32 +17,33 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import CardStatus, Container, Place, ProcessId, Unknown
-from gpumon.recording import Event, EventKind, RecordingError
-from gpumon.recording.csv import event_search as finder
-from gpumon.recording.csv import index
+from gpumon.recording import EventKind, RecordingError
+from gpumon.recording.csv import file_lines, index, log_reader
+from gpumon.recording.csv.file_lines import FileLines
 from gpumon.recording.csv.files import log_files
-from gpumon.recording.csv.index import CsvFile
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.rotated_log import RotatedLog
-from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER
-from gpumon.recording.csv.tables import rows
+from gpumon.recording.history import History
 from gpumon.sources.demo.source import DemoSource
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090
+from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.recording.csv.reading import (
     assert_read_back,
     busy,
     lines_of,
     opened,
+    read_whole,
+    rows,
     times_of,
+    wait_until,
     write_log,
 )
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The marks are looked for from the beginning."""
-    monkeypatch.setattr(finder, "_HEAD_START", 0.0)
+    """A log is read without delay."""
+    monkeypatch.setattr(log_reader, "_HEAD_START", 0.0)
 
 
 @pytest.fixture(params=["short", "long"])
@@ -60,7 +60,7 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """A short log lies in many chunks, and may be taken for a long one."""
     monkeypatch.setattr(index, "CHUNK", 3000)
     monkeypatch.setattr(index, "STRIDE", 15_000)
-    monkeypatch.setattr(index, "_PROBE", 500)
+    monkeypatch.setattr(file_lines, "_PROBE", 500)
     if request.param == "long":
         monkeypatch.setattr(index, "HEADINGS_SOUGHT", 20_000)
 
@@ -284,7 +284,7 @@ def test_a_log_with_headings_and_nothing_else_is_an_empty_tape(tmp_path: Path) -
         assert tape.at(NOON) is None
         assert list(tape.between(0, NOON, 10)) == []
         assert tape.step(NOON, 1) == NOON
-        assert tape.next_mark(NOON, forward=True) is None
+        assert tape.next_event(NOON, forward=True) is None
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -399,21 +399,39 @@ def test_a_torn_row_in_the_middle_costs_that_row_only(tmp_path: Path) -> None:
             assert [card.utilization_gpu for card in read.gpus] == [second] * 2
 
 
+def test_a_word_of_nvidia_smi_that_another_tool_wrote_into_a_log_is_unknown(
+    tmp_path: Path,
+) -> None:
+    columns = GPU_HEADER.rstrip().split(b",")
+    cards = lines_of([busy(0.0)])[0].splitlines(keepends=True)
+    for place in range(2, len(columns)):
+        cells = cards[0].rstrip().split(b",")
+        cells[place] = b"[N/A]"
+        path = tmp_path / f"{place}.csv"
+        path.write_bytes(GPU_HEADER + b",".join(cells) + b"\r\n" + cards[1])
+        with opened(path) as tape:
+            read = tape.at(NOON)
+            assert read is not None
+            mangled = read.gpus[0]
+        values = [getattr(mangled, field) for field in mangled.__struct_fields__]
+        assert not any(isinstance(value, Unknown) for value in values), columns[place]
+
+
 def test_zeros_that_a_crash_left_are_searched_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
     size = path.stat().st_size
-    read, asked = CsvFile._read, []
+    read, asked = FileLines.read, []
 
-    def counting(sheet: CsvFile, start: int, stop: int) -> bytes:
+    def counting(sheet: FileLines, start: int, stop: int) -> bytes:
         asked.append(stop - start)
         return read(sheet, start, stop)
 
     shelf = RotatedLog(log_files(path))
     with closing(shelf):
         os.truncate(path, 2**28)
-        monkeypatch.setattr(CsvFile, "_read", counting)
+        monkeypatch.setattr(FileLines, "read", counting)
         shelf.refresh()
         assert 2**28 - size <= sum(asked) < 2**28
         assert len(asked) <= 2**28 // 2**18
@@ -559,10 +577,6 @@ def test_a_clock_set_back_between_two_parts_moves_what_was_before(tmp_path: Path
 # What happened
 
 
-def wait_for_marks(tape: object) -> None:
-    assert tape._finder.wait(PATIENCE)  # type: ignore[attr-defined]  # of this tape
-
-
 @pytest.mark.usefixtures("small_chunks")
 def test_what_happened_is_found_in_the_background(tmp_path: Path) -> None:
     def at(second: int) -> Snapshot:
@@ -578,8 +592,8 @@ def test_what_happened_is_found_in_the_background(tmp_path: Path) -> None:
 
     path = write_log(tmp_path / "run.csv", [at(second) for second in range(120)])
     with opened(path) as tape:
-        wait_for_marks(tape)
-        marks = tape.marks(NOON, NOON + 200)
+        read_whole(tape)
+        marks = tape.events(NOON, NOON + 200)
         assert [(mark.kind, ms(mark.time) - NOON) for mark in marks] == [
             (EventKind.CAME, 30),
             (EventKind.ERROR, 50),
@@ -587,12 +601,12 @@ def test_what_happened_is_found_in_the_background(tmp_path: Path) -> None:
             (EventKind.THROTTLED, 90),
             (EventKind.WENT, 110),
         ]
-        assert [mark.kind for mark in tape.marks(NOON + 50, NOON + 70)] == [
+        assert [mark.kind for mark in tape.events(NOON + 50, NOON + 70)] == [
             EventKind.ERROR,
             EventKind.FULL,
         ]
-        following = tape.next_mark(NOON + 50, forward=True)
-        earlier = tape.next_mark(NOON + 50, forward=False)
+        following = tape.next_event(NOON + 50, forward=True)
+        earlier = tape.next_event(NOON + 50, forward=False)
         assert following is not None
         assert earlier is not None
         assert following.kind is EventKind.FULL
@@ -603,41 +617,18 @@ def test_what_happens_in_a_growing_log_is_found_too(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(0)])
     gpus, processes = lines_of([busy(1, pid=200)], began=NOON)
     with opened(path) as tape:
-        wait_for_marks(tape)
+        read_whole(tape)
         for file, rows in ((path.with_suffix(".processes.csv"), processes), (path, gpus)):
             with file.open("ab") as end:
                 end.write(rows)
-        wait_until(lambda: len(tape.marks(NOON, NOON + 1)) == 2)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_what_was_found_before_is_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-
-    def counting(mark: Event, **changes: float) -> Event:
-        made.append(mark)
-        return replace(mark, **changes)
-
-    monkeypatch.setattr(finder, "replace", counting)
-    log = (snapshot(NOON + at, gpu(), processes=(process(10 + at),)) for at in range(300))
-    with opened(write_log(tmp_path / "run.csv", log)) as tape:
-        assert tape._finder.wait(PATIENCE)
-        assert len(tape.marks(0, NOON * 2)) == len(made) > 500
+        wait_until(lambda: len(tape.events(NOON, NOON + 1)) == 2)
 
 
 def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(100)])
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers
     tape = open_log(path)
+    tape.read_into(History({}))
     generator = tape.between(NOON, NOON + 100, 10)
     next(generator)
     tape.close()
@@ -645,7 +636,7 @@ def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
     assert list(generator) == []
     assert tape.at(NOON) is None
     assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - numbers
-    assert "gpumon-log-marks" not in {thread.name for thread in threading.enumerate()}
+    assert "gpumon-log" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_several_threads_may_ask_at_once(tmp_path: Path) -> None:
@@ -740,7 +731,7 @@ def look_through(path: Path) -> None:
         times = [one.time for one in tape.between(first, last, 20)]
         assert times == sorted(set(times))
         assert first <= tape.step(NOON + 7, -3) <= last
-        assert tape._finder.wait(PATIENCE)
+        read_whole(tape)
     finally:
         tape.close()
 
@@ -798,6 +789,7 @@ def test_mangled_logs_never_raise_anything_else(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=edits)
 @example(edits=[(0, 0.125, 245, b"9" * 400), (0, 0.2238458039905576, 0, b"\n")])
+@example(edits=[(0, (GOOD.index(b"12:00:26") + 14.5) / len(GOOD), 0, b"9" * 20 + b"\0")])
 def test_replay_and_report_are_told_the_same_of_a_mangled_log(
     tmp_path: Path, edits: list[tuple[int, float, int, bytes]]
 ) -> None:
@@ -830,8 +822,9 @@ def test_it_is_known_whether_all_of_a_log_was_looked_through(
 ) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
     with opened(path) as tape:
-        assert tape._finder.wait(PATIENCE)
-        assert tape.marks_complete
-    monkeypatch.setattr(finder, "_HEAD_START", PATIENCE)
+        read_whole(tape)
+        assert tape.events_complete
+    monkeypatch.setattr(log_reader, "_HEAD_START", PATIENCE)
     with opened(path) as tape:
-        assert not tape.marks_complete
+        tape.read_into(History({}))
+        assert not tape.events_complete

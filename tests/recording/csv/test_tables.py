@@ -14,33 +14,29 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.model.metrics import GPU_METRIC, Unit
+from gpumon.model.metrics import Unit
 from gpumon.model.snapshot import Container, MigInstance
 from gpumon.recording import RecordingError
-from gpumon.recording.csv import index
-from gpumon.recording.csv.cells import (
-    arguments,
-    column_cells,
-    column_name,
-    container,
-    gpu_column,
-    mig_devices,
-)
+from gpumon.recording.csv import file_lines, index, sample_finder, tables
+from gpumon.recording.csv.cells import column_cells
 from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,
     TEXT_CHARACTERS,
     cell,
+    column_name,
+    columns_of,
     command_cell,
     mig_cell,
 )
 from gpumon.recording.csv.files import log_files
+from gpumon.recording.csv.parsers import arguments, container, mig_devices
 from gpumon.recording.csv.rotated_log import RotatedLog
-from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER
-from gpumon.recording.csv.tables import Damage, rows
+from gpumon.recording.csv.tables import Damage
 from gpumon.text.formatting import printable
 from tests.build import GIB, NOON, process
-from tests.recording.csv.reading import busy, lines_of, opened, write_log
+from tests.log_headers import GPU_HEADER, PROCESS_HEADER
+from tests.recording.csv.reading import busy, lines_of, opened, rows, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +48,7 @@ WANTED = ("index", "uuid", "utilization.gpu [%]", "memory.used [MiB]", "elapsed 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "CHUNK", 3000)
-    monkeypatch.setattr(index, "_PROBE", 500)
+    monkeypatch.setattr(file_lines, "_PROBE", 500)
 
 
 def expected(seconds: range) -> list[tuple[object, ...]]:
@@ -91,6 +87,36 @@ def test_a_column_that_is_not_there_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     path.write_text("timestamp,index,later [furlong]\n2023-11-14T12:00:00.000+00:00,3,9\n")
     assert list(rows(path, ("power.draw [W]", "index"), processes=False)) == [(NOON, None, 3)]
+
+
+def test_rows_are_the_same_read_a_column_at_a_time_or_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quoted = replace(process(100, gpus=(0, 1)), command=("python", "-c", 'print("a, b")'))
+    samples = [replace(busy(second), processes=(quoted,)) for second in range(50)]
+    path = write_log(tmp_path / "run.csv", samples)
+    for file, columns in (
+        (path, GPU_COLUMNS),
+        (path.with_suffix(".processes.csv"), PROCESS_COLUMNS),
+    ):
+        wanted = [column.name for column in columns]
+        processes = columns is PROCESS_COLUMNS
+        with monkeypatch.context() as patched:
+            patched.setattr(tables, "_plain_cells", lambda *_: None)
+            one_by_one = list(rows(file, wanted, processes=processes))
+        with monkeypatch.context() as patched:
+            patched.delattr(tables._Plan, "rows")
+            assert list(rows(file, wanted, processes=processes)) == one_by_one
+        content = file.read_bytes()
+        place = content.index(b"\n", len(content) // 2) + 40
+        file.write_bytes(content[:place] + b"\0" + content[place + 1 :])
+        damage, again = Damage(), Damage()
+        damaged = list(rows(file, wanted, processes=processes, damage=damage))
+        with monkeypatch.context() as patched:
+            patched.setattr(tables, "_plain_cells", lambda *_: None)
+            assert list(rows(file, wanted, processes=processes, damage=again)) == damaged
+        assert damage == again
+        assert damage.lines == 1
 
 
 def test_packed_files_read_like_the_rest(tmp_path: Path) -> None:
@@ -207,13 +233,13 @@ def test_every_column_of_the_log_is_known_and_reads_what_was_written() -> None:
 
 @given(command=st.lists(st.text(st.characters(exclude_categories=["C", "M", "Z"])), max_size=6))
 def test_a_command_comes_back_as_its_arguments(command: list[str]) -> None:
-    written = command_cell(replace(process(1), command=tuple(command)))
+    written = command_cell(command)
     read = column_cells("command", processes=True, reasons=False)[written]
     assert arguments(str(read or "")) == tuple(map(printable, command))
 
 
 def test_a_command_that_was_cut_ends_where_it_was_cut() -> None:
-    written = command_cell(replace(process(1), command=("sh", "-c", "a b " * 2000)))
+    written = command_cell(("sh", "-c", "a b " * 2000))
     assert len(written) == TEXT_CHARACTERS
     name, option, script = arguments(written)
     assert (name, option) == ("sh", "-c")
@@ -249,7 +275,8 @@ def test_arbitrary_bytes_raise_nothing_else(
     header = PROCESS_HEADER if processes else GPU_HEADER
     path.write_bytes(header + content if headed else content)
     try:
-        times = [float(str(row[0])) for row in rows(path, WANTED, processes=processes)]
+        wanted = [column.name for column in (PROCESS_COLUMNS if processes else GPU_COLUMNS)]
+        times = [float(str(row[0])) for row in rows(path, wanted, processes=processes)]
     except RecordingError:
         return
     assert times == sorted(times)
@@ -271,7 +298,7 @@ IMPOSSIBLE = [
 def test_a_value_that_no_card_can_have_is_unknown_to_every_reader(
     tmp_path: Path, field: str, cells: Sequence[str]
 ) -> None:
-    column = gpu_column(GPU_METRIC[field])
+    column = columns_of([field], processes=False)[0].name
     path = tmp_path / "run.csv"
     head = "timestamp,index,memory.total [MiB]," if field != "memory_total" else "timestamp,index,"
     total = "24576," if field != "memory_total" else ""
@@ -315,7 +342,8 @@ def test_damaged_lines_are_counted_wherever_they_stand(
         for chunk in (index.CHUNK, 3000):
             with monkeypatch.context() as patched:
                 patched.setattr(index, "CHUNK", chunk)
-                patched.setattr(index, "_PIECE", 4 * chunk)
+                patched.setattr(file_lines, "PIECE", 4 * chunk)
+                patched.setattr(index, "PIECE", 4 * chunk)
                 damage = Damage()
                 list(rows(path, WANTED, processes=False, damage=damage))
             assert damage == expected, (name, chunk)
@@ -326,7 +354,7 @@ def test_much_junk_costs_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, junk: bytes
 ) -> None:
     looked_at: list[str] = []
-    monkeypatch.setattr(index, "read_moment", looked_at.append)
+    monkeypatch.setattr(sample_finder, "read_moment", looked_at.append)
     path = tmp_path / "run.csv"
     path.write_bytes(b"timestamp,index\n" + junk * 500_000)
     with closing(RotatedLog(log_files(path))):

@@ -16,8 +16,9 @@ import pytest
 
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.opening import LogError
-from gpumon.recording.csv.rows import GPU_HEADER, PROCESS_HEADER, GpuRows, ProcessRows
+from gpumon.recording.csv.rows import GpuRows, ProcessRows
 from gpumon.recording.csv.writer import LogWriter
+from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.recording.csv.recording import CARDS, numbers, rows, sample
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
 from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, ProcessId, Snapshot, Trouble, Unknown
 from gpumon.recording import Event, EventKind
-from gpumon.recording.memory.event_finder import LINGER, EventFinder, marks_between
+from gpumon.recording.memory.event_finder import HYSTERESIS, EventFinder, events_between
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 SHARE = 0.05
@@ -21,7 +21,7 @@ def python(
 
 
 def moments(before: Snapshot, after: Snapshot) -> list[Event]:
-    return marks_between(before, after, SHARE)
+    return events_between(before, after, SHARE)
 
 
 def of_card(before: Gpu, after: Gpu) -> list[tuple[EventKind, str]]:
@@ -192,10 +192,10 @@ def test_what_comes_and_goes_within_seconds_is_told_once() -> None:
 
     held = NOON + 3.9
     finder.see(snapshot(held + 1, gpu()))
-    assert finder.see(snapshot(held + LINGER - 0.1, bad)) == []
-    held += LINGER - 0.1
+    assert finder.see(snapshot(held + HYSTERESIS - 0.1, bad)) == []
+    held += HYSTERESIS - 0.1
     finder.see(snapshot(held + 1, gpu()))
-    assert {mark.kind for mark in finder.see(snapshot(held + LINGER, bad))} == {
+    assert {mark.kind for mark in finder.see(snapshot(held + HYSTERESIS, bad))} == {
         EventKind.THROTTLED,
         EventKind.FULL,
     }

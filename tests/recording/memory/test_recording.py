@@ -80,9 +80,9 @@ def test_an_empty_tape_knows_nothing() -> None:
     assert tape.first is None
     assert tape.last is None
     assert tape.at(NOON) is None
-    assert tape.next_mark(NOON, forward=True) is tape.next_mark(NOON, forward=False) is None
+    assert tape.next_event(NOON, forward=True) is tape.next_event(NOON, forward=False) is None
     assert not everything(tape)
-    assert not tape.marks(0, math.inf)
+    assert not tape.events(0, math.inf)
     assert tape.step(NOON, -3) == NOON
 
 
@@ -160,7 +160,7 @@ def test_a_machine_without_cards_is_remembered_as_it_was() -> None:
     tape = filled(given)
 
     assert everything(tape) == given
-    assert list(tape.marks(0, math.inf)) == []
+    assert list(tape.events(0, math.inf)) == []
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -188,10 +188,10 @@ def test_it_answers_as_a_tape_that_keeps_everything(
         moment = NOON + seconds
         assert tape.at(moment) == whole.at(moment)
         assert tape.step(moment, samples) == whole.step(moment, samples)
-        assert tape.marks(moment, moment + 500) == whole.marks(moment, moment + 500)
+        assert tape.events(moment, moment + 500) == whole.events(moment, moment + 500)
         for forward in (True, False):
-            found = tape.next_mark(moment, forward=forward)
-            assert found == whole.next_mark(moment, forward=forward)
+            found = tape.next_event(moment, forward=forward)
+            assert found == whole.next_event(moment, forward=forward)
         few = list(tape.between(moment, moment + 3000, most))
         all_ = list(whole.between(moment, moment + 3000, 10**9))
         assert few == all_ if len(all_) <= most else len(few) <= most + 1
@@ -219,7 +219,7 @@ def test_what_happened_is_seen_at_its_moment_where_all_else_is_coarse() -> None:
 
     tape = filled(map(visited, range(6 * 3600)))
 
-    marks = tape.marks(NOON, math.inf)
+    marks = tape.events(NOON, math.inf)
     assert [mark.time - NOON for mark in marks[:4]] == [500, 503, 1500, 1503]
     assert len(marks) == 2 * 21 + 2
     for mark in marks:
@@ -237,15 +237,15 @@ def test_the_newest_marks_are_kept_and_found() -> None:
         snapshot(NOON + number, gpu(xid=31, xid_at=NOON + number)) for number in range(7000)
     )
 
-    marks = tape.marks(-math.inf, math.inf)
+    marks = tape.events(-math.inf, math.inf)
     assert len(marks) == MARKS_KEPT
     assert marks[-1].time == NOON + 6999
-    assert tape.next_mark(NOON, forward=True) == marks[0]
-    assert tape.next_mark(marks[7].time, forward=True) == marks[8]
-    assert tape.next_mark(marks[7].time, forward=False) == marks[6]
-    assert tape.next_mark(marks[7].time + 0.5, forward=False) == marks[7]
-    assert tape.next_mark(marks[-1].time, forward=True) is None
-    assert tape.marks(marks[3].time, marks[5].time) == marks[3:6]
+    assert tape.next_event(NOON, forward=True) == marks[0]
+    assert tape.next_event(marks[7].time, forward=True) == marks[8]
+    assert tape.next_event(marks[7].time, forward=False) == marks[6]
+    assert tape.next_event(marks[7].time + 0.5, forward=False) == marks[7]
+    assert tape.next_event(marks[-1].time, forward=True) is None
+    assert tape.events(marks[3].time, marks[5].time) == marks[3:6]
 
 
 def walked(tape: Recording) -> list[float]:
@@ -284,7 +284,7 @@ def test_the_order_outlasts_a_clock_that_jumps(jumps: list[float]) -> None:
         age = one.time - (one.gpus[0].sampled_at or 0)
         assert age == pytest.approx(0.25, abs=1.1)  # up to STEP behind
         assert tape.at(one.time) == one
-    assert [mark.time for mark in tape.marks(-math.inf, math.inf)] == [
+    assert [mark.time for mark in tape.events(-math.inf, math.inf)] == [
         time for time in times[1:] for _ in range(2)
     ]
 
@@ -382,7 +382,7 @@ def test_one_may_fill_it_while_others_ask() -> None:
                 failures.append(f"between {times}")
             if not first <= tape.step(last, -5) <= last:
                 failures.append("step")
-            if tape.next_mark(last, forward=False) is not None:
+            if tape.next_event(last, forward=False) is not None:
                 failures.append("mark")
 
     def guarded() -> None:

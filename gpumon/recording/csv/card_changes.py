@@ -1,0 +1,156 @@
+"""Reads the GPU rows of one sample after the other, and parses only the cells that differ."""
+
+from __future__ import annotations
+
+from itertools import compress, count
+from operator import ne
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpumon.model.metrics import GPU_METRICS, Unit
+from gpumon.model.snapshot import Unknown
+from gpumon.recording.csv.cards import CardReader, CardRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.snapshot import Gpu, Host
+    from gpumon.recording.csv.cells import Cells
+    from gpumon.recording.csv.headings import Header
+
+_LIMITS = {metric.field: metric.at_most for metric in GPU_METRICS if metric.at_most is not None}
+_INDEPENDENT = {
+    metric.field
+    for metric in GPU_METRICS
+    if metric.unit not in (Unit.TEXT, Unit.TIME)
+    and metric.field not in ("index", *_LIMITS.values())
+}
+"""Fields whose cell alone gives their value, apart from ``_LIMITS``."""
+_STEADY = 1e-6
+"""Seconds by which a difference of times may vary because times are floats."""
+
+
+class _ReadRow(CardRow, frozen=True):
+    """A row, and how it differs from the one that was read in the same place before.
+
+    Attributes:
+        place: Its place in the sample.
+        changes: The fields that differ; ``None`` if the row was read as a whole.
+    """
+
+    place: int
+    changes: dict[str, Any] | None = None
+
+
+class _Last(Struct):
+    """What was read last in one place of a sample.
+
+    Attributes:
+        cells: The cells of the row.
+        late: Seconds by which the recording's times are ahead of those in the cells.
+        row: The row.
+        before: The GPU of the row before, and whether its processes are known; ``None`` if it was
+            not made.
+        gpu: Likewise of this row.
+    """
+
+    cells: list[str]
+    late: float
+    row: _ReadRow
+    before: tuple[Gpu, bool] | None = None
+    gpu: tuple[Gpu, bool] | None = None
+
+
+class SequentialCardReader(CardReader):
+    """A ``CardReader`` that is fast where a row resembles the one of the sample before."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        self._last: dict[int, _Last] = {}
+        self._cells_of: dict[int, tuple[str, Cells]] = {
+            column.place: (column.field, column.cells)
+            for column in self._columns
+            if column.field in _INDEPENDENT
+        }
+        # The columns of the sample are read apart from those of the GPU, and the age of its values
+        # in every row.
+        apart = (*self._host_columns, self._age)
+        self._apart = {column[0] for column in apart if column is not None}
+        self._apart |= {header.time, header.elapsed or header.time}
+
+    def read(self, lines: Sequence[bytes], time: float, wall: float) -> tuple[list[CardRow], Host]:
+        """See ``CardReader.read``."""
+        rows = self._whole_rows(lines)
+        if not rows:
+            return super().read(lines, time, wall)
+        cards = [self._card(cells, at, time, wall) for at, cells in enumerate(rows)]
+        return cards, self._host(rows[0])
+
+    def _whole_rows(self, lines: Sequence[bytes]) -> list[list[str]]:
+        """The cells of the rows; none if any line needs a closer look."""
+        header = self._header
+        text = b"\n".join(lines)
+        if header.key is not None or b'"' in text or b"\0" in text or b"\r" in text:
+            return []
+        rows = [line.split(",") for line in text.decode("utf-8", "replace").split("\n")]
+        stamp = rows[0][header.time] if len(rows[0]) == header.width else ""
+        are_whole = all(len(row) == header.width and row[header.time] == stamp for row in rows)
+        return rows if are_whole else []
+
+    def gpu(self, card: CardRow, *, listed: bool) -> Gpu:
+        """See ``CardReader.gpu``."""
+        last = self._last[card.place] if isinstance(card, _ReadRow) else None
+        if last is None or last.row is not card:
+            return super().gpu(card, listed=listed)
+        if last.row.changes is None or last.before is None or last.before[1] is not listed:
+            gpu = super().gpu(card, listed=listed)
+        else:
+            gpu = replace(last.before[0], **last.row.changes)
+        last.gpu = gpu, listed
+        return gpu
+
+    def _card(self, cells: list[str], number: int, time: float, wall: float) -> CardRow:
+        last = self._last.get(number)
+        changes = None if last is None else self._changes(last, cells, time, time - wall)
+        if last is None or changes is None:
+            read = super()._card(cells, number, time, wall)
+            row = _ReadRow(read.values, read.missing, read.listed, number)
+            self._last[number] = _Last(cells, time - wall, row)
+        else:
+            before = last.row
+            values = {**before.values, **changes}
+            row = _ReadRow(values, before.missing, before.listed, number, changes)
+            self._last[number] = _Last(cells, last.late, row, last.gpu)
+        return row
+
+    def _changes(
+        self, last: _Last, cells: list[str], time: float, late: float
+    ) -> dict[str, Any] | None:
+        """The fields that differ; ``None`` if the row must be read as a whole."""
+        values, width = last.row.values, self._header.width
+        if self._age is None or len(cells) < width or len(last.cells) < width:
+            return None
+        if abs(late - last.late) > _STEADY:
+            return None
+        age = self._age[1][cells[self._age[0]]]
+        if not isinstance(age, float):
+            return None
+        changes: dict[str, Any] = {"sampled_at": time - age}
+        for place in compress(count(), map(ne, cells, last.cells)):
+            if place in self._apart:
+                continue
+            if place not in self._cells_of:
+                return None
+            field, read = self._cells_of[place]
+            value = read[cells[place]]
+            # What is unknown has a reason, which is kept elsewhere.
+            if value is None or value.__class__ is Unknown or values[field] is None:
+                return None
+            changes[field] = value
+        for field, whole in _LIMITS.items():
+            most = values.get(whole)
+            if field in changes and most is not None and changes[field] > most:
+                return None
+        return changes

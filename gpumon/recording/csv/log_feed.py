@@ -1,0 +1,130 @@
+"""What ``gpumon log`` logs: the samples of a machine, and what is said of it meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol
+
+from gpumon.recording.csv import log_messages as words
+from gpumon.sampling.collector import Collector
+from gpumon.sampling.enrichment import Lookup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gpumon.host import ProcessHost
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.sources import Source
+
+    Take = Callable[[Mapping[str | None, Snapshot]], None]
+
+
+class LogFeed(Protocol):
+    """What is logged.
+
+    Attributes:
+        name: What a log without a name is named after.
+        several: Whether it is several machines.
+    """
+
+    @property
+    def name(self) -> str:
+        """See above."""
+        ...
+
+    @property
+    def several(self) -> bool:
+        """See above."""
+        ...
+
+    def start(self, take: Take, failed: Callable[[BaseException], None]) -> None:
+        """Begin to sample. Returns at once.
+
+        Args:
+            take: Takes each sample, by the names of the machines, on another thread; the name is
+                ``None`` if there is one machine only.
+            failed: Takes the error that ended the sampling.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End the sampling. May be called more than once."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Why nothing is sampled now, safe to print."""
+        ...
+
+    def changes(self) -> Sequence[str]:
+        """What has changed since the last call, in sentences that are safe to print."""
+        ...
+
+    def parts(self, user: str | None) -> Sequence[str]:
+        """What is logged now, for a line in place; none before anything was sampled.
+
+        Args:
+            user: Count the processes of this user only.
+        """
+        ...
+
+    def never_sampled(self) -> Sequence[str]:
+        """The machines of which nothing was sampled, and why, in sentences."""
+        ...
+
+
+class MachineFeed:
+    """This machine; implements ``LogFeed``.
+
+    Args:
+        source: Where its samples come from.
+        host: Looks up where its processes run.
+        interval: Seconds between samples.
+    """
+
+    several = False
+
+    def __init__(self, source: Source, host: ProcessHost, interval: float) -> None:
+        self._source = source
+        self._interval = interval
+        self._lookup = Lookup(host)
+        self._collector = Collector(source, interval, annotate=self._lookup.annotate)
+        self._silent = ""
+
+    @property
+    def name(self) -> str:
+        """See ``LogFeed.name``."""
+        return self._source.hostname
+
+    def start(self, take: Take, failed: Callable[[BaseException], None]) -> None:
+        """See ``LogFeed.start``.
+
+        Raises:
+            SourceError: The source cannot be opened.
+        """
+        self._collector.subscribe(lambda snapshot: take({None: snapshot}), failed)
+        self._collector.start()
+        self._lookup.start()
+
+    def stop(self) -> None:
+        """See ``LogFeed.stop``."""
+        with ExitStack() as ending:
+            ending.callback(self._lookup.stop)
+            ending.callback(self._collector.stop)
+
+    def trouble(self) -> str | None:
+        """See ``LogFeed.trouble``."""
+        return words.trouble_of(None, self._collector.latest, self._interval)
+
+    def changes(self) -> Sequence[str]:
+        """See ``LogFeed.changes``."""
+        before, self._silent = self._silent, words.silent_cards(self._collector.latest)
+        return [] if self._silent == before else [self._silent or "every GPU answers again"]
+
+    def parts(self, user: str | None) -> Sequence[str]:
+        """See ``LogFeed.parts``."""
+        latest = self._collector.latest
+        return [] if latest is None else words.machine(latest, user)
+
+    def never_sampled(self) -> Sequence[str]:
+        """See ``LogFeed.never_sampled``; that there was no GPU is said of the whole log."""
+        return []

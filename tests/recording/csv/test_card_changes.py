@@ -1,0 +1,46 @@
+"""What the reader of one sample after the other promises: the same GPUs as of each row alone."""
+
+from __future__ import annotations
+
+import random
+
+from gpumon.recording.csv.card_changes import SequentialCardReader
+from gpumon.recording.csv.cards import CardReader
+from gpumon.recording.csv.headings import first_header
+from gpumon.sources.demo.source import DemoSource
+from tests.clock import HandClock
+from tests.log_headers import GPU_HEADER
+from tests.recording.csv.reading import lines_of
+
+
+def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
+    chance = random.Random(7)
+    clock = HandClock()
+    source = DemoSource(clock=clock)
+    _, header = first_header(GPU_HEADER, "run.csv", processes=False)
+    reader = SequentialCardReader(header)
+    changed = 0
+    for number in range(400):
+        clock.now = 1000.0 + number
+        sample = source.sample()
+        lines = lines_of([sample])[0].splitlines()
+        if number % 3 == 0:
+            place = chance.randrange(len(lines))
+            cells = lines[place].split(b",")
+            # The first cell is the timestamp.
+            cell = 1 + chance.randrange(len(cells) - 1)
+            cells[cell] = chance.choice([b"", b"7", b"99999999", b"x", b"[N/A]", cells[cell]])
+            lines[place] = b",".join(cells[: chance.choice([cell + 1, None, None])])
+        wall = sample.time - chance.choice([0.0, 0.0, 0.0, 3.0])
+        listed = chance.random() < 0.9
+        alone = CardReader(header)
+        rows, host = reader.read(lines, sample.time, wall)
+        expected, its_host = alone.read(lines, sample.time, wall)
+        assert host == its_host
+        changed += sum(getattr(row, "changes", None) is not None for row in rows)
+        # Some are not made, as of a list that nobody asks for.
+        if chance.random() < 0.9:
+            assert [reader.gpu(row, listed=listed) for row in rows] == [
+                alone.gpu(row, listed=listed) for row in expected
+            ]
+    assert changed > 1000

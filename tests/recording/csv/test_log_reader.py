@@ -1,0 +1,161 @@
+"""What reading a whole log promises: the history of its samples, and what is told before that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.findings import conditions
+from gpumon.recording import EventKind
+from gpumon.recording.csv import log_reader
+from gpumon.recording.history import History
+from gpumon.sources.demo.source import DemoSource
+from tests.build import NOON, gpu, process, snapshot
+from tests.clock import HandClock
+from tests.recording.csv.reading import (
+    lines_of,
+    opened,
+    read_whole,
+    times_of,
+    wait_until,
+    write_log,
+)
+from tests.recording.deck import Deck
+from tests.recording.test_as_of import ask
+from tests.recordings import ListTape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.csv.recording import CsvRecording
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "_HEAD_START", 0.0)
+
+
+def samples_of(log: CsvRecording) -> list[Snapshot]:
+    found = [log.at(time) for time in times_of(log)]
+    return [one for one in found if one is not None]
+
+
+def history_of(samples: list[Snapshot]) -> History:
+    history = History(conditions())
+    for one in samples:
+        history.add(one)
+    return history
+
+
+def test_the_history_of_a_log_is_that_of_its_samples(tmp_path: Path) -> None:
+    clock = HandClock()
+    source = DemoSource(clock=clock)
+    sampled = []
+    for number in range(900):
+        clock.now = 1000.0 + number
+        sampled.append(source.sample())
+    with opened(write_log(tmp_path / "run.csv", sampled)) as log:
+        history = read_whole(log)
+        samples = samples_of(log)
+        fed = history_of(samples)
+        for one in (samples[0], samples[100], samples[541], samples[-1]):
+            assert ask(history.as_of(one), one) == ask(fed.as_of(one), one)
+        events = ListTape(samples).events(0, clock.time() + 900)
+        assert list(log.events(0, clock.time() + 900)) == events != []
+
+
+def test_charts_of_hours_before_the_end_of_a_log_are_as_fine_as_they_were(tmp_path: Path) -> None:
+    sampled = [
+        snapshot(NOON + second, gpu(utilization_gpu=second % 97, sampled_at=NOON + second))
+        for second in range(0, 9000, 2)
+    ]
+    live = history_of(sampled[:500])
+    with opened(write_log(tmp_path / "run.csv", sampled)) as log:
+        shown, then = Deck(log, read_whole(log)).go(sampled[499].time)
+        for seconds, count in ((120, 120), (120, 60), (600, 100)):
+            asked = ("GPU-0", "utilization_gpu", seconds, count, shown.time)
+            assert then.gpu_buckets(*asked) == live.gpu_buckets(*asked)
+
+
+def resting(seconds: range, at: float = NOON, came: int = 20) -> list[Snapshot]:
+    """A GPU that rests, to which another process comes at a second."""
+    return [
+        snapshot(
+            at + second,
+            gpu(sampled_at=at + second),
+            processes=(process(), process(2))[: 1 + (second >= came)],
+        )
+        for second in seconds
+    ]
+
+
+def append(path: Path, samples: list[Snapshot], began: float) -> None:
+    """Write on, the lists first, as the recorder does."""
+    cards, lists = lines_of(samples, began)
+    for file, rows in ((path.with_suffix(".processes.csv"), lists), (path, cards)):
+        with file.open("ab") as end:
+            end.write(rows)
+
+
+def test_a_clock_that_is_set_back_moves_the_history_and_the_events(tmp_path: Path) -> None:
+    write_log(tmp_path / "run.part0001.csv", resting(range(40)))
+    path = write_log(tmp_path / "run.csv", resting(range(40, 80)), began=NOON)
+    with opened(path) as log:
+        history = read_whole(log)
+        append(path, resting(range(80, 120), NOON - 1000), NOON - 1000)
+        wait_until(lambda: history.now == NOON - 881)
+        samples = samples_of(log)
+        assert len(samples) == 120
+        began = history.as_of(samples[-1]).interval("GPU-0", "idle")
+        assert began is not None
+        assert began.since == pytest.approx(samples[0].time, abs=0.01)
+        (came,) = log.events(0, NOON * 2)
+        assert came.time == pytest.approx(samples[20].time, abs=0.01)
+
+
+def test_what_is_written_later_is_read_too(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", resting(range(10)))
+    with opened(path) as log:
+        history = read_whole(log)
+        append(path, resting(range(10, 30)), NOON)
+        wait_until(lambda: history.now == NOON + 29)
+        assert [mark.kind for mark in log.events(0, NOON * 2)] == [EventKind.CAME]
+        deck = Deck(log, history)
+        _, then = deck.go(NOON + 29)
+        idle = then.interval("GPU-0", "idle")
+        assert idle is not None
+        assert (idle.since, idle.last) == (NOON, NOON + 29)
+
+
+def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "_HEAD_START", 1e6)
+    with opened(write_log(tmp_path / "run.csv", resting(range(3000)))) as log:
+        history = History(conditions())
+        log.read_into(history)
+        deck = Deck(log, history)
+        deck.player.seek(NOON + 2000)
+        shown = deck.sample()
+        then = deck.player.history
+        assert shown.time == then.now == NOON + 2000
+        assert not deck.player.settled
+        idle, rest = then.interval("GPU-0", "idle"), then.process_idle(process().id)
+        assert idle is not None
+        assert rest is not None
+        assert not idle.start_observed
+        assert not rest.start_observed
+        assert then.gpu_seconds("ann") is None
+        assert None not in then.gpu_buckets("GPU-0", "memory_used", 60, 20, then.now)
+
+        for one in resting(range(2001)):
+            history.add(one)
+        deck.sample()
+        idle = deck.player.history.interval("GPU-0", "idle")
+        assert deck.player.settled
+        assert deck.player.history is not then
+        assert idle is not None
+        assert idle.since == NOON
+        assert deck.player.history.gpu_seconds("ann") == 2000

@@ -1,0 +1,180 @@
+"""Reports on logs of several hosts: those of logs of their own, and those of pandas."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from msgspec.structs import replace
+
+from gpumon.report.figures import BY
+from gpumon.report.output import print_report
+from tests.build import NOON, gpu, process, snapshot
+from tests.recording.csv.several import of_host, ticks, write_several
+from tests.report.logs import write_log
+from tests.report.witness import Witness
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+
+HOSTS = ("gpu-01", "gpu-02", "gpu-10")
+
+
+def report(paths: list[Path], by: str, **options: Any) -> dict[str, Any]:
+    out = io.StringIO()
+    assert print_report([str(one) for one in paths], by=by, form="json", out=out, **options) == 0
+    told: dict[str, Any] = json.loads(out.getvalue())
+    return told
+
+
+def table(path: Path, by: str, **options: Any) -> str:
+    out = io.StringIO()
+    assert print_report([str(path)], by=by, out=out, **options) == 0
+    return out.getvalue()
+
+
+def night(seed: int) -> list[dict[str, Snapshot]]:
+    """Hosts with the same UUIDs, users and PIDs, each of which is away for a while."""
+    dice = random.Random(seed)
+    away = {host: range(begin := 40 + 90 * number, begin + 60) for number, host in enumerate(HOSTS)}
+    found = []
+    for second in range(400):
+        tick = {}
+        for number, host in enumerate(HOSTS):
+            if second in away[host]:
+                continue
+            cards = tuple(
+                gpu(
+                    index=index,
+                    utilization_gpu=dice.choice((None, 0, 30, 99)),
+                    memory_used=dice.choice((None, dice.randrange(80 * 2**30))),
+                    power_draw=dice.choice((None, 100.0 * (number + 1))),
+                    energy=None if index else 1e6 + 250.0 * second,
+                    clock_event_reasons=dice.choice((None, 0, 4, 0x20, 0x80)),
+                )
+                for index in range(number + 1)
+            )
+            users = {100: "ann", 101: "bo"}
+            listed = tuple(
+                process(pid, user=user, gpus=tuple(range(number + 1)), sm=dice.randrange(50))
+                for pid, user in users.items()
+                if second % (100 + pid) > 20 * number
+            )
+            taken = snapshot(NOON + second, *cards, processes=listed)
+            tick[host] = replace(taken, host=replace(taken.host, name=host))
+        found.append(tick)
+    return found
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("seed", range(3))
+def test_hosts_in_one_log_have_the_figures_of_logs_of_their_own(
+    tmp_path: Path, by: str, seed: int
+) -> None:
+    taken = night(seed)
+    path = write_several(tmp_path / "run.csv", taken)
+    apart = [
+        write_log(
+            tmp_path / f"{host}.csv",
+            [(tick[host], tick[host].time - NOON) for tick in taken if host in tick],
+        )
+        for host in HOSTS
+    ]
+    together, of_each = report([path], by), report(apart, by)
+    assert {line["host"] for line in together["lines"]} == set(HOSTS)
+    assert together["lines"] == of_each["lines"]
+    assert together["total"] == of_each["total"]
+
+
+def test_the_figures_of_a_host_are_those_of_pandas(tmp_path: Path) -> None:
+    path = write_several(tmp_path / "run.csv", night(7))
+    told = {line["host"]: line for line in report([path], "host")["lines"]}
+    cards = pd.read_csv(path)
+    assert list(cards.columns)[-1] == "hostname"
+    for host, own in cards.groupby("hostname"):
+        line = told[str(host)]
+        own.to_csv(tmp_path / "own.csv", index=False)
+        witness = Witness(tmp_path / "own.csv")
+        each = [witness.card(index) for index in sorted(own["index"].unique())]
+        assert line["gpus"] == ",".join(str(index) for index in range(len(each)))
+        for key in ("busy_hours", "energy_kwh", "heat_hours", "power_brake_hours"):
+            assert line[key] == pytest.approx(sum(one[key] for one in each), abs=2e-6), key
+        assert line["present_hours"] == pytest.approx(each[0]["covered_hours"], abs=2e-6)
+        assert (line["gaps"], line["gap_hours"] * 3600) == (1, pytest.approx(58.5, abs=0.01))
+        # Together on all GPUs, where that of each is known.
+        memory = own.groupby("timestamp")["memory.used [MiB]"]
+        whole = memory.sum()[memory.count() == memory.size()]
+        assert line["memory_peak_bytes"] == pytest.approx(whole.max() * 2**20, abs=1)
+        samples = own["utilization.gpu [%]"].notna()
+        assert line["utilization_known"] == pytest.approx(samples.mean(), abs=0.02)
+
+
+def test_one_user_on_two_hosts_has_a_line_for_each(tmp_path: Path) -> None:
+    path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(HOSTS, range(60)), range(60)))
+    lines = report([path], "user")["lines"]
+    assert [(line["host"], line["user"], line["processes"]) for line in lines] == [
+        (host, "ann", 1) for host in HOSTS
+    ]
+    peaks = {line["host"]: line["memory_peak_bytes"] for line in lines}
+    for host in HOSTS:
+        sizes = [use.memory_used or 0 for use in of_host(host, 0).processes[0].uses]
+        assert peaks[host] == sum(sizes)
+
+
+def test_a_report_of_some_hosts_has_no_others(tmp_path: Path, capsys: Any) -> None:
+    path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(HOSTS, range(60)), range(60)))
+    some = frozenset(("gpu-02", "gpu-10"))
+    assert {line["host"] for line in report([path], "gpu", hosts=some)["lines"]} == some
+    assert print_report([str(path)], hosts=frozenset(("gpu-9",))) == 1
+    assert "no sample of gpu-9 in that time, only of gpu-01, gpu-02, gpu-10." in (
+        capsys.readouterr().err
+    )
+
+
+def test_the_table_has_a_line_for_each_host_and_the_sum(tmp_path: Path) -> None:
+    path = write_several(tmp_path / "run.csv", night(1))
+    shown = table(path, "host", width=160).splitlines()
+    assert shown[1].split()[:3] == ["HOST", "GPU", "COVERED"]
+    assert [line.split()[0] for line in shown[2:5]] == list(HOSTS)
+    assert shown[6].startswith("all ")
+    assert max(map(len, shown)) <= 160
+
+
+def test_a_row_that_lost_its_host_counts_for_none(tmp_path: Path) -> None:
+    path = write_several(tmp_path / "run.csv", night(3))
+    whole = report([path], "gpu")["lines"]
+    rows = path.read_bytes().split(b"\n")
+    torn = 0
+    for number, row in enumerate(rows):
+        # Only gpu-10 has a third GPU.
+        if row.endswith(b",gpu-10") and row.split(b",")[1] == b"2" and number % 20 == 0:
+            rows[number] = row[: -9 + number % 3]
+            torn += 1
+    assert torn > 5
+    path.write_bytes(b"\n".join(rows))
+    told = report([path], "gpu")
+    assert [(line["host"], line["index"]) for line in told["lines"]] == [
+        (line["host"], line["index"]) for line in whole
+    ]
+    # A sample that is missing leaves no gap.
+    for line, before in zip(told["lines"], whole, strict=True):
+        assert line["covered_hours"] == pytest.approx(before["covered_hours"], abs=1e-3)
+    assert any(f"{torn} damaged lines" in note for note in told["notes"])
+
+
+def test_the_usual_interval_is_that_of_the_log_however_many_hosts_it_has(tmp_path: Path) -> None:
+    many = [f"gpu-{number:02}" for number in range(30)]
+    path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(many, range(60)), range(60)))
+    lines = report([path], "host")["lines"]
+    assert [line["host"] for line in lines] == many
+    for line in lines:
+        assert line["present_hours"] * 3600 == pytest.approx(59, abs=0.01)
+        assert line["gaps"] == 0
+    heading = table(path, "host", width=100).splitlines()[0]
+    assert heading.startswith("run.csv  30 hosts  2023-11-14 ")

@@ -7,9 +7,7 @@ the history keeps their intervals, so create it with ``History(conditions())``. 
 thresholds, create it with ``History(conditions(thresholds), thresholds)``.
 """
 
-from gpumon.findings.cards import LASTING, RULES, card_findings, card_state
 from gpumon.findings.conditions import conditions
-from gpumon.findings.errors import PROGRAM_XIDS, XID_MEANINGS
 from gpumon.findings.finding import (
     BRIEF_CELLS,
     SHORT_CELLS,
@@ -17,20 +15,18 @@ from gpumon.findings.finding import (
     FindingKind,
     Severity,
 )
+from gpumon.findings.gpu_rules import LASTING, RULES, card_findings, card_state
 from gpumon.findings.memory import Account, memory_account
-from gpumon.findings.processes import process_findings
-from gpumon.findings.reservation import reservation_hint
-from gpumon.findings.work import not_free
+from gpumon.findings.process_rules import process_findings
+from gpumon.findings.work import mig_state, not_free
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 
 __all__ = [
     "BRIEF_CELLS",
     "DEFAULTS",
     "LASTING",
-    "PROGRAM_XIDS",
     "RULES",
     "SHORT_CELLS",
-    "XID_MEANINGS",
     "Account",
     "Finding",
     "FindingKind",
@@ -40,7 +36,7 @@ __all__ = [
     "card_state",
     "conditions",
     "memory_account",
+    "mig_state",
     "not_free",
     "process_findings",
-    "reservation_hint",
 ]

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 IDLE, STUCK, HOT = "idle", "stuck", "hot"
 UNATTRIBUTED, BUSY_UNLISTED = "unattributed", "busy unlisted"
 HW_SLOWDOWN, HW_POWER_BRAKE = CLOCK_EVENT_REASONS[0x08], CLOCK_EVENT_REASONS[0x80]
-"""HW slowdown alone tells no cause; heat and the power brake set it too (nvml.h)."""
+"""HW slowdown alone does not give a cause; heat and the power brake set it too (nvml.h)."""
 THERMAL = (CLOCK_EVENT_REASONS[0x40], CLOCK_EVENT_REASONS[0x20])
-"""HW and SW thermal slowdown: the card holds itself to be too hot."""
+"""HW and SW thermal slowdown: the GPU reports that it is too hot."""
 
-_COMES_AND_GOES = 5.0
-"""Slowdowns change several times a second: one has ended after this many seconds without it."""
+_HYSTERESIS = 5.0
+"""Slowdowns start and end several times a second; one ends after this many seconds without it."""
 
 
 def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
@@ -34,13 +34,13 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
     watched = {
         IDLE: Condition(_is_idle),
         STUCK: Condition(_is_stuck(thresholds)),
-        HOT: Condition(_is_hot(thresholds), linger=_COMES_AND_GOES),
+        HOT: Condition(_is_hot(thresholds), hysteresis=_HYSTERESIS),
         UNATTRIBUTED: Condition(_is_unattributed(thresholds)),
         BUSY_UNLISTED: Condition(is_busy_unlisted),
     }
     for bit, name in CLOCK_EVENT_REASONS.items():
         if bit & HARMFUL_CLOCK_EVENTS:
-            watched[name] = Condition(bit, linger=_COMES_AND_GOES)
+            watched[name] = Condition(bit, hysteresis=_HYSTERESIS)
     return watched
 
 

@@ -1,4 +1,4 @@
-"""Error findings: memory errors, XIDs, and the driver's recovery action."""
+"""Error findings: memory errors, error codes, and the driver's recovery action."""
 
 from __future__ import annotations
 
@@ -6,53 +6,21 @@ from typing import TYPE_CHECKING
 
 from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.messages import at_most, time_of_day
+from gpumon.findings.phrases import at_most, time_of_day
+from gpumon.sources.makers import error_code
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
-
-XID_MEANINGS: dict[int, str] = {
-    13: "a program crashed on the graphics engine",
-    31: "a program touched memory that it does not own",
-    32: "a program's commands arrived corrupted",
-    38: "the firmware reported an error",
-    43: "a program was stopped after an error of its own",
-    44: "a fault while programs took turns",
-    45: "a program was ended after an earlier error, or killed",
-    46: "the card stopped processing",
-    48: "memory error that could not be corrected",
-    61: "the card's micro-controller warned",
-    62: "the card's micro-controller halted",
-    63: "a bad piece of memory was marked for replacement",
-    64: "a bad piece of memory could not be replaced",
-    68: "the video decoder failed",
-    69: "a program used the graphics engine wrongly",
-    74: "error on an NVLink",
-    79: "the card fell off the bus",
-    92: "corrected memory errors are frequent",
-    94: "memory error, kept within one program",
-    95: "memory error that may have touched every program",
-    109: "a program did not make way for another in time",
-    119: "the card's system processor (GSP) did not answer",
-    120: "the card's system processor (GSP) failed",
-    121: "error on the link between chips (C2C)",
-    140: "memory error that was not recovered from",
-    143: "the card could not be initialised",
-    154: "the driver changed its advice on how to recover the card",
-}
-"""The common ones of NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors), in plain words."""
-
-PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68})
-"""Those that a program brings about and that leave the card well, by the same catalogue."""
+    from gpumon.sources.makers import ErrorCode
 
 
 def memory_errors(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
     """Memory errors, and what remains to be done about them.
 
-    Source: NVIDIA's "GPU Memory Error Management". The next reset replaces a bad row or page; when
+    The next reset replaces a bad row or page; when
     no spare is left, the GPU should be returned. Until then the memory may fail again, so no job is
     sent there.
     """
@@ -71,7 +39,7 @@ def memory_errors(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Findi
 
 
 def recovery(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:
-    """The recovery action that the driver recommends (nvmlDeviceGpuRecoveryAction_t)."""
+    """The recovery action that the driver recommends."""
     action = recovery_action(gpu)
     if action is None:
         return None
@@ -88,54 +56,49 @@ def recovery(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | 
 
 
 def xid(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
-    """An XID error of a GPU that still responds.
+    """An error code of a GPU that still responds.
 
-    A hardware XID stays, because it may be the reason why a job hangs hours later, and it comes
-    before the XIDs of the programs that it ended. Current conditions such as heat come before it.
-    Source: NVIDIA's XID catalogue, see ``XID_MEANINGS``.
+    A hardware error stays, because it may be the reason why a job hangs hours later, and it comes
+    before the errors of the programs that it ended. Current conditions such as heat come before it.
     """
     known = history.xids(gpu.uuid)
     if not known:
         return None
-    seen = sorted(known.items(), key=lambda xid: -(xid[1] or 0))
-    own = [xid for xid in seen if xid[0] not in PROGRAM_XIDS]
+    newest_first = sorted(known.items(), key=lambda item: -(item[1] or 0))
+    seen = [(error_code(number), at) for number, at in newest_first]
+    own = [(error, at) for error, at in seen if not error.by_program]
     recent = [
-        (number, at)
-        for number, at in seen
-        if number in PROGRAM_XIDS
-        and at is not None
-        and history.now - at <= thresholds.program_xid_for
+        (error, at)
+        for error, at in seen
+        if error.by_program and at is not None and history.now - at <= thresholds.program_xid_for
     ]
-    told = own + recent
-    if not told:
+    reported = own + recent
+    if not reported:
         return None
-    number, at = told[0]
-    meaning = XID_MEANINGS.get(number)
-    start = _xid_and_when(history, number, at)
+    error, at = reported[0]
+    start = _with_time(history, error, at)
     facts = tuple(
-        f"{_xid_and_when(history, number, at)}: {XID_MEANINGS.get(number, LOOK_IT_UP)}"
-        for number, at in told
+        f"{_with_time(history, error, at)}: {error.explanation}" for error, at in reported
     )
     return Finding(
         kind=FindingKind.XID,
         subject=gpu.uuid,
         severity=Severity.WARNING if own else Severity.NOTE,
         sentence=f"the driver reported an error: {facts[0]}",
-        short=at_most(start if meaning is None else f"{start}: {meaning}", SHORT_CELLS),
-        brief=f"XID {number}",
+        short=at_most(f"{start}: {error.meaning}" if error.meaning else start, SHORT_CELLS),
+        brief=error.label,
         since=at,
         evidence=facts,
     )
 
 
-LOOK_IT_UP = "look it up in XID Errors"
 _RECOVERY_WORDS = ("reset", "reboot", "drain")
 
 
-def _xid_and_when(history: History, number: int, at: float | None) -> str:
-    """An XID with its time of day, or with its age if that is more than a day."""
+def _with_time(history: History, error: ErrorCode, at: float | None) -> str:
+    """An error with its time of day, or with its age if that is more than a day."""
     if at is None:
-        return f"XID {number}"
+        return error.label
     if history.now - at < 86400:
-        return f"XID {number} at {time_of_day(history, at)}"
-    return f"XID {number} {duration(history.now - at)} ago"
+        return f"{error.label} at {time_of_day(history, at)}"
+    return f"{error.label} {duration(history.now - at)} ago"

@@ -20,13 +20,13 @@ class Severity(IntEnum):
     QUIET = 0
     """All is well."""
     GOOD = 1
-    """Something to take: a free card."""
+    """A GPU is free."""
     NOTE = 2
     """Worth knowing."""
     WARNING = 3
     """Something is probably wrong."""
     CRITICAL = 4
-    """The card cannot be used."""
+    """The GPU cannot be used."""
 
 
 class FindingKind(str, Enum):
@@ -47,8 +47,10 @@ class FindingKind(str, Enum):
     IDLE = "idle"
     IDLE_PROCESS = "idle process"
     GROWING = "growing"
+    PREALLOCATED = "preallocated"
+    """A process took memory in advance."""
     RESERVED = "reserved"
-    LOCKED = "locked"
+    """``gpumon run`` keeps the GPU for a job."""
     FULL = "full"
     OLD = "old values"
     NO_PERMISSION = "no permission"
@@ -63,7 +65,7 @@ class Finding(Struct, frozen=True):
 
     Attributes:
         kind: The kind.
-        subject: UUID of the card, or the process.
+        subject: UUID of the GPU, or the process.
         severity: How much attention it needs.
         sentence: The full sentence, for the details.
         short: For a column, at most ``SHORT_CELLS`` cells, safe to print.

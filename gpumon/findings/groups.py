@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import GpuProcess, ProcessId  # noqa: TC001 - msgspec resolves them
+from gpumon.model.snapshot import CardStatus, GpuProcess, ProcessId
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class UserUse(Struct, frozen=True):
         idle_unknown: Number of processes of which it is unknown whether they are idle, or how much
             they hold.
         longest: Age in seconds of the oldest process.
+        at_least: Whether the user may hold more, on a GPU that does not answer.
     """
 
     user: str | None
@@ -45,9 +46,10 @@ class UserUse(Struct, frozen=True):
     idle_memory: int
     idle_unknown: int
     longest: float | None
+    at_least: bool = False
 
 
-class Job(Struct, frozen=True):
+class JobGroup(Struct, frozen=True):
     """A group of one or more processes that were started together.
 
     Attributes:
@@ -62,6 +64,8 @@ class Job(Struct, frozen=True):
         sm: Percent: on each card the sum over its processes, then the mean over the GPUs that
             report it; ``None`` if no GPU does.
         started_at: When the oldest started; ``None`` if no start time is known.
+        launcher: The process that starts its processes, and these alone.
+        launcher_name: The name of that launcher.
     """
 
     key: str
@@ -73,6 +77,16 @@ class Job(Struct, frozen=True):
     memory: int | None
     sm: float | None
     started_at: float | None
+    launcher: ProcessId | None = None
+    launcher_name: str | None = None
+
+
+_DAEMONS = {"ray", "slurmstepd"}
+"""Launchers that serve several jobs, or that belong to the system."""
+
+
+_EXACT = (CardStatus.OK, CardStatus.ASLEEP)
+"""No process of a GPU with such a status is missing in the lists."""
 
 
 def users(snapshot: Snapshot, history: History) -> list[UserUse]:
@@ -114,6 +128,7 @@ def _use(
         idle_memory=idle_memory,
         idle_unknown=idle_unknown,
         longest=None if started_at is None else max(0.0, snapshot.time - started_at),
+        at_least=any(gpu.status not in _EXACT for gpu in snapshot.gpus),
     )
 
 
@@ -127,7 +142,7 @@ def _share(
     return memory / sum(sizes.values())
 
 
-def jobs(processes: Sequence[GpuProcess]) -> list[Job]:
+def jobs(processes: Sequence[GpuProcess]) -> list[JobGroup]:
     """The jobs that these processes are part of.
 
     A process belongs to its Slurm job; without one to its Kubernetes pod or container; without one
@@ -146,6 +161,11 @@ def jobs(processes: Sequence[GpuProcess]) -> list[Job]:
     for process in processes:
         members.setdefault(_job_of(process, launchers), []).append(process)
     return [_job(kind, key, together) for (kind, key), together in members.items()]
+
+
+def job_with_key(processes: Sequence[GpuProcess], key: str) -> JobGroup | None:
+    """The job with this key, whatever part of it is shown."""
+    return next((job for job in jobs(processes) if job.key == key), None)
 
 
 def _job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
@@ -176,8 +196,12 @@ def _identity(process: ProcessId) -> str:
     return f"{process.pid}/{process.start_time}"
 
 
-def _job(kind: str, key: str, processes: list[GpuProcess]) -> Job:
-    return Job(
+def _job(kind: str, key: str, processes: list[GpuProcess]) -> JobGroup:
+    places = (process.place for process in processes if kind == "launcher")
+    started = next((one for one in places if one is not None and one.launcher is not None), None)
+    if started is not None and started.launcher_name in _DAEMONS:
+        started = None
+    return JobGroup(
         key=key,
         kind=kind,
         label=printable(_label(kind, processes)),
@@ -187,6 +211,8 @@ def _job(kind: str, key: str, processes: list[GpuProcess]) -> Job:
         memory=_memory(processes),
         sm=_sm(processes),
         started_at=_oldest(processes),
+        launcher=None if started is None else started.launcher,
+        launcher_name=None if started is None else started.launcher_name,
     )
 
 

@@ -12,7 +12,7 @@ from gpumon.findings.conditions import (
     degrees_left,
 )
 from gpumon.findings.finding import Finding, FindingKind, Severity
-from gpumon.findings.messages import or_unknown, told_length, with_length
+from gpumon.findings.phrases import long_duration, or_unknown, with_duration
 from gpumon.text.formatting import temperature
 from gpumon.text.units import degree, degrees_between
 
@@ -26,10 +26,10 @@ def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     """The GPU is slowed down by heat, or close to it.
 
     A thermal clock event reason proves that the GPU is too hot. Without one, its margin or its
-    slowdown temperature tells how close it is.
+    slowdown temperature shows how close it is.
     """
     slowed = _slowed(history, gpu, THERMAL, thresholds)
-    degrees = _told(gpu.temperature_gpu)
+    degrees = _degrees(gpu.temperature_gpu)
     if slowed is not None:
         name, lasting, names = slowed
         return Finding(
@@ -37,30 +37,30 @@ def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
             subject=gpu.uuid,
             severity=Severity.WARNING,
             sentence=f"too hot ({degrees}): slowed down by {names} "
-            f"for {told_length(history, lasting)}",
-            short=with_length(f"hot: {name} ", history, lasting),
+            f"for {long_duration(history, lasting)}",
+            short=with_duration(f"hot: {name} ", history, lasting),
             brief="hot",
             since=lasting.since,
             evidence=(f"clock event reasons: {names}", *_heat(gpu)),
         )
-    interval = history.spell(gpu.uuid, HOT)
+    interval = history.interval(gpu.uuid, HOT)
     if interval is None:
         return None
     short = f"hot: {degrees}"
     margins = degrees_left(gpu)
     if not margins:
-        why = "where it slows down is not known, but this is hot for any card"
+        why = "where it slows down is not known, but this is hot for any GPU"
     elif gpu.temperature_margin == min(margins):
         short += f", margin {_between(gpu.temperature_margin)}"
         why = f"its margin to slowing down is {_between(gpu.temperature_margin)}"
     else:
-        short += f", slows at {_told(gpu.temperature_slowdown)}"
-        why = f"it slows down at {_told(gpu.temperature_slowdown)}"
+        short += f", slows at {_degrees(gpu.temperature_slowdown)}"
+        why = f"it slows down at {_degrees(gpu.temperature_slowdown)}"
     return Finding(
         kind=FindingKind.HOT,
         subject=gpu.uuid,
         severity=Severity.WARNING,
-        sentence=f"hot, {degrees}, for {told_length(history, interval)}: {why}",
+        sentence=f"hot, {degrees}, for {long_duration(history, interval)}: {why}",
         short=short,
         brief="hot",
         since=interval.since,
@@ -84,9 +84,9 @@ def throttled(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | N
         kind=FindingKind.THROTTLED,
         subject=gpu.uuid,
         severity=Severity.WARNING,
-        sentence=f"slowed down by {names} for {told_length(history, interval)}: "
+        sentence=f"slowed down by {names} for {long_duration(history, interval)}: "
         f"{_SLOWDOWN_WORDS[name]}",
-        short=with_length(f"throttled: {name} ", history, interval),
+        short=with_duration(f"throttled: {name} ", history, interval),
         brief="throttled",
         since=interval.since,
         evidence=(f"clock event reasons: {names}", f"SM clock {or_unknown(gpu.clock_sm)} MHz"),
@@ -106,7 +106,7 @@ def _slowed(
     lasting = [
         (name, interval)
         for name in names
-        if (interval := history.spell(gpu.uuid, name)) is not None
+        if (interval := history.interval(gpu.uuid, name)) is not None
         and interval.seconds >= thresholds.throttled_after
     ]
     if not lasting:
@@ -115,7 +115,7 @@ def _slowed(
     return name, interval, " and ".join(name for name, _ in lasting)
 
 
-def _told(celsius: int | None) -> str:
+def _degrees(celsius: int | None) -> str:
     return f"{temperature(celsius)} {degree()}"
 
 
@@ -125,9 +125,9 @@ def _between(celsius: int) -> str:
 
 def _heat(gpu: Gpu) -> tuple[str, ...]:
     """The temperature values that a GPU reports."""
-    facts = [f"GPU temperature {_told(gpu.temperature_gpu)}"]
+    facts = [f"GPU temperature {_degrees(gpu.temperature_gpu)}"]
     if gpu.temperature_slowdown is not None:
-        facts.append(f"slows down at {_told(gpu.temperature_slowdown)}")
+        facts.append(f"slows down at {_degrees(gpu.temperature_slowdown)}")
     if gpu.temperature_margin is not None:
         facts.append(f"{_between(gpu.temperature_margin)} from slowing down")
     return tuple(facts)

@@ -8,10 +8,16 @@ from msgspec import Struct
 
 from gpumon.availability import is_full, normal_unlisted, unlisted_sentence
 from gpumon.findings.conditions import UNATTRIBUTED
-from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.messages import at_most, count_processes, in_container, spaced, told_length
+from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.findings.phrases import (
+    at_most,
+    count_processes,
+    in_container,
+    long_duration,
+    spaced,
+)
 from gpumon.model.snapshot import HoldReason, Suspect, blamed
-from gpumon.text.formatting import cell_width, gib, gibibytes, printable
+from gpumon.text.formatting import UNKNOWN, cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, HolderScan
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History, Interval
 
 SCAN_FRESH = 60.0
-"""Age in seconds from which on it is said how long ago the holders were looked for."""
+"""A scan for holders older than this many seconds is shown with its age."""
 
 _REASON_WORDS = {
     HoldReason.ORPHAN: "orphan",
@@ -29,8 +35,8 @@ _REASON_WORDS = {
     HoldReason.OTHER_CONTAINER: "container's",
     HoldReason.CHILD: "child",
 }
-_NEXT_TO_NONE = 0.05 * 2**30
-"""Bytes that would be told as 0.0 GiB."""
+_SHOWN_AS_ZERO = 0.05 * 2**30
+"""Fewer bytes are shown as 0.0 GiB."""
 _CAN_BE = "left by a process that ended or is ending, or held where gpumon cannot look"
 _OLD_CALL = "the used memory may include what this driver reserves for itself"
 
@@ -41,7 +47,7 @@ class Account(Struct, frozen=True):
     Attributes:
         total: All of it.
         reserved: Memory that driver and firmware reserve; also ``None`` if an older driver counts
-            it as used, which ``sentence`` says.
+            it as used, as ``sentence`` explains.
         used: Allocated memory without ``reserved``.
         processes_sum: Sum over the processes in the driver's list.
         unattributed: Used memory that none of them holds. 0 if they seem to hold more than is used,
@@ -67,26 +73,26 @@ class Account(Struct, frozen=True):
     sentence: str
 
 
-def memory_account(history: History, gpu: Gpu, thresholds: Thresholds | None = None) -> Account:
+def memory_account(history: History, gpu: Gpu) -> Account:
     """How a GPU's memory is divided in the newest snapshot."""
-    thresholds = thresholds or history.thresholds
+    thresholds = history.thresholds
     holding = history.holding(gpu)
     scan = _scan(history)
     own_sum = None if holding is None else holding.memory
-    stray = None
+    unlisted = None
     if not gpu.memory_unified and history.old(gpu) is None:
-        stray = _stray(gpu.memory_used, own_sum)
+        unlisted = _unlisted(gpu.memory_used, own_sum)
     return Account(
         total=gpu.memory_total,
         reserved=gpu.memory_reserved,
         used=gpu.memory_used,
         processes_sum=own_sum,
-        unattributed=stray,
+        unattributed=unlisted,
         tolerance=int(normal_unlisted(gpu, thresholds)),
         free=gpu.memory_free,
         suspects=_suspects(history, gpu),
         unseen=None if scan is None else scan.unseen,
-        sentence=_account_text(history, gpu, stray, thresholds),
+        sentence=_account_text(history, gpu, unlisted, thresholds),
     )
 
 
@@ -101,11 +107,11 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
     it has lasted. Sources: the driver omits its own clients from the list, and lists at most 950
     processes.
     """
-    interval = history.spell(gpu.uuid, UNATTRIBUTED)
+    interval = history.interval(gpu.uuid, UNATTRIBUTED)
     if interval is None:
         return None
     lasted = interval.seconds >= thresholds.unattributed_after
-    if interval.begin_seen and not lasted:
+    if interval.start_observed and not lasted:
         return None
     holding = history.holding(gpu)
     if holding is None or holding.memory is None or gpu.memory_used is None:
@@ -121,14 +127,15 @@ def unattributed(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding 
     )
     contained = in_container(history)
     named = _named_first(_suspects(history, gpu))
-    brief = f"{gibibytes(bytes_, int(bytes_ < 2**30))}G {'other' if contained else 'stray'}"
-    short = brief
+    amount = f"{gibibytes(bytes_, int(bytes_ < 2**30))}G"
+    brief = at_most(f"{amount} {'other' if contained else 'unattr'}", BRIEF_CELLS)
+    short = f"{amount} unattributed"
     if contained:
         short = f"{size}G not visible from here"
     elif named:
-        short = _short_suspects(f"{brief}: ", named)
+        short = _short_suspects(f"{short}, ", named)
     elif holding.hidden:
-        short = f"{brief}, holder not visible"
+        short += ", holder hidden"
     return Finding(
         kind=FindingKind.UNATTRIBUTED,
         subject=gpu.uuid,
@@ -164,7 +171,7 @@ def _scan(history: History) -> HolderScan | None:
     return None if history.latest is None else history.latest.holders
 
 
-def _stray(used: int | None, processes_sum: int | None) -> int | None:
+def _unlisted(used: int | None, processes_sum: int | None) -> int | None:
     """Used memory beyond what the processes hold."""
     if used is None or processes_sum is None:
         return None
@@ -179,10 +186,12 @@ def _suspects(history: History, gpu: Gpu) -> tuple[Suspect, ...]:
     here = [suspect for suspect in scan.suspects if gpu.uuid in suspect.gpu_uuids]
     if not here:
         return ()
+    # A warning is judged in every sample, and few processes are suspects.
+    suspected = {suspect.id for suspect in here}
     listed = {
         process.id
         for process in history.latest.processes
-        if any(use.gpu_uuid == gpu.uuid for use in process.uses)
+        if process.id in suspected and any(use.gpu_uuid == gpu.uuid for use in process.uses)
     }
     return tuple(suspect for suspect in here if suspect.id not in listed)
 
@@ -193,9 +202,12 @@ def _named_first(suspects: tuple[Suspect, ...]) -> tuple[Suspect, ...]:
     return blamed(suspects) or children
 
 
-def _named(suspect: Suspect) -> str:
+def _named(suspect: Suspect, *, with_pid: bool = True) -> str:
     """A suspect's name: ``orphan 41251 of ann``."""
     word = _REASON_WORDS.get(suspect.reason, "process")
+    if not with_pid:
+        kind = word.removesuffix("'s")
+        return f"{kind} of {printable(suspect.user or UNKNOWN)}"
     owner = "" if suspect.user is None else f" of {printable(suspect.user)}"
     return f"{word} {suspect.id.pid}{owner}"
 
@@ -206,7 +218,12 @@ def _short_suspects(start: str, named: tuple[Suspect, ...]) -> str:
     doubt = "?" if first.reason in (HoldReason.CHILD, HoldReason.HOLDS) else ""
     others = f" +{len(named) - 1}" if len(named) > 1 else ""
     end = doubt + others
-    return at_most(start + _named(first), SHORT_CELLS - cell_width(end)) + end
+    room = SHORT_CELLS - cell_width(start) - cell_width(end)
+    name = _named(first)
+    if cell_width(name) > room and first.user is not None:
+        # Whom to ask matters more than the PID, which the page of the GPU has.
+        name = _named(first, with_pid=False)
+    return start + at_most(name, room) + end
 
 
 def _holders_evidence(history: History, gpu: Gpu) -> tuple[str, ...]:
@@ -241,16 +258,16 @@ def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interv
         interval: For how long; ``None`` if that is too short to report.
     """
     what = unlisted_sentence(bytes_, in_container=in_container(history))
-    lasting = "at this moment" if interval is None else f"for {told_length(history, interval)}"
+    lasting = "at this moment" if interval is None else f"for {long_duration(history, interval)}"
     if in_container(history):
         return (
             f"{what}, {lasting}: the driver lists only its own processes, not other users of the "
-            "card"
+            "GPU"
         )
     named = _named_first(_suspects(history, gpu))
     if named:
         first = named[0]
-        why = f"{_named(first)} holds the card's device file: {printable(first.sentence)}"
+        why = f"{_named(first)} holds the GPU's device file: {printable(first.sentence)}"
         if first.reason is HoldReason.CHILD:
             why += "; the memory of a child is normally attributed to its parent"
         return f"{what}, {lasting}; {why}"
@@ -259,30 +276,28 @@ def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interv
     return f"{what}, {lasting}: {_CAN_BE}"
 
 
-def _account_text(history: History, gpu: Gpu, stray: int | None, thresholds: Thresholds) -> str:
+def _account_text(history: History, gpu: Gpu, unlisted: int | None, thresholds: Thresholds) -> str:
     """A sentence on how a GPU's memory is divided."""
     if gpu.memory_unified:
-        return (
-            "the card has no memory of its own: it takes the host's, which other programs use too"
-        )
+        return "the GPU has no memory of its own: it takes the host's, which other programs use too"
     if gpu.memory_used is None:
         return "the used memory is unknown"
-    if stray is None:
+    if unlisted is None:
         return _unknown_text(history, gpu)
     normal = normal_unlisted(gpu, thresholds)
-    if stray < _NEXT_TO_NONE:
+    if unlisted < _SHOWN_AS_ZERO:
         used = f"{gibibytes(gpu.memory_used)} {gib()} used"
         words = f"{used}, all of it by processes the driver lists"
-    elif stray <= normal:
+    elif unlisted <= normal:
         words = (
-            f"{gibibytes(gpu.memory_used)} {gib()} used, {gibibytes(stray)} of them by no process "
-            f"in the driver's list: up to {gibibytes(int(normal))} {gib()} is normal, for the "
-            "driver itself"
+            f"{gibibytes(gpu.memory_used)} {gib()} used, {gibibytes(unlisted)} of them by no "
+            f"process in the driver's list: up to {gibibytes(int(normal))} {gib()} is normal, for "
+            "the driver itself"
         )
     else:
-        interval = history.spell(gpu.uuid, UNATTRIBUTED)
+        interval = history.interval(gpu.uuid, UNATTRIBUTED)
         lasted = interval is not None and interval.seconds >= thresholds.unattributed_after
-        words = _unattributed_text(history, gpu, stray, interval if lasted else None)
+        words = _unattributed_text(history, gpu, unlisted, interval if lasted else None)
     return f"{words}; {_OLD_CALL}" if gpu.memory_reserved is None else words
 
 
@@ -292,5 +307,5 @@ def _unknown_text(history: History, gpu: Gpu) -> str:
     if age is not None:
         return f"read {spaced(age)} ago, so it is not compared with the process list"
     if history.holding(gpu) is None:
-        return "its owners are unknown: there is no current list of the card's processes"
+        return "its owners are unknown: there is no current list of the GPU's processes"
     return "its owners are unknown: the memory of some of its processes is not reported"

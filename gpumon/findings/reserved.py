@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.messages import at_most
+from gpumon.findings.phrases import at_most
 from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def reserved(history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | N
     what = "reserved" if first.mig_uuid is None else "a MIG device of it is reserved"
     length = f" for{since}" if since else ""
     return Finding(
-        kind=FindingKind.LOCKED,
+        kind=FindingKind.RESERVED,
         subject=gpu.uuid,
         severity=Severity.QUIET if quiet else Severity.NOTE,
         sentence=f"{what}{by}{length}: gpumon run keeps it for a job",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings.errors import LOOK_IT_UP, XID_MEANINGS
 from gpumon.findings.finding import Finding, FindingKind, Severity
-from gpumon.findings.messages import first_part, spaced, time_of_day
+from gpumon.findings.phrases import first_part, spaced, time_of_day
 from gpumon.model.snapshot import CardStatus
+from gpumon.sources.makers import RESET_COMMAND, error_code
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -27,11 +27,12 @@ def not_answering(history: History, gpu: Gpu) -> Finding | None:
     if since is not None:
         blanks |= _status_times(history, since)
     if gpu.xid is not None:
-        blanks["xid"] = f" (XID {gpu.xid})"
+        blanks["xid"] = f" ({error_code(gpu.xid).label})"
     sentence = words.sentence.format_map(blanks)
     evidence: tuple[str, ...] = (f"status: {gpu.status.value}",)
     if gpu.xid is not None and words.severity is Severity.CRITICAL:
-        error = f"last XID {gpu.xid}: {XID_MEANINGS.get(gpu.xid, LOOK_IT_UP)}"
+        code = error_code(gpu.xid)
+        error = f"last {code.label}: {code.explanation}"
         at = "" if gpu.xid_at is None else f", at {time_of_day(history, gpu.xid_at)}"
         sentence, evidence = f"{sentence}; {error}", (*evidence, error + at)
     return Finding(
@@ -88,7 +89,7 @@ _STATUS_WORDS = {
     CardStatus.RESET_REQUIRED: _StatusWords(
         FindingKind.RESET_REQUIRED,
         Severity.CRITICAL,
-        "must be reset before it can be used{since}: `nvidia-smi --gpu-reset` as root once nothing "
+        f"must be reset before it can be used{{since}}: `{RESET_COMMAND}` as root once nothing "
         "uses it, or a reboot",
         "reset required{xid}",
         "RESET",
@@ -96,7 +97,7 @@ _STATUS_WORDS = {
     CardStatus.NO_ANSWER: _StatusWords(
         FindingKind.NO_ANSWER,
         Severity.CRITICAL,
-        "no answer{length}: a call to the card has not come back",
+        "no answer{length}: a call to the GPU has not come back",
         "no answer{length}",
         "no answer",
     ),
@@ -111,7 +112,7 @@ _STATUS_WORDS = {
     CardStatus.NO_PERMISSION: _StatusWords(
         FindingKind.NO_PERMISSION,
         Severity.NOTE,
-        "this user may not open the card, or this container was not given it",
+        "this user may not open the GPU, or this container was not given it",
         "no permission",
         "no access",
     ),
@@ -136,8 +137,8 @@ def _status_times(history: History, since: float) -> dict[str, str]:
     if age < 86400:
         moment = time_of_day(history, since)
         at = f" before {moment}" if unseen else f" since {moment}"
-        told = f" since before {moment}" if unseen else at
+        sentence = f" since before {moment}" if unseen else at
     else:
         at = f" for {'≥' if unseen else ''}{duration(age)}"
-        told = f" for {'at least ' if unseen else ''}{spaced(age)}"
-    return {"at": at, "since": told, "length": f" for {spaced(age)}"}
+        sentence = f" for {'at least ' if unseen else ''}{spaced(age)}"
+    return {"at": at, "since": sentence, "length": f" for {spaced(age)}"}

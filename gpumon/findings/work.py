@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.availability import busy_sentence, listed_on, why_not_free
+from gpumon.availability import busy_sentence, listed_on, normal_unlisted, why_not_free
 from gpumon.findings.conditions import BUSY_UNLISTED, IDLE, STUCK
-from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
-from gpumon.findings.messages import (
-    at_most,
-    brief_length,
+from gpumon.findings.finding import Finding, FindingKind, Severity
+from gpumon.findings.phrases import (
+    brief_duration,
     count_processes,
     in_container,
-    short_length,
-    told_length,
-    with_length,
+    long_duration,
+    short_duration,
+    with_duration,
 )
 from gpumon.findings.reserved import reservations
 from gpumon.recording.history import Interval
-from gpumon.text.formatting import cell_width, gib, gibibytes, printable
+from gpumon.text.formatting import gib, gibibytes, printable
 
 if TYPE_CHECKING:
     from gpumon.availability import Listed, NotFree
@@ -33,7 +32,7 @@ def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     Utilisation is the share of time in which any kernel ran, so a kernel that only waits reads as
     100 %. The low power shows that it computes nothing.
     """
-    interval = history.spell(gpu.uuid, STUCK)
+    interval = history.interval(gpu.uuid, STUCK)
     if interval is None or not rests(interval, thresholds.stuck_after, thresholds):
         return None
     if gpu.utilization_gpu is None or gpu.power_draw is None or not gpu.power_limit:
@@ -44,8 +43,8 @@ def stuck(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
         subject=gpu.uuid,
         severity=Severity.WARNING,
         sentence=f"{busy} % busy at {share:.0f} % of its power limit "
-        f"for {told_length(history, interval)}: a hung job can look like this",
-        short=with_length(f"stuck? {busy}% at {share:.0f}% power, ", history, interval),
+        f"for {long_duration(history, interval)}: a hung job can look like this",
+        short=with_duration(f"stuck? {busy}% at {share:.0f}% power, ", history, interval),
         brief="stuck?",
         since=interval.since,
         evidence=(
@@ -63,37 +62,33 @@ def idle(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     counts from the start of the named process. A condition that holds at the first sample is
     reported at once, as of now.
     """
-    interval = history.spell(gpu.uuid, IDLE)
+    interval = history.interval(gpu.uuid, IDLE)
     holding = history.holding(gpu)
     if interval is None or holding is None or not holding.owners:
         return None
     if holding.owner_since is not None and holding.owner_since > interval.since:
         samples = history.samples(gpu.uuid, "utilization_gpu", holding.owner_since)
-        interval = Interval(holding.owner_since, interval.last, begin_seen=True, samples=samples)
+        interval = Interval(
+            holding.owner_since, interval.last, start_observed=True, samples=samples
+        )
     lasted = rests(interval, thresholds.idle_after, thresholds)
-    if interval.begin_seen and not lasted:
+    if interval.start_observed and not lasted:
         return None
-    length = f"idle {short_length(history, interval)}" if lasted else "0% now"
+    length = f"idle {short_duration(history, interval)}" if lasted else "0% now"
     owner = holding.owners[0]
     others = f" +{len(holding.owners) - 1}" if len(holding.owners) > 1 else ""
-    if owner is None:
-        short = f"{length}, holder not visible"
-    else:
-        start = f"{length}, held by "
-        room = SHORT_CELLS - cell_width(start) - len(others)
-        short = start + at_most(printable(owner), room) + others
     who = "a process not visible here" if owner is None else printable(owner)
     size = "memory" if holding.memory is None else f"{gibibytes(holding.memory)} {gib()}"
-    told = "0 % busy at this moment"
+    state = "0 % busy at this moment"
     if lasted:
-        told = f"idle for {told_length(history, interval)}"
+        state = f"idle for {long_duration(history, interval)}"
     return Finding(
         kind=FindingKind.IDLE,
         subject=gpu.uuid,
         severity=Severity.NOTE,
-        sentence=f"{told} while {who}{others} holds {size}",
-        short=short,
-        brief=f"idle {brief_length(history, interval)}" if lasted else "0% now",
+        sentence=f"{state} while {who}{others} holds {size}",
+        short=length,
+        brief=f"idle {brief_duration(history, interval)}" if lasted else "0% now",
         since=interval.since,
         evidence=(
             f"utilisation 0 % in all {interval.samples} samples",
@@ -108,15 +103,15 @@ def busy_unlisted(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding
     Utilisation covers the last second and the list is read less often, so the condition must have
     lasted. A condition that holds at the first sample is reported at once, as of now.
     """
-    interval = history.spell(gpu.uuid, BUSY_UNLISTED)
+    interval = history.interval(gpu.uuid, BUSY_UNLISTED)
     if interval is None or not gpu.utilization_gpu:
         return None
     lasted = interval.seconds >= thresholds.unattributed_after
-    if interval.begin_seen and not lasted:
+    if interval.start_observed and not lasted:
         return None
     contained = in_container(history)
     sentence = busy_sentence(gpu.utilization_gpu, in_container=contained)
-    lasting = f"for {told_length(history, interval)}" if lasted else "at this moment"
+    lasting = f"for {long_duration(history, interval)}" if lasted else "at this moment"
     return Finding(
         kind=FindingKind.BUSY_UNLISTED,
         subject=gpu.uuid,
@@ -137,7 +132,7 @@ def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     """The GPU is free by the rule of ``availability.why_not_free``, which the commands use too.
 
     If the utilisation is never reported, as in MIG mode, memory and processes decide, and the
-    sentence says so.
+    sentence says so; without a list of processes, as in metrics, memory and utilisation.
     """
     if not_free(history, gpu, thresholds) is not None:
         return None
@@ -145,13 +140,16 @@ def free(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     drawing = 0 if holding is None else holding.processes
     util = gpu.utilization_gpu
     busy = "utilisation is not reported" if util is None else f"utilisation {util} %"
-    who = f"{count_processes(drawing)}, drawing only" if drawing else "no process"
-    told = "no process is on it" if not drawing else f"nobody computes on it ({who})"
+    if holding is None:
+        who, what = "processes are not exported", "its memory is empty"
+    else:
+        who = f"{count_processes(drawing)}, drawing only" if drawing else "no process"
+        what = "no process is on it" if not drawing else f"nobody computes on it ({who})"
     return Finding(
         kind=FindingKind.FREE,
         subject=gpu.uuid,
         severity=Severity.GOOD,
-        sentence=f"free: {told}; {busy}",
+        sentence=f"free: {what}; {busy}",
         short="free",
         brief="free",
         evidence=(who, f"memory used {gibibytes(gpu.memory_used)} {gib()}", busy),
@@ -180,7 +178,7 @@ def not_free(
 
 
 def working(history: History, gpu: Gpu) -> Finding:
-    """A GPU without any other finding."""
+    """A GPU without any other finding: busy, or not known to be free."""
     holding = history.holding(gpu)
     held = holding is not None and holding.processes > 0
     unknown = gpu.utilization_gpu is None and gpu.memory_used is None and not held
@@ -190,17 +188,44 @@ def working(history: History, gpu: Gpu) -> Finding:
         "processes unknown" if holding is None else f"{count_processes(holding.processes)} on it",
     ]
     reason = not_free(history, gpu, history.thresholds)
-    start = "unknown" if unknown else "in use"
-    if not unknown and reason is not None and reason.kind == "mode":
-        start = reason.sentence
+    filled = (gpu.memory_used or 0) > normal_unlisted(gpu, history.thresholds)
+    start, short, brief = "unknown", "unknown", "unknown"
+    if reason is not None and reason.kind == "mode":
+        start, short, brief = reason.sentence, "no computing allowed", "no compute"
+    elif held or gpu.utilization_gpu or filled:
+        start, short, brief = "in use", "busy", "busy"
     return Finding(
         kind=FindingKind.UNKNOWN if unknown else FindingKind.WORKING,
         subject=gpu.uuid,
         severity=Severity.QUIET,
         sentence=f"{start}: {', '.join(facts)}",
-        short="unknown" if unknown else "ok",
-        brief="unknown" if unknown else "ok",
+        short=short,
+        brief=brief,
         evidence=tuple(facts),
+    )
+
+
+def mig_state(history: History, gpu: Gpu, instance: MigInstance) -> Finding:
+    """The state of a MIG device. Drivers do not report its utilisation."""
+    reason = not_free(history, gpu, history.thresholds, instance)
+    kind, severity, short, brief = FindingKind.UNKNOWN, Severity.QUIET, "unknown", "unknown"
+    if reason is None:
+        kind, severity, short, brief = FindingKind.FREE, Severity.GOOD, "free", "free"
+    elif reason.kind == "reserved":
+        kind, severity, short, brief = FindingKind.RESERVED, Severity.NOTE, "reserved", "reserved"
+    elif reason.kind == "memory" and instance.memory_used is not None:
+        size = f"{gibibytes(instance.memory_used)}G"
+        kind, severity = FindingKind.UNATTRIBUTED, Severity.NOTE
+        short, brief = f"{size}, by nobody listed", f"{size} held"
+    elif reason.kind == "processes" and history.holding(gpu) is not None:
+        kind, short, brief = FindingKind.WORKING, "busy", "busy"
+    return Finding(
+        kind=kind,
+        subject=instance.uuid,
+        severity=severity,
+        sentence=short if reason is None else reason.sentence,
+        short=short,
+        brief=brief,
     )
 
 

@@ -50,8 +50,8 @@ def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
     ]
     if not meaning.devices and not meaning.certain:
         raise UncertainAllocationError(
-            f"CUDA_VISIBLE_DEVICES is set, and which cards it leaves is uncertain: {meaning.why}."
-            " Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the cards by their UUIDs.",
+            f"CUDA_VISIBLE_DEVICES is set, and which GPUs it leaves is uncertain: {meaning.why}."
+            " Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs.",
             passing=any(gpu.name is None for gpu in gpus),
         )
     devices = [device for each in (meaning, *parts) for device in each.devices]

@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.allocation import allowance
 from gpumon.scheduling.eligibility import Circumstances, is_identified, judge
 from gpumon.scheduling.messages import many
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from gpumon.sources.links import Links
 
 _UNSETTLED = frozenset(("busy", "old"))
-"""Refusals that a second look may take back: utilisation is that of up to the last second, also
-where its job has ended by now, and the driver may count its own start (without persistence mode the
-first client makes it scrub the memory) or be slow at its first answers."""
+"""Reasons that a second sample may remove. Utilisation is an average of up to a second, so it may
+include a job that has ended, or the driver's own start: without persistence mode the first client
+makes it scrub the memory. The first answers of a driver may also be slow."""
 _SETTLES_SECONDS = 2.0
 
 
@@ -59,21 +60,23 @@ class Chooser:
         self._links: Links | None = None
         self._past = past
         self._most_cards = 0
-        self._steady = None if requirements.stable is None else StabilityWindow(requirements.stable)
+        self._stability = (
+            None if requirements.stable is None else StabilityWindow(requirements.stable)
+        )
         self._unsettled = False
         self._settled_by: float | None = None
         shared = None if locks is None else locks.shared
-        self._line = None if shared is None else WaitQueue(shared)
+        self._queue = None if shared is None else WaitQueue(shared)
 
-    def join_line(self, snapshot: Snapshot) -> None:
-        """Join the queue, so that later waiters leave our GPUs to us; until ``leave_line``."""
-        if self._line is not None:
-            self._line.join(self.requirements, allowance(self._environment, snapshot.gpus))
+    def join_queue(self, snapshot: Snapshot) -> None:
+        """Join the queue, so that later waiters leave our GPUs to us; until ``leave_queue``."""
+        if self._queue is not None:
+            self._queue.join(self.requirements, allowance(self._environment, snapshot.gpus))
 
-    def leave_line(self) -> None:
+    def leave_queue(self) -> None:
         """Leave the queue. May be called at any time."""
-        if self._line is not None:
-            self._line.leave()
+        if self._queue is not None:
+            self._queue.leave()
 
     def judge(
         self, snapshot: Snapshot, mine: Collection[str] = frozenset()
@@ -89,14 +92,14 @@ class Chooser:
             UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
             RecordingError: The log of the past cannot be read.
         """
-        steady = self._steady
-        if steady is None:
+        stability = self._stability
+        if stability is None:
             return self._judged_now(snapshot, mine)
         if self._past is not None:
-            self._look_back(self._past, steady)
+            self._look_back(self._past, stability)
             self._past = None
-        steady.add(snapshot.time, self._judged_now(snapshot, mine))
-        return steady.verdicts()
+        stability.add(snapshot.time, self._judged_now(snapshot, mine))
+        return stability.verdicts()
 
     def _judged_now(self, snapshot: Snapshot, mine: Collection[str]) -> tuple[Eligibility, ...]:
         verdicts = judge(snapshot, self.requirements, self._circumstances(snapshot, mine))
@@ -110,7 +113,7 @@ class Chooser:
 
     def left(self) -> float:
         """Seconds for which the GPUs must still be observed."""
-        watching = 0.0 if self._steady is None else self._steady.left
+        watching = 0.0 if self._stability is None else self._stability.left
         if not self._unsettled or self._settled_by is None:
             return watching
         return max(watching, self._settled_by - time.monotonic())
@@ -120,12 +123,12 @@ class Chooser:
         """Whether only the remaining observation time is missing."""
         return verdict.refusal is None or verdict.refusal.kind == "watching"
 
-    def _look_back(self, path: str, steady: StabilityWindow) -> None:
+    def _look_back(self, path: str, stability: StabilityWindow) -> None:
         from gpumon.recording.csv.recording import open_log
 
         with closing(open_log(path)) as tape:
             look_back(
-                steady,
+                stability,
                 tape,
                 time.time(),
                 lambda snapshot: judge(
@@ -144,14 +147,17 @@ class Chooser:
         if missing and not past:
             raise NoSuchCardError(missing, len(gpus))
         uid = os.geteuid() if hasattr(os, "geteuid") else None
-        plain = Circumstances(allowance(self._environment, gpus), uid=uid)
+        # Another machine, whose locks are not here, has its reservations in the snapshot.
+        plain = Circumstances(allowance(self._environment, gpus), _reservations(snapshot), uid=uid)
         if self._locks is None or past:
             return plain
         devices = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
         held = self._locks.others(uuid for uuid in devices if uuid not in mine)
         known = Circumstances(plain.allowance, held, uid=uid)
-        owed = {} if self._line is None or mine else self._line.owed(snapshot, known)
-        return Circumstances(plain.allowance, held, owed, uid)
+        reserved_for = (
+            {} if self._queue is None or mine else self._queue.reserved_for(snapshot, known)
+        )
+        return Circumstances(plain.allowance, held, reserved_for, uid)
 
     def choose(self, verdicts: Sequence[Eligibility]) -> CardChoice | None:
         """The best GPUs; ``None`` if too few are eligible."""
@@ -167,7 +173,7 @@ class Chooser:
 
     def _shortage(self, verdicts: Sequence[Eligibility]) -> str:
         asked = self.requirements
-        thing = "MIG device" if asked.mig else "card"
+        thing = "MIG device" if asked.mig else "GPU"
         there = sum(1 for one in verdicts if not asked.mig or one.candidate.mig is not None)
         if self.hopeless(verdicts):
             if there < asked.least:
@@ -177,7 +183,7 @@ class Chooser:
         fitting = sum(1 for one in verdicts if one.refusal is None)
         watched = sum(1 for one in verdicts if self.may_still_fit(one))
         if asked.stable is not None and fitting < asked.least <= watched:
-            return f"the cards have not been watched for {duration(asked.stable)} yet"
+            return f"the GPUs have not been observed for {duration(asked.stable)} yet"
         if not fitting:
             return f"no {thing} fits"
         return f"only {many(fitting, thing)} {'fits' if fitting == 1 else 'fit'}"
@@ -187,3 +193,11 @@ class Chooser:
         possible = sum(1 for one in verdicts if one.may_come)
         gone = self._most_cards - len({one.candidate.gpu.uuid for one in verdicts})
         return possible + gone < self.requirements.least
+
+
+def _reservations(snapshot: Snapshot) -> dict[str, ReservationHolder]:
+    """The reservations in a snapshot, by UUID of the GPU or MIG device."""
+    return {
+        one.mig_uuid or one.gpu_uuid: ReservationHolder(one.user, one.pid, one.since, one.command)
+        for one in snapshot.reserved
+    }

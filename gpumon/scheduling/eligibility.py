@@ -23,7 +23,7 @@ from gpumon.model.snapshot import (
 )
 from gpumon.scheduling.messages import gib, holders_named, many
 from gpumon.scheduling.reservation.holders import holder_sentence
-from gpumon.text.formatting import duration, printable
+from gpumon.text.formatting import duration, mig_name, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,8 +55,9 @@ class Candidate(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The name for the user: ``GPU 3``, ``GPU 3 MIG 1``."""
-        return f"GPU {self.gpu.index}" + ("" if self.mig is None else f" MIG {self.mig.index}")
+        """The name for the user: ``GPU 3``, ``MIG 3:1``."""
+        index = self.gpu.index
+        return f"GPU {index}" if self.mig is None else f"MIG {mig_name(index, self.mig.index)}"
 
     @property
     def memory_free(self) -> int | None:
@@ -166,13 +167,13 @@ class Circumstances(Struct, frozen=True):
     Attributes:
         allowance: What the environment allows.
         held: Reservations, by UUID of the GPU or MIG device.
-        owed: GPUs kept for earlier waiters, by UUID: the waiter in a few words.
+        reserved_for: GPUs kept for earlier waiters, by UUID: the waiter in a few words.
         uid: The user id of the caller.
     """
 
     allowance: Allowance = Allowance()
     held: Mapping[str, ReservationHolder] = {}
-    owed: Mapping[str, str] = {}
+    reserved_for: Mapping[str, str] = {}
     uid: int | None = None
 
 
@@ -203,18 +204,18 @@ def _verdict(
     requirements: Requirements,
     circumstances: Circumstances,
 ) -> Eligibility:
-    look = _Look(candidate, snapshot, requirements, circumstances)
-    reason = next(look.reasons(), None)
+    evaluation = _Evaluation(candidate, snapshot, requirements, circumstances)
+    reason = next(evaluation.reasons(), None)
     return Eligibility(
         candidate,
         None if reason is None else Ineligibility(*reason),
-        look.free,
-        look.others,
-        look.holder,
+        evaluation.free,
+        evaluation.others,
+        evaluation.holder,
     )
 
 
-class _Look:
+class _Evaluation:
     """The evaluation of one candidate."""
 
     def __init__(
@@ -260,14 +261,14 @@ class _Look:
     def reasons(self) -> Iterator[tuple[str, str]]:
         """The kind and sentence of each reason against it, most important first."""
         # Permanent reasons come first: a temporary one must not hide them.
-        yield from self._of_what_it_is()
-        yield from self._of_what_cannot_be_read()
-        yield from self._of_its_slices()
-        yield from self._of_whose_it_is()
-        yield from self._of_who_is_on_it()
-        yield from self._of_how_it_does()
+        yield from self._type_reasons()
+        yield from self._unreadable_reasons()
+        yield from self._mig_reasons()
+        yield from self._reservation_reasons()
+        yield from self._process_reasons()
+        yield from self._state_reasons()
 
-    def _of_what_it_is(self) -> Iterator[tuple[str, str]]:
+    def _type_reasons(self) -> Iterator[tuple[str, str]]:
         gpu, asked = self._gpu, self._asked
         by_uuid = is_identified(gpu)
         if not asked.only.includes(gpu.index, gpu.uuid) and (by_uuid or not asked.only.prefixes):
@@ -276,20 +277,20 @@ class _Look:
             yield "chosen", "--not names it"
         if by_uuid and not self._circumstances.allowance.allows(self._candidate):
             yield "allocation", self._circumstances.allowance.reason
-        for kind, known, sentence in self._of_its_kind():
+        for kind, known, sentence in self._mismatches():
             if known:
                 yield kind, sentence
         if gpu.compute_mode == "Prohibited":
             yield "mode", "its compute mode prohibits computing"
 
-    def _of_what_cannot_be_read(self) -> Iterator[tuple[str, str]]:
+    def _unreadable_reasons(self) -> Iterator[tuple[str, str]]:
         if self._gpu.status in _GONE:
             yield "status", _GONE[self._gpu.status]
-        for _, known, sentence in self._of_its_kind():
+        for _, known, sentence in self._mismatches():
             if not known:
                 yield "unknown", sentence
 
-    def _of_its_kind(self) -> Iterator[tuple[str, bool, str]]:
+    def _mismatches(self) -> Iterator[tuple[str, bool, str]]:
         """For each mismatch: its kind, whether the GPU reported the value, and a sentence."""
         gpu, asked = self._gpu, self._asked
         if asked.models and not any(part in (gpu.name or "").lower() for part in asked.models):
@@ -311,7 +312,7 @@ class _Look:
             sentence = f"{_size(total)} in all, {gib(asked.total)} asked"
             yield "total", total is not None, sentence
 
-    def _of_its_slices(self) -> Iterator[tuple[str, str]]:
+    def _mig_reasons(self) -> Iterator[tuple[str, str]]:
         gpu = self._gpu
         unknown = gpu.unknown.get("mig_mode") is Unknown.NO_ANSWER
         if self._asked.mig and self._candidate.mig is None:
@@ -321,19 +322,19 @@ class _Look:
         elif not self._asked.mig and unknown:
             yield "unknown", "whether it is cut into MIG devices is unknown"
 
-    def _of_whose_it_is(self) -> Iterator[tuple[str, str]]:
+    def _reservation_reasons(self) -> Iterator[tuple[str, str]]:
         if self.holder is not None:
             yield "reserved", holder_sentence(self.holder, time.time())
-        owed = self._circumstances.owed.get(self._candidate.uuid)
-        if owed is not None:
-            yield "queue", owed
+        reserved_for = self._circumstances.reserved_for.get(self._candidate.uuid)
+        if reserved_for is not None:
+            yield "queue", reserved_for
 
-    def _of_who_is_on_it(self) -> Iterator[tuple[str, str]]:
+    def _process_reasons(self) -> Iterator[tuple[str, str]]:
         asked = self._asked
         if self._age > FRESH_SECONDS:
             yield "old", f"what is known of it was read {duration(self._age)} ago"
         if asked.empty:
-            yield from self._of_not_being_free()
+            yield from self._not_free_reasons()
             return
         most = asked.processes
         if self._gpu.compute_mode == "Exclusive_Process":
@@ -356,7 +357,7 @@ class _Look:
             return held
         return f"{many(len(self.others), 'process')} compute on it, {most} may; {held}"
 
-    def _of_not_being_free(self) -> Iterator[tuple[str, str]]:
+    def _not_free_reasons(self) -> Iterator[tuple[str, str]]:
         gpu, mig = self._candidate.gpu, self._candidate.mig
         others = [one for one in self._on_it if one not in self._mine]
         reason = why_not_free(
@@ -376,7 +377,7 @@ class _Look:
         else:
             yield reason.kind, reason.sentence
 
-    def _of_how_it_does(self) -> Iterator[tuple[str, str]]:
+    def _state_reasons(self) -> Iterator[tuple[str, str]]:
         gpu, asked = self._gpu, self._asked
         busy, warm = gpu.utilization_gpu, gpu.temperature_gpu
         if asked.utilization is not None and (busy is None or busy > asked.utilization):

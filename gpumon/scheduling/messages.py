@@ -1,4 +1,4 @@
-"""What several sentences about cards and their users have in common."""
+"""Texts about GPUs and their processes, shared by several messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import GpuProcess, GpuUse
 
 _NAMED = 2
-"""How many of those who hold a card are named; the others are counted."""
+"""Maximum number of holders that are named; the others are counted."""
 
 
 def gib(size: float) -> str:
@@ -29,11 +29,11 @@ def many(count: int, thing: str) -> str:
 def holders_named(
     processes: Sequence[GpuProcess], use_of: Callable[[GpuProcess], GpuUse | None]
 ) -> str:
-    """Who is on a card: ``ann's python (4711) holds 41.2 GiB, and 2 more``; nothing for nobody.
+    """The holders of a GPU: ``ann's python (4711) holds 41.2 GiB, and 2 more``; empty if none.
 
     Args:
-        processes: They, most memory first.
-        use_of: What one of them has of the card.
+        processes: The processes, most memory first.
+        use_of: Returns a process's use of the GPU.
     """
     told = [_named(one, use_of(one)) for one in processes[:_NAMED]]
     if len(processes) > _NAMED:
@@ -42,7 +42,7 @@ def holders_named(
 
 
 def name_of(process: GpuProcess) -> str:
-    """A process for a person: ``ann's python (4711)``."""
+    """The name of a process for the user: ``ann's python (4711)``."""
     name = printable(process.name or "a process")
     whose = "" if process.user is None else f"{printable(process.user)}'s "
     return f"{whose}{name} ({process.id.pid})"

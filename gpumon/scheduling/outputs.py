@@ -21,7 +21,7 @@ FORMATS = ("uuid", "index", "env", "json")
 SCHEMA = "gpumon.select/1"
 _GAP = "  "
 _LEAST_ROOM = 24
-"""Cells below which lines are not broken: a terminal does it as well."""
+"""Below this many cells lines are left to the terminal to wrap."""
 _ORDER = "PCI_BUS_ID"
 
 
@@ -57,32 +57,37 @@ def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> st
 
 def as_json(choice: CardChoice | None, verdicts: Sequence[Eligibility]) -> str:
     """Everything known of a choice."""
+    return json_text(selection_json(choice, verdicts))
+
+
+def json_text(told: dict[str, object]) -> str:
+    """An object as JSON with line breaks."""
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+
+
+def selection_json(choice: CardChoice | None, verdicts: Sequence[Eligibility]) -> dict[str, object]:
+    """Everything known of a choice, as an object to encode."""
     chosen = () if choice is None else choice.candidates
-    return msgspec.json.format(
-        msgspec.json.encode(
+    return {
+        "schema": SCHEMA,
+        "cuda_visible_devices": None if choice is None else as_uuid(chosen),
+        "reason": None if choice is None else choice.reason,
+        "chosen": [_described(one) for one in verdicts if one.candidate in chosen],
+        "fitting": [
+            _described(one)
+            for one in verdicts
+            if one.refusal is None and one.candidate not in chosen
+        ],
+        "refused": [
             {
-                "schema": SCHEMA,
-                "cuda_visible_devices": None if choice is None else as_uuid(chosen),
-                "reason": None if choice is None else choice.reason,
-                "chosen": [_described(one) for one in verdicts if one.candidate in chosen],
-                "fitting": [
-                    _described(one)
-                    for one in verdicts
-                    if one.refusal is None and one.candidate not in chosen
-                ],
-                "refused": [
-                    {
-                        **_described(one),
-                        "kind": one.refusal.kind,
-                        "reason": one.refusal.sentence,
-                    }
-                    for one in verdicts
-                    if one.refusal is not None
-                ],
+                **_described(one),
+                "kind": one.refusal.kind,
+                "reason": one.refusal.sentence,
             }
-        ),
-        indent=2,
-    ).decode()
+            for one in verdicts
+            if one.refusal is not None
+        ],
+    }
 
 
 def _described(verdict: Eligibility) -> dict[str, object]:

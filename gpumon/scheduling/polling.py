@@ -10,18 +10,18 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.scheduling.lookout import QUICK_PATIENCE, UnavailableError
+from gpumon.scheduling.card_sampler import QUICK_PATIENCE, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.lookout import CardSampler
+    from gpumon.scheduling.card_sampler import CardSampler
 
 QUICK_SECONDS = 0.5
-"""Between two looks at first, and after something has changed."""
+"""Seconds between two samples at first, and after a change."""
 SLOW_SECONDS = 2.0
-"""... and once nothing has for a while. A card that becomes free is noticed within this."""
+"""Maximum seconds between two samples: a GPU that becomes free is noticed within this."""
 _SLOWER = 1.25
 _STEP_BYTES = 256 * 2**20
 
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 def wait_for(
-    lookout: CardSampler,
+    sampler: CardSampler,
     found: Callable[[Snapshot], _T | None],
     tell: Callable[[Snapshot], None],
     tell_trouble: Callable[[str], None],
@@ -38,7 +38,7 @@ def wait_for(
     """Sample until a condition holds.
 
     Args:
-        lookout: Samples the GPUs.
+        sampler: Samples the GPUs.
         found: Returns the result from a snapshot; ``None`` while the condition does not hold.
         tell: Called for each snapshot without a result.
         tell_trouble: Called with a sentence if there was no snapshot.
@@ -55,14 +55,14 @@ def wait_for(
     before: Hashable = None
     pace = QUICK_SECONDS
     if seconds is not None:
-        lookout.interval = pace
+        sampler.interval = pace
     while True:
         left = (first_by if before is None else deadline) - time.monotonic()
         if left <= 0:
             return None
         try:
             first = seconds is None and before is None
-            snapshot = lookout.look() if first else lookout.next(min(pace, left))
+            snapshot = sampler.look() if first else sampler.next(min(pace, left))
             if snapshot is None:
                 continue  # The collector prints it at the right time.
             taken = found(snapshot)
@@ -77,7 +77,7 @@ def wait_for(
             now = _outline(snapshot)
             pace = min(pace * _SLOWER, SLOW_SECONDS) if now == before else QUICK_SECONDS
             before = now
-            lookout.interval = pace
+            sampler.interval = pace
 
 
 def _outline(snapshot: Snapshot) -> Hashable:

@@ -83,6 +83,19 @@ def choose(
     )
 
 
+def worth(choice: CardChoice, verdicts: Sequence[Eligibility]) -> tuple[object, ...]:
+    """The sort key of choices on different machines: lower is better.
+
+    More GPUs come first where the number may vary; then the rule for GPUs of one machine.
+
+    Args:
+        choice: The choice.
+        verdicts: The results that it was chosen from.
+    """
+    taken = [_rank(one) for one in verdicts if one.candidate in choice.candidates]
+    return -len(taken), choice.shared, sorted(taken)
+
+
 def _rank(verdict: Eligibility) -> tuple[float, ...]:
     """The sort key: lower is better."""
     gpu = verdict.candidate.gpu

@@ -53,7 +53,7 @@ class Requirements(Struct, frozen=True):
 
     @property
     def number(self) -> str:
-        """The number in words: ``2 cards``, ``1 to 4 cards``, ``1 MIG device``."""
+        """The number in words: ``2 GPUs``, ``1 to 4 GPUs``, ``1 MIG device``."""
         many = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
-        thing = "MIG device" if self.mig else "card"
+        thing = "MIG device" if self.mig else "GPU"
         return f"{many} {thing}{'' if self.most == 1 else 's'}"

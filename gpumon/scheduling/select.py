@@ -6,8 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from gpumon.scheduling.card_sampler import CardSampler
 from gpumon.scheduling.chooser import Chooser
-from gpumon.scheduling.lookout import CardSampler
 from gpumon.scheduling.outputs import (
     as_env,
     as_index,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _WATCH_SECONDS = 0.5
-"""Between two looks while cards are watched."""
+"""Seconds between two samples while GPUs are observed."""
 
 
 class SelectOptions(NamedTuple):
@@ -53,13 +53,13 @@ class SelectOptions(NamedTuple):
 
 
 def select(
-    source: Source, terms: SelectOptions, stream: TextIO, links: Callable[[], Links] | None = None
+    source: Source, options: SelectOptions, stream: TextIO, links: Callable[[], Links] | None = None
 ) -> int:
     """Print the best eligible GPUs, or on standard error why each GPU is not eligible.
 
     Args:
         source: The source of snapshots, of all GPUs.
-        terms: The options.
+        options: The options.
         stream: The output stream.
         links: Returns the links between GPUs; called if several are wanted.
 
@@ -72,47 +72,49 @@ def select(
         UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
         OSError: Writing to the stream failed.
     """
-    locks = Locks(terms.lock_dir, os.environ, make=False)
-    requirements = terms.requirements
-    chooser = Chooser(requirements, os.environ, locks, links, terms.past)
-    with CardSampler(source) as lookout:
-        snapshot, verdicts = _settled(lookout, chooser)
+    locks = Locks(options.lock_dir, os.environ, make=False)
+    requirements = options.requirements
+    chooser = Chooser(requirements, os.environ, locks, links, options.past)
+    with CardSampler(source) as sampler:
+        snapshot, verdicts = _settled(sampler, chooser)
     choice = chooser.choose(verdicts)
     if locks.trouble:
-        tell(f"who has reserved a card is known of your own programs only: {locks.trouble}")
-    if terms.form == "json":
+        tell(f"who has reserved a GPU is known of your own programs only: {locks.trouble}")
+    if options.form == "json":
         stream.write(as_json(choice, verdicts) + "\n")
     if choice is None:
         tell(chooser.refusal(verdicts))
         write(table(verdicts, columns=columns()))
         return 1
     chosen = choice.candidates
-    if terms.form != "json":
-        form = {"uuid": as_uuid, "index": as_index, "env": as_env}[terms.form]
+    if options.form != "json":
+        form = {"uuid": as_uuid, "index": as_index, "env": as_env}[options.form]
         stream.write(form(chosen) + "\n")
     stream.flush()
-    if terms.verbose:
+    if options.verbose:
         tell(choice.reason)
         write(table(verdicts, choice, columns()))
-    if terms.form in {"index", "env"}:
+    if options.form in {"index", "env"}:
         tell(doubt_of_indices(chosen, snapshot.gpus))
     if requirements.mig and len(chosen) > 1:
         tell("CUDA gives a program the first of several MIG devices alone: hand them out singly.")
     return 0
 
 
-def _settled(lookout: CardSampler, chooser: Chooser) -> tuple[Snapshot, tuple[Eligibility, ...]]:
+def _settled(sampler: CardSampler, chooser: Chooser) -> tuple[Snapshot, tuple[Eligibility, ...]]:
     """The last snapshot's results, once the GPUs have been observed for the required time."""
-    snapshot = lookout.look()
+    snapshot = sampler.look()
     verdicts = chooser.judge(snapshot)
     if not chooser.left():
         return snapshot, verdicts
-    lookout.interval = _WATCH_SECONDS
-    with StatusLine(sys.stderr) as teller:
+    sampler.interval = _WATCH_SECONDS
+    with StatusLine(sys.stderr) as status_line:
         while (left := chooser.left()) and not chooser.hopeless(verdicts):
             fitting = sum(1 for one in verdicts if chooser.may_still_fit(one))
-            teller.show([f"○ watching the cards, {duration(left)} left", f"{fitting} calm so far"])
-            following = lookout.next(_WATCH_SECONDS)
+            status_line.show(
+                [f"○ observing the GPUs, {duration(left)} left", f"{fitting} stable so far"]
+            )
+            following = sampler.next(_WATCH_SECONDS)
             if following is not None:
                 snapshot, verdicts = following, chooser.judge(following)
     return snapshot, verdicts

@@ -82,15 +82,15 @@ def _said(verdicts: _Verdicts) -> dict[str, str | None]:
 
 
 def look_back(
-    steady: StabilityWindow, tape: Recording, now: float, judge: Callable[[Snapshot], _Verdicts]
+    stability: StabilityWindow, tape: Recording, now: float, judge: Callable[[Snapshot], _Verdicts]
 ) -> None:
     """Add the samples of a log, if they reach up to now.
 
     Args:
-        steady: Receives the results.
+        stability: Receives the results.
         tape: The log.
         now: Seconds since the epoch.
         judge: Returns the eligibility of the GPUs for one snapshot.
     """
-    for snapshot in tape.between(now - steady.seconds - GAP_SECONDS, now, _MOST_LOOKS):
-        steady.add(snapshot.time, judge(snapshot))
+    for snapshot in tape.between(now - stability.seconds - GAP_SECONDS, now, _MOST_LOOKS):
+        stability.add(snapshot.time, judge(snapshot))

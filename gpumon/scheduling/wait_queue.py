@@ -71,7 +71,7 @@ class WaitQueue:
             self._mine.close()
             self._mine = None
 
-    def owed(self, snapshot: Snapshot, circumstances: Circumstances) -> dict[str, str]:
+    def reserved_for(self, snapshot: Snapshot, circumstances: Circumstances) -> dict[str, str]:
         """The earlier waiter that a GPU is kept for, in a sentence, by UUID."""
         found: dict[str, str] = {}
         seen = set()
@@ -100,7 +100,7 @@ class WaitQueue:
         ticket: Ticket,
         snapshot: Snapshot,
         circumstances: Circumstances,
-        owed: dict[str, str],
+        reserved_for: dict[str, str],
     ) -> Sequence[Eligibility]:
         """The GPUs that a waiter would use, or that are kept for it."""
         wants = _wants(ticket)
@@ -108,7 +108,7 @@ class WaitQueue:
             return ()
         allowed = None if wants.allowed is None else frozenset(wants.allowed)
         seen_by_them = replace(
-            circumstances, allowance=Allowance(allowed), owed=owed, uid=ticket.uid
+            circumstances, allowance=Allowance(allowed), reserved_for=reserved_for, uid=ticket.uid
         )
         verdicts = judge(snapshot, wants.requirements, seen_by_them)
         choice = choose(verdicts, wants.requirements)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.findings.groups import Job, UserUse, jobs, users
+from gpumon.findings.groups import JobGroup, UserUse, jobs, users
 from gpumon.model.snapshot import Container, GpuProcess, Place, ProcessId
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import History, Interval
@@ -50,7 +50,7 @@ def placed(one: GpuProcess, **place: object) -> GpuProcess:
     return msgspec.structs.replace(one, place=msgspec.convert(place, Place))
 
 
-def pids(job: Job) -> list[int]:
+def pids(job: JobGroup) -> list[int]:
     return [one.id.pid for one in job.processes]
 
 
@@ -212,6 +212,15 @@ def test_a_launcher_that_holds_a_card_itself_is_part_of_its_job() -> None:
     job, other = jobs([launcher, child, reused])
     assert (job.label, pids(job)) == ("mpirun 90", [90, 2])
     assert pids(other) == [90]
+
+
+def test_a_job_names_its_launcher_unless_that_serves_others_too() -> None:
+    launcher = {"pid": 90, "start_time": 5}
+    for name, own in (("torchrun", True), ("ray", False), ("slurmstepd", False)):
+        (job,) = jobs([placed(process(1), launcher=launcher, launcher_name=name)])
+        assert (job.launcher is not None) is own
+    (slurm,) = jobs([placed(process(1), slurm_job="8", launcher=launcher, launcher_name="mpirun")])
+    assert slurm.launcher is None, "Slurm started it"
 
 
 def test_a_session_shared_by_two_users_is_two_jobs() -> None:

@@ -34,7 +34,7 @@ def history_of(
 def test_a_reserved_card_is_not_free_and_says_who_keeps_it_since_when() -> None:
     history = history_of(ANN)
     state = card_state(history, gpu())
-    assert (state.kind, state.severity) == (FindingKind.LOCKED, Severity.NOTE)
+    assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.NOTE)
     assert state.short == "reserved by ann 12m"
     assert state.sentence == "reserved by ann for 12m: gpumon run keeps it for a job"
     assert state.evidence == ("gpumon run 4711: python train.py",)
@@ -46,14 +46,14 @@ def test_a_reserved_card_is_not_free_and_says_who_keeps_it_since_when() -> None:
 def test_a_reserved_card_at_work_is_no_news() -> None:
     busy = gpu(memory_used=GIB, utilization_gpu=90)
     state = card_state(history_of(ANN, card=busy, processes=(process(),)), busy)
-    assert (state.kind, state.severity) == (FindingKind.LOCKED, Severity.QUIET)
+    assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.QUIET)
 
 
 def test_what_is_wrong_with_a_card_goes_before_who_keeps_it() -> None:
     hot = gpu(temperature_gpu=92)
     found = card_findings(history_of(ANN, card=hot), hot)
     assert found[0].kind is FindingKind.HOT
-    assert FindingKind.LOCKED in {one.kind for one in found}
+    assert FindingKind.RESERVED in {one.kind for one in found}
 
 
 def test_a_reserved_mig_device_is_told_of_its_card() -> None:

@@ -52,6 +52,6 @@ def test_of_several_mig_devices_each_may_be_taken_and_no_other() -> None:
     assert not found.allows(Candidate(CUT))
 
 
-def test_a_card_that_was_allotted_comes_with_its_mig_devices() -> None:
+def test_an_allocated_gpu_includes_its_mig_devices() -> None:
     found = allowance({"CUDA_VISIBLE_DEVICES": "GPU-0a"}, [CUT])
     assert all(found.allows(Candidate(CUT, mig)) for mig in SLICES)

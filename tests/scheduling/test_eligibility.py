@@ -37,7 +37,7 @@ def reason(
 IDLE = gpu(memory_used=0, memory_free=80 * GIB, memory_reserved=GIB // 2)
 
 
-def test_an_idle_card_fits_who_asks_for_nothing() -> None:
+def test_an_empty_gpu_meets_empty_requirements() -> None:
     assert reason(IDLE) is None
 
 
@@ -52,7 +52,7 @@ def hopeless(asked: Requirements, *cards: Gpu, environment: dict[str, str] | Non
 
 
 @pytest.mark.parametrize("status", [one for one in CardStatus if one is not CardStatus.OK])
-def test_a_card_that_does_not_answer_is_waited_for_unless_it_would_not_do(
+def test_a_gpu_that_does_not_answer_may_qualify_later_unless_its_type_is_wrong(
     status: CardStatus,
 ) -> None:
     assert not hopeless(ANY, gpu(status=status))
@@ -71,14 +71,14 @@ def test_a_card_that_does_not_answer_is_waited_for_unless_it_would_not_do(
         ({"unknown": {"mig_mode": Unknown.NO_ANSWER}}, Requirements(mig=True)),
     ],
 )
-def test_what_cannot_be_read_now_is_waited_for(
+def test_an_unreadable_value_may_be_readable_later(
     changes: dict[str, object], asked: Requirements
 ) -> None:
     assert reason(gpu(**changes), asked) is not None
     assert not hopeless(asked, gpu(**changes))
 
 
-def test_a_card_that_never_answered_may_be_any_that_is_named_by_its_uuid() -> None:
+def test_a_gpu_that_never_answered_may_be_any_uuid() -> None:
     nameless = gpu(uuid="index-0", name=None, status=CardStatus.LOST)
     by_uuid = Requirements(only=parse_selection("GPU-1a2b"))
     assert not hopeless(by_uuid, nameless)
@@ -87,14 +87,14 @@ def test_a_card_that_never_answered_may_be_any_that_is_named_by_its_uuid() -> No
 
 
 @pytest.mark.parametrize(("name", "passing"), [(None, True), ("NVIDIA A100", False)])
-def test_an_order_that_a_lost_card_leaves_uncertain_is_waited_for(
+def test_an_order_made_uncertain_by_a_lost_gpu_may_become_certain(
     name: str | None, passing: bool
 ) -> None:
     chooser = Chooser(ANY, {"CUDA_VISIBLE_DEVICES": "0"})
     with pytest.raises(UncertainAllocationError) as told:
         chooser.judge(snapshot(NOON, gpu(), gpu(index=1, name=name)))
     assert told.value.passing == passing
-    assert ("the model of a card is unknown" in told.value.sentence) == passing
+    assert ("the model of a GPU is unknown" in told.value.sentence) == passing
 
 
 def test_cards_that_were_there_may_come_back() -> None:
@@ -106,22 +106,22 @@ def test_cards_that_were_there_may_come_back() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (Requirements(least=3, most=3), "this machine has 2 cards; 3 cards asked."),
+        (Requirements(least=3, most=3), "this machine has 2 GPUs; 3 GPUs asked."),
         (Requirements(mig=True), "this machine has no MIG device; 1 MIG device asked."),
-        (Requirements(least=2, most=2), "only 1 card fits; 2 cards asked."),
+        (Requirements(least=2, most=2), "only 1 GPU fits; 2 GPUs asked."),
         (
             Requirements(least=2, most=2, never=parse_selection("0")),
-            "only 1 card can fit; 2 cards asked.",
+            "only 1 GPU can fit; 2 GPUs asked.",
         ),
-        (Requirements(free=80 * GIB), "no card fits; 1 card asked."),
-        (Requirements(models=("a100",)), "no card fits; 1 card asked."),
+        (Requirements(free=80 * GIB), "no GPU fits; 1 GPU asked."),
+        (Requirements(models=("a100",)), "no GPU fits; 1 GPU asked."),
         (
             Requirements(stable=60.0),
-            "the cards have not been watched for 1m yet; 1 card asked.",
+            "the GPUs have not been observed for 1m yet; 1 GPU asked.",
         ),
     ],
 )
-def test_why_nothing_is_chosen_is_the_reason(asked: Requirements, told: str) -> None:
+def test_the_refusal_says_why_nothing_was_chosen(asked: Requirements, told: str) -> None:
     chooser = Chooser(asked, {})
     busy = gpu(index=1, memory_used=40 * GIB, memory_free=40 * GIB)
     judged = chooser.judge(snapshot(NOON, gpu(), busy, processes=(process(7, gpus=(1,)),)))
@@ -169,7 +169,7 @@ def test_why_nothing_is_chosen_is_the_reason(asked: Requirements, told: str) -> 
         ({}, Requirements(never=parse_selection("0")), "--not names it"),
     ],
 )
-def test_one_reason_is_told(
+def test_only_one_reason_is_reported(
     changes: dict[str, object], asked: Requirements, words: str | None
 ) -> None:
     given = {"memory_used": 0, "memory_free": 80 * GIB, "memory_reserved": 0, **changes}
@@ -178,7 +178,7 @@ def test_one_reason_is_told(
     assert told is None or (words is not None and words in told)
 
 
-def test_who_computes_makes_a_card_taken_and_who_draws_does_not() -> None:
+def test_computing_processes_occupy_a_gpu_and_graphics_processes_do_not() -> None:
     assert reason(IDLE, ANY, process(7, user="bo", memory_used=GIB)) == (
         "bo's a process (7) holds 1.0 GiB"
     )
@@ -201,13 +201,13 @@ def test_with_free_or_processes_a_card_may_be_shared() -> None:
     )
 
 
-def test_an_exclusive_card_with_a_process_is_nobody_else_s() -> None:
+def test_a_gpu_in_exclusive_mode_with_a_process_cannot_be_shared() -> None:
     card = gpu(compute_mode="Exclusive_Process")
     assert reason(card, Requirements(free=GIB), process(7)) is not None
     assert reason(card, Requirements(free=GIB)) is None
 
 
-def test_my_own_count_as_free_only_where_that_is_asked_for() -> None:
+def test_own_processes_count_as_free_only_if_requested() -> None:
     card = gpu(memory_used=60 * GIB, memory_free=20 * GIB)
     mine = replace(process(7, memory_used=60 * GIB), uid=1000)
     me = Circumstances(uid=1000)
@@ -218,7 +218,7 @@ def test_my_own_count_as_free_only_where_that_is_asked_for() -> None:
     assert reason(card, generous, mine, circumstances=Circumstances(uid=1001)) is not None
 
 
-def test_a_reserved_card_names_who_and_since_when() -> None:
+def test_a_reserved_gpu_names_its_holder_and_since_when() -> None:
     held = Circumstances(held={"GPU-0": ReservationHolder("bo", 42, NOON, "python train.py")})
     told = reason(IDLE, circumstances=held)
     assert told is not None
@@ -226,7 +226,7 @@ def test_a_reserved_card_names_who_and_since_when() -> None:
     assert told.endswith(", gpumon run 42: python train.py")
 
 
-def test_what_the_environment_leaves_out_is_not_taken() -> None:
+def test_gpus_that_the_environment_excludes_are_not_chosen() -> None:
     only_other = Circumstances(Allowance(frozenset({"GPU-1"}), "CUDA_VISIBLE_DEVICES leaves it"))
     assert reason(IDLE, circumstances=only_other) == "CUDA_VISIBLE_DEVICES leaves it"
 
@@ -246,7 +246,7 @@ def test_each_mig_device_is_judged_by_what_is_on_it() -> None:
     )
     card = gpu(mig=slices, mig_mode=True, memory_used=4 * GIB)
     first, second = judge(snapshot(NOON, card), Requirements(mig=True), Circumstances())
-    assert (first.candidate.label, first.refusal) == ("GPU 0 MIG 0", None)
+    assert (first.candidate.label, first.refusal) == ("MIG 0:0", None)
     assert second.refusal is not None
     assert second.refusal.kind == "memory"
     whole = Circumstances(held={"GPU-0": ReservationHolder("bo", 42, NOON, "python train.py")})
@@ -255,7 +255,7 @@ def test_each_mig_device_is_judged_by_what_is_on_it() -> None:
         assert one.refusal.kind == "reserved"
 
 
-def test_what_was_busy_a_moment_ago_is_not_stable() -> None:
+def test_a_gpu_busy_a_moment_ago_is_not_stable() -> None:
     busy = snapshot(NOON - 20, gpu(utilization_gpu=90, memory_used=0, memory_reserved=0))
     calm = snapshot(NOON, gpu(memory_used=0, memory_reserved=0))
     asked = Requirements(utilization=10)
@@ -269,11 +269,11 @@ def test_what_was_busy_a_moment_ago_is_not_stable() -> None:
     assert verdict.refusal is None
 
 
-def test_what_was_somebody_s_to_take_and_was_not_taken_stayed_free() -> None:
+def test_a_gpu_that_was_reserved_but_unused_stayed_free() -> None:
     looks = [
         (time, judge(snapshot(time, IDLE), ANY, circumstances))
         for time, circumstances in (
-            (NOON - 2, Circumstances(owed={"GPU-0": "ann has waited for it"})),
+            (NOON - 2, Circumstances(reserved_for={"GPU-0": "ann has waited for it"})),
             (NOON - 1, Circumstances(held={"GPU-0": ReservationHolder("ann", 42, NOON, "python")})),
             (NOON, Circumstances()),
         )
@@ -281,7 +281,7 @@ def test_what_was_somebody_s_to_take_and_was_not_taken_stayed_free() -> None:
     assert judge_over_time(looks)[0].refusal is None
 
 
-def test_the_last_second_of_a_job_that_ended_is_looked_at_again() -> None:
+def test_a_gpu_busy_in_the_last_second_is_sampled_again() -> None:
     chooser = Chooser(ANY, {})
     (verdict,) = chooser.judge(snapshot(NOON, replace(IDLE, utilization_gpu=60)))
     assert verdict.refusal is not None

@@ -24,7 +24,7 @@ from gpumon.recording.history import History
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.wait.goals import FREE, CardGoal, HopelessError
+from gpumon.scheduling.wait.goals import CardGoal, HopelessError
 from gpumon.ui.free_gpu_watch import FreeGpuWatch
 from tests.build import GIB, NOON, gpu, process, snapshot
 
@@ -111,7 +111,7 @@ def test_nothing_disagrees_whether_a_card_is_free(
     ):
         reservation = None if kept is None else theirs.take([kept], "train.py")
         (verdict,) = Chooser(asked, {}, mine).judge(seen)
-        waited = _is_there(CardGoal(FREE, asked, {}, mine), seen)
+        waited = _is_there(CardGoal("free", asked, {}, mine), seen)
         if reservation is not None:
             reservation.close()
 
@@ -119,7 +119,7 @@ def test_nothing_disagrees_whether_a_card_is_free(
     assert (verdict.refusal is None) == waited == screen
     if mig is None:
         assert screen == (FindingKind.FREE in {one.kind for one in card_findings(history, card)})
-        assert screen == (FreeGpuWatch().turn(card, history) == "GPU 0 is free")
+        assert screen == (FreeGpuWatch().toggle(card, history) == "GPU 0 is free")
 
 
 def _is_there(goal: CardGoal, seen: Snapshot) -> bool:

@@ -45,20 +45,20 @@ def asking(number: int, most: int | None = None) -> Requirements:
     return Requirements(least=number, most=most or number, free=GIB)
 
 
-def test_the_tightest_fit_is_taken_then_the_idlest_the_coolest_the_first() -> None:
+def test_the_tightest_fit_is_chosen_then_the_idlest_the_coolest_the_first() -> None:
     assert chosen(free(0, 80), free(1, 24), free(2, 40)) == [1]
     assert chosen(free(0, 80, utilization_gpu=5), free(1, 80), free(2, 80)) == [1]
     assert chosen(free(0, 80, temperature_gpu=70), free(1, 80), free(2, 80)) == [1]
     assert chosen(free(0, 80), free(1, 80)) == [0]
 
 
-def test_a_card_of_one_s_own_goes_before_a_shared_one() -> None:
+def test_an_empty_gpu_is_preferred_to_a_shared_one() -> None:
     cards = free(0, 20), free(1, 80)
     assert chosen(*cards, processes=(process(7, gpus=(0,)),)) == [1]
     assert chosen(*cards, processes=(process(7, gpus=(0, 1)),)) == [0]
 
 
-def test_fewer_than_asked_for_are_none_and_a_range_takes_what_there_is() -> None:
+def test_too_few_gpus_are_no_choice_and_a_range_takes_what_there_is() -> None:
     cards = [free(index, 80) for index in range(3)]
     assert chosen(*cards, asked=asking(4)) is None
     assert chosen(*cards, asked=asking(1, 8)) == [0, 1, 2]
@@ -70,7 +70,7 @@ def joined(pairs: dict[tuple[int, int], Joint]) -> Links:
     return Links({frozenset((f"GPU-{a}", f"GPU-{b}")): joint for (a, b), joint in pairs.items()})
 
 
-def test_several_are_taken_near_to_one_another_and_it_is_said_how() -> None:
+def test_several_gpus_are_chosen_by_their_links_and_the_reason_says_so() -> None:
     pairs = {
         (a, b): Joint(nvlink=False, bus=Link.SWITCH if a // 2 == b // 2 else Link.SYSTEM)
         for a in range(4)
@@ -99,7 +99,7 @@ def test_where_nvlink_joins_all_the_bus_decides() -> None:
     assert chosen(*cards, asked=asking(4), links=joined(pairs)) == [4, 5, 6, 7]
 
 
-def test_nearness_does_not_make_anybody_share_a_card() -> None:
+def test_closer_links_are_no_reason_to_share_a_gpu() -> None:
     near = joined({(0, 1): Joint(nvlink=True, bus=Link.SWITCH)})
     cards = [free(index, 80) for index in range(3)]
     assert chosen(*cards, asked=asking(2), links=near) == [0, 1]
@@ -107,7 +107,7 @@ def test_nearness_does_not_make_anybody_share_a_card() -> None:
     assert chosen(*cards, asked=asking(2), links=near, processes=shared) == [1, 2]
 
 
-def test_the_table_is_broken_at_words_and_names_models_where_they_differ() -> None:
+def test_the_table_wraps_at_words_and_names_models_if_they_differ() -> None:
     def rows(*gpus: Gpu, columns: int | None = None) -> list[str]:
         asked = Requirements(free=90 * GIB)
         busy = (process(7, gpus=(0,), user="ann"),)
@@ -146,7 +146,7 @@ def numbered(index: int, card: Gpu) -> Gpu:
 
 
 @given(machines, st.integers(1, 4), st.sampled_from([None, "PCI_BUS_ID", "FASTEST_FIRST"]))
-def test_under_cuda_s_rules_what_is_printed_is_what_was_chosen(
+def test_cuda_resolves_the_output_to_the_chosen_gpus(
     gpus: list[Gpu], number: int, order: str | None
 ) -> None:
     choice = taken(*gpus, asked=asking(1, number))

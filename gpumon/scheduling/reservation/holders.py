@@ -22,7 +22,7 @@ def holders_now(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
     The folder is opened anew each time, because a cleanup tool may have replaced it.
 
     Args:
-        uuids: Of cards and MIG devices.
+        uuids: UUIDs of GPUs and MIG devices.
     """
     if os.name != "posix":
         return {}

@@ -128,7 +128,7 @@ class Locks:
             self._around = frozenset(_ancestors())
         return holder.pid in self._around
 
-    def take(self, uuids: Iterable[str], command: str) -> Reservation:
+    def take(self, uuids: Iterable[str], command: str) -> HeldReservation:
         """Reserve all of these, or none. Does not wait.
 
         Args:
@@ -139,7 +139,7 @@ class Locks:
             TakenError: Another process has reserved one of them.
             FolderError: No lock can be created.
         """
-        reservation = Reservation()
+        reservation = HeldReservation()
         try:
             # All processes take locks in the same order: if two want the same GPUs, one gets all of
             # them.
@@ -151,7 +151,7 @@ class Locks:
         reservation.note(command)
         return reservation
 
-    def _add(self, uuid: str, reservation: Reservation) -> None:
+    def _add(self, uuid: str, reservation: HeldReservation) -> None:
         try:
             reservation.add(self._take(uuid))
         except TakenError:
@@ -190,7 +190,7 @@ class Locks:
         self.trouble = self.trouble or printable(why)
 
 
-class Reservation:
+class HeldReservation:
     """The reservations of this process. They end with ``close``, or with the process."""
 
     def __init__(self) -> None:

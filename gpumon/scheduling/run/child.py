@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from gpumon.scheduling.run.terminal import Terminal
+    from gpumon.scheduling.run.controlling_terminal import ControllingTerminal
 
     _Handler = Callable[[int, FrameType | None], None]
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-"""What shells, ``env`` and ``timeout`` exit with for a command that there is not, or is none."""
+"""The exit statuses of shells, ``env`` and ``timeout`` for a missing or unusable command."""
 
 _PASSED_ON = ("TERM", "HUP", "USR1", "USR2")
 _KEYS = ("INT", "QUIT")
 _TO_THE_FOREGROUND = ("TSTP", "WINCH")
-"""What the terminal sends to who is at it, besides the keys."""
+"""Signals that the terminal sends to the foreground group, besides those of keys."""
 _STOPPED_BY_TERMINAL = ("TSTP", "TTIN", "TTOU")
-_NOT_THEIRS = ("PIPE", "XFSZ", "TTOU")
-"""Ignored by Python, or by us, and not to be ignored by the command."""
+_RESET_SIGNALS = ("PIPE", "XFSZ", "TTOU")
+"""Signals that Python or gpumon ignores; the command gets their default action back."""
 _MOST_WAKES = 4096
 
 
-class Ending(Struct, frozen=True):
+class CommandExit(Struct, frozen=True):
     """How a command exited.
 
     Attributes:
         status: Its exit status; ``None`` if a signal ended it.
         signal: Number of that signal.
-        by_key: Whether that was Ctrl+C's or Ctrl+backslash's, at a terminal.
+        by_key: Whether the terminal sent it for Ctrl+C or Ctrl+backslash.
     """
 
     status: int | None
@@ -83,7 +83,7 @@ class Child:
         group: Its process group, if it has its own.
     """
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: ControllingTerminal) -> None:
         self._terminal = terminal
         self._own_group = terminal.foreground is not None and _is_alone_in_group()
         self._early: list[int] = []
@@ -118,7 +118,7 @@ class Child:
         for number in early:
             self.send(number)
 
-    def wait(self) -> Ending:
+    def wait(self) -> CommandExit:
         """Wait until it has exited; call it within ``signals_passed_on`` too."""
         while True:
             changed, status = os.waitpid(self.pid, self._wanted | os.WNOHANG)
@@ -136,9 +136,9 @@ class Child:
             )
             self._terminal.take_back()
             if os.WIFEXITED(status):
-                return Ending(os.WEXITSTATUS(status))
+                return CommandExit(os.WEXITSTATUS(status))
             number = os.WTERMSIG(status)
-            return Ending(None, number, at_terminal and number in _numbers(_KEYS))
+            return CommandExit(None, number, at_terminal and number in _numbers(_KEYS))
 
     def send(self, number: int) -> None:
         """Send it a signal, and to its whole process group if it has its own."""
@@ -146,7 +146,7 @@ class Child:
             self._early.append(number)
             return
         if self._over:
-            return  # its number may be somebody else's
+            return  # Another process may have its PID.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self.group is None:
                 os.kill(self.pid, number)
@@ -162,7 +162,7 @@ class Child:
             return
         orphaned = is_orphaned()
         if orphaned and not by_terminal:
-            return  # whoever stopped it will continue it
+            return  # The sender of the stop will also continue it.
         self._terminal.take_back()
         if not orphaned:
             _stop()
@@ -216,7 +216,7 @@ class Child:
 
 
 @contextlib.contextmanager
-def at_ease_with_terminal() -> Iterator[None]:
+def background_writes_allowed() -> Iterator[None]:
     """Within the block, writing to the terminal from the background does not stop gpumon."""
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
@@ -236,7 +236,7 @@ def _numbers(names: Sequence[str]) -> list[signal.Signals]:
 
 
 def _spawn(command: list[str], environment: Mapping[str, str], *, own_group: bool) -> int:
-    default = _numbers(_NOT_THEIRS)
+    default = _numbers(_RESET_SIGNALS)
     if own_group:
         return os.posix_spawnp(command[0], command, environment, setsigdef=default, setpgroup=0)
     return os.posix_spawnp(command[0], command, environment, setsigdef=default)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import CardStatus
-from gpumon.scheduling.lookout import QUICK_PATIENCE
+from gpumon.scheduling.card_sampler import QUICK_PATIENCE
 from gpumon.scheduling.messages import gib, name_of
-from gpumon.scheduling.run import messages as words
+from gpumon.scheduling.run import messages
 from gpumon.scheduling.run.child import Child
+from gpumon.scheduling.run.controlling_terminal import ControllingTerminal
 from gpumon.scheduling.run.members import Members
-from gpumon.scheduling.run.tally import SLACK_BYTES, Tally
-from gpumon.scheduling.run.terminal import Terminal
+from gpumon.scheduling.run.usage import SLACK_BYTES, JobUsage
 from gpumon.sources import SourceError
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import GpuProcess, Snapshot
     from gpumon.recording.csv.recorder import Recorder
+    from gpumon.scheduling.card_sampler import CardSampler
     from gpumon.scheduling.eligibility import Candidate
-    from gpumon.scheduling.lookout import CardSampler
-    from gpumon.scheduling.reservation.locks import Reservation
-    from gpumon.scheduling.run.child import Ending
+    from gpumon.scheduling.reservation.locks import HeldReservation
+    from gpumon.scheduling.run.child import CommandExit
 
 INTERVAL = 1.0
 """Seconds between two samples, as in ``gpumon log``."""
 _BACK_SECONDS = 10.0
-"""So long is waited for the memory of a job that has ended; the driver takes it back in less."""
+"""Seconds to wait for the memory of an exited job; the driver frees it sooner."""
 _BACK_PAUSE = 0.1
 _TOUCH_SECONDS = 3600.0
 
 
-class Job:
+class JobRunner:
     """One command on reserved GPUs.
 
     Args:
-        lookout: Samples the GPUs.
+        sampler: Samples the GPUs.
         candidates: The reserved GPUs.
         before: Their state before the job.
         reservation: The reservation, kept alive meanwhile.
@@ -49,23 +49,23 @@ class Job:
 
     def __init__(
         self,
-        lookout: CardSampler,
+        sampler: CardSampler,
         candidates: Sequence[Candidate],
         before: Snapshot,
-        reservation: Reservation,
+        reservation: HeldReservation,
     ) -> None:
-        self._lookout = lookout
+        self._sampler = sampler
         self._candidates = candidates
         self._before = before
         self._reservation = reservation
         self._touched_at = time.monotonic()
-        self._tally: Tally | None = None
+        self._usage: JobUsage | None = None
         self._recorder: Recorder | None = None
         self._members: Members | None = None
 
     def run(
         self, command: Sequence[str], environment: Mapping[str, str], log: str | None
-    ) -> Ending:
+    ) -> CommandExit:
         """Run the command and report the result on standard error.
 
         Raises:
@@ -79,46 +79,48 @@ class Job:
             self._recorder.start()
         began = time.monotonic()
         try:
-            ending, tally = self._stay(command, environment)
+            command_exit, usage = self._stay(command, environment)
             seconds = time.monotonic() - began
-            back = self._wait_for_memory(tally)
+            back = self._wait_for_memory(usage)
         finally:
             status = None if self._recorder is None else self._recorder.stop()
-        tell(words.ended(command[0], ending, seconds, tally.cards))
-        for card in tally.cards:
-            tell(words.of_card(card))
-        if ending.exit_status:
-            for card in tally.cards:
-                tell(words.full(card) or "")
-        tell(words.use(tally.cards))
+        tell(messages.ended(command[0], command_exit, seconds, usage.cards))
+        for card in usage.cards:
+            tell(messages.of_card(card))
+        if command_exit.exit_status:
+            for card in usage.cards:
+                tell(messages.full(card) or "")
+        tell(messages.use(usage.cards))
         tell(back)
         if status is not None:
             from gpumon.recording.csv.log_messages import summary
 
             for sentence in summary(status):
                 tell(sentence)
-        return ending
+        return command_exit
 
-    def _stay(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[Ending, Tally]:
-        with Terminal() as terminal:
+    def _stay(
+        self, command: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[CommandExit, JobUsage]:
+        with ControllingTerminal() as terminal:
             child = Child(terminal)
             with child.signals_passed_on():
                 child.start(command, environment)
                 members = self._members = Members(child.pid, child.group)
-                tally = self._tally = Tally(self._candidates, members.among, self._before)
-                self._lookout.interval = INTERVAL
-                ignore = self._lookout.listen(self._see)
+                usage = self._usage = JobUsage(self._candidates, members.among, self._before)
+                self._sampler.interval = INTERVAL
+                ignore = self._sampler.listen(self._see)
                 try:
-                    ending = child.wait()
+                    command_exit = child.wait()
                 finally:
                     ignore()
-        return ending, tally
+        return command_exit, usage
 
     def _see(self, snapshot: Snapshot) -> None:
         """Add a sample. Runs on the sampling thread."""
-        if self._tally is None:
+        if self._usage is None:
             return
-        members = self._tally.add(snapshot)
+        members = self._usage.add(snapshot)
         if self._recorder is not None:
             self._recorder.take(self._narrowed(snapshot, members))
         if time.monotonic() > self._touched_at + _TOUCH_SECONDS:
@@ -136,20 +138,20 @@ class Job:
         gpus = tuple(gpu for gpu in snapshot.gpus if gpu.uuid in uuids)
         return replace(snapshot, gpus=gpus, processes=tuple(kept))
 
-    def _wait_for_memory(self, tally: Tally) -> str:
+    def _wait_for_memory(self, usage: JobUsage) -> str:
         """Wait until the GPUs' memory is as before, and report whether it is."""
         give_up_at = time.monotonic() + _BACK_SECONDS
         first = True
         try:
             while True:
                 left = give_up_at - time.monotonic()
-                snapshot = self._lookout.look(max(left, QUICK_PATIENCE))
+                snapshot = self._sampler.look(max(left, QUICK_PATIENCE))
                 if first:
-                    tally.add(snapshot, over=True)
+                    usage.add(snapshot, over=True)
                     first = False
                 missing = self._missing(snapshot)
                 if not missing:
-                    seen = any(card.used for card in tally.cards)
+                    seen = any(card.used for card in usage.cards)
                     return "all its memory came back" if seen else "it left no memory in use"
                 known = any(self._memory_before(one) is not None for one in self._candidates)
                 if not known or time.monotonic() > give_up_at:
@@ -157,7 +159,7 @@ class Job:
                 time.sleep(_BACK_PAUSE)
         except (KeyboardInterrupt, SourceError):
             # The driver may have hung since the last process list.
-            for card in tally.cards:
+            for card in usage.cards:
                 card.doubtful = True
             return "whether its memory came back is unknown"
 

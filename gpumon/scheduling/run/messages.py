@@ -13,23 +13,25 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import GpuProcess
     from gpumon.scheduling.eligibility import Candidate
-    from gpumon.scheduling.run.child import Ending
-    from gpumon.scheduling.run.tally import CardTally, Fill
+    from gpumon.scheduling.run.child import CommandExit
+    from gpumon.scheduling.run.usage import CardUsage, Fill
 
 _UNKNOWN = "unknown"
 _FULL_BYTES = 2**30
 _FULL_SHARE = 0.02
-"""A card with less free memory than this, the more of both, is full."""
+"""A GPU is full with less free memory than the larger of both."""
 _NAMED = 2
 
 
-def ended(command: str, ending: Ending, seconds: float, cards: Sequence[CardTally]) -> str:
+def ended(
+    command: str, command_exit: CommandExit, seconds: float, cards: Sequence[CardUsage]
+) -> str:
     """The first line: what exited, how, after how long, and where it ran."""
     places = ", ".join(one.candidate.label for one in cards)
-    return f"{printable(command)} ended after {length(seconds)} on {places}: {ending.words}"
+    return f"{printable(command)} ended after {length(seconds)} on {places}: {command_exit.words}"
 
 
-def of_card(card: CardTally) -> str:
+def of_card(card: CardUsage) -> str:
     """The job's use of one GPU."""
     total = card.candidate.memory_total
     of_all = f" of {gib(total)}" if total else ""
@@ -44,7 +46,7 @@ def of_card(card: CardTally) -> str:
     return f"{card.candidate.label}: {told} · {_slowed(card)} · {_energy(card)}"
 
 
-def use(cards: Sequence[CardTally]) -> str:
+def use(cards: Sequence[CardUsage]) -> str:
     """A warning if the job did not appear on some or all of its GPUs; otherwise empty."""
     unused = [card.candidate.label for card in cards if card.unused]
     if unused:
@@ -53,11 +55,11 @@ def use(cards: Sequence[CardTally]) -> str:
         return f"warning: the job never used {', '.join(unused)}, {seen}{why}"
     unseen = ", ".join(card.candidate.label for card in cards if not card.used)
     if unseen:
-        return f"warning: the job was not seen on {unseen}: whether it used that card is unknown"
+        return f"warning: the job was not seen on {unseen}: whether it used that GPU is unknown"
     return ""
 
 
-def _slowed(card: CardTally) -> str:
+def _slowed(card: CardUsage) -> str:
     slowed = card.slowed
     if not slowed.known:
         return "throttling unknown"
@@ -66,15 +68,15 @@ def _slowed(card: CardTally) -> str:
     return f"throttled {', '.join(told)}" if told else "not throttled"
 
 
-def _energy(card: CardTally) -> str:
+def _energy(card: CardUsage) -> str:
     energy = card.energy
     if card.candidate.mig is not None or not (energy.counted or energy.integrated):
         return "energy unknown"
     unit = unit_of(energy.joules)
-    return f"{unit.told(energy.joules)} {unit.name}"
+    return f"{unit.format(energy.joules)} {unit.name}"
 
 
-def full(card: CardTally) -> str | None:
+def full(card: CardUsage) -> str | None:
     """That a GPU was full when the job exited, and who held what; ``None`` if it was not full."""
     fills = [one for one in card.fills if one.free is not None]
     if not fills:

@@ -11,13 +11,13 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from gpumon.scheduling.card_sampler import PATIENCE, QUICK_PATIENCE, CardSampler
 from gpumon.scheduling.chooser import Chooser
-from gpumon.scheduling.lookout import PATIENCE, QUICK_PATIENCE, CardSampler
 from gpumon.scheduling.outputs import as_uuid, table
 from gpumon.scheduling.polling import wait_for
-from gpumon.scheduling.reservation.locks import Locks, Reservation, TakenError
-from gpumon.scheduling.run.child import NOT_EXECUTABLE, NOT_FOUND, at_ease_with_terminal, end_by
-from gpumon.scheduling.run.job import Job
+from gpumon.scheduling.reservation.locks import HeldReservation, Locks, TakenError
+from gpumon.scheduling.run.child import NOT_EXECUTABLE, NOT_FOUND, background_writes_allowed, end_by
+from gpumon.scheduling.run.job import JobRunner
 from gpumon.text.formatting import duration, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NOTHING_FITS, TIMED_OUT = 1, 124
 _TRIES = 16
-"""How often another GPU is tried after a faster job, before the next sample."""
+"""How often another GPU is tried, before the next sample, after another job was faster."""
 _MOVED_BYTES = 16 * 2**20
 _LIST_SECONDS = 3.0
 
@@ -63,27 +63,27 @@ class RunOptions(NamedTuple):
     variables: Mapping[str, str] = {}
 
 
-class _Taken(NamedTuple):
+class _ReservedGpus(NamedTuple):
     """The reserved GPUs."""
 
     choice: CardChoice
-    reservation: Reservation
+    reservation: HeldReservation
     snapshot: Snapshot
 
 
 class _Outcome(NamedTuple):
     """The result: reserved GPUs, or the final eligibility of each GPU."""
 
-    taken: _Taken | None
+    taken: _ReservedGpus | None
     verdicts: Sequence[Eligibility]
 
 
-def run(source: Source, terms: RunOptions, links: Callable[[], Links] | None = None) -> int:
+def run(source: Source, options: RunOptions, links: Callable[[], Links] | None = None) -> int:
     """Run a command on eligible GPUs, once there are enough, and wait for it.
 
     Args:
         source: The source of snapshots, of all GPUs.
-        terms: The options.
+        options: The options.
         links: Returns the links between GPUs; called if several are wanted.
 
     Returns:
@@ -97,26 +97,30 @@ def run(source: Source, terms: RunOptions, links: Callable[[], Links] | None = N
         RecordingError: The log of the past cannot be read.
         UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
     """
-    missing = _missing(terms.command[0])
+    missing = _missing(options.command[0])
     if missing is not None:
         return missing
-    with closing(Locks(terms.lock_dir, os.environ)) as locks, at_ease_with_terminal():
-        with CardSampler(source) as lookout:
-            taking = _Taking(lookout, locks, terms, links)
+    with closing(Locks(options.lock_dir, os.environ)) as locks, background_writes_allowed():
+        with CardSampler(source) as sampler:
+            reserver = _Reserver(sampler, locks, options, links)
             with _ended_in_order():
-                taken = taking.taken()
-            if not isinstance(taken, _Taken):
+                taken = reserver.taken()
+            if not isinstance(taken, _ReservedGpus):
                 return taken
             with closing(taken.reservation):
                 if locks.trouble:
                     tell(f"the lock guards against your own programs only: {locks.trouble}")
                 # On standard error, because standard output belongs to the command.
-                tell(f"running on {taken.choice.reason if terms.verbose else taken.choice.labels}")
-                job = Job(lookout, taken.choice.candidates, taken.snapshot, taken.reservation)
-                ending = job.run(terms.command, _environment(terms, taken.choice), terms.log)
-        if ending.by_key and ending.signal is not None:
-            end_by(ending.signal)
-        return ending.exit_status
+                tell(
+                    f"running on {taken.choice.reason if options.verbose else taken.choice.labels}"
+                )
+                job = JobRunner(sampler, taken.choice.candidates, taken.snapshot, taken.reservation)
+                command_exit = job.run(
+                    options.command, _environment(options, taken.choice), options.log
+                )
+        if command_exit.by_key and command_exit.signal is not None:
+            end_by(command_exit.signal)
+        return command_exit.exit_status
 
 
 @contextmanager
@@ -138,48 +142,48 @@ def _ended_in_order() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _Taking:
+class _Reserver:
     """Reserves GPUs for the command.
 
     Args:
-        lookout: Samples the GPUs.
+        sampler: Samples the GPUs.
         locks: The locks.
-        terms: The options.
+        options: The options.
         links: Returns the links between GPUs.
     """
 
     def __init__(
         self,
-        lookout: CardSampler,
+        sampler: CardSampler,
         locks: Locks,
-        terms: RunOptions,
+        options: RunOptions,
         links: Callable[[], Links] | None,
     ) -> None:
-        self._lookout, self._locks, self._terms = lookout, locks, terms
-        self._chooser = Chooser(terms.requirements, os.environ, locks, links, terms.past)
+        self._sampler, self._locks, self._options = sampler, locks, options
+        self._chooser = Chooser(options.requirements, os.environ, locks, links, options.past)
         self._verdicts: tuple[Eligibility, ...] = ()
         self._trouble = ""
         self._began = time.monotonic()
         self._waits = False
 
-    def taken(self) -> _Taken | int:
+    def taken(self) -> _ReservedGpus | int:
         """The reserved GPUs, or an exit status after the reason was printed."""
-        wait = self._terms.wait
-        with StatusLine(sys.stderr) as teller:
-            self._teller = teller
+        wait = self._options.wait
+        with StatusLine(sys.stderr) as status_line:
+            self._status_line = status_line
             try:
                 found = wait_for(
-                    self._lookout, self._found, self._wait_on, self._wait_through, wait
+                    self._sampler, self._found, self._show_waiting, self._show_trouble, wait
                 )
             finally:
-                self._chooser.leave_line()
+                self._chooser.leave_queue()
         if found is not None and found.taken is not None:
             return found.taken
         if found is None:
             why = self._trouble
             if not why:
                 verdicts = self._verdicts
-                why = self._chooser.refusal(verdicts) if verdicts else self._lookout.silence
+                why = self._chooser.refusal(verdicts) if verdicts else self._sampler.silence
             tell(f"gave up waiting after {duration(wait)}: {why}")
             write(table(self._verdicts, columns=columns()))
             return TIMED_OUT
@@ -194,12 +198,12 @@ class _Taking:
         self._trouble = ""
         self._verdicts = verdicts = self._chooser.judge(snapshot)
         taken = self._take(snapshot, verdicts)
-        in_vain = self._terms.wait is None and not self._chooser.left()
+        in_vain = self._options.wait is None and not self._chooser.left()
         if taken is None and not in_vain and not self._chooser.hopeless(verdicts):
             return None
         return _Outcome(taken, self._verdicts)
 
-    def _take(self, snapshot: Snapshot, verdicts: tuple[Eligibility, ...]) -> _Taken | None:
+    def _take(self, snapshot: Snapshot, verdicts: tuple[Eligibility, ...]) -> _ReservedGpus | None:
         """Reserve the best GPUs and check again; if another job was faster, try the next best."""
         for _ in range(_TRIES):
             choice = self._chooser.choose(verdicts)
@@ -207,15 +211,15 @@ class _Taking:
                 return None
             uuids = [one.uuid for one in choice.candidates]
             try:
-                reservation = self._locks.take(uuids, _short(self._terms.command))
+                reservation = self._locks.take(uuids, _short(self._options.command))
             except TakenError:
                 self._verdicts = verdicts = self._chooser.judge(snapshot)
                 continue
             try:
-                snapshot = self._look_again(snapshot, choice)
+                snapshot = self._sample_again(snapshot, choice)
                 mine = self._chooser.judge(snapshot, uuids)
                 if all(one.refusal is None for one in mine if one.candidate.uuid in uuids):
-                    return _Taken(choice, reservation, snapshot)
+                    return _ReservedGpus(choice, reservation, snapshot)
             except BaseException:
                 reservation.close()
                 raise
@@ -223,10 +227,10 @@ class _Taking:
             self._verdicts = verdicts = self._chooser.judge(snapshot)
         return None
 
-    def _look_again(self, before: Snapshot, choice: CardChoice) -> Snapshot:
+    def _sample_again(self, before: Snapshot, choice: CardChoice) -> Snapshot:
         """The state of the GPUs now that no other gpumon can take them."""
         reserved_at = time.time()
-        snapshot = self._look()
+        snapshot = self._sample()
         moved = any(_moved(one.seen_in(before), one.seen_in(snapshot)) for one in choice.candidates)
         give_up_at = time.monotonic() + _LIST_SECONDS
         # The process list may be a second old; for a decision it must be newer.
@@ -234,31 +238,31 @@ class _Taking:
             if time.monotonic() > give_up_at:
                 break
             time.sleep(0.1)
-            snapshot = self._look()
+            snapshot = self._sample()
         return snapshot
 
-    def _look(self) -> Snapshot:
+    def _sample(self) -> Snapshot:
         """Sample once more, within the remaining time."""
-        wait = float("inf") if self._terms.wait is None else self._terms.wait
+        wait = float("inf") if self._options.wait is None else self._options.wait
         left = self._began + wait - time.monotonic()
-        return self._lookout.look(min(PATIENCE, max(QUICK_PATIENCE, left)))
+        return self._sampler.look(min(PATIENCE, max(QUICK_PATIENCE, left)))
 
-    def _wait_on(self, snapshot: Snapshot) -> None:
+    def _show_waiting(self, snapshot: Snapshot) -> None:
         reasons = [
-            f"{one.candidate.label}: {_in_short(one.refusal)}"
+            f"{one.candidate.label}: {_short_reason(one.refusal)}"
             for one in self._verdicts
             if one.refusal is not None and one.refusal.passing
         ]
         if not self._waits:
             self._waits = True
-            if self._terms.wait is not None:
+            if self._options.wait is not None:
                 # Without a place in the queue there is a race, which is no reason not to run.
                 with suppress(OSError):
-                    self._chooser.join_line(snapshot)
+                    self._chooser.join_queue(snapshot)
             self._say("; ".join(reasons))
         self._show("", reasons)
 
-    def _wait_through(self, trouble: str) -> None:
+    def _show_trouble(self, trouble: str) -> None:
         """The driver does not respond, or is temporarily gone."""
         if not self._trouble:
             self._say(trouble)
@@ -267,17 +271,17 @@ class _Taking:
         self._show(trouble, [])
 
     def _say(self, why: str) -> None:
-        if not self._teller.rewrites:
-            number = self._terms.requirements.number
-            self._teller.say(f"waiting for {number}{why and f': {why}'}")
+        if not self._status_line.rewrites:
+            number = self._options.requirements.number
+            self._status_line.say(f"waiting for {number}{why and f': {why}'}")
 
     def _show(self, trouble: str, reasons: Sequence[str]) -> None:
         waited = duration(time.monotonic() - self._began)
-        head = f"○ waiting for {self._terms.requirements.number}, {waited}"
-        self._teller.show([f"{head}: {trouble}" if trouble else head, *reasons])
+        head = f"○ waiting for {self._options.requirements.number}, {waited}"
+        self._status_line.show([f"{head}: {trouble}" if trouble else head, *reasons])
 
 
-def _in_short(refusal: Ineligibility) -> str:
+def _short_reason(refusal: Ineligibility) -> str:
     """Why a GPU is not eligible, for a line with little room."""
     # While a GPU is observed, the remaining time matters.
     watched = refusal.kind == "watching"
@@ -307,9 +311,9 @@ def _missing(program: str) -> int | None:
     return NOT_FOUND
 
 
-def _environment(terms: RunOptions, choice: CardChoice) -> dict[str, str]:
+def _environment(options: RunOptions, choice: CardChoice) -> dict[str, str]:
     devices = {"CUDA_VISIBLE_DEVICES": as_uuid(choice.candidates)}
-    return {**os.environ, **devices, **terms.variables}
+    return {**os.environ, **devices, **options.variables}
 
 
 def _short(command: Sequence[str]) -> str:

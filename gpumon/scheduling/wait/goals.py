@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.thresholds import DEFAULTS
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.messages import many
 from gpumon.scheduling.outputs import table
+from gpumon.scheduling.wait.kinds import KINDS
 from gpumon.text.formatting import duration, memory_size, printable
 
 if TYPE_CHECKING:
@@ -23,16 +23,11 @@ if TYPE_CHECKING:
     from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.reservation.locks import Locks
 
-FREE, IDLE, COOL = "free", "idle", "cool"
-COOL_CELSIUS = 50.0
-"""The default for cool: the temperature of idle GPUs in a machine room."""
-
-_ANY_NUMBER = 10**6
 _WINDOW_SECONDS = 120.0
 _LEAST_SECONDS = 15.0
 _LEAST_DROP = 3.0
 _LEAST_FIT = 0.9
-"""How much of the change a straight line must explain (R²)."""
+"""The share of the variance that a straight line must explain (R²)."""
 
 
 class HopelessError(Exception):
@@ -73,34 +68,11 @@ class Progress(Struct, frozen=True):
     reason: str = ""
 
 
-def demands(kind: str, asked: Requirements) -> Requirements:
-    """The requirements for a GPU that is to be free, idle or cool.
-
-    Processes on it matter only for a free GPU.
-
-    Args:
-        kind: ``free``, ``idle`` or ``cool``.
-        asked: The other requirements of the command line.
-    """
-    if kind == FREE:
-        return asked
-    number = _ANY_NUMBER if asked.processes is None else asked.processes
-    if kind == IDLE:
-        return replace(
-            asked,
-            processes=number,
-            utilization=0.0 if asked.utilization is None else asked.utilization,
-            stable=DEFAULTS.idle_after if asked.stable is None else asked.stable,
-        )
-    celsius = COOL_CELSIUS if asked.temperature is None else asked.temperature
-    return replace(asked, processes=number, temperature=celsius)
-
-
 class CardGoal:
     """GPUs that meet the requirements.
 
     Args:
-        kind: ``free``, ``idle`` or ``cool``.
+        kind: One of ``KINDS``.
         asked: The requirements of the command line.
         environment: The environment of this program.
         locks: The locks of reserved GPUs.
@@ -116,23 +88,23 @@ class CardGoal:
         past: str | None = None,
     ) -> None:
         self._kind = kind
-        self._demands = demands(kind, asked)
-        mine = kind == FREE
+        self._to_use = KINDS[kind].to_use
+        self._requirements = KINDS[kind].requirements(asked)
         self._chooser = Chooser(
-            self._demands,
-            environment if mine else {},
-            locks if mine else None,
+            self._requirements,
+            environment if self._to_use else {},
+            locks if self._to_use else None,
             past=past,
         )
-        limit = self._demands.temperature
-        self._cooling = None if limit is None else Cooling(limit)
-        stable = self._demands.stable
-        self._resting = None if stable is None else Resting(stable)
+        limit = self._requirements.temperature
+        self._cooling_estimate = None if limit is None else CoolingEstimate(limit)
+        stable = self._requirements.stable
+        self._stability_estimate = None if stable is None else StabilityEstimate(stable)
 
     @property
     def words(self) -> str:
         """The goal in words: ``2 idle cards``."""
-        number, _, thing = self._demands.number.rpartition(" ")
+        number, _, thing = self._requirements.number.rpartition(" ")
         # "MIG device" is two words.
         number, thing = (
             (number[:-4], f"MIG {thing}") if number.endswith(" MIG") else (number, thing)
@@ -148,7 +120,7 @@ class CardGoal:
             UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
             RecordingError: The log of the past cannot be read.
         """
-        seen = snapshot if self._kind == FREE else _as_they_are(snapshot)
+        seen = snapshot if self._to_use else _without_sharing_reasons(snapshot)
         verdicts = self._chooser.judge(seen)
         choice = self._chooser.choose(verdicts)
         if choice is not None:
@@ -161,18 +133,18 @@ class CardGoal:
             )
         if self._chooser.hopeless(verdicts):
             raise HopelessError(self._chooser.refusal(verdicts), table(verdicts))
-        return self._nearness(verdicts, snapshot)
+        return self._progress(verdicts, snapshot)
 
-    def _nearness(self, verdicts: Sequence[Eligibility], snapshot: Snapshot) -> Progress:
+    def _progress(self, verdicts: Sequence[Eligibility], snapshot: Snapshot) -> Progress:
         passing = [one for one in verdicts if one.may_come]
         refused = [one for one in passing if one.refusal is not None]
-        missing = self._demands.least - (len(passing) - len(refused))
+        missing = self._requirements.least - (len(passing) - len(refused))
         return Progress(
-            count=f"{len(passing) - len(refused)} of {self._demands.least}"
-            if self._demands.least > 1
+            count=f"{len(passing) - len(refused)} of {self._requirements.least}"
+            if self._requirements.least > 1
             else "",
-            holders=tuple(_in_the_way(one, snapshot.time) for one in refused),
-            sentences=tuple(_at_length(one) for one in refused),
+            holders=tuple(_blocker(one, snapshot.time) for one in refused),
+            sentences=tuple(_reason(one) for one in refused),
             left=self._left(refused, missing, snapshot.time),
             mark=tuple(map(_mark, passing)),
             table=table(verdicts),
@@ -187,21 +159,23 @@ class CardGoal:
     def _left_of(self, verdict: Eligibility, now: float) -> float | None:
         kind = "" if verdict.refusal is None else verdict.refusal.kind
         candidate, cooling, resting = verdict.candidate, None, None
-        if self._cooling is not None:
-            cooling = self._cooling.left(candidate.uuid, now, candidate.gpu.temperature_gpu)
-        if self._resting is not None:
+        if self._cooling_estimate is not None:
+            cooling = self._cooling_estimate.left(
+                candidate.uuid, now, candidate.gpu.temperature_gpu
+            )
+        if self._stability_estimate is not None:
             rests = kind in {"stable", "watching"}
-            resting = self._resting.left(candidate.uuid, now, rests=rests)
+            resting = self._stability_estimate.left(candidate.uuid, now, rests=rests)
         return cooling if kind == "temperature" else resting
 
 
-def _as_they_are(snapshot: Snapshot) -> Snapshot:
+def _without_sharing_reasons(snapshot: Snapshot) -> Snapshot:
     """The GPUs without the reasons that concern only reservation, which does not matter here."""
     gpus = tuple(replace(gpu, compute_mode=None, mig_mode=None, mig=()) for gpu in snapshot.gpus)
     return replace(snapshot, gpus=gpus)
 
 
-def _in_the_way(verdict: Eligibility, now: float) -> str:
+def _blocker(verdict: Eligibility, now: float) -> str:
     """Who holds a GPU and since when, or another reason against it."""
     label, refusal = verdict.candidate.label, verdict.refusal
     kind = "" if refusal is None else refusal.kind
@@ -219,10 +193,10 @@ def _in_the_way(verdict: Eligibility, now: float) -> str:
         by = "" if holder.user is None else f" by {printable(holder.user)}"
         since = "" if holder.since is None else f" for {duration(time.time() - holder.since)}"
         return f"{label}: reserved{by}{since}"
-    return _at_length(verdict)
+    return _reason(verdict)
 
 
-def _at_length(verdict: Eligibility) -> str:
+def _reason(verdict: Eligibility) -> str:
     sentence = "" if verdict.refusal is None else verdict.refusal.sentence
     return f"{verdict.candidate.label}: {sentence}"
 
@@ -244,17 +218,17 @@ def cards_in_use(snapshot: Snapshot, pid: int) -> str:
             cards = ", ".join(map(str, process.gpu_indices))
             size = process.memory_used
             held = "" if size is None else f" {memory_size(size)}"
-            return f"{many(len(process.gpu_indices), 'card')} ({cards}){held}"
+            return f"{many(len(process.gpu_indices), 'GPU')} ({cards}){held}"
     return ""
 
 
-class Cooling:
-    """When cards will be cool, by how they have cooled down in the last minutes.
+class CoolingEstimate:
+    """Estimates when GPUs will be cool, from their temperatures in the last minutes.
 
-    A card cools ever more slowly, so this is a least.
+    A GPU cools ever more slowly, so the estimate is a minimum.
 
     Args:
-        limit: Degrees Celsius that are cool.
+        limit: The temperature to reach, in degrees Celsius.
     """
 
     def __init__(self, limit: float) -> None:
@@ -262,7 +236,7 @@ class Cooling:
         self._seen: dict[str, deque[tuple[float, float]]] = {}
 
     def left(self, uuid: str, now: float, celsius: float | None) -> float | None:
-        """Take a reading; seconds until the card is cool, ``None`` where it does not show."""
+        """Add a temperature; returns the remaining seconds, ``None`` if there is no trend."""
         points = self._seen.setdefault(uuid, deque())
         if celsius is None:
             points.clear()
@@ -275,7 +249,7 @@ class Cooling:
 
 
 def _falling(points: deque[tuple[float, float]]) -> float | None:
-    """Degrees a second, below 0, where the points fall along a line."""
+    """The slope in degrees per second if the points fall along a line; otherwise ``None``."""
     if points[-1][0] - points[0][0] < _LEAST_SECONDS or points[0][1] - points[-1][1] < _LEAST_DROP:
         return None
     count = len(points)
@@ -289,11 +263,11 @@ def _falling(points: deque[tuple[float, float]]) -> float | None:
     return both / spread_x if both**2 / (spread_x * spread_y) >= _LEAST_FIT else None
 
 
-class Resting:
-    """For how much longer cards must stay as they are.
+class StabilityEstimate:
+    """Estimates for how much longer GPUs must stay as they are.
 
     Args:
-        seconds: For how long in all.
+        seconds: The whole required time.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -301,7 +275,7 @@ class Resting:
         self._since: dict[str, float] = {}
 
     def left(self, uuid: str, now: float, *, rests: bool) -> float | None:
-        """Take a look; seconds that are left, ``None`` for a card that is not as it should be."""
+        """Add an observation; returns the remaining seconds, ``None`` if it does not qualify."""
         if not rests:
             self._since.pop(uuid, None)
             return None

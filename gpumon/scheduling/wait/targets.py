@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LOOK_SECONDS = 0.5
-"""Between two looks, on kernels before 5.3, which do not tell by themselves."""
+"""Seconds between two checks on kernels before 5.3, which have no pidfds."""
 
 
 class WaitedProcess(Struct, frozen=True):
@@ -90,17 +90,17 @@ def _user(pid: int) -> str | None:
         return None
 
 
-def wait_for_one(lives: Sequence[WaitedProcess], seconds: float) -> None:
+def wait_for_one(processes: Sequence[WaitedProcess], seconds: float) -> None:
     """Return when one of them has exited, or on timeout."""
-    if any(life.descriptor < 0 for life in lives):
+    if any(process.descriptor < 0 for process in processes):
         seconds = min(seconds, _LOOK_SECONDS)
-    _readable(lives, seconds)
+    _readable(processes, seconds)
 
 
-def _readable(lives: Sequence[WaitedProcess], seconds: float) -> list[tuple[int, int]]:
+def _readable(processes: Sequence[WaitedProcess], seconds: float) -> list[tuple[int, int]]:
     """A pidfd becomes readable when its process has exited."""
     poll = select.poll()
-    for life in lives:
-        if life.descriptor >= 0:
-            poll.register(life.descriptor, select.POLLIN)
+    for process in processes:
+        if process.descriptor >= 0:
+            poll.register(process.descriptor, select.POLLIN)
     return poll.poll(seconds * 1000)

@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.scheduling.lookout import QUICK_PATIENCE, CardSampler, UnavailableError
+from gpumon.scheduling.card_sampler import QUICK_PATIENCE, CardSampler, UnavailableError
 from gpumon.scheduling.messages import many
-from gpumon.scheduling.wait.goals import FREE, CardGoal, HopelessError, cards_in_use
+from gpumon.scheduling.wait.goals import CardGoal, HopelessError, cards_in_use
+from gpumon.scheduling.wait.kinds import KINDS
 from gpumon.scheduling.wait.notification import BELL, notification, send
 from gpumon.scheduling.wait.targets import hold, wait_for_one
 from gpumon.text.formatting import duration, printable
@@ -29,30 +30,30 @@ if TYPE_CHECKING:
     from gpumon.sources import Source
 
 EXIT_TIMEOUT = 124
-"""As timeout(1) has it."""
+"""The exit status of timeout(1)."""
 _TOLD_SECONDS = 1.0
-"""Between two looks of the line that says how it goes."""
+"""Seconds between two updates of the progress line."""
 _HELD_SECONDS = 15.0
-"""Between two looks at what a process has of the cards."""
+"""Seconds between two samples of a process's use of the GPUs."""
 FASTEST, SLOWEST = 1.0, 5.0
-"""Seconds. Cards that must stay calm for a while are to be seen every ten at the latest."""
+"""Seconds between two samples; ``StabilityWindow`` requires at most ``GAP_SECONDS``."""
 _SLOWER = 1.3
 
 
 class WaitOptions(NamedTuple):
-    """What was asked for on the command line.
+    """The options of ``gpumon wait``.
 
     Attributes:
-        kind: ``free``, ``idle`` or ``cool``.
-        requirements: Of the cards.
-        pids: Processes to wait for in place of cards; empty for cards.
-        timeout: After how many seconds to give up; ``None`` is never.
-        verbose: Whether to say which cards these are and why.
-        bell: Whether to ring when it has come.
-        notify: Whether to have the desktop notify.
-        command: What the shell is given to run then; ``None`` is nothing.
-        lock_dir: Where the locks are; ``None`` is the usual place.
-        past: A log that knows the past; ``None`` is none.
+        kind: One of ``KINDS``.
+        requirements: The requirements for the GPUs.
+        pids: Processes to wait for instead of GPUs; empty for GPUs.
+        timeout: Maximum seconds to wait; ``None`` means no limit.
+        verbose: Whether to explain the choice of GPUs.
+        bell: Whether to ring the terminal's bell.
+        notify: Whether to show a desktop notification.
+        command: A shell command to run then, or ``None``.
+        lock_dir: The lock folder; ``None`` is the default one.
+        past: A log of the past, or ``None``.
     """
 
     kind: str
@@ -67,12 +68,12 @@ class WaitOptions(NamedTuple):
     past: str | None = None
 
 
-def wait(source: Source, terms: WaitOptions) -> int:
+def wait(source: Source, options: WaitOptions) -> int:
     """Wait, with progress on standard error.
 
     Args:
         source: The source of snapshots.
-        terms: The options.
+        options: The options.
 
     Returns:
         The exit status: 0, 1 if waiting cannot help, 124 on timeout. If a command is to be run,
@@ -83,49 +84,46 @@ def wait(source: Source, terms: WaitOptions) -> int:
         RecordingError: The log of the past cannot be read.
         UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
     """
-    patience = _Patience(terms.timeout)
-    with StatusLine(sys.stderr) as teller:
-        told = _Told(teller, patience)
+    timeout = _Timeout(options.timeout)
+    with StatusLine(sys.stderr) as status_line:
+        display = _ProgressDisplay(status_line, timeout)
         done = (
-            _wait_for_processes(source, terms.pids, patience, told)
-            if terms.pids
-            else _wait_for_cards(source, terms, patience, told)
+            _wait_for_processes(source, options.pids, timeout, display)
+            if options.pids
+            else _wait_for_cards(source, options, timeout, display)
         )
         if done is None:
             return EXIT_TIMEOUT
         if not done:
             return 1
-    _announce(done, terms)
+    _announce(done, options)
     return 0
 
 
-def _announce(sentence: str, terms: WaitOptions) -> None:
-    if terms.bell:
+def _announce(sentence: str, options: WaitOptions) -> None:
+    if options.bell:
         send(BELL)
-    if terms.notify:
+    if options.notify:
         send(notification(sentence, os.environ))
-    if terms.command is not None:
+    if options.command is not None:
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
             # Python ignores SIGPIPE for itself; a program started so would not end with its reader.
             signal.signal(ignored, signal.SIG_DFL)
-        os.execv("/bin/sh", ["sh", "-c", terms.command])  # noqa: S606 - a shell was asked for
+        os.execv("/bin/sh", ["sh", "-c", options.command])  # noqa: S606 - a shell was asked for
 
 
-class Pace:
-    """How often to look: seconds, fewer while something changes and more while nothing does."""
+class PollInterval:
+    """The interval between two samples: it grows while nothing changes."""
 
     def __init__(self) -> None:
         self._last: Hashable = None
         self.seconds = FASTEST
 
     def after(self, mark: Hashable) -> bool:
-        """Take what was seen.
+        """Set the interval after a sample; returns whether something has changed.
 
         Args:
-            mark: Differs from the one before where something has changed.
-
-        Returns:
-            Whether it does.
+            mark: A value that changes with every relevant change.
         """
         changed = mark != self._last
         self.seconds = FASTEST if changed else min(SLOWEST, self.seconds * _SLOWER)
@@ -133,7 +131,7 @@ class Pace:
         return changed
 
 
-class _Patience:
+class _Timeout:
     """The elapsed and the remaining time.
 
     Args:
@@ -158,151 +156,156 @@ class _Patience:
         return f"{duration(self.spent)}{limit}"
 
 
-class _Told:
+class _ProgressDisplay:
     """Shows progress: one line rewritten in place on a terminal, otherwise a line per change."""
 
-    def __init__(self, teller: StatusLine, patience: _Patience) -> None:
-        self._teller = teller
-        self._patience = patience
+    def __init__(self, status_line: StatusLine, timeout: _Timeout) -> None:
+        self._status_line = status_line
+        self._timeout = timeout
 
     def show(self, parts: Sequence[str]) -> None:
         """Show the line in place."""
         head, *others = parts
-        self._teller.show([f"○ waiting {self._patience.words} {head}", *others])
+        self._status_line.show([f"○ waiting {self._timeout.words} {head}", *others])
 
     def change(self, sentence: str) -> None:
         """Print a change, if there is no line in place."""
-        if not self._teller.rewrites:
+        if not self._status_line.rewrites:
             now = datetime.fromtimestamp(time.time()).astimezone()
-            self._teller.say(f"{now:%Y-%m-%d %H:%M:%S} {sentence}")
+            self._status_line.say(f"{now:%Y-%m-%d %H:%M:%S} {sentence}")
 
     def say(self, sentence: str, lines: str = "") -> None:
         """Print a line that stays."""
-        self._teller.say(sentence + ("\n" + lines.rstrip("\n") if lines else ""))
+        self._status_line.say(sentence + ("\n" + lines.rstrip("\n") if lines else ""))
 
 
 def _wait_for_cards(
-    source: Source, terms: WaitOptions, patience: _Patience, told: _Told
+    source: Source, options: WaitOptions, timeout: _Timeout, display: _ProgressDisplay
 ) -> str | None:
     """The result; empty if waiting cannot help, ``None`` on timeout."""
     from gpumon.scheduling.reservation.locks import Locks
 
-    locks = Locks(terms.lock_dir, os.environ, make=False)
-    if terms.kind == FREE and locks.trouble:
-        told.say(f"what other users have reserved is not known: {locks.trouble}")
-    goal = CardGoal(terms.kind, terms.requirements, os.environ, locks, terms.past)
-    pace = Pace()
-    with CardSampler(source, FASTEST) as lookout:
-        trouble, nearness = "", None
+    locks = Locks(options.lock_dir, os.environ, make=False)
+    if KINDS[options.kind].to_use and locks.trouble:
+        display.say(f"what other users have reserved is not known: {locks.trouble}")
+    goal = CardGoal(options.kind, options.requirements, os.environ, locks, options.past)
+    poll_interval = PollInterval()
+    with CardSampler(source, FASTEST) as sampler:
+        trouble, progress = "", None
         while True:
             # In one part: a narrow terminal cuts it instead of dropping it.
-            told.show([f"for {goal.words}: {trouble}"] if trouble else _parts(goal, nearness))
-            left = patience.left
-            if nearness is None:
-                left = max(left, QUICK_PATIENCE - patience.spent)
+            display.show([f"for {goal.words}: {trouble}"] if trouble else _parts(goal, progress))
+            left = timeout.left
+            if progress is None:
+                left = max(left, QUICK_PATIENCE - timeout.spent)
             if left <= 0:
-                why = trouble or ("" if nearness else lookout.silence)
-                told.say(
-                    f"gave up after {duration(patience.spent)} of waiting for {goal.words}."
+                why = trouble or ("" if progress else sampler.silence)
+                display.say(
+                    f"gave up after {duration(timeout.spent)} of waiting for {goal.words}."
                     + (f" {why}" if why else ""),
-                    "" if nearness is None else nearness.table,
+                    "" if progress is None else progress.table,
                 )
                 return None
             try:
-                snapshot = lookout.next(min(_TOLD_SECONDS, left))
+                snapshot = sampler.next(min(_TOLD_SECONDS, left))
                 if snapshot is None:
                     continue
-                nearness = goal.look(snapshot)
+                progress = goal.look(snapshot)
             except HopelessError as error:
-                told.say(f"{error.sentence} Waiting does not change that.", error.table)
+                display.say(f"{error.sentence} Waiting does not change that.", error.table)
                 return ""
             except (UnavailableError, UncertainAllocationError) as error:
                 # A hung driver may respond later, and a driver upgrade ends.
                 if not error.passing:
                     raise
                 if not trouble:
-                    told.change(f"waiting for {goal.words}: {error.sentence}")
+                    display.change(f"waiting for {goal.words}: {error.sentence}")
                 trouble = error.sentence
             else:
                 trouble = ""
-                if nearness.done:
-                    return _done(nearness, terms, patience, told)
-                if pace.after(nearness.mark):
-                    told.change(_in_words(goal, nearness))
-                lookout.interval = pace.seconds
+                if progress.done:
+                    return _done(progress, options, timeout, display)
+                if poll_interval.after(progress.mark):
+                    display.change(_in_words(goal, progress))
+                sampler.interval = poll_interval.seconds
 
 
-def _done(nearness: Progress, terms: WaitOptions, patience: _Patience, told: _Told) -> str:
-    waited = patience.spent
+def _done(
+    progress: Progress, options: WaitOptions, timeout: _Timeout, display: _ProgressDisplay
+) -> str:
+    waited = timeout.spent
     after = f" after {duration(waited)} of waiting" if waited >= 1 else ""
-    sentence = f"{nearness.done}{after}."
-    if terms.verbose:
-        told.say(f"{sentence} {nearness.reason}.", nearness.table)
+    sentence = f"{progress.done}{after}."
+    if options.verbose:
+        display.say(f"{sentence} {progress.reason}.", progress.table)
     else:
-        told.say(sentence)
+        display.say(sentence)
     return sentence
 
 
-def _parts(goal: CardGoal, nearness: Progress | None) -> list[str]:
+def _parts(goal: CardGoal, progress: Progress | None) -> list[str]:
     """The parts of the line, most important first."""
-    if nearness is None:
+    if progress is None:
         return [f"for {goal.words}"]
-    head = f"for {goal.words}" + (f", {nearness.count} so far" if nearness.count else "")
-    left = [] if nearness.left is None else [f"{duration(nearness.left)} more at least"]
-    return [head, *left, *nearness.holders]
+    head = f"for {goal.words}" + (f", {progress.count} so far" if progress.count else "")
+    left = [] if progress.left is None else [f"{duration(progress.left)} more at least"]
+    return [head, *left, *progress.holders]
 
 
-def _in_words(goal: CardGoal, nearness: Progress) -> str:
-    words = "; ".join(nearness.sentences)
+def _in_words(goal: CardGoal, progress: Progress) -> str:
+    words = "; ".join(progress.sentences)
     return f"waiting for {goal.words}: {words}" if words else f"waiting for {goal.words}"
 
 
 def _wait_for_processes(
-    source: Source, pids: Sequence[int], patience: _Patience, told: _Told
+    source: Source, pids: Sequence[int], timeout: _Timeout, display: _ProgressDisplay
 ) -> str | None:
     """As for GPUs; a process that has exited already is not waited for."""
-    lives: list[WaitedProcess] = []
+    processes: list[WaitedProcess] = []
     for pid in pids:
-        life = hold(pid)
-        if life is None:
-            told.say(f"there is no process {pid}: it has ended, or never was.")
+        process = hold(pid)
+        if process is None:
+            display.say(f"there is no process {pid}: it has ended, or never was.")
         else:
-            lives.append(life)
+            processes.append(process)
     with ExitStack() as holding:
-        for life in lives:
-            holding.callback(life.close)
-        lookout = holding.enter_context(CardSampler(source, _HELD_SECONDS))
-        for life in lives:
-            told.change(f"waiting for {life.words} to end, which has run for {life.age}")
-        ended = _wait_for_all(lives, lookout, patience, told)
+        for process in processes:
+            holding.callback(process.close)
+        sampler = holding.enter_context(CardSampler(source, _HELD_SECONDS))
+        for process in processes:
+            display.change(f"waiting for {process.words} to end, which has run for {process.age}")
+        ended = _wait_for_all(processes, sampler, timeout, display)
     if not ended:
-        told.say(f"gave up after {duration(patience.spent)}.")
+        display.say(f"gave up after {duration(timeout.spent)}.")
         return None
-    sentence = f"{_names(lives, pids)} ended after {duration(patience.spent)} of waiting."
-    if lives:
-        told.say(sentence)
+    sentence = f"{_names(processes, pids)} ended after {duration(timeout.spent)} of waiting."
+    if processes:
+        display.say(sentence)
     return sentence
 
 
 def _wait_for_all(
-    lives: Sequence[WaitedProcess], lookout: CardSampler, patience: _Patience, told: _Told
+    processes: Sequence[WaitedProcess],
+    sampler: CardSampler,
+    timeout: _Timeout,
+    display: _ProgressDisplay,
 ) -> bool:
     """Whether all of them have exited before the timeout."""
-    living = list(lives)
-    while living := [life for life in living if not life.ended()]:
-        first = living[0]
-        more = len(living) - 1
+    alive = list(processes)
+    while alive := [process for process in alive if not process.ended()]:
+        first = alive[0]
+        more = len(alive) - 1
         head = f"for {first.words} to end" + (f" and {many(more, 'process')} more" if more else "")
-        newest = lookout.newest
+        newest = sampler.newest
         held = "" if newest is None else cards_in_use(newest, first.pid)
-        told.show([head, f"runs {first.age}", *([held] if held else [])])
-        if patience.left <= 0:
+        display.show([head, f"runs {first.age}", *([held] if held else [])])
+        if timeout.left <= 0:
             return False
-        wait_for_one(living, min(_TOLD_SECONDS, patience.left))
+        wait_for_one(alive, min(_TOLD_SECONDS, timeout.left))
     return True
 
 
-def _names(lives: Sequence[WaitedProcess], pids: Sequence[int]) -> str:
-    if not lives:
+def _names(processes: Sequence[WaitedProcess], pids: Sequence[int]) -> str:
+    if not processes:
         return printable(", ".join(map(str, pids)))
-    return ", ".join(life.words for life in lives)
+    return ", ".join(process.words for process in processes)

@@ -42,7 +42,7 @@ def locks(folder: Path | str) -> Locks:
     return Locks(str(folder), os.environ)
 
 
-def test_what_somebody_has_reserved_nobody_else_gets_until_it_is_given_back(folder: Path) -> None:
+def test_a_reserved_gpu_cannot_be_reserved_again_until_it_is_released(folder: Path) -> None:
     mine, other = locks(folder), locks(folder)
     assert (mine.trouble, mine.holders([A, B])) == ("", {})
     held = mine.take([A], "python train.py")
@@ -56,7 +56,7 @@ def test_what_somebody_has_reserved_nobody_else_gets_until_it_is_given_back(fold
     other.take([A], "x").close()
 
 
-def test_of_several_all_are_taken_or_none(folder: Path) -> None:
+def test_several_gpus_are_reserved_together_or_not_at_all(folder: Path) -> None:
     mine, other = locks(folder), locks(folder)
     held = mine.take([B], "")
     with pytest.raises(TakenError):
@@ -65,7 +65,7 @@ def test_of_several_all_are_taken_or_none(folder: Path) -> None:
     held.close()
 
 
-def test_of_two_who_want_the_same_in_another_order_one_gets_all(folder: Path) -> None:
+def test_of_two_jobs_that_want_the_same_gpus_one_gets_all(folder: Path) -> None:
     held = locks(folder).take([A], "")
     with pytest.raises(TakenError) as refused:
         locks(folder).take([B, A], "")
@@ -74,7 +74,7 @@ def test_of_two_who_want_the_same_in_another_order_one_gets_all(folder: Path) ->
     held.close()
 
 
-def test_who_has_it_and_since_when_is_told_and_kill_9_frees_it(folder: Path) -> None:
+def test_the_holder_is_known_and_kill_9_frees_its_gpu(folder: Path) -> None:
     before = time.time()
     with holder(folder, A) as process:
         found = locks(folder).holders([A])[A]
@@ -91,7 +91,7 @@ def test_who_has_it_and_since_when_is_told_and_kill_9_frees_it(folder: Path) -> 
         locks(folder).take([A], "").close()
 
 
-def test_who_only_claims_to_have_it_is_not_named(folder: Path) -> None:
+def test_a_false_claim_names_no_holder(folder: Path) -> None:
     mine = locks(folder)
     held = mine.take([A], "")
     for claim in ('{"pid":1,"start_time":12345,"since":0}', "\x1b[2J", "[" * 10000, ""):
@@ -103,7 +103,7 @@ def test_who_only_claims_to_have_it_is_not_named(folder: Path) -> None:
     held.close()
 
 
-def test_everybody_can_open_a_lock_whatever_the_mask_of_who_made_it(folder: Path) -> None:
+def test_all_users_can_open_a_lock_whatever_the_umask(folder: Path) -> None:
     before = os.umask(0o077)
     try:
         locks(folder).take([A], "").close()
@@ -157,7 +157,7 @@ def test_a_link_that_is_planted_between_the_look_and_the_opening_is_not_followed
     assert victim.read_text() == "precious"
 
 
-def test_what_is_no_file_is_not_opened(folder: Path) -> None:
+def test_an_entry_that_is_no_file_is_not_opened(folder: Path) -> None:
     locks(folder).close()
     os.mkfifo(folder / f"{A}.lock")
     (folder / f"{B}.lock").mkdir()
@@ -166,7 +166,7 @@ def test_what_is_no_file_is_not_opened(folder: Path) -> None:
     assert "is no plain file that" in mine.trouble
 
 
-def test_a_folder_that_anybody_could_meddle_with_is_not_shared(tmp_path: Path) -> None:
+def test_an_unsafe_folder_is_not_used(tmp_path: Path) -> None:
     loose, real, link = tmp_path / "loose", tmp_path / "real", tmp_path / "link"
     loose.mkdir()
     loose.chmod(0o777)
@@ -188,7 +188,7 @@ def test_a_folder_that_anybody_could_meddle_with_is_not_shared(tmp_path: Path) -
         held.close()
 
 
-def test_a_folder_that_takes_no_file_guards_this_user_and_says_so() -> None:
+def test_without_a_writable_folder_locks_work_for_this_user_only() -> None:
     mine = locks("/proc/self/task")
     held = mine.take([A], "")
     assert "cannot be made" in mine.trouble
@@ -196,7 +196,7 @@ def test_a_folder_that_takes_no_file_guards_this_user_and_says_so() -> None:
     held.close()
 
 
-def test_a_folder_that_may_not_be_looked_into_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_reported(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
     user = os.geteuid()
@@ -209,7 +209,7 @@ def test_a_folder_that_may_not_be_looked_into_is_told(tmp_path: Path) -> None:
         closed.chmod(0o700)
 
 
-def test_the_usual_folder_is_everybody_s_or_not_shared(
+def test_the_default_folder_is_open_to_all_users_or_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o1777)
@@ -220,7 +220,7 @@ def test_the_usual_folder_is_everybody_s_or_not_shared(
     assert "is not open to everybody (mode 1777)" in Locks(None, os.environ).trouble
 
 
-def test_a_folder_of_one_s_own_that_is_somebody_else_s_is_not_used(
+def test_a_private_folder_of_another_user_is_not_used(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own.mkdir(parents=True)
@@ -238,7 +238,7 @@ def test_a_full_disk_does_not_matter(folder: Path) -> None:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 0
 
 
-def test_a_lock_whose_file_was_tidied_away_is_taken_anew(folder: Path) -> None:
+def test_a_lock_whose_file_was_removed_is_taken_again(folder: Path) -> None:
     mine = locks(folder)
     mine.take([A], "").close()
     (folder / f"{A}.lock").unlink()
@@ -247,7 +247,7 @@ def test_a_lock_whose_file_was_tidied_away_is_taken_anew(folder: Path) -> None:
     held.close()
 
 
-def test_a_lock_whose_file_goes_while_it_is_taken_is_taken_anew(
+def test_a_lock_whose_file_is_removed_meanwhile_is_taken_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
@@ -270,7 +270,7 @@ def test_a_uuid_cannot_lead_out_of_the_folder(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["______x_y_.lock"]
 
 
-def test_those_who_only_look_do_not_take_one_another_for_holders(folder: Path) -> None:
+def test_readers_do_not_mistake_each_other_for_holders(folder: Path) -> None:
     folder.mkdir()
     with (folder / "a").open("w") as one, (folder / "a").open() as other:
         fcntl.flock(one, fcntl.LOCK_SH)
@@ -279,7 +279,7 @@ def test_those_who_only_look_do_not_take_one_another_for_holders(folder: Path) -
         assert is_locked(other.fileno())
 
 
-def test_who_only_looks_makes_no_folder(folder: Path, own: Path) -> None:
+def test_reading_creates_no_folder(folder: Path, own: Path) -> None:
     looking = Locks(str(folder), os.environ, make=False)
     assert looking.holders([A, B]) == {}
     assert looking.trouble == ""
@@ -300,7 +300,7 @@ if inside:
 """
 
 
-def test_within_a_run_its_cards_are_there_to_be_used(folder: Path) -> None:
+def test_inside_a_run_its_gpus_are_available(folder: Path) -> None:
     command = [sys.executable, "-c", WITHIN, str(folder), A, WITHIN]
     assert subprocess.run(command, check=False, timeout=PATIENCE).returncode == 0
     # Where the variable does not name the card it is somebody else's.
@@ -311,7 +311,7 @@ def test_within_a_run_its_cards_are_there_to_be_used(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
-def test_users_who_share_nothing_else_share_the_locks() -> None:
+def test_all_users_share_the_locks() -> None:
     with tempfile.TemporaryDirectory() as parent:
         Path(parent).chmod(0o755)
         folder = Path(parent, "locks")

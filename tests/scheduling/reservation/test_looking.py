@@ -19,12 +19,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_where_nobody_ever_reserved_anything_nothing_is_made(folder: Path) -> None:
+def test_reading_without_reservations_creates_nothing(folder: Path) -> None:
     assert holders_now(["GPU-0"]) == {}
     assert not folder.exists()
 
 
-def test_who_has_a_card_is_told_until_it_is_given_back(folder: Path) -> None:
+def test_the_holder_is_known_until_the_release(folder: Path) -> None:
     locks = Locks(str(folder), os.environ)
     reservation = locks.take(["GPU-0"], "python train.py")
     held = holders_now(["GPU-0", "GPU-1"])
@@ -35,7 +35,7 @@ def test_who_has_a_card_is_told_until_it_is_given_back(folder: Path) -> None:
     assert holders_now(["GPU-0", "GPU-1"]) == {}
 
 
-def test_a_folder_that_was_put_in_place_of_another_is_found(folder: Path) -> None:
+def test_a_replaced_folder_is_found(folder: Path) -> None:
     Locks(str(folder), os.environ).close()
     assert holders_now(["GPU-0"]) == {}
     folder.rename(folder.with_name("old"))
@@ -46,7 +46,7 @@ def test_a_folder_that_was_put_in_place_of_another_is_found(folder: Path) -> Non
     locks.close()
 
 
-def test_looking_keeps_no_file_open(folder: Path) -> None:
+def test_reading_keeps_no_file_open(folder: Path) -> None:
     Locks(str(folder), os.environ).close()
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):

@@ -6,29 +6,19 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
-from gpumon.scheduling.reservation.lock_folder import Folder, shared_folder
 from gpumon.scheduling.reservation.queue import QueueEntry, tickets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    import pytest
 
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
-    made = shared_folder(str(tmp_path / "locks"))
-    assert made is not None
-    yield made
-    made.close()
+    from gpumon.scheduling.reservation.lock_folder import Folder
 
 
 def names(folder: Folder) -> list[str]:
     return [ticket.name for ticket in tickets(folder)]
 
 
-def test_those_who_wait_stand_in_the_order_in_which_they_came(folder: Folder) -> None:
+def test_waiters_are_in_the_order_of_their_arrival(folder: Folder) -> None:
     waiting = [QueueEntry(folder, b'{"n":%d}' % n) for n in range(5)]
     assert set(names(folder)) == {one.name for one in waiting}
     times = [ticket.place for ticket in tickets(folder)]
@@ -42,14 +32,14 @@ def test_those_who_wait_stand_in_the_order_in_which_they_came(folder: Folder) ->
     assert folder.names() == []
 
 
-def test_who_was_killed_is_not_waited_for_and_leaves_nothing_behind(folder: Folder) -> None:
+def test_a_killed_waiter_loses_its_place_and_leaves_no_file(folder: Folder) -> None:
     left = folder.path / "waiting-1-killed"
     left.write_text('{"pid":1,"wants":{}}')
     assert tickets(folder) == []
     assert left.exists(), "it may be about to be locked"
 
 
-def test_what_is_no_place_in_line_is_passed_over(
+def test_a_file_that_is_no_queue_entry_is_ignored(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder.path / "waiting-link").symlink_to("/etc/passwd")

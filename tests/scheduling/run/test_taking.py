@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, cast
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.run.run import RunOptions, _Taking
+from gpumon.scheduling.run.run import RunOptions, _Reserver
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.lookout import CardSampler
+    from gpumon.scheduling.card_sampler import CardSampler
 
 FREE = gpu(memory_used=0, memory_reserved=0)
 USED = gpu(memory_used=4 * GIB, memory_reserved=0)
@@ -32,30 +32,32 @@ class Looks:
         return self._left.pop(0)
 
 
-def test_memory_that_came_meanwhile_is_not_judged_by_a_list_from_before(tmp_path: Path) -> None:
+def test_changed_memory_is_judged_by_a_newer_process_list(tmp_path: Path) -> None:
     now = time.time()
     before = snapshot(now - 1, FREE)
     newer = snapshot(now + 5, USED, processes=(process(7, memory_used=4 * GIB),))
     looks = Looks(snapshot(now, USED, processes_at=now - 1), newer)
     locks = Locks(str(tmp_path / "locks"), {})
     asked = Requirements()
-    taking = _Taking(cast("CardSampler", looks), locks, RunOptions(asked, ["true"]), None)
+    reserver = _Reserver(cast("CardSampler", looks), locks, RunOptions(asked, ["true"]), None)
     chooser = Chooser(asked, {})
     choice = chooser.choose(chooser.judge(before))
     assert choice is not None
-    assert taking._look_again(before, choice) is newer
+    assert reserver._sample_again(before, choice) is newer
     locks.close()
 
 
-def test_a_card_that_somebody_came_to_meanwhile_is_given_back(tmp_path: Path) -> None:
+def test_a_gpu_that_became_busy_meanwhile_is_released(tmp_path: Path) -> None:
     now = time.time()
     before = snapshot(now - 1, FREE)
     looks = Looks(snapshot(now + 5, USED, processes=(process(7, memory_used=4 * GIB),)))
     locks = Locks(str(tmp_path / "locks"), {})
-    taking = _Taking(cast("CardSampler", looks), locks, RunOptions(Requirements(), ["true"]), None)
-    outcome = taking._found(before)
+    reserver = _Reserver(
+        cast("CardSampler", looks), locks, RunOptions(Requirements(), ["true"]), None
+    )
+    outcome = reserver._found(before)
     assert outcome is not None
     assert outcome.taken is None
-    assert taking._chooser.refusal(outcome.verdicts) == "no card fits; 1 card asked."
+    assert reserver._chooser.refusal(outcome.verdicts) == "no GPU fits; 1 GPU asked."
     assert locks.holders([FREE.uuid]) == {}
     locks.close()

@@ -24,7 +24,7 @@ def goal(kind: str = "free", asked: Requirements | None = None) -> CardGoal:
     return CardGoal(kind, asked or Requirements(), {}, None)
 
 
-def test_a_card_that_somebody_computes_on_is_named_with_whom_and_since_when() -> None:
+def test_a_busy_gpu_is_reported_with_its_holder_and_since_when() -> None:
     busy = snapshot(
         NOON, gpu(memory_used=40 * GIB), processes=(process(4711, memory_used=40 * GIB),)
     )
@@ -34,14 +34,19 @@ def test_a_card_that_somebody_computes_on_is_named_with_whom_and_since_when() ->
     assert near.sentences == ("GPU 0: ann's a process (4711) holds 40.0 GiB",)
 
 
-def test_a_card_that_nobody_computes_on_ends_the_waiting() -> None:
+def test_a_free_gpu_ends_the_wait() -> None:
     assert goal().look(snapshot(NOON, gpu())).done == "GPU 0 is free"
 
 
-def test_what_is_waited_for_is_told_in_its_number() -> None:
-    assert goal().words == "1 free card"
-    assert goal("idle", Requirements(least=1, most=4)).words == "1 to 4 idle cards"
+def test_the_goal_is_worded_in_singular_or_plural() -> None:
+    assert goal().words == "1 free GPU"
+    assert goal("idle", Requirements(least=1, most=4)).words == "1 to 4 idle GPUs"
     assert goal(asked=Requirements(least=2, most=2, mig=True)).words == "2 free MIG devices"
+
+
+def test_an_unknown_condition_is_an_error_and_not_another_condition() -> None:
+    with pytest.raises(KeyError):
+        goal("warm")
 
 
 def test_several_cards_are_counted_until_there_are_enough() -> None:
@@ -52,7 +57,7 @@ def test_several_cards_are_counted_until_there_are_enough() -> None:
     assert two.look(snapshot(NOON, gpu(), gpu(index=1))).done == "GPU 0, GPU 1 are free"
 
 
-def test_who_reserved_a_card_is_told(tmp_path: Path) -> None:
+def test_the_holder_of_a_reservation_is_named(tmp_path: Path) -> None:
     mine, theirs = (Locks(str(tmp_path / "locks"), {}) for _ in range(2))
     reservation = theirs.take(["GPU-0"], "train.py")
     waiting = CardGoal("free", Requirements(), {}, mine)
@@ -68,10 +73,10 @@ def test_who_reserved_a_card_is_told(tmp_path: Path) -> None:
     theirs.close()
 
 
-def test_what_can_never_come_is_not_waited_for() -> None:
+def test_the_wait_ends_if_no_gpu_can_ever_qualify() -> None:
     with pytest.raises(HopelessError) as told:
         goal(asked=Requirements(models=("b200",))).look(snapshot(NOON, gpu()))
-    assert "no card fits" in told.value.sentence
+    assert "no GPU fits" in told.value.sentence
     assert "not b200" in told.value.table
     with pytest.raises(HopelessError):
         goal(asked=Requirements(least=2, most=2)).look(snapshot(NOON, gpu()))
@@ -85,9 +90,7 @@ def test_a_card_that_is_lost_or_hangs_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("kind", ["idle", "cool"])
-def test_whose_a_card_is_does_not_matter_to_one_that_is_to_be_idle_or_cool(
-    kind: str, tmp_path: Path
-) -> None:
+def test_reservations_do_not_matter_for_idle_and_cool(kind: str, tmp_path: Path) -> None:
     locks = Locks(str(tmp_path / "locks"), {})
     reservation = locks.take(["GPU-0"], "train.py")
     held = gpu(
@@ -116,7 +119,7 @@ def test_a_card_is_idle_once_nothing_ran_for_a_minute() -> None:
     assert seen[0].left is None
 
 
-def test_one_moment_of_work_begins_the_minute_anew() -> None:
+def test_one_moment_of_work_restarts_the_minute() -> None:
     waiting = goal("idle", Requirements(stable=10.0))
     left = []
     for second, busy in ((0, 0), (5, 0), (7, 1), (9, 0), (14, 0), (16, 0)):
@@ -143,7 +146,7 @@ def test_only_the_cards_that_are_named_count() -> None:
     assert near.holders == ("GPU 1: 80 °C, at most 50 °C asked",)
 
 
-def test_how_long_it_takes_to_cool_is_told_once_it_shows() -> None:
+def test_the_time_to_cool_is_estimated_once_there_is_a_trend() -> None:
     waiting = goal("cool")
     left = [
         waiting.look(snapshot(NOON + 5 * step, gpu(temperature_gpu=80 - step))).left
@@ -153,7 +156,7 @@ def test_how_long_it_takes_to_cool_is_told_once_it_shows() -> None:
     assert left[9] == pytest.approx((71 - 50) * 5, rel=0.05)
 
 
-def test_for_several_cards_the_last_of_those_needed_counts() -> None:
+def test_the_estimate_for_several_gpus_is_that_of_the_last_needed_one() -> None:
     waiting = goal("cool", Requirements(least=2, most=2))
     for step in range(10):
         cards = gpu(temperature_gpu=70 - step), gpu(index=1, temperature_gpu=80 - step)
@@ -161,7 +164,7 @@ def test_for_several_cards_the_last_of_those_needed_counts() -> None:
     assert near.left == pytest.approx((71 - 50) * 5, rel=0.05)
 
 
-def test_a_mark_changes_with_who_is_there_and_not_with_how_long() -> None:
+def test_the_mark_changes_with_the_holders_and_not_with_time() -> None:
     waiting = goal()
     one = waiting.look(snapshot(NOON, gpu(memory_used=GIB), processes=(process(1),))).mark
     same = waiting.look(snapshot(NOON + 9, gpu(memory_used=2 * GIB), processes=(process(1),))).mark
@@ -169,7 +172,7 @@ def test_a_mark_changes_with_who_is_there_and_not_with_how_long() -> None:
     assert one == same != other
 
 
-def test_what_a_process_has_is_told_in_a_few_words() -> None:
+def test_the_gpus_of_a_process_are_described_briefly() -> None:
     seen = snapshot(NOON, gpu(), gpu(index=3), processes=(process(7, gpus=(0, 3)),))
-    assert cards_in_use(seen, 7) == "2 cards (0, 3) 2.0G"
+    assert cards_in_use(seen, 7) == "2 GPUs (0, 3) 2.0G"
     assert cards_in_use(seen, 8) == ""

@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 
 from gpumon.scheduling.stability import GAP_SECONDS
 from gpumon.scheduling.wait import targets as lives
-from gpumon.scheduling.wait.goals import Cooling
+from gpumon.scheduling.wait.goals import CoolingEstimate
 from gpumon.scheduling.wait.notification import notification
 from gpumon.scheduling.wait.targets import hold, wait_for_one
-from gpumon.scheduling.wait.wait import FASTEST, SLOWEST, Pace
+from gpumon.scheduling.wait.wait import FASTEST, SLOWEST, PollInterval
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def test_looks_grow_rare_while_nothing_changes_and_frequent_when_it_does() -> None:
-    pace = Pace()
+def test_samples_become_rare_while_nothing_changes_and_frequent_after_a_change() -> None:
+    pace = PollInterval()
     assert pace.after("a")
     seconds = [pace.seconds]
     for _ in range(10):
@@ -40,7 +40,7 @@ def test_looks_grow_rare_while_nothing_changes_and_frequent_when_it_does() -> No
     assert pace.seconds == FASTEST
 
 
-def test_a_card_that_must_stay_calm_is_never_out_of_sight() -> None:
+def test_the_slowest_interval_is_short_enough_for_stability() -> None:
     assert SLOWEST < GAP_SECONDS
 
 
@@ -55,15 +55,15 @@ def test_a_card_that_must_stay_calm_is_never_out_of_sight() -> None:
     ],
     ids=["steady", "rising", "too few", "to and fro", "unknown"],
 )
-def test_without_evidence_nothing_is_said_of_how_long_it_takes(celsius: list[int | None]) -> None:
-    cooling = Cooling(50.0)
+def test_without_a_trend_there_is_no_estimate(celsius: list[int | None]) -> None:
+    cooling = CoolingEstimate(50.0)
     told = [cooling.left("GPU-0", 2.0 * at, value) for at, value in enumerate(celsius)]
     assert told[-1] is None
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(20, 110)), max_size=80))
-def test_what_is_said_of_cooling_is_a_time_or_nothing(celsius: list[int | None]) -> None:
-    cooling = Cooling(50.0)
+def test_a_cooling_estimate_is_a_time_or_none(celsius: list[int | None]) -> None:
+    cooling = CoolingEstimate(50.0)
     for at, value in enumerate(celsius):
         left = cooling.left("GPU-0", float(at), value)
         assert left is None or left >= 0
@@ -87,7 +87,7 @@ def test_what_is_said_of_cooling_is_a_time_or_nothing(celsius: list[int | None])
         ({"TERM": "screen", "STY": "1.x"}, "\x1bP\x1b]9;gpumon: GPU 3 is free\a\x1b\\"),
     ],
 )
-def test_a_notification_is_written_as_the_terminal_takes_it(
+def test_a_notification_has_the_sequence_of_the_terminal(
     environment: dict[str, str], sequence: str
 ) -> None:
     assert notification("GPU 3 is free", environment) == sequence
@@ -127,7 +127,7 @@ def test_a_process_is_held_until_it_ends(
     life.close()
 
 
-def test_its_end_is_told_at_once(child: subprocess.Popen[bytes]) -> None:
+def test_the_exit_of_a_process_is_noticed_at_once(child: subprocess.Popen[bytes]) -> None:
     life = hold(child.pid)
     assert life is not None
     child.kill()
@@ -137,7 +137,7 @@ def test_its_end_is_told_at_once(child: subprocess.Popen[bytes]) -> None:
     life.close()
 
 
-def test_a_number_that_was_given_to_another_process_is_an_end(
+def test_a_reused_pid_means_that_the_process_has_exited(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lives, "_open", lambda _: -1)
@@ -148,7 +148,7 @@ def test_a_number_that_was_given_to_another_process_is_an_end(
     assert not life.ended()
 
 
-def test_there_is_no_holding_of_what_is_not_there() -> None:
+def test_a_process_that_does_not_exist_cannot_be_held() -> None:
     with subprocess.Popen(["true"]) as process:
         pass
     assert hold(process.pid) is None

@@ -18,32 +18,26 @@ if TYPE_CHECKING:
 
     from gpumon.findings.finding import Finding
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
 
 
-def card_findings(
-    history: History, gpu: Gpu, thresholds: Thresholds | None = None
-) -> list[Finding]:
+def card_findings(history: History, gpu: Gpu) -> list[Finding]:
     """All findings of a GPU in the newest snapshot, most severe first.
 
     The result is never empty: without other findings the GPU is free, working or unknown. If its
     values are old because another GPU hangs, the result has their age and only those findings that
     cannot pass by themselves.
     """
-    return sorted(
-        _found(history, gpu, thresholds or history.thresholds),
-        key=lambda finding: -finding.severity,
-    )
+    return sorted(_found(history, gpu), key=lambda finding: -finding.severity)
 
 
-def card_state(history: History, gpu: Gpu, thresholds: Thresholds | None = None) -> Finding:
+def card_state(history: History, gpu: Gpu) -> Finding:
     """The first of ``card_findings``, without the cost of the others: needed per GPU and frame.
 
     A rule that runs after a warning cannot find anything worse, except memory errors after the
     status of a failing GPU.
     """
-    found = _found(history, gpu, thresholds or history.thresholds)
+    found = _found(history, gpu)
     worst = next(found)
     while worst.severity < Severity.WARNING or worst.kind is FindingKind.FAILING:
         finding = next(found, None)
@@ -54,8 +48,9 @@ def card_state(history: History, gpu: Gpu, thresholds: Thresholds | None = None)
     return worst
 
 
-def _found(history: History, gpu: Gpu, thresholds: Thresholds) -> Iterator[Finding]:
+def _found(history: History, gpu: Gpu) -> Iterator[Finding]:
     """The findings of a GPU, in the order of ``FindingKind``."""
+    thresholds = history.thresholds
     status = not_answering(history, gpu)
     if status is not None:
         yield status
@@ -88,10 +83,10 @@ RULES = (
     reserved,
     full,
 )
-"""What may be said of a card that answers and is not simply free or at work.
+"""The rules for a GPU that answers, in the order of ``FindingKind``.
 
-In the order of ``FindingKind``: first the card that cannot be trusted, then what happens to it now,
-then what did, which may be the cause of what follows.
+First come faults of the GPU, then current conditions, then past errors, which may have caused the
+conditions after them.
 """
 LASTING = (memory_errors, recovery, xid)
-"""Those of what does not pass by itself, and so is true of old values too."""
+"""Rules for faults that do not pass by themselves, so that old values still prove them."""

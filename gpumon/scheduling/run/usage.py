@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
 
 LAST_SECONDS = 5.0
-"""What was in this time before the end may be why it ended."""
+"""Seconds before the exit in which full memory may be its cause."""
 _LIST_SECONDS = 5.0
-"""A list of processes that is older than this tells nothing of now."""
+"""Maximum age of a process list in seconds; an older one is ignored."""
 SLACK_BYTES = 64 * 2**20
-"""By so much a card's memory moves by itself."""
+"""Bytes by which a GPU's memory use varies by itself."""
 _MOST_SECONDS = 5.0
-"""A sample stands for no longer than this, however long the next one is away."""
+"""Maximum seconds for which a sample's values count until the next one."""
 
 
 class Fill(Struct, frozen=True):
@@ -45,17 +45,17 @@ class Fill(Struct, frozen=True):
     others: tuple[GpuProcess, ...] = ()
 
 
-class CardTally(Struct):
+class CardUsage(Struct):
     """The use of one GPU while the job ran.
 
     Attributes:
         candidate: The GPU or MIG device.
-        memory: Of the job's processes.
-        sm: Of the job's processes, percent.
-        energy: Of the whole card.
-        slowed: Of the whole card.
+        memory: Memory of the job's processes.
+        sm: SM utilisation of the job's processes in percent.
+        energy: Energy of the whole GPU.
+        slowed: Throttling of the whole GPU.
         fills: Memory in the last few seconds, oldest first.
-        sm_now: Of the job's processes at the last sample, percent.
+        sm_now: The same utilisation at the last sample.
         strangers: Processes that were there before the job.
         used_before: Used bytes before the job.
         used: Whether a process of the job was observed on it.
@@ -139,7 +139,7 @@ class CardTally(Struct):
         return before is not None and now is not None and now > before + SLACK_BYTES
 
 
-class Tally:
+class JobUsage:
     """A job's use of its GPUs, from the creation of this object.
 
     Only one thread may call ``add``; read ``cards`` after the last call.
@@ -159,7 +159,7 @@ class Tally:
         members: Callable[[Sequence[GpuProcess]], tuple[GpuProcess, ...]],
         before: Snapshot,
     ) -> None:
-        self.cards = tuple(_begun(one.seen_in(before) or one, before) for one in candidates)
+        self.cards = tuple(_start_usage(one.seen_in(before) or one, before) for one in candidates)
         self._members = members
         self._before = before
         self._began = time.time()
@@ -184,9 +184,9 @@ class Tally:
         return members
 
 
-def _begun(candidate: Candidate, before: Snapshot) -> CardTally:
+def _start_usage(candidate: Candidate, before: Snapshot) -> CardUsage:
     there = (one.id for one in before.processes if candidate.use_of(one) is not None)
-    return CardTally(candidate, strangers=frozenset(there), used_before=candidate.memory_used)
+    return CardUsage(candidate, strangers=frozenset(there), used_before=candidate.memory_used)
 
 
 def _energy(before: Gpu, now: Gpu, passed: float, seconds: float) -> Energy:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, GpuProcess
 
 JAX_FRACTION = 0.75
-"""Of the card's whole memory, unless ``_JAX_FRACTIONS`` say otherwise."""
+"""The share of a GPU's memory, unless ``_JAX_FRACTIONS`` set another one."""
 TENSORFLOW_LEAST = 0.85
-"""TensorFlow leaves 300 MiB or a twentieth of what is free when it starts; a little may be taken
-by others already."""
+"""TensorFlow leaves 300 MiB or a twentieth of the memory that is free when it starts; other
+processes may hold a little of the rest."""
 
 _JAX_NAMES = re.compile(r"(?<![a-z0-9])(jax|jaxlib|flax|maxtext)(?![a-z0-9])")
 _TENSORFLOW_NAMES = re.compile(r"(?<![a-z0-9])(tensorflow|keras|tf[12]?_|tf[12](?![0-9]))")
@@ -35,10 +35,10 @@ _JAX_SETTINGS = (*_JAX_FRACTIONS, _JAX_PREALLOCATE, _JAX_ALLOCATOR)
 _TENSORFLOW_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 _SHARE_SLACK = 0.05
 _CONTEXT_BYTES = 2**30
-"""What comes on top of a share: the CUDA context and the libraries' own memory."""
+"""Memory in addition to the share: the CUDA context and the libraries' own memory."""
 
 
-class Reservation(Struct, frozen=True):
+class Preallocation(Struct, frozen=True):
     """Memory that was probably reserved in advance.
 
     Attributes:
@@ -52,10 +52,10 @@ class Reservation(Struct, frozen=True):
     evidence: tuple[str, ...]
 
 
-def reservation(
+def preallocation(
     process: GpuProcess, details: Details | None, gpus: Sequence[Gpu]
-) -> Reservation | None:
-    """The reservation that a process seems to have made; ``None`` without evidence.
+) -> Preallocation | None:
+    """What a process seems to have reserved in advance; ``None`` without evidence.
 
     Args:
         process: The process.
@@ -67,14 +67,6 @@ def reservation(
     words = _words(process, details)
     shares = list(_shares(process, gpus))
     return _of_jax(words, environment, shares) or _of_tensorflow(words, environment, shares)
-
-
-def reservation_hint(
-    process: GpuProcess, details: Details | None, gpus: Sequence[Gpu] = ()
-) -> str | None:
-    """The sentence of ``reservation``. Without the GPUs there is no share, so no hint."""
-    found = reservation(process, details, gpus)
-    return None if found is None else found.sentence
 
 
 class _Share(Struct, frozen=True):
@@ -108,7 +100,7 @@ def _words(process: GpuProcess, details: Details | None) -> str:
 
 def _of_jax(
     words: str, environment: Mapping[str, str], shares: Sequence[_Share]
-) -> Reservation | None:
+) -> Preallocation | None:
     named = _named(_JAX_NAMES, words)
     variables = [name for name in environment if name.startswith(("XLA_PYTHON_CLIENT_", "JAX_"))]
     variables += [name for name in environment if name == _JAX_FRACTIONS[0]]
@@ -124,10 +116,10 @@ def _of_jax(
     for one in shares:
         slack = _SHARE_SLACK + _CONTEXT_BYTES / one.total
         if fraction - _SHARE_SLACK <= one.share <= fraction + slack:
-            return Reservation(
+            return Preallocation(
                 framework="JAX",
                 sentence="allocated is not needed: this looks like JAX, which takes "
-                f"{100 * fraction:.0f} % of a card at its start, and it has {_percent(one)}; "
+                f"{100 * fraction:.0f} % of a GPU at its start, and it has {_percent(one)}; "
                 f"{_JAX_PREALLOCATE}=false makes it take what it needs, {_JAX_FRACTIONS[0]}=.30 "
                 f"({_JAX_FRACTIONS[1]} in older versions) a smaller part",
                 evidence=_evidence(named, [(name, environment[name]) for name in variables], one),
@@ -137,7 +129,7 @@ def _of_jax(
 
 def _of_tensorflow(
     words: str, environment: Mapping[str, str], shares: Sequence[_Share]
-) -> Reservation | None:
+) -> Preallocation | None:
     named = _named(_TENSORFLOW_NAMES, words)
     if named == "keras" and environment.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
         return None
@@ -145,10 +137,10 @@ def _of_tensorflow(
         return None
     for one in shares:
         if one.share >= TENSORFLOW_LEAST:
-            return Reservation(
+            return Preallocation(
                 framework="TensorFlow",
                 sentence="allocated is not needed: this looks like TensorFlow, which takes nearly "
-                f"all of a card at its start, and it has {_percent(one)}; "
+                f"all of a GPU at its start, and it has {_percent(one)}; "
                 f"{_TENSORFLOW_GROWTH}=true, or tf.config.experimental.set_memory_growth in the "
                 "program, makes it take what it needs",
                 evidence=_evidence(named, (), one),
@@ -158,9 +150,9 @@ def _of_tensorflow(
 
 def _jax_fraction(environment: Mapping[str, str]) -> float:
     """The share of a GPU that JAX reserves."""
-    told = next((environment[name] for name in _JAX_FRACTIONS if name in environment), "")
+    value = next((environment[name] for name in _JAX_FRACTIONS if name in environment), "")
     try:
-        return float(told)
+        return float(value)
     except ValueError:
         return JAX_FRACTION
 
@@ -183,6 +175,6 @@ def _evidence(
         facts.append(f"named in its command, program or environment: {named}")
     for name, value in variables[:1]:
         # The contents of other variables are unknown.
-        told = f"={printable(value)}" if name in _JAX_SETTINGS else ""
-        facts.append(f"set in its environment: {name}{told}")
+        shown = f"={printable(value)}" if name in _JAX_SETTINGS else ""
+        facts.append(f"set in its environment: {name}{shown}")
     return tuple(facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpumon.findings.finding import SHORT_CELLS
@@ -33,20 +34,20 @@ def at_most(text: str, width: int) -> str:
     return text if cell_width(text) <= width else fit(text, width).rstrip()
 
 
-def short_length(history: History, interval: Interval) -> str:
+def short_duration(history: History, interval: Interval) -> str:
     """A duration for a column: ``4m``, or ``≥4m`` if the start was not observed."""
-    return f"{'' if interval.begin_seen else '≥'}{duration(history.now - interval.since)}"
+    return f"{'' if interval.start_observed else '≥'}{duration(history.now - interval.since)}"
 
 
-def with_length(words: str, history: History, interval: Interval) -> str:
+def with_duration(words: str, history: History, interval: Interval) -> str:
     """A text for a column with a duration, precise to the minute if there is room."""
-    exact = words + short_length(history, interval)
-    return exact if cell_width(exact) <= SHORT_CELLS else words + brief_length(history, interval)
+    exact = words + short_duration(history, interval)
+    return exact if cell_width(exact) <= SHORT_CELLS else words + brief_duration(history, interval)
 
 
-def brief_length(history: History, interval: Interval) -> str:
-    """``short_length`` in one unit."""
-    return f"{'' if interval.begin_seen else '≥'}{first_part(history.now - interval.since)}"
+def brief_duration(history: History, interval: Interval) -> str:
+    """``short_duration`` in one unit."""
+    return f"{'' if interval.start_observed else '≥'}{first_part(history.now - interval.since)}"
 
 
 def first_part(seconds: float) -> str:
@@ -55,10 +56,10 @@ def first_part(seconds: float) -> str:
     return first[0] if first else ""
 
 
-def told_length(history: History, interval: Interval) -> str:
+def long_duration(history: History, interval: Interval) -> str:
     """A duration for a sentence, which says if the start was not observed."""
     known = spaced(history.now - interval.since)
-    if interval.begin_seen:
+    if interval.start_observed:
         return known
     if history.started is not None and interval.since > history.started:
         return f"at least {known} (what was before is not known)"
@@ -67,7 +68,13 @@ def told_length(history: History, interval: Interval) -> str:
 
 def spaced(seconds: float) -> str:
     """A duration for a sentence: ``4 s``, ``22 m``, ``3 h 12 m``."""
-    return _PART.sub(r"\1 \2 ", duration(seconds)).rstrip()
+    return _spaced(duration(seconds))
+
+
+@lru_cache(maxsize=64)
+def _spaced(text: str) -> str:
+    """The same with spaces; sentences repeat it in every sample."""
+    return _PART.sub(r"\1 \2 ", text).rstrip()
 
 
 def time_of_day(history: History, at: float) -> str:

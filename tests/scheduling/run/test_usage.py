@@ -10,7 +10,7 @@ import pytest
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.scheduling.eligibility import Candidate
 from gpumon.scheduling.run.messages import full, of_card, use
-from gpumon.scheduling.run.tally import Tally
+from gpumon.scheduling.run.usage import JobUsage
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 JOB, OTHER = 100, 200
 
 
-def begin(**card: object) -> tuple[Tally, float]:
+def begin(**card: object) -> tuple[JobUsage, float]:
     """A job that begins now, and when that is."""
     before = snapshot(time.time(), gpu(**card))
-    tally = Tally([Candidate(before.gpus[0])], _of_job, before)
+    tally = JobUsage([Candidate(before.gpus[0])], _of_job, before)
     return tally, before.time
 
 
@@ -55,7 +55,7 @@ def test_a_sample_counts_until_the_next_one() -> None:
 @pytest.mark.parametrize(
     ("joules", "told"), [(1.8, "0.00 Wh"), (20_880.0, "5.80 Wh"), (1.8e5, "50.0 Wh")]
 )
-def test_what_a_short_job_took_is_told_in_watt_hours(joules: float, told: str) -> None:
+def test_the_energy_of_a_short_job_is_in_watt_hours(joules: float, told: str) -> None:
     tally, now = begin(energy=1000.0)
     tally.add(look(now + 1, process(JOB), energy=1000.0))
     tally.add(look(now + 2, energy=1000.0 + joules), over=True)
@@ -63,7 +63,7 @@ def test_what_a_short_job_took_is_told_in_watt_hours(joules: float, told: str) -
     assert of_card(card).endswith(f" · {told}")
 
 
-def test_what_was_never_seen_is_unknown_and_not_nothing() -> None:
+def test_values_that_were_never_observed_are_unknown_and_not_zero() -> None:
     tally, now = begin(energy=None, power_draw=None)
     listed_before = snapshot(now + 1, gpu(power_draw=None), processes_at=now - 0.5)
     tally.add(listed_before)
@@ -75,7 +75,7 @@ def test_what_was_never_seen_is_unknown_and_not_nothing() -> None:
     )
 
 
-def test_a_process_that_is_not_visible_here_may_be_the_job_s() -> None:
+def test_an_invisible_process_may_belong_to_the_job() -> None:
     tally, now = begin()
     tally.add(look(now + 1, process(OTHER, visible=False)))
     tally.add(look(now + 2), over=True)
@@ -94,10 +94,10 @@ def test_a_job_that_is_on_no_list_never_used_its_card() -> None:
     )
 
 
-def test_of_several_cards_the_unused_are_named() -> None:
+def test_unused_gpus_are_named() -> None:
     cards = gpu(), gpu(index=1)
     before = snapshot(time.time(), *cards)
-    tally = Tally([Candidate(card) for card in cards], _of_job, before)
+    tally = JobUsage([Candidate(card) for card in cards], _of_job, before)
     tally.add(snapshot(before.time + 1, *cards, processes=(process(JOB),)))
     assert use(tally.cards) == (
         "warning: the job never used GPU 1, as far as a look every second shows"
@@ -117,7 +117,7 @@ def test_of_several_cards_the_unused_are_named() -> None:
         ((), {"unknown": {"processes": Unknown.NO_ANSWER}}),
     ],
 )
-def test_what_cannot_be_seen_of_a_job_is_not_said_to_be_nothing(
+def test_an_unobserved_job_is_not_reported_as_unused(
     processes: tuple[GpuProcess, ...], card: dict[str, object]
 ) -> None:
     tally, now = begin(memory_used=GIB)
@@ -127,11 +127,11 @@ def test_what_cannot_be_seen_of_a_job_is_not_said_to_be_nothing(
     tally.add(look(now + 3, memory_used=GIB), over=True)
     assert "memory unknown · SM mean unknown" in of_card(tally.cards[0])
     assert use(tally.cards) == (
-        "warning: the job was not seen on GPU 0: whether it used that card is unknown"
+        "warning: the job was not seen on GPU 0: whether it used that GPU is unknown"
     )
 
 
-def test_only_a_full_card_is_told_of() -> None:
+def test_only_a_full_gpu_is_reported() -> None:
     for free, is_full in ((GIB // 2, True), (2 * GIB, False), (None, False)):
         tally, now = begin()
         job = process(JOB, memory_used=40 * GIB)

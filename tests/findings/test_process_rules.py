@@ -17,8 +17,8 @@ from gpumon.findings import (
     Thresholds,
     conditions,
     process_findings,
-    reservation_hint,
 )
+from gpumon.findings.preallocation import preallocation
 from gpumon.host import Details
 from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, Place
 from gpumon.recording.history import History
@@ -167,7 +167,7 @@ def test_a_leak_says_how_fast_it_grows_and_when_the_card_is_full() -> None:
     assert (found.kind, found.severity) == (FindingKind.GROWING, Severity.NOTE)
     assert found.short == "grows 1.2 GiB/h, full in 40 min"
     assert found.brief == "grows"
-    assert found.sentence == "grows 1.2 GiB/h: card full in about 40 min at this pace"
+    assert found.sentence == "grows 1.2 GiB/h: GPU full in about 40 min at this pace"
     assert found.evidence[0] == "GPU memory rose by 0.3 GiB in 15 m"
     assert "0.8 GiB free on GPU 0" in found.evidence
     assert fits(found)
@@ -228,7 +228,7 @@ def test_what_has_stopped_growing_is_no_longer_said_to_grow() -> None:
         gpu(memory_free=GIB, sampled_at=NOON),
         gpu(memory_free=GIB, index=1),
     ],
-    ids=["far away", "unknown", "the host's", "sliced", "lost", "old values", "another card"],
+    ids=["far away", "unknown", "the host's", "sliced", "lost", "old values", "another GPU"],
 )
 def test_no_end_is_foretold_that_the_evidence_does_not_carry(room: Gpu) -> None:
     (found,) = see(History({}), growing(1.2, 20 * MINUTE), room)
@@ -250,9 +250,9 @@ def test_a_fast_leak_fits_its_column() -> None:
 
 
 def test_thresholds_can_be_set() -> None:
-    history = History({})
+    history = History({}, Thresholds(growth_bytes=GIB))
     see(history, growing(1.2, 20 * MINUTE))
-    assert process_findings(history, process(), Thresholds(growth_bytes=GIB)) == []
+    assert process_findings(history, process()) == []
 
 
 # Reserved
@@ -273,20 +273,20 @@ CARDS = (gpu(),)
 
 
 def test_jax_with_its_three_quarters_is_recognised_with_the_settings_that_change_it() -> None:
-    hint = reservation_hint(runs("python train_jax.py --lr 3e-4", 0.752), None, CARDS)
-    assert hint is not None
-    assert hint.startswith("allocated is not needed: this looks like JAX")
-    assert "75 % of GPU 0" in hint
-    assert "XLA_PYTHON_CLIENT_PREALLOCATE=false" in hint
-    assert "XLA_CLIENT_MEM_FRACTION" in hint
-    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" in hint
+    found = preallocation(runs("python train_jax.py --lr 3e-4", 0.752), None, CARDS)
+    assert found is not None
+    assert found.sentence.startswith("allocated is not needed: this looks like JAX")
+    assert "75 % of GPU 0" in found.sentence
+    assert "XLA_PYTHON_CLIENT_PREALLOCATE=false" in found.sentence
+    assert "XLA_CLIENT_MEM_FRACTION" in found.sentence
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" in found.sentence
 
 
 def test_tensorflow_with_nearly_all_of_a_card_is_recognised() -> None:
-    hint = reservation_hint(runs("python -m tensorflow.serve", 0.93), None, CARDS)
-    assert hint is not None
-    assert "TF_FORCE_GPU_ALLOW_GROWTH=true" in hint
-    assert "tf.config.experimental.set_memory_growth" in hint
+    found = preallocation(runs("python -m tensorflow.serve", 0.93), None, CARDS)
+    assert found is not None
+    assert "TF_FORCE_GPU_ALLOW_GROWTH=true" in found.sentence
+    assert "tf.config.experimental.set_memory_growth" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -305,9 +305,9 @@ def test_tensorflow_with_nearly_all_of_a_card_is_recognised() -> None:
 )
 def test_a_framework_is_known_by_a_word_of_the_command(command: str, framework: str | None) -> None:
     share = 0.75 if framework == "JAX" else 0.93
-    hint = reservation_hint(runs(command, share), None, CARDS)
-    assert (hint is not None) == (framework is not None)
-    assert framework is None or framework in (hint or "")
+    found = preallocation(runs(command, share), None, CARDS)
+    assert (found is not None) == (framework is not None)
+    assert found is None or found.framework == framework
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,8 @@ def test_a_framework_is_known_by_a_word_of_the_command(command: str, framework: 
 def test_jax_is_judged_by_its_settings(
     share: float, environment: dict[str, str], seen: bool
 ) -> None:
-    hint = reservation_hint(runs("python jax.py", share), details(environment), CARDS)
-    assert (hint is not None) == seen
+    found = preallocation(runs("python jax.py", share), details(environment), CARDS)
+    assert (found is not None) == seen
 
 
 @pytest.mark.parametrize(
@@ -348,39 +348,41 @@ def test_jax_is_judged_by_its_settings(
 def test_tensorflow_is_judged_by_its_settings(
     share: float, environment: dict[str, str], seen: bool
 ) -> None:
-    hint = reservation_hint(runs("python keras_unet.py", share), details(environment), CARDS)
-    assert (hint is not None) == seen
+    found = preallocation(runs("python keras_unet.py", share), details(environment), CARDS)
+    assert (found is not None) == seen
 
 
 def test_a_variable_or_the_name_of_an_environment_tells_as_much_as_the_command() -> None:
     one = runs("python train.py", 0.75)
     told = details({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"})
-    assert reservation_hint(one, told, CARDS) is not None
+    assert preallocation(one, told, CARDS) is not None
     named = msgspec.structs.replace(one, place=Place(environment="jax-0.4"))
-    assert reservation_hint(named, None, CARDS) is not None
+    assert preallocation(named, None, CARDS) is not None
     program = details(executable="/opt/jax/bin/python3.12")
-    assert reservation_hint(one, program, CARDS) is not None
-    assert reservation_hint(one, details({"TF_CPP_MIN_LOG_LEVEL": "2"}), CARDS) is None
+    assert preallocation(one, program, CARDS) is not None
+    assert preallocation(one, details({"TF_CPP_MIN_LOG_LEVEL": "2"}), CARDS) is None
 
 
 def test_without_a_share_of_a_whole_card_there_is_no_hint() -> None:
     one = runs("python jax.py", 0.75)
-    assert reservation_hint(one, None) is None
-    assert reservation_hint(one, None, (gpu(memory_total=None),)) is None
-    assert reservation_hint(one, None, (gpu(memory_unified=True),)) is None
+    assert preallocation(one, None, ()) is None
+    assert preallocation(one, None, (gpu(memory_total=None),)) is None
+    assert preallocation(one, None, (gpu(memory_unified=True),)) is None
     part = tuple(msgspec.structs.replace(use, instance=(1, 0)) for use in one.uses)
-    assert reservation_hint(msgspec.structs.replace(one, uses=part), None, CARDS) is None
+    assert preallocation(msgspec.structs.replace(one, uses=part), None, CARDS) is None
     unknown = process(memory_used=None)
-    assert reservation_hint(unknown, details({"JAX_PLATFORMS": "cuda"}), CARDS) is None
+    assert preallocation(unknown, details({"JAX_PLATFORMS": "cuda"}), CARDS) is None
 
 
 def test_a_reservation_is_a_finding_of_the_process_with_its_evidence() -> None:
     history = History({})
     one = runs("python jax.py", 0.75)
     (found,) = see(history, [one])
-    assert (found.kind, found.severity) == (FindingKind.RESERVED, Severity.NOTE)
-    assert found.short == "reserved by JAX at start"
-    assert found.sentence == reservation_hint(one, None, CARDS)
+    assert (found.kind, found.severity) == (FindingKind.PREALLOCATED, Severity.NOTE)
+    assert found.short == "preallocated by JAX"
+    expected = preallocation(one, None, CARDS)
+    assert expected is not None
+    assert found.sentence == expected.sentence
     assert found.evidence[0] == "holds 75 % of GPU 0"
     assert fits(found)
     tensorflow = runs("python tf_train.py", 0.95)

@@ -12,8 +12,8 @@ from gpumon.findings.finding import (
     FindingKind,
     Severity,
 )
-from gpumon.findings.messages import brief_length, short_length, spaced, told_length
-from gpumon.findings.reservation import reservation
+from gpumon.findings.phrases import brief_duration, long_duration, short_duration, spaced
+from gpumon.findings.preallocation import preallocation
 from gpumon.findings.work import rests
 from gpumon.model.snapshot import CardStatus
 from gpumon.text.formatting import cell_width, gib, gibibytes
@@ -27,17 +27,14 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
 
 _GROWTH_SPANS = (3600.0, 1800.0, 900.0, 300.0)
-"""Seconds over which growth is looked for: the longest that shows it tells most."""
+"""The windows in seconds in which growth is searched, longest first."""
 _GROWTH_POINTS = 30
 _FORESEEN = 10.0
 """A line is extrapolated to this multiple of its observed length, and no further."""
 
 
 def process_findings(
-    history: History,
-    process: GpuProcess,
-    thresholds: Thresholds | None = None,
-    details: Details | None = None,
+    history: History, process: GpuProcess, details: Details | None = None
 ) -> list[Finding]:
     """All findings of a process; empty if it is in no current list.
 
@@ -47,13 +44,12 @@ def process_findings(
     Args:
         history: The history.
         process: The process, as in the newest snapshot.
-        thresholds: The thresholds; those of the history by default.
         details: Further details; its environment shows settings.
     """
     latest = history.latest
     if latest is None or all(one.id != process.id for one in latest.processes):
         return []
-    thresholds = thresholds or history.thresholds
+    thresholds = history.thresholds
     found = (
         _idle(history, process, thresholds),
         _growing(history, process, latest.gpus, thresholds),
@@ -72,9 +68,9 @@ def _idle(history: History, process: GpuProcess, thresholds: Thresholds) -> Find
         kind=FindingKind.IDLE_PROCESS,
         subject=process.id,
         severity=Severity.NOTE,
-        sentence=f"idle for {told_length(history, interval)}, holds {size} on {_cards(process)}",
-        short=f"idle {short_length(history, interval)}, holds {size}",
-        brief=f"idle {brief_length(history, interval)}",
+        sentence=f"idle for {long_duration(history, interval)}, holds {size} on {_cards(process)}",
+        short=f"idle {short_duration(history, interval)}, holds {size}",
+        brief=f"idle {brief_duration(history, interval)}",
         since=interval.since,
         evidence=(f"SM use 0 % in all {interval.samples} readings", f"GPU memory {size}"),
     )
@@ -112,7 +108,7 @@ def _growing(
     free = _room(history, process, gpus)
     if free is not None and free / growth.rate <= _FORESEEN * growth.seconds:
         left = _about(free / growth.rate)
-        sentence += f": card full in about {left} at this pace"
+        sentence += f": GPU full in about {left} at this pace"
         evidence.append(f"{gibibytes(free)} {gib()} free on {_cards(process)}")
         if cell_width(longer := f"{short}, full in {left}") <= SHORT_CELLS:
             short = longer
@@ -130,16 +126,16 @@ def _growing(
 
 def _reserved(process: GpuProcess, details: Details | None, gpus: Sequence[Gpu]) -> Finding | None:
     """Its memory was probably reserved in advance."""
-    found = reservation(process, details, gpus)
+    found = preallocation(process, details, gpus)
     if found is None:
         return None
     return Finding(
-        kind=FindingKind.RESERVED,
+        kind=FindingKind.PREALLOCATED,
         subject=process.id,
         severity=Severity.NOTE,
         sentence=found.sentence,
-        short=f"reserved by {found.framework} at start",
-        brief="reserved",
+        short=f"preallocated by {found.framework}",
+        brief="prealloc.",
         evidence=found.evidence,
     )
 

@@ -13,15 +13,14 @@ from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.sources import Source
 
 PATIENCE = 10.0
-"""Seconds a driver gets: initialising cards without persistence mode takes seconds each."""
+"""Seconds to wait for a driver: without persistence mode each GPU takes seconds to initialise."""
 QUICK_PATIENCE = 1.0
-"""Seconds it gets where the time is nearly over; a driver that is well answers within this."""
+"""Seconds to wait if the time limit is nearly reached; a working driver answers within this."""
 
 
 class UnavailableError(SourceError):
@@ -52,12 +51,7 @@ class CardSampler:
         self._collector.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # A hung call is not waited for: it ends with the process.
         call = self._source.current_call
         hangs = call is not None and time.monotonic() - call.since > QUICK_PATIENCE
@@ -135,7 +129,7 @@ class CardSampler:
             snapshot, self._handed_out = self._newest, self._looks
         if snapshot is None or not fresh:
             raise UnavailableError(
-                self.silence, "Other programs that use the cards may hang too; `dmesg` may say why."
+                self.silence, "Other programs that use the GPUs may hang too; `dmesg` may say why."
             )
         if snapshot.trouble is not None:
             raise UnavailableError(snapshot.trouble.sentence, snapshot.trouble.advice)

@@ -7,12 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     Modes = list[object]
 
 
-class Terminal:
+class ControllingTerminal:
     """The controlling terminal, given to a job and taken back. There may be none.
 
     A program must ignore ``SIGTTOU`` to change the terminal from the background.
@@ -26,15 +24,10 @@ class Terminal:
         self._theirs: Modes | None = None
         self._lent_to: int | None = None
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> ControllingTerminal:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.take_back()
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -66,7 +59,7 @@ class Terminal:
         try:
             os.tcsetpgrp(self._descriptor, group)
         except OSError:
-            return False  # the job has ended before it began
+            return False  # The job has exited already.
         self._lent_to = group
         return True
 

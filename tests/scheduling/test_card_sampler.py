@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.scheduling.lookout import QUICK_PATIENCE, CardSampler, UnavailableError
+from gpumon.scheduling.card_sampler import QUICK_PATIENCE, CardSampler, UnavailableError
 from gpumon.sources import Call
 from tests.build import snapshot
 from tests.screen import PATIENCE
@@ -50,23 +50,23 @@ class HangingSource:
         """Nothing to give back."""
 
 
-def test_a_call_that_hangs_does_not_hold_the_end_up() -> None:
+def test_a_call_that_hangs_does_not_block_the_exit() -> None:
     source = HangingSource(time.monotonic() - 60)
-    with CardSampler(source) as lookout:
+    with CardSampler(source) as sampler:
         with pytest.raises(UnavailableError, match=r"not answered for 1m"):
-            lookout.look(0.1)
-        assert lookout.next(0.1) is None
+            sampler.look(0.1)
+        assert sampler.next(0.1) is None
         ended_at = time.monotonic()
     assert time.monotonic() - ended_at < QUICK_PATIENCE / 2
     source.go.set()
 
 
-def test_a_snapshot_that_came_between_two_looks_is_not_missed() -> None:
+def test_a_snapshot_between_two_calls_is_not_missed() -> None:
     source = HangingSource(time.monotonic())
     came = threading.Event()
-    with CardSampler(source) as lookout:
-        lookout.listen(lambda _: came.set())
+    with CardSampler(source) as sampler:
+        sampler.listen(lambda _: came.set())
         source.go.set()
         assert came.wait(PATIENCE)
-        assert lookout.next(0.0) is not None
-        assert lookout.next(0.0) is None
+        assert sampler.next(0.0) is not None
+        assert sampler.next(0.0) is None

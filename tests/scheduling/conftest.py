@@ -1,0 +1,24 @@
+"""Fixtures of the tests of ``gpumon.scheduling``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.scheduling.reservation.lock_folder import shared_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gpumon.scheduling.reservation.lock_folder import Folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    """A shared folder of locks."""
+    made = shared_folder(str(tmp_path / "locks"))
+    assert made is not None
+    yield made
+    made.close()

@@ -1,0 +1,50 @@
+"""``gpumon stream``: the state of this machine as lines of JSON, for programs on other machines."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gpumon.cli import values
+from gpumon.cli.common import reservations, source_and_host
+from gpumon.cli.messages import cannot_write, explain
+from gpumon.cli.options import add_demo, add_gpus
+from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
+
+if TYPE_CHECKING:
+    from gpumon.cli.help import MakeParser
+
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon stream`` to the parser."""
+    stream = command(
+        description="Write a line of JSON for each sample to standard output, until it is closed, "
+        "Ctrl+C or SIGTERM: first the whole state of this machine, then what changed. "
+        "docs/stream.md describes the lines.",
+    )
+    stream.add_argument(
+        "-n",
+        "--interval",
+        metavar="SECONDS",
+        type=values.interval,
+        default=argparse.SUPPRESS,
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
+        f"(default: {LOG_INTERVAL:g})",
+    )
+    add_gpus(stream)
+    add_demo(stream)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Stream until the end; the exit status."""
+    from gpumon.sources import SourceError
+    from gpumon.stream.session import stream
+
+    source, host = source_and_host(options)
+    try:
+        stream(source, host, reservations(options), options.interval or LOG_INTERVAL)
+    except SourceError as error:
+        return explain(error)
+    except OSError as error:
+        return cannot_write(error)
+    return 0

@@ -1,0 +1,201 @@
+"""``gpumon stream``: samples this machine and writes the lines."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.findings import DEFAULTS, card_state, conditions
+from gpumon.model.snapshot import Host, Snapshot, Trouble
+from gpumon.recording.history import History
+from gpumon.recording.memory.event_finder import EventFinder
+from gpumon.sampling.collector import Collector
+from gpumon.sampling.enrichment import Lookup
+from gpumon.sources import SourceError
+from gpumon.stream.ends import watch_ends
+from gpumon.stream.sample import MOST_EVENTS, GpuState, Heartbeat
+from gpumon.stream.writer import StreamWriter
+from gpumon.system.ending_signals import queue_ending_signals
+from gpumon.text.formatting import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpumon.host import ProcessHost
+    from gpumon.recording import Event
+    from gpumon.sampling.enrichment import Reservations
+    from gpumon.sources import Source
+
+SILENCE = 5.0
+"""Seconds without a sample after which a heartbeat is written."""
+_LAST_LINE_SECONDS = 1.0
+"""How long a full pipe may delay the end."""
+_OUTPUT = 1
+"""Standard output: unbuffered, because a line must leave at once."""
+
+
+def stream(
+    source: Source, host: ProcessHost, reservations: Reservations | None, interval: float
+) -> None:
+    """Write the lines to standard output until it is closed, or until a signal.
+
+    Also ends when standard input, if it is a pipe, is closed by the parent: see ``watch_ends``.
+
+    Args:
+        source: The source; opened and closed here.
+        host: Looks up where the processes run.
+        reservations: Looks up which GPUs are reserved; ``None`` looks up nothing.
+        interval: Seconds between samples.
+
+    Raises:
+        SourceError: The source cannot be opened; the last line says so too.
+        OSError: Standard output cannot be written, though it is open.
+    """
+    news: SimpleQueue[BaseException | None] = SimpleQueue()
+    with queue_ending_signals(news):
+        watch_ends(news)
+        session = _Session(source, host, reservations, interval, news)
+        with session.going():
+            try:
+                ending = news.get()
+                if ending is not None:
+                    raise ending
+            except SourceError as error:
+                session.write_last(error)
+                raise
+
+
+class _Sample(NamedTuple):
+    """What the next line is made of."""
+
+    snapshot: Snapshot
+    states: tuple[GpuState, ...] = ()
+    heartbeat: Heartbeat | None = None
+    events: tuple[Event, ...] = ()
+    dropped: int = 0
+
+
+class _Session:
+    """Samples on the threads of a collector, and writes on a thread of its own.
+
+    A full pipe blocks that thread only. Meanwhile just the newest sample is kept.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        host: ProcessHost,
+        reservations: Reservations | None,
+        interval: float,
+        news: SimpleQueue[BaseException | None],
+    ) -> None:
+        self._source = source
+        self._news = news
+        self._interval = interval
+        self._lookup = Lookup(host, reservations=reservations)
+        self._collector = Collector(source, interval, annotate=self._lookup.annotate)
+        self._history = History(conditions())
+        self._finder = EventFinder(DEFAULTS.full_share)
+        self._writer = StreamWriter(interval)
+        self._thread = threading.Thread(target=self._write_on, name="gpumon-stream", daemon=True)
+        self._changed = threading.Condition()
+        self._waiting: _Sample | None = None
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._dropped = 0
+        self._is_over = False
+
+    @contextmanager
+    def going(self) -> Iterator[None]:
+        """Sample and write within the block."""
+        with ExitStack() as ending:
+            ending.callback(self._lookup.stop)
+            ending.callback(self._collector.stop)
+            self._collector.subscribe(self._take, self._news.put)
+            self._thread.start()
+            self._collector.start()
+            self._lookup.start()
+            yield
+
+    def write_last(self, error: SourceError) -> None:
+        """Write why there are no samples, and wait for that, but not for long."""
+        trouble = Trouble(error.sentence, error.advice)
+        snapshot = Snapshot(time.time(), Host(self._source.hostname), trouble=trouble)
+        with self._changed:
+            self._put(_Sample(snapshot), ())
+            self._is_over = True
+        self._thread.join(_LAST_LINE_SECONDS)
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """Pass on a sample. Runs on the sampling thread, or on its watchdog."""
+        self._history.add(snapshot)
+        states = []
+        for gpu in snapshot.gpus:
+            worst = card_state(self._history, gpu)
+            states.append(GpuState(gpu.uuid, worst.kind, worst.severity, worst.since))
+        overdue = self._collector.overdue
+        heartbeat = None if overdue is None else Heartbeat(self._hung(overdue), _age(snapshot))
+        self._put(_Sample(snapshot, tuple(states), heartbeat), self._finder.see(snapshot))
+
+    def _hung(self, seconds: float) -> str:
+        call = self._source.current_call
+        what = "this host" if call is None else f"the driver ({call.function})"
+        return f"{what} has not answered for {duration(seconds)}"
+
+    def _put(self, sample: _Sample, events: Iterable[Event]) -> None:
+        with self._changed:
+            if self._waiting is not None:
+                self._dropped += 1
+            self._waiting = sample
+            self._events += events
+            self._changed.notify()
+
+    def _write_on(self) -> None:
+        """Write until the output is closed. Runs on a thread of its own."""
+        sample: _Sample | None = None
+        try:
+            while (sample := self._next(sample)) is not None:
+                line = memoryview(self._line(sample))
+                while line:
+                    line = line[os.write(_OUTPUT, line) :]
+        except ConnectionError:
+            self._news.put(None)
+        except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
+            self._news.put(failure)
+
+    def _line(self, sample: _Sample) -> bytes:
+        return self._writer.line(
+            sample.snapshot,
+            time.time(),
+            events=sample.events,
+            states=sample.states,
+            heartbeat=sample.heartbeat,
+            dropped=sample.dropped,
+        )
+
+    def _next(self, last: _Sample | None) -> _Sample | None:
+        """Wait for the next sample, or until a heartbeat is due; ``None`` after the last one."""
+        with self._changed:
+            while (sample := self._waiting) is None:
+                if self._is_over:
+                    return None
+                if not self._changed.wait(SILENCE) and last is not None and not self._waiting:
+                    return _Sample(last.snapshot, last.states, self._silence(last.snapshot))
+            sample = sample._replace(events=tuple(self._events), dropped=self._dropped)
+            self._waiting, self._dropped = None, 0
+            self._events.clear()
+            return sample
+
+    def _silence(self, snapshot: Snapshot) -> Heartbeat:
+        """Why there is no sample though nothing hangs."""
+        return Heartbeat(f"a sample is taken every {self._interval:g} s", _age(snapshot))
+
+
+def _age(snapshot: Snapshot) -> float | None:
+    """Seconds since the newest values of a snapshot were read."""
+    read = [gpu.sampled_at for gpu in snapshot.gpus if gpu.sampled_at is not None]
+    return max(0.0, time.time() - max(read)) if read else None

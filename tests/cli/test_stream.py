@@ -1,0 +1,357 @@
+"""``gpumon stream`` as programs use it: a process of its own, and the pipe that it writes to."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpumon.export.as_json import to_json
+from gpumon.findings.finding import FindingKind
+from gpumon.model.snapshot import CardStatus
+from gpumon.recording import EventKind
+from gpumon.stream import StreamedSample, StreamReader
+from tests.driver import Driver, Owner, h100, h100_mig, owners
+from tests.recording.csv.command import wait_until
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+STREAM = [sys.executable, "-m", "gpumon", "stream"]
+_SILENT = """
+import sys
+from gpumon.cli import main
+from gpumon.stream import session
+session.SILENCE = 3600.0
+sys.exit(main(["stream", *sys.argv[1:]]))
+"""
+SILENT = [sys.executable, "-c", _SILENT]
+"""The same without heartbeats, whose writing would notice a closed pipe."""
+
+
+class Stream:
+    """A ``gpumon stream`` that runs, and the reader of its lines."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: int) -> None:
+        self.process = process
+        self.raw = bytearray()
+        self._output = output
+        self._reader = StreamReader()
+        self._waiting: list[StreamedSample] = []
+
+    def next(self) -> StreamedSample:
+        """The sample of the next line."""
+        while not self._waiting:
+            data = os.read(self._output, 65536)
+            assert data, f"it ended: {self.process.stderr and self.process.stderr.read()!r}"
+            self.raw += data
+            self._waiting = self._reader.feed(data)
+        return self._waiting.pop(0)
+
+    def until(self, holds: Callable[[StreamedSample], object]) -> StreamedSample:
+        """The first sample for which a condition holds."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            sample = self.next()
+            if holds(sample):
+                return sample
+        raise AssertionError("no such sample came")
+
+    def close(self) -> None:
+        """Read no more."""
+        os.close(self._output)
+        self._output = -1
+
+    def ended(self) -> tuple[int, bytes]:
+        """The status with which it ends by itself, and what it said."""
+        status = self.process.wait(PATIENCE)
+        assert self.process.stderr is not None
+        return status, self.process.stderr.read()
+
+
+@contextmanager
+def streaming(
+    *arguments: str,
+    command: list[str] = STREAM,
+    env: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+    pipe_bytes: int | None = None,
+) -> Iterator[Stream]:
+    """A ``gpumon stream``; killed at the end of the block if it still runs."""
+    read, write = os.pipe()
+    if pipe_bytes is not None:
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, pipe_bytes)
+    with subprocess.Popen(
+        [*command, *arguments], env=env, stdin=stdin, stdout=write, stderr=subprocess.PIPE
+    ) as process:
+        os.close(write)
+        stream = Stream(process, read)
+        try:
+            yield stream
+        finally:
+            process.kill()
+            with suppress(OSError):
+                stream.close()
+
+
+def exported(*arguments: str, env: Mapping[str, str]) -> Any:
+    """What ``gpumon snapshot`` says of the same machine."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "snapshot", "--format", "json", *arguments],
+        env=env,
+        capture_output=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def wait_for_samples(driver: Driver, count: int) -> None:
+    """Wait until a program has sampled the first card so many times more."""
+
+    def times() -> int:
+        return driver.cards[0].times("nvmlDeviceGetPowerUsage")
+
+    enough = times() + count
+    wait_until(lambda: times() >= enough, f"{count} samples")
+
+
+def test_the_stream_shows_what_a_snapshot_shows() -> None:
+    with Driver([h100(), h100_mig()]) as driver, owners(2) as jobs:
+        one, two = driver.cards
+        one.processes = [Owner(jobs[0].pid, memory=5 * 2**30)]
+        one.utilization_gpu = 40
+        two.name = "NVIDIA \x1b[31mH100"
+        with streaming("-n", "0.2", env=driver.env()) as stream:
+            first = stream.next()
+            sample = stream.until(lambda one: one.snapshot.processes and one.sequence > 3)
+            expected = exported(env=driver.env())
+            assert b"\x1b" not in stream.raw
+    assert first.full
+    assert not sample.full
+    assert first.sequence == 1
+    assert sample.interval == 0.2
+    shown = json.loads(to_json(sample.snapshot))
+    for row, other in zip(shown["gpus"], expected["gpus"], strict=True):
+        fixed = ("uuid", "name", "memory_total_bytes", "utilization_gpu_percent", "status", "mig")
+        assert {key: row[key] for key in fixed} == {key: other[key] for key in fixed}
+    (process,), (same,) = shown["processes"], expected["processes"]
+    of_process = ("pid", "start_time_ticks", "user", "uid", "command", "uses", "name", "type")
+    assert {key: process[key] for key in of_process} == {key: same[key] for key in of_process}
+    assert shown["host"]["driver_version"] == expected["host"]["driver_version"]
+    assert shown["host"]["memory_total_bytes"] == expected["host"]["memory_total_bytes"]
+    assert [state.gpu_uuid for state in sample.states] == [row["uuid"] for row in shown["gpus"]]
+
+
+def test_errors_of_a_card_are_events_and_its_state() -> None:
+    with Driver([h100(), h100()]) as driver, streaming("-n", "0.1", env=driver.env()) as stream:
+        stream.until(lambda one: one.sequence > 3)
+        driver.cards[1].xid(79)
+        driver.cards[1].lost = True
+        sample = stream.until(lambda one: one.events)
+        assert {event.kind for event in sample.events} == {EventKind.ERROR}
+        assert {event.cards for event in sample.events} == {(sample.snapshot.gpus[1].uuid,)}
+        sample = stream.until(lambda one: one.states[1].kind is FindingKind.LOST)
+        assert sample.snapshot.gpus[1].status is CardStatus.LOST
+        assert sample.snapshot.gpus[0].status is CardStatus.OK
+
+
+def test_only_the_chosen_cards_are_streamed() -> None:
+    with streaming("--demo", "--gpus", "1,3") as stream:
+        assert [gpu.index for gpu in stream.next().snapshot.gpus] == [1, 3]
+
+
+def test_a_driver_that_hangs_is_told_with_the_age_of_the_values() -> None:
+    with Driver([h100()]) as driver, streaming("-n", "0.2", env=driver.env()) as stream:
+        stream.until(lambda one: one.sequence > 3)
+        driver.cards[0].hang()
+        sample = stream.until(lambda one: one.snapshot.gpus[0].status is CardStatus.NO_ANSWER)
+        read_at = sample.snapshot.gpus[0].sampled_at
+        assert read_at is not None
+        later = stream.until(lambda one: one.snapshot.time > sample.snapshot.time + 1)
+        assert later.snapshot.gpus[0].sampled_at == read_at
+        driver.cards[0].release()
+        stream.until(lambda one: one.snapshot.gpus[0].status is CardStatus.OK)
+
+
+def test_a_machine_that_hangs_as_a_whole_has_a_heartbeat_with_the_reason() -> None:
+    with Driver([h100()]) as driver, streaming("-n", "0.2", env=driver.env()) as stream:
+        stream.until(lambda one: one.sequence > 3)
+        driver.latency(PATIENCE)
+        sample = stream.until(lambda one: one.heartbeat)
+        driver.latency(0)
+        assert sample.heartbeat is not None
+        assert re.fullmatch(
+            r"the driver \(nvml\w+\) has not answered for \d+s", sample.heartbeat.reason
+        )
+        assert sample.heartbeat.age is not None
+        assert sample.heartbeat.age > 0.5
+
+
+def test_there_is_a_heartbeat_where_samples_are_rare() -> None:
+    with streaming("--demo", "-n", "3600") as stream:
+        first = stream.next()
+        beat = stream.next()
+        assert beat.heartbeat is not None
+        assert beat.heartbeat.reason == "a sample is taken every 3600 s"
+        assert beat.heartbeat.age is not None
+        assert beat.heartbeat.age >= 4
+        assert beat.snapshot is first.snapshot
+        assert beat.written_at > first.written_at
+
+
+def test_where_there_is_no_driver_the_last_line_and_the_error_say_so() -> None:
+    with Driver([h100()]) as driver:
+        driver.fail_init(9)
+        with streaming(env=driver.env()) as stream:
+            sample = stream.next()
+            status, said = stream.ended()
+    assert sample.snapshot.gpus == ()
+    assert sample.snapshot.trouble is not None
+    assert status == 1
+    assert said.decode().startswith(f"gpumon: {sample.snapshot.trouble.sentence}")
+
+
+def test_a_reader_that_closes_the_pipe_ends_the_stream_at_once() -> None:
+    with streaming("--demo", "-n", "3600", command=SILENT) as stream:
+        stream.next()
+        stream.close()
+        assert stream.ended() == (0, b"")
+
+
+def test_a_reader_that_closes_a_full_pipe_ends_the_stream_quietly() -> None:
+    with (
+        Driver([h100()]) as driver,
+        streaming("-n", "0.1", env=driver.env(), pipe_bytes=4096) as stream,
+    ):
+        wait_for_samples(driver, 30)
+        stream.close()
+        assert stream.ended() == (0, b"")
+
+
+def test_a_reader_that_is_killed_ends_the_stream() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        with subprocess.Popen(
+            [*SILENT, "--demo", "-n", "3600"],
+            stdin=subprocess.DEVNULL,
+            stdout=reader.stdin,
+            stderr=subprocess.PIPE,
+        ) as process:
+            reader.stdin.close()
+            assert reader.stdout.readline().startswith(b'{"schema":"gpumon.stream/1"')
+            reader.kill()
+            assert process.wait(PATIENCE) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+
+
+def test_a_stopped_reader_loses_samples_and_then_gets_the_whole_state() -> None:
+    with (
+        Driver([h100()]) as driver,
+        streaming("-n", "0.1", env=driver.env(), pipe_bytes=4096) as stream,
+    ):
+        first = stream.next()
+        # Some twenty lines fill the pipe; nobody reads.
+        wait_for_samples(driver, 60)
+        sample = stream.until(lambda one: one.dropped)
+        assert sample.dropped >= 10, "sampling went on"
+        assert sample.full
+        assert sample.snapshot.time > first.snapshot.time + 2
+        after = stream.next()
+        assert after.sequence == sample.sequence + 1
+
+
+def test_events_in_samples_that_were_left_out_are_told_later() -> None:
+    with (
+        Driver([h100()]) as driver,
+        streaming("-n", "0.1", env=driver.env(), pipe_bytes=4096) as stream,
+    ):
+        stream.next()
+        wait_for_samples(driver, 40)
+        for number in (31, 48):
+            driver.cards[0].xid(number)
+            wait_for_samples(driver, 20)
+        sample = stream.until(lambda one: one.events)
+    assert sample.dropped
+    assert [event.sentence for event in sample.events] == [
+        "GPU 0 reported XID 31",
+        "GPU 0 reported XID 48",
+    ]
+
+
+def test_a_stopped_reader_does_not_hold_up_the_end() -> None:
+    with streaming("--demo", "-n", "0.1", pipe_bytes=4096) as stream:
+        stream.next()
+        time.sleep(2)
+        stream.process.terminate()
+        assert stream.ended() == (0, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_stream_quietly(number: signal.Signals) -> None:
+    with streaming("--demo", "-n", "3600") as stream:
+        stream.next()
+        stream.process.send_signal(number)
+        assert stream.ended() == (0, b"")
+
+
+def test_a_parent_that_ends_ends_the_stream_though_the_pipe_is_still_open() -> None:
+    with streaming("--demo", "-n", "0.5", stdin=subprocess.PIPE) as stream:
+        assert stream.process.stdin is not None
+        begun = stream.next().written_at
+        stream.process.stdin.write(b"what is written to it is ignored\n")
+        stream.process.stdin.flush()
+        stream.until(lambda one: one.written_at > begun + 6)
+        stream.process.stdin.close()
+        assert stream.ended() == (0, b"")
+
+
+def test_a_standard_input_that_was_never_open_ends_nothing() -> None:
+    read, write = os.pipe()
+    os.close(write)
+    try:
+        with streaming("--demo", "-n", "0.5", stdin=read) as stream:
+            begun = stream.next().written_at
+            stream.until(lambda one: one.written_at > begun + 7)
+    finally:
+        os.close(read)
+
+
+def test_an_output_that_cannot_be_written_is_said() -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            [*STREAM, "--demo"],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=PATIENCE,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"gpumon: cannot write to standard output: No space left on device.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-n", "0.01"], "'0.01' is not a number of seconds from 0.1 to 3600"),
+        (["--user", "ann"], "unrecognized arguments: --user"),
+        (["--gpus", "x-"], "x-"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
+    done = subprocess.run([*STREAM, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,1 @@
+"""The lines of a stream: written, read, and damaged."""

@@ -1,0 +1,215 @@
+"""A simulated fleet: a ``DemoSource`` a host, some of them sick, down, or without gpumon."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpumon.fleet import FleetSnapshot, HostState, HostStatus, Origin
+from gpumon.fleet.host_source import HostSource
+from gpumon.host.recorded import RecordedHost
+from gpumon.model.selection import ALL, parse_selection
+from gpumon.model.snapshot import GpuProcess
+from gpumon.sources.demo import DemoSource, Machine
+from gpumon.system.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpumon.host import ProcessHost
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.sources import Source
+
+_TURNS = 10
+"""Parts of an interval: a tenth of the hosts has news in each."""
+_DOWN_FOR = 1260.0
+"""Seconds before the start since which a host is down that never answers."""
+_LIVE, _ABSENT = 240.0, 20.0
+"""Seconds for which a host with a bad connection is live, then down."""
+_VERSION = "1.0"
+
+
+class _Part(Struct, frozen=True):
+    """What one host of the fleet is like.
+
+    Attributes:
+        empty: GPUs that only recurring processes use.
+        cards: The GPUs that it has.
+        sick: Whether a GPU is lost and one hot.
+        down: Whether it never answers.
+        drops: Whether its connection ends now and then.
+        origin: Where its values come from.
+    """
+
+    empty: frozenset[int] = frozenset()
+    cards: str = "0-7"
+    sick: bool = False
+    down: bool = False
+    drops: bool = False
+    origin: Origin = Origin.GPUMON
+
+
+_PARTS = (
+    _Part(frozenset({7})),
+    _Part(),
+    _Part(frozenset({0, 1, 5, 7})),
+    _Part(frozenset({7}), sick=True),
+    _Part(frozenset({2, 3, 5, 6}), "0-3"),
+    _Part(frozenset({7})),
+    _Part(down=True),
+    _Part(frozenset({3, 7}), origin=Origin.NVIDIA_SMI),
+    _Part(cards="0-3"),
+    _Part(frozenset({0, 1, 2, 3, 5, 6, 7})),
+    _Part(frozenset({5, 7})),
+    _Part(frozenset({3, 7}), drops=True),
+    _Part(cards="0-3"),
+    _Part(frozenset({6, 7})),
+    _Part(frozenset({7})),
+    _Part(frozenset({0, 1, 2, 7})),
+)
+"""The hosts, again from the first one after the last."""
+
+
+class DemoFleet:
+    """See ``gpumon.fleet.Fleet``. One thread samples all hosts.
+
+    Args:
+        names: Names of the hosts.
+        interval: Seconds between samples of a host.
+        clock: Clock, for tests.
+    """
+
+    def __init__(
+        self, names: Sequence[str], interval: float = 1.0, clock: Clock | None = None
+    ) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self._interval = interval
+        self._start = self._clock.time()
+        self._hosts = {
+            name: (_PARTS[place % len(_PARTS)], _source(name, place, self._clock))
+            for place, name in enumerate(names)
+        }
+        self._states = {
+            name: HostState(name, HostStatus.CONNECTING, self._start) for name in self._hosts
+        }
+        self._listeners: list[Callable[[], None]] = []
+        self._lock = Lock()
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="gpumon-demo-fleet", daemon=True)
+
+    @property
+    def interval(self) -> float:
+        """See ``Fleet.interval``."""
+        return self._interval
+
+    def start(self) -> None:
+        """See ``Fleet.start``."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """See ``Fleet.close``."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def latest(self) -> FleetSnapshot:
+        """See ``Fleet.latest``."""
+        with self._lock:
+            return FleetSnapshot(self._clock.time(), tuple(self._states.values()))
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """See ``Fleet.subscribe``."""
+        with self._lock:
+            self._listeners.append(listener)
+
+        def end() -> None:
+            with self._lock, suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return end
+
+    def source(self, name: str) -> Source:
+        """See ``Fleet.source``."""
+        if name not in self._hosts:
+            raise KeyError(name)
+        return HostSource(self, name)
+
+    def processes(self, name: str, *, readonly: bool) -> ProcessHost:
+        """See ``Fleet.processes``. No real process is signalled."""
+        part, source = self._hosts[name]
+        return (
+            RecordedHost() if part.origin is not Origin.GPUMON else source.host(readonly=readonly)
+        )
+
+    def sample(self, name: str) -> None:
+        """Take the next sample of a host."""
+        part, source = self._hosts[name]
+        now = self._clock.time()
+        before = self._states[name]
+        fault = _fault(part, now - self._start)
+        if fault:
+            since = before.since if before.status is HostStatus.DOWN else now
+            since = self._start - _DOWN_FOR if part.down else since
+            state = replace(before, status=HostStatus.DOWN, since=since, sentence=fault)
+            if state == before:
+                return
+        else:
+            since = before.since if before.status is HostStatus.LIVE else now
+            state = _live(name, part, source.sample(closely=False), since, now)
+        with self._lock:
+            self._states[name] = state
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def _run(self) -> None:
+        names = tuple(self._hosts)
+        for name in names:
+            self.sample(name)
+        turn = 0
+        while not self._stop.wait(self._interval / _TURNS):
+            for name in names[turn::_TURNS]:
+                self.sample(name)
+            turn = (turn + 1) % _TURNS
+
+
+def _source(name: str, place: int, clock: Clock) -> DemoSource:
+    part = _PARTS[place % len(_PARTS)]
+    machine = Machine(name, part.empty, sound=not part.sick)
+    selection = ALL if part.cards == "0-7" else parse_selection(part.cards)
+    source = DemoSource(1 + place, clock, selection, machine)
+    source.open()
+    return source
+
+
+def _fault(part: _Part, now: float) -> str:
+    """Why a host does not answer at a time, in seconds after the start; empty if it does."""
+    if part.down:
+        return "no answer within 5 s: it is off, or a firewall drops the connection"
+    if part.drops and now % (_LIVE + _ABSENT) >= _LIVE:
+        return "the connection ended"
+    return ""
+
+
+def _live(name: str, part: _Part, snapshot: Snapshot, since: float, now: float) -> HostState:
+    sentence = ""
+    if part.origin is Origin.NVIDIA_SMI:
+        sentence = "gpumon is not installed there: nvidia-smi says less"
+        snapshot = replace(snapshot, processes=tuple(map(_listed_only, snapshot.processes)))
+    version = _VERSION if part.origin is Origin.GPUMON else None
+    return HostState(name, HostStatus.LIVE, since, sentence, part.origin, snapshot, now, version)
+
+
+def _listed_only(process: GpuProcess) -> GpuProcess:
+    """What nvidia-smi says of a process."""
+    return GpuProcess(
+        process.id,
+        process.type,
+        tuple([replace(use, sm=None, memory_activity=None) for use in process.uses]),
+        visible=False,
+        name=process.name,
+    )

@@ -1,0 +1,202 @@
+"""Lists of hosts: ``gpu-01,gpu-[02-16],ann@box,@FILE,group:lab``.
+
+A part is a name as ``ssh`` takes it, with ranges in brackets; ``@FILE`` is a file with a part on
+each line and comments from ``#`` on; ``group:NAME`` is a list of the configuration, and
+``group:all`` all lists of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from gpumon.fleet import FleetError
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MOST_HOSTS = 1000
+"""One ssh runs for each host; more hosts are a task for Prometheus."""
+ALL = "all"
+"""The group of all hosts of the configuration."""
+_GROUP = "group:"
+_MOST_BYTES = 2**20
+_LONGEST = 320
+"""Characters of the longest name: 64 of a user, ``@``, 255 of a host."""
+_FORBIDDEN = frozenset("'\"`$\\;&<>|(){}[]*?!~,#")
+"""Characters that OpenSSH refuses, or that a shell, a pattern or this list gives a meaning."""
+_RANGES = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+_SHOWN = 60
+
+
+def read_hosts(text: str, groups: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The hosts of a list, each once, in order.
+
+    Args:
+        text: The list.
+        groups: The lists of the configuration by the names of their groups.
+
+    Raises:
+        FleetError: A part is no name, a file or a group cannot be read, there is no host, or there
+            are more than ``MOST_HOSTS``.
+    """
+    hosts: dict[str, None] = {}
+    for host in _hosts(text, groups or {}):
+        hosts[host] = None
+        if len(hosts) > MOST_HOSTS:
+            raise FleetError(_too_many())
+    if not hosts:
+        raise FleetError("the list of hosts has no name: write one such as gpu-01,gpu-[02-16].")
+    return tuple(hosts)
+
+
+def _hosts(text: str, groups: Mapping[str, str]) -> Iterator[str]:
+    for part in _parts(text):
+        if part.startswith(_GROUP):
+            for inner in _group(part.removeprefix(_GROUP), groups):
+                yield from _expanded(inner)
+        elif part.startswith("@"):
+            for inner in _file(part[1:]):
+                yield from _expanded(inner)
+        else:
+            yield from _expanded(part)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The parts between commas that are not in brackets."""
+    for part in re.split(r",(?![^\[\]]*\])", text):
+        if stripped := part.strip():
+            yield stripped
+
+
+def _group(name: str, groups: Mapping[str, str]) -> Iterator[str]:
+    """The names of a group; the files in it are read."""
+    if name == ALL and name not in groups:
+        if not groups:
+            raise FleetError(
+                "the configuration names no hosts: write them under [hosts], see docs/fleet.md."
+            )
+        chosen = list(groups.values())
+    elif name in groups:
+        chosen = [groups[name]]
+    else:
+        known = ", ".join(map(printable, groups))
+        there = f"there are {known} and {ALL}" if known else "the configuration has no groups"
+        raise FleetError(f"there is no group of hosts {_told(name)}: {there}.")
+    for text in chosen:
+        for part in _parts(text):
+            if part.startswith("@"):
+                yield from _file(part[1:])
+            elif part.startswith(_GROUP):
+                raise FleetError(
+                    f"the group of hosts {_told(name)} names {_told(part)}: write the names of that"
+                    " group instead, because groups cannot be nested."
+                )
+            else:
+                yield part
+
+
+def _file(name: str) -> Iterator[str]:
+    """The parts on the lines of a file."""
+    path = os.path.expanduser(name)  # noqa: PTH111 - the name is a text, and may be none
+    try:
+        text = _text(path)
+    except OSError as error:
+        raise FleetError(f"cannot read the hosts in {_told(name)}: {error.strerror}.") from None
+    except ValueError as error:
+        raise FleetError(f"cannot read the hosts in {_told(name)}: {error}.") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        part = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
+        if part.startswith(("@", _GROUP)):
+            raise FleetError(
+                f"{_told(name)}, line {number}: {_told(part)} is no name of a host; a file has"
+                " only names."
+            )
+        yield from _parts(part)
+
+
+def _text(path: str) -> str:
+    """The text of a file; raises ``ValueError`` with the reason if it cannot be a list."""
+    # A pipe must not block gpumon.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - it is open already
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is no ordinary file")
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError("it is longer than 1 MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+
+
+def _expanded(part: str) -> Iterator[str]:
+    """The names that a part with ranges stands for."""
+    pieces = _RANGES.split(part)
+    texts, ranges = pieces[::2], [_numbers(piece, part) for piece in pieces[1::2]]
+    total = 1
+    for numbers in ranges:
+        total *= sum(last - first + 1 for first, last, _ in numbers)
+    if total > MOST_HOSTS:
+        raise FleetError(_too_many())
+    names = [texts[0]]
+    for numbers, text in zip(ranges, texts[1:], strict=True):
+        names = [
+            f"{name}{number:0{width}}{text}"
+            for name in names
+            for first, last, width in numbers
+            for number in range(first, last + 1)
+        ]
+    for name in names:
+        yield _checked(name)
+
+
+def _numbers(piece: str, part: str) -> list[tuple[int, int, int]]:
+    """The first number, the last and the number of digits of each range in a pair of brackets."""
+    found = []
+    for text in piece.split(","):
+        match = _RANGE.fullmatch(text.strip())
+        if match is None:
+            raise FleetError(
+                f"{_told(part)} has no range of numbers in its brackets: write gpu-[02-16]."
+            )
+        first, last = match[1], match[2] or match[1]
+        if int(last) < int(first):
+            raise FleetError(f"the range in {_told(part)} runs backwards: write [{last}-{first}].")
+        found.append((int(first), int(last), len(first)))
+    return found
+
+
+def _checked(name: str) -> str:
+    """A name that is safe to print and to give to ssh."""
+    wrong = ""
+    if name.startswith("-"):
+        wrong = "ssh would take it for an option"
+    elif len(name) > _LONGEST:
+        wrong = f"it has more than {_LONGEST} characters"
+    elif printable(name) != name or " " in name:
+        wrong = "it has blanks or invisible characters"
+    elif found := sorted(set(name) & _FORBIDDEN):
+        wrong = f"it has the character {found[0]}"
+    elif name.endswith("@") or not name:
+        wrong = "it names no host"
+    if wrong:
+        raise FleetError(f"{_told(name)} is no name of a host: {wrong}.")
+    return name
+
+
+def _told(text: str) -> str:
+    """A text of the user, short and safe to print."""
+    return repr(printable(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"))
+
+
+def _too_many() -> str:
+    return (
+        f"the list has more than {MOST_HOSTS:,} hosts: name fewer, because gpumon holds a"
+        " connection to each."
+    )

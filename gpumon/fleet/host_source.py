@@ -1,0 +1,106 @@
+"""One host of a fleet as a ``Source``, for a dashboard of it."""
+
+from __future__ import annotations
+
+import time
+from threading import Event
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpumon.fleet import HostStatus
+from gpumon.model.snapshot import Host, Snapshot, Trouble
+from gpumon.sampling.collector import unanswering
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gpumon.fleet import Fleet, HostState
+    from gpumon.sources import Call
+
+_LONGEST_WAIT = 0.9
+"""Seconds that ``sample`` waits: a collector takes a longer sample for a hung one."""
+_RETRIED = "It is tried again; the other hosts go on."
+
+
+class HostSource:
+    """The snapshots of one host as they arrive; implements ``Source``.
+
+    The host has the name by which the user knows it.
+
+    Args:
+        fleet: The fleet, which goes on after this source is closed.
+        name: The host.
+    """
+
+    driver_seconds = 0.0
+
+    def __init__(self, fleet: Fleet, name: str) -> None:
+        self._fleet = fleet
+        self._name = name
+        self._changed = Event()
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._given: Snapshot | None = None
+
+    def open(self) -> None:
+        """See ``Source.open``; never fails."""
+        self._unsubscribe = self._fleet.subscribe(self._changed.set)
+
+    def sample(self, *, closely: bool = True) -> Snapshot:  # noqa: ARG002 - a host sends all it reads
+        """The newest snapshot of the host.
+
+        It waits for one that it has not returned yet, less than a second and at most an interval.
+        If none arrives, the last one is returned with the current time: the age of its values
+        grows. GPUs of a host that is silent or down do not answer.
+        """
+        state = self._awaited()
+        if state.snapshot is None:
+            sentence = state.sentence or f"{self._name} has not answered yet"
+            return Snapshot(
+                time.time(), Host(self._name), trouble=Trouble(f"{sentence}.", _RETRIED)
+            )
+        is_new = state.snapshot is not self._given
+        self._given = state.snapshot
+        snapshot = replace(state.snapshot, host=replace(state.snapshot.host, name=self._name))
+        if state.status is HostStatus.LIVE and is_new:
+            return snapshot
+        snapshot = replace(snapshot, time=max(time.time(), snapshot.time))
+        if state.status is HostStatus.LIVE:
+            return snapshot
+        return unanswering(snapshot, state.since)
+
+    def _awaited(self) -> HostState:
+        deadline = time.monotonic() + min(self._fleet.interval, _LONGEST_WAIT)
+        while True:
+            self._changed.clear()
+            state = self._state()
+            is_new = state.snapshot is not None and state.snapshot is not self._given
+            left = deadline - time.monotonic()
+            if is_new or left <= 0:
+                return state
+            self._changed.wait(left)
+
+    def give_up(self, call: Call, /) -> bool:  # noqa: ARG002 - the interface has it
+        """See ``Source.give_up``; no call hangs here."""
+        return False
+
+    def past(self) -> Iterable[Snapshot]:
+        """See ``Source.past``; nothing was kept."""
+        return ()
+
+    def close(self) -> None:
+        """End the subscription. The connection goes on."""
+        self._unsubscribe()
+
+    @property
+    def hostname(self) -> str:
+        """See ``Source.hostname``."""
+        return self._name
+
+    @property
+    def current_call(self) -> None:
+        """See ``Source.current_call``; no driver is called here."""
+        return
+
+    def _state(self) -> HostState:
+        return next(one for one in self._fleet.latest().hosts if one.name == self._name)

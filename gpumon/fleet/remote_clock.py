@@ -1,0 +1,150 @@
+"""Translates the times of another machine's clock to this machine's.
+
+The difference is learned from the time that each line carries and its arrival, and then kept: the
+intervals between samples stay those of the other machine, whatever the network delays. It changes
+only when one of the clocks was set.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.model.snapshot import (
+        Gpu,
+        GpuProcess,
+        HolderScan,
+        Host,
+        Reserved,
+        Snapshot,
+        Suspect,
+    )
+    from gpumon.stream import GpuState
+
+T = TypeVar("T", bound=Struct)
+
+_NEAR = 0.2
+"""Seconds of difference that count as none: a network takes as long, and nothing needs to be
+translated then."""
+_STEP = 0.5
+"""Seconds by which a line must disagree to tell that a clock was set."""
+_LINES = 10
+"""So many late lines in a row tell that a clock was set; fewer, that they were delayed."""
+
+
+class RemoteClock:
+    """The clock of one other machine. An unchanged object gets the same translation again."""
+
+    def __init__(self) -> None:
+        self._difference: float | None = None
+        self._recent: deque[float] = deque(maxlen=_LINES)
+        self._last = float("-inf")
+        self._before: Snapshot | None = None
+        self._ours: Snapshot | None = None
+        self._known: dict[int, tuple[Struct, Struct]] = {}
+        self._kept: dict[int, tuple[Struct, Struct]] = {}
+
+    def learn(self, written_at: float, arrived_at: float) -> None:
+        """Learn from a line.
+
+        Args:
+            written_at: When it was written, by the other machine's clock.
+            arrived_at: When it arrived, by this machine's clock.
+        """
+        difference = arrived_at - written_at
+        self._recent.append(difference)
+        known = self._difference
+        was_set = (
+            known is None
+            # The other clock runs backwards: it was set back.
+            or written_at < self._last
+            # A line cannot arrive before it is written.
+            or difference < known - _STEP
+        )
+        self._last = written_at
+        if was_set:
+            self._recent.clear()
+            self._set(difference)
+        elif len(self._recent) == _LINES and min(self._recent) > (known or 0.0) + _STEP:
+            self._set(min(self._recent))
+
+    def _set(self, difference: float) -> None:
+        self._difference = difference
+        self._before = None
+        self._known, self._kept = {}, {}
+
+    @property
+    def shift(self) -> float:
+        """Seconds to add to the other machine's times."""
+        difference = self._difference or 0.0
+        return 0.0 if abs(difference) <= _NEAR else difference
+
+    def snapshot(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the times of this machine's clock."""
+        if not self.shift:
+            return snapshot
+        if snapshot is self._before and self._ours is not None:
+            return self._ours
+        self._known, self._kept = self._kept, {}
+        ours = replace(
+            snapshot,
+            time=snapshot.time + self.shift,
+            processes_at=self._time(snapshot.processes_at),
+            host=self._same(snapshot.host, self._host),
+            gpus=tuple([self._same(gpu, self._gpu) for gpu in snapshot.gpus]),
+            processes=tuple([self._same(one, self._process) for one in snapshot.processes]),
+            reserved=tuple([self._same(one, self._reserved) for one in snapshot.reserved]),
+            holders=snapshot.holders and self._same(snapshot.holders, self._scan),
+        )
+        self._before, self._ours = snapshot, ours
+        return ours
+
+    def states(self, states: tuple[GpuState, ...]) -> tuple[GpuState, ...]:
+        """States of GPUs with the times of this machine's clock."""
+        if not self.shift:
+            return states
+        return tuple([replace(state, since=self._time(state.since)) for state in states])
+
+    def _time(self, time: float | None) -> float | None:
+        return None if time is None else time + self.shift
+
+    def _same(self, one: T, translate: Callable[[T], T]) -> T:
+        """The translation, which is the same object for the same object in the sample before."""
+        known = self._known.get(id(one))
+        pair = known if known is not None and known[0] is one else (one, translate(one))
+        self._kept[id(one)] = pair
+        translated: T = pair[1]  # type: ignore[assignment]  # a pair has one type on both sides
+        return translated
+
+    def _host(self, host: Host) -> Host:
+        return replace(host, driver_since=self._time(host.driver_since))
+
+    def _gpu(self, gpu: Gpu) -> Gpu:
+        return replace(
+            gpu,
+            sampled_at=self._time(gpu.sampled_at),
+            status_since=self._time(gpu.status_since),
+            xid_at=self._time(gpu.xid_at),
+        )
+
+    def _process(self, process: GpuProcess) -> GpuProcess:
+        return replace(process, started_at=self._time(process.started_at))
+
+    def _reserved(self, reserved: Reserved) -> Reserved:
+        return replace(reserved, since=self._time(reserved.since))
+
+    def _scan(self, scan: HolderScan) -> HolderScan:
+        return replace(
+            scan,
+            at=scan.at + self.shift,
+            suspects=tuple([self._suspect(one) for one in scan.suspects]),
+        )
+
+    def _suspect(self, suspect: Suspect) -> Suspect:
+        return replace(suspect, started_at=self._time(suspect.started_at))

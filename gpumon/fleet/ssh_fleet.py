@@ -1,0 +1,87 @@
+"""A fleet over ssh: one connection to each host."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from gpumon.fleet import FleetSnapshot
+from gpumon.fleet.host_source import HostSource
+from gpumon.fleet.listeners import Listeners
+from gpumon.fleet.poller import Poller
+from gpumon.fleet.ssh import SshClient
+from gpumon.remote.client import RemoteHost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_DEFAULT_CLIENT = SshClient()
+
+
+class SshFleet:
+    """Hosts that are reached by ssh; implements ``Fleet``.
+
+    Args:
+        hosts: The hosts, each as ssh takes it.
+        interval: Seconds between samples.
+        client: How they are reached.
+    """
+
+    def __init__(
+        self, hosts: Sequence[str], interval: float, client: SshClient = _DEFAULT_CLIENT
+    ) -> None:
+        self._interval = interval
+        self._client = client
+        self._listeners = Listeners()
+        self._poller = Poller(hosts, client, interval, self._listeners.tell)
+        self._names = frozenset(hosts)
+        self._lock = threading.Lock()
+        self._processes: dict[tuple[str, bool], RemoteHost] = {}
+
+    def start(self) -> None:
+        """See ``Fleet.start``."""
+        self._poller.start()
+
+    def close(self) -> None:
+        """See ``Fleet.close``."""
+        self._poller.close()
+        with self._lock:
+            processes = list(self._processes.values())
+        for host in processes:
+            host.close()
+
+    def latest(self) -> FleetSnapshot:
+        """See ``Fleet.latest``."""
+        return FleetSnapshot(time.time(), tuple([one.state for one in self._poller.connections]))
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """See ``Fleet.subscribe``."""
+        return self._listeners.add(listener)
+
+    @property
+    def interval(self) -> float:
+        """See ``Fleet.interval``."""
+        return self._interval
+
+    def source(self, name: str) -> HostSource:
+        """See ``Fleet.source``."""
+        return HostSource(self, self._known(name))
+
+    def processes(self, name: str, *, readonly: bool) -> RemoteHost:
+        """See ``Fleet.processes``. It connects at once, on a thread, and ends with the fleet."""
+        name = self._known(name)
+        with self._lock:
+            host = self._processes.get((name, readonly))
+            if host is None:
+                command = self._client.remote(name, readonly=readonly)
+                host = RemoteHost(name, command, readonly=readonly)
+                self._processes[name, readonly] = host
+                # Whose processes may be signalled there must be known before one is chosen.
+                host.connect()
+        return host
+
+    def _known(self, name: str) -> str:
+        if name not in self._names:
+            raise KeyError(name)
+        return name

@@ -1,0 +1,93 @@
+"""Judges all hosts of a fleet on a thread of its own, so that no key waits for it."""
+
+from __future__ import annotations
+
+from operator import is_not
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from gpumon.fleet.summary import HostJudge, HostSummary
+from gpumon.model.thresholds import DEFAULTS, Thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.fleet import Fleet, HostState
+
+_REST = 0.1
+"""Seconds between two rounds: each of a hundred hosts has news once a second."""
+_STOP_PATIENCE = 1.0
+
+
+class FleetSummaries:
+    """The newest summary of each host.
+
+    Args:
+        fleet: The fleet; it may be started later.
+        thresholds: The thresholds of the findings.
+
+    Attributes:
+        failure: The bug that has ended the thread.
+    """
+
+    def __init__(self, fleet: Fleet, thresholds: Thresholds = DEFAULTS) -> None:
+        self.failure: BaseException | None = None
+        self._fleet = fleet
+        self._thresholds = thresholds
+        self._judges: dict[str, HostJudge] = {}
+        self._latest: tuple[HostSummary, ...] = ()
+        self._changed: Callable[[], None] = lambda: None
+        self._news = Event()
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="gpumon-fleet-states", daemon=True)
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Start to judge.
+
+        Args:
+            changed: Called on another thread after each round that changed something, and after a
+                failure.
+        """
+        self._changed = changed
+        self._unsubscribe = self._fleet.subscribe(self._news.set)
+        self._news.set()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; may be called before ``start``."""
+        self._unsubscribe()
+        self._stopped.set()
+        self._news.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_PATIENCE)
+
+    @property
+    def latest(self) -> tuple[HostSummary, ...]:
+        """The summaries in the order of the fleet, the same objects while there is no news."""
+        return self._latest
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._news.wait()
+                self._news.clear()
+                self._judge()
+                self._stopped.wait(_REST)
+        except Exception as failure:  # noqa: BLE001 - a thread has nobody above it to see this
+            self.failure = failure
+            self._changed()
+
+    def _judge(self) -> None:
+        hosts = self._fleet.latest().hosts
+        made = tuple([self._judge_of(place, one).judge(one) for place, one in enumerate(hosts)])
+        before = self._latest
+        if len(made) != len(before) or any(map(is_not, made, before)):
+            self._latest = made
+            self._changed()
+
+    def _judge_of(self, place: int, host: HostState) -> HostJudge:
+        judge = self._judges.get(host.name)
+        if judge is None:
+            judge = self._judges[host.name] = HostJudge(place, self._thresholds)
+        return judge

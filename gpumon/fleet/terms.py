@@ -1,0 +1,119 @@
+"""The filter languages of a fleet: of its hosts, and of the processes on all of them."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, TypeAlias
+
+from gpumon.filters import PROCESSES, TERMS, Facts, Language, Selection, Term, names
+from gpumon.filters.term import COMPARES, IS, Test, number_term, text_term
+from gpumon.fleet.summary import HostSummary
+from gpumon.model.snapshot import GpuProcess
+from gpumon.text.unit_parsing import DURATION, SIZE, Measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+HostFilter: TypeAlias = Selection[HostSummary, float]
+"""Selects hosts; the fact is the current time."""
+FleetProcessFilter: TypeAlias = Selection[GpuProcess, Facts]
+
+_COUNT = Measure({"": 1}, "write a number, such as 2")
+_WILD = frozenset("*?[")
+
+
+def _name_matches(sign: str, wanted: str) -> Callable[[str], bool]:
+    """A test of a host's name: with ``*``, ``?`` or ``[…]`` of the whole name, else of a part."""
+    folded = wanted.casefold()
+    if not _WILD.isdisjoint(wanted):
+        return lambda name: fnmatchcase(name.casefold(), folded)
+    if sign == "=":
+        return lambda name: name.casefold() == folded
+    return lambda name: folded in name.casefold()
+
+
+def _host(sign: str, value: str) -> Test[HostSummary, float]:
+    matches = _name_matches(sign, value)
+    return lambda host, _: matches(host.name)
+
+
+def _host_of_process(sign: str, value: str) -> Test[GpuProcess, Facts]:
+    matches = _name_matches(sign, value)
+    return lambda _, facts: matches(facts.host)
+
+
+def _users(host: HostSummary) -> Iterable[str | None]:
+    return (use.user for use in host.users)
+
+
+def _models(host: HostSummary) -> Iterable[str | None]:
+    snapshot = host.state.snapshot
+    return () if snapshot is None else {gpu.name for gpu in snapshot.gpus}
+
+
+def _states(host: HostSummary) -> Iterable[str]:
+    """The status of the host and the states of its GPUs, in words."""
+    yield host.state.status.value
+    if host.state.origin is not None:
+        yield host.state.origin.value
+    for gpu in host.gpus if host.is_live else ():
+        yield gpu.state.kind.value
+        yield gpu.state.short
+
+
+def _age(host: HostSummary, now: float) -> float | None:
+    received = host.state.received_at
+    return None if received is None else max(0.0, now - received)
+
+
+def _count(host: HostSummary, _: float) -> float | None:
+    return len(host.gpus) if host.gpus else None
+
+
+def _free(host: HostSummary, _: float) -> float | None:
+    return host.free
+
+
+def _most_free(host: HostSummary, _: float) -> float | None:
+    return host.most_free
+
+
+def _used(host: HostSummary, _: float) -> float | None:
+    return host.memory_used
+
+
+_NAME = "whose name holds this; with * or ? the whole name: host:gpu-0*"
+
+# One line per term is easier to read here than short lines.
+# ruff: noqa: E501
+# fmt: off
+HOST_TERMS: tuple[Term[HostSummary, float], ...] = (
+    Term("host", "host:gpu-0*", _NAME, IS, _host),
+    Term("free", "free>1", "with more free GPUs than this", COMPARES, number_term(_COUNT, _free)),
+    Term("mem", "mem>40G", "with a GPU that has more free memory than this", COMPARES, number_term(SIZE, _most_free)),
+    Term("used", "used>100G", "with more GPU memory in use than this", COMPARES, number_term(SIZE, _used)),
+    Term("gpus", "gpus>=8", "with this many GPUs", COMPARES, number_term(_COUNT, _count)),
+    Term("user", "user:ann", "where a user's name holds this; user=ann for the whole name", IS, text_term(_users)),
+    Term("model", "model:h100", "with a GPU whose product name holds this", IS, text_term(_models)),
+    Term("state", "state:lost", "that are live, connecting, silent or down, or where the state of a GPU holds this", IS, text_term(_states)),
+    Term("age", "age>1m", "whose newest data are older than this", COMPARES, number_term(DURATION, _age)),
+)
+"""Every term of a host, in the order of the help."""
+
+_HOST_OF_PROCESS: Term[GpuProcess, Facts] = Term("host", "host:gpu-0*", _NAME, IS, _host_of_process)
+# fmt: on
+
+
+def _names(host: HostSummary, _: float) -> str:
+    parts = (host.name, *_users(host), *_models(host), *_states(host))
+    return "\0".join(part for part in parts if part).casefold()
+
+
+HOSTS: Language[HostSummary, float] = Language(HOST_TERMS, _names)
+"""The language of hosts."""
+FLEET_PROCESSES: Language[GpuProcess, Facts] = Language(
+    (_HOST_OF_PROCESS, *TERMS),
+    lambda process, facts: f"{facts.host.casefold()}\0{names(process)}",
+    PROCESSES.is_number,
+)
+"""The language of the processes on all hosts."""

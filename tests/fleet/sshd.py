@@ -1,0 +1,207 @@
+"""Real sshds on loopback ports, started as ordinary processes with keys made for the test.
+
+Each ``Sshd`` is a host of its own: it has a name, a host key, a port, and an environment for the
+commands that it runs, such as that of a simulated driver.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from gpumon.fleet.ssh import SshClient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+PATIENCE = 60.0
+_SEPARATION = Path("/run/sshd")
+"""sshd, started as root, wants this folder, which the service's unit makes."""
+
+
+def fault() -> str:
+    """Why no sshd can be started here; empty if one can."""
+    missing = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None]
+    if SSHD is None:
+        missing.append("sshd")
+    if missing:
+        return f"needs {', '.join(missing)} (Debian: openssh-server)"
+    if os.geteuid() == 0:
+        try:
+            _SEPARATION.mkdir(mode=0o755, exist_ok=True)
+        except OSError as error:
+            return f"{_SEPARATION} cannot be made: {error.strerror}"
+    return ""
+
+
+def make_key(path: Path) -> None:
+    """Make a key without a passphrase."""
+    path.unlink(missing_ok=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+class Sshd:
+    """An sshd of one host."""
+
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], options: Sequence[str] = ()
+    ) -> None:
+        self.folder = folder
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port: int = listener.getsockname()[1]
+        make_key(folder / "host_key")
+        variables = " ".join(f'"{name}={value}"' for name, value in environment.items())
+        lines = [
+            *options,
+            f"Port {self.port}",
+            "ListenAddress 127.0.0.1",
+            f"HostKey {folder}/host_key",
+            f"AuthorizedKeysFile {folder.parent}/authorized_keys",
+            "PidFile none",
+            "StrictModes no",
+            "UsePAM no",
+            "PermitRootLogin yes",
+            "KbdInteractiveAuthentication no",
+            "PasswordAuthentication no",
+            "PrintMotd no",
+            "LogLevel ERROR",
+            *([f"SetEnv {variables}"] if variables else []),
+        ]
+        (folder / "sshd_config").write_text("\n".join(lines) + "\n")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it accepts connections."""
+        assert SSHD is not None
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with socket.socket() as client:
+                if client.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            log_text = (self.folder / "log").read_text()
+            assert self._process.poll() is None, log_text
+            assert time.monotonic() < deadline, log_text
+            time.sleep(0.02)
+
+    def sessions(self) -> list[psutil.Process]:
+        """All processes below it: its sessions, and what they run."""
+        if self._process is None:
+            return []
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self._process.pid).children(recursive=True)
+        return []
+
+    def running(self, word: str) -> list[psutil.Process]:
+        """The processes below it with a word among their arguments, without shells."""
+        found = []
+        for process in self.sessions():
+            with suppress(psutil.NoSuchProcess):
+                command = process.cmdline()
+                if word in command and not command[0].endswith("sh"):
+                    found.append(process)
+        return found
+
+    def stop(self) -> None:
+        """Kill it with all sessions and what they run."""
+        if self._process is None:
+            return
+        below = self.sessions()
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+        for process in below:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+class Lab:
+    """Hosts and a client that reaches them by their names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ending = ExitStack()
+        make_key(folder / "key")
+        (folder / "authorized_keys").write_text((folder / "key.pub").read_text())
+        self.config = folder / "ssh_config"
+        self.config.write_text(
+            f"IdentityFile {folder}/key\nIdentitiesOnly yes\nIdentityAgent none\n"
+            f"UserKnownHostsFile {folder}/known_hosts\nGlobalKnownHostsFile none\n"
+            "StrictHostKeyChecking yes\n"
+        )
+        (folder / "known_hosts").write_text("")
+        self.hosts: dict[str, Sshd] = {}
+
+    @property
+    def client(self) -> SshClient:
+        """A client that knows all hosts."""
+        return SshClient(("ssh", "-F", str(self.config)))
+
+    def host(
+        self,
+        name: str,
+        environment: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        *,
+        running: bool = True,
+        also: str = "",
+    ) -> Sshd:
+        """A host that the client can reach.
+
+        Args:
+            name: Its name.
+            environment: The environment of the commands there.
+            options: Lines of its ``sshd_config``.
+            running: Whether to start it.
+            also: Patterns of more names by which the client reaches it.
+        """
+        folder = self.folder / name
+        folder.mkdir()
+        sshd = Sshd(folder, environment or {}, options)
+        with self.config.open("a") as config:
+            config.write(f"Host {name} {also}\n HostName 127.0.0.1\n Port {sshd.port}\n")
+            config.write(f" HostKeyAlias {name}\n")
+        self.trust(name, sshd)
+        self.hosts[name] = sshd
+        self._ending.callback(sshd.stop)
+        if running:
+            sshd.start()
+        return sshd
+
+    def trust(self, name: str, sshd: Sshd) -> None:
+        """Let the client know the host key."""
+        key = (sshd.folder / "host_key.pub").read_text()
+        with (self.folder / "known_hosts").open("a") as known:
+            known.write(f"{name} {key}")
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ending.close()

@@ -1,0 +1,135 @@
+"""A host without gpumon: what its nvidia-smi and ``ps`` say."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpumon.fleet import HostStatus, Origin
+from gpumon.fleet.nvidia_smi import SmiReader
+from gpumon.host import Refused, target_of
+from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.stream import StreamError
+from tests.driver import GIB, MIB, owners
+from tests.fleet.conftest import reading, state, wait_for, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fleet.sshd import Lab
+
+HEADER = (
+    "timestamp, index, uuid, name, driver_version, memory.total [MiB], memory.used [MiB], "
+    "memory.free [MiB], utilization.gpu [%], power.draw [W], fan.speed [%]"
+)
+ROW = (
+    "2026/11/23 08:30:00.123, 0, GPU-a, NVIDIA H100 80GB HBM3, 570.1, 81559, 512, 81047, 93, "
+    "512.33, [N/A]"
+)
+LOST = "2026/11/23 08:30:00.125, 1, GPU-b, NVIDIA H100 80GB HBM3, 570.1" + ", [GPU is lost]" * 6
+
+NVIDIA_SMI = """#!/bin/sh
+case "$*" in
+*mig.mode.current*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2;;
+*compute-apps*) cat {folder}/processes;;
+*) cat {folder}/gpus;;
+esac
+"""
+
+
+@pytest.fixture
+def host(lab: Lab, tmp_path: Path) -> Path:
+    """A host with an old nvidia-smi; returns the folder with what it says."""
+    folder = tmp_path / "smi"
+    folder.mkdir()
+    program = folder / "nvidia-smi"
+    program.write_text(NVIDIA_SMI.format(folder=folder))
+    program.chmod(0o755)
+    (folder / "gpus").write_text(f"{HEADER}\n{ROW}\n")
+    (folder / "processes").write_text("")
+    lab.host("gpu-01", {"PATH": f"{folder}:/usr/bin:/bin"})
+    return folder
+
+
+def test_gpus_and_owners_are_there_and_nothing_can_be_ended(lab: Lab, host: Path) -> None:
+    with owners(1, ["python", "train.py"]) as (owner,):
+        (host / "processes").write_text(f"GPU-a, {owner.pid}, 512, /usr/bin/python3\n")
+        with reading(lab.client, "gpu-01") as fleet:
+            wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.LIVE)
+            known = state(fleet, "gpu-01")
+            assert known.origin is Origin.NVIDIA_SMI
+            assert "only nvidia-smi" in known.sentence
+            assert known.snapshot is not None
+            (gpu,) = known.snapshot.gpus
+            assert (gpu.memory_used, gpu.utilization_gpu, gpu.power_draw) == (512 * MIB, 93, 512.33)
+            assert (gpu.temperature_gpu, gpu.fan_speed) == (None, None)
+            assert gpu.unknown["fan_speed"] is Unknown.NOT_SUPPORTED
+            assert known.snapshot.host.name == os.uname().nodename
+            (process,) = known.snapshot.processes
+            assert (process.id.pid, process.id.start_time) == (owner.pid, None)
+            assert (process.uid, process.command) == (os.getuid(), ("python", "train.py"))
+            assert process.memory_used == GIB // 2
+            with pytest.raises(Refused) as refused:
+                fleet.processes("gpu-01", readonly=False).open_handle(target_of(process))
+            assert refused.value.sentence
+            # The driver goes, and comes back.
+            (host / "gpus").write_text("NVIDIA-SMI has failed because \x1b[31m it could not.\n")
+            wait_until(lambda: "NVIDIA-SMI has failed" in state(fleet, "gpu-01").sentence)
+            assert "\x1b" not in state(fleet, "gpu-01").sentence
+            (host / "gpus").write_text(f"{HEADER}\n{ROW}\n{LOST}\n")
+            wait_for(fleet, lambda now: len(now.hosts[0].snapshot.gpus) == 2)  # type: ignore[union-attr]  # it has one
+            snapshot = state(fleet, "gpu-01").snapshot
+            assert snapshot is not None
+            assert [gpu.status for gpu in snapshot.gpus] == [CardStatus.OK, CardStatus.LOST]
+            assert snapshot.gpus[1].memory_used is None
+    wait_until(lambda: lab.hosts["gpu-01"].sessions() == [], lab.hosts["gpu-01"].sessions)
+
+
+def block(gpus: str, processes: str = "", owners: str = "") -> bytes:
+    return f"#gpus\n{gpus}\n#processes\n{processes}\n#owners\n{owners}\n#end\n".encode()
+
+
+def test_a_block_may_arrive_in_any_pieces() -> None:
+    data = block(f"{HEADER}\n{ROW}", "GPU-a, 7, [N/A], /opt/a, b/py", "7 1000 ann 60 R py -c x y")
+    reader = SmiReader("gpu-01")
+    found = [snapshot for at in range(len(data)) for snapshot in reader.feed(data[at : at + 1])]
+    (process,) = found[0].processes
+    assert (process.name, process.user, process.state) == ("py", "ann", "R")
+    assert process.memory_used is None
+    assert process.command == ("py", "-c", "x", "y")
+    assert process.started_at == pytest.approx(found[0].time - 60)
+
+
+def test_a_process_that_ps_does_not_show_is_not_visible() -> None:
+    (snapshot,) = SmiReader("x").feed(block(f"{HEADER}\n{ROW}", "GPU-a, 7, 1, [Not Found]"))
+    assert [(one.visible, one.name) for one in snapshot.processes] == [(False, None)]
+
+
+def test_no_gpu_is_said_and_not_shown_as_none() -> None:
+    (snapshot,) = SmiReader("x").feed(block("No devices were found"))
+    assert snapshot.trouble is not None
+    assert snapshot.trouble.sentence == "No devices were found"
+    (snapshot,) = SmiReader("x").feed(block(""))
+    assert snapshot.trouble is not None
+
+
+def test_a_block_without_end_is_refused() -> None:
+    reader = SmiReader("x")
+    for _ in range(16):
+        reader.feed(b"x" * 2**16)
+    with pytest.raises(StreamError, match="without end"):
+        reader.feed(b"x")
+
+
+@given(st.lists(st.binary(max_size=200) | st.sampled_from([ROW.encode(), HEADER.encode()])))
+def test_whatever_stands_in_a_block_is_a_snapshot_or_refused(parts: list[bytes]) -> None:
+    reader = SmiReader("x")
+    for part in parts:
+        with suppress(StreamError):
+            reader.feed(b"#gpus\n" + HEADER.encode() + b"\n" + part + b"\n#processes\n" + part)
+            reader.feed(b"\n#owners\n" + part + b"\n#end\n")

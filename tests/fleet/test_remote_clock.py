@@ -1,0 +1,70 @@
+"""Times of another machine: exact intervals, right ages, whatever its clock says."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from gpumon.fleet.remote_clock import RemoteClock
+from gpumon.model.snapshot import Host, Snapshot
+from tests.build import NOON, gpu, process
+
+DAY = 86400.0
+
+
+def sample(at: float) -> Snapshot:
+    return Snapshot(
+        at, Host("x", driver_since=at - 100), (gpu(sampled_at=at),), (process(started_at=at - 60),)
+    )
+
+
+def test_a_clock_that_agrees_changes_nothing() -> None:
+    clock, there = RemoteClock(), sample(NOON)
+    clock.learn(NOON, NOON + 0.05)
+    assert clock.snapshot(there) is there
+
+
+def test_all_times_are_moved_and_intervals_stay_exact_whatever_the_network_delays() -> None:
+    clock = RemoteClock()
+    times = []
+    for number, delay in enumerate((0.0, 0.3, 0.01, 0.2, 2.5, 0.0)):
+        clock.learn(NOON + DAY + number, NOON + number + delay)
+        ours = clock.snapshot(sample(NOON + DAY + number))
+        times.append(ours.time)
+        assert ours.gpus[0].sampled_at == ours.time
+        assert ours.host.driver_since == ours.time - 100
+        assert ours.processes[0].started_at == ours.time - 60
+    assert times == [NOON + number for number in range(6)]
+
+
+def test_a_row_that_did_not_change_stays_the_same_object() -> None:
+    clock, there = RemoteClock(), sample(NOON + DAY)
+    clock.learn(NOON + DAY, NOON)
+    first = clock.snapshot(there)
+    assert clock.snapshot(there) is first
+    clock.learn(NOON + DAY + 1, NOON + 1)
+    second = clock.snapshot(replace(there, time=NOON + DAY + 1))
+    assert second.processes[0] is first.processes[0]
+    assert second.gpus[0] is first.gpus[0]
+
+
+def test_a_clock_that_is_set_back_or_forward_is_followed() -> None:
+    for jump in (-3600.0, 3600.0):
+        clock = RemoteClock()
+        for number in range(40):
+            there = NOON + DAY + number + (jump if number >= 20 else 0)
+            clock.learn(there, NOON + number)
+            ours = clock.snapshot(sample(there)).time
+            # A clock that runs backwards was set; one that jumps ahead may be a delay at first.
+            if jump < 0 or number < 20 or number >= 30:
+                assert ours == NOON + number
+
+
+def test_our_clock_that_is_set_is_followed() -> None:
+    for jump in (-3600.0, 3600.0):
+        clock = RemoteClock()
+        for number in range(40):
+            here = NOON + number + (jump if number >= 20 else 0)
+            clock.learn(NOON + DAY + number, here)
+            ours = clock.snapshot(sample(NOON + DAY + number)).time
+            if number < 20 or number >= 30:
+                assert ours == here

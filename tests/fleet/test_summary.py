@@ -1,0 +1,84 @@
+"""What is said of a host: free GPUs, room, users, the worst state; and the sums over all hosts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpumon.findings import FindingKind, Severity
+from gpumon.fleet import HostStatus
+from gpumon.fleet.summary import HostJudge, totals
+from gpumon.model.snapshot import CardStatus
+from tests.build import GIB, NOON, gpu, process
+from tests.hosts import host, host_state
+
+FULL = gpu(index=1, memory_used=79 * GIB, memory_free=GIB, utilization_gpu=90)
+LOST = gpu(
+    index=2, status=CardStatus.LOST, memory_used=None, memory_free=None, utilization_gpu=None
+)
+ON_FULL = (process(7, memory_used=79 * GIB, sm=90, gpus=(1,), user="bo"),)
+
+
+def test_free_gpus_and_the_most_free_memory_are_those_of_sound_gpus() -> None:
+    made = host(host_state("a", gpu(), FULL, LOST, processes=ON_FULL))
+    assert (made.free, made.most_free) == (1, 79 * GIB)
+    assert [one.free for one in made.gpus] == [True, False, False]
+    assert [use.user for use in made.users] == ["bo"]
+    assert made.worst is not None
+    assert (made.worst.index, made.worst.state.kind) == (2, FindingKind.LOST)
+    assert made.severity is Severity.CRITICAL
+
+
+def test_memory_is_unknown_while_that_of_a_gpu_is() -> None:
+    made = host(host_state("a", gpu(), LOST))
+    assert made.memory_used is None
+    assert host(host_state("a", gpu(), FULL, processes=ON_FULL)).memory_used == 79.5 * GIB
+
+
+def test_full_gpus_are_in_use_and_no_reason_to_look() -> None:
+    made = host(host_state("a", FULL, processes=ON_FULL))
+    assert made.gpus[0].state.kind is FindingKind.FULL
+    assert made.worst is None
+
+
+def test_a_gpu_is_called_idle_only_after_a_while() -> None:
+    idle = gpu(memory_used=40 * GIB, memory_free=40 * GIB)
+    held = (process(7, memory_used=40 * GIB),)
+    states = [
+        host_state("a", idle, processes=held, time=NOON + second) for second in range(0, 90, 5)
+    ]
+    assert host(*states[:3]).worst is None
+    worst = host(*states).worst
+    assert worst is not None
+    assert worst.state.kind is FindingKind.IDLE
+
+
+@pytest.mark.parametrize("status", [HostStatus.DOWN, HostStatus.SILENT, HostStatus.CONNECTING])
+def test_nobody_knows_what_is_free_on_a_host_that_does_not_answer(status: HostStatus) -> None:
+    live = host_state("a", gpu(), FULL, processes=ON_FULL)
+    made = host(live, msgspec.structs.replace(live, status=status))
+    assert (made.free, made.most_free, made.memory_used, made.memory_total) == (None,) * 4
+    assert len(made.gpus) == 2, "the last picture stays"
+
+
+def test_a_host_without_news_keeps_its_object() -> None:
+    judge, state = HostJudge(0), host_state("a")
+    first = judge.judge(state)
+    assert judge.judge(state) is first
+    assert judge.judge(host_state("a", time=NOON + 1)) is not first
+
+
+def test_sums_say_when_a_host_or_a_value_is_missing() -> None:
+    sound = host(host_state("a", gpu(), FULL, processes=ON_FULL))
+    down = host(host_state("b", status=HostStatus.DOWN))
+    sick = host(host_state("c", gpu(), LOST))
+    assert totals([sound]).complete
+    both = totals([sound, down])
+    assert (both.hosts, both.live, both.gpus, both.free, both.complete) == (2, 1, 2, 1, False)
+    assert not totals([sound, sick]).complete
+    assert totals([sound, sick]).memory_used == 80 * GIB
+
+
+def test_a_clock_that_steps_back_is_followed() -> None:
+    made = host(host_state("a"), host_state("a", time=NOON - 3600))
+    assert made.free == 1

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 NAME = "signals.jsonl"
 MOST_BYTES = 2**20
-"""A log that would grow beyond this is set aside as ``signals.jsonl.1``, in place of the last."""
+"""A log that would grow beyond this is renamed to ``signals.jsonl.1``, replacing the last one."""
 COMMAND_CHARACTERS = 200
-"""How much of a command is written."""
+"""Maximum length of a command in the log."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of the log.
 
     Attributes:
@@ -46,9 +46,10 @@ class Entry(msgspec.Struct, frozen=True):
         start_time: Start of that process, clock ticks after boot.
         user: Its owner.
         uid: The owner's number.
-        command: Its command, cut to ``COMMAND_CHARACTERS``.
+        command: Its command, shortened to ``COMMAND_CHARACTERS``.
         outcome: ``sent``, or why it was not; later ``ended after 1.2 s``, or ``still there`` if
             gpumon stopped waiting.
+        machine: The machine of the target, as the user named it; only if it is another one.
     """
 
     time: str
@@ -61,6 +62,7 @@ class Entry(msgspec.Struct, frozen=True):
     uid: int | None
     command: str
     outcome: str
+    machine: str | None = None
 
 
 class AuditLog:
@@ -68,10 +70,12 @@ class AuditLog:
 
     Args:
         folder: Its folder; by default gpumon's folder in the user's state directory.
+        machine: The machine of the targets, if it is another one.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, machine: str | None = None) -> None:
         self._folder = folder
+        self._machine = None if machine is None else printable(machine)
         self._lines: deque[bytes] = deque()
         self._changed = threading.Condition()
         self._writing = False
@@ -101,9 +105,9 @@ class AuditLog:
         Args:
             target: The target of the signal.
             number: The signal.
-            outcome: See ``Entry``.
+            outcome: See ``AuditEntry``.
         """
-        line = msgspec.json.encode(_entry(target, number, outcome)) + b"\n"
+        line = msgspec.json.encode(_audit_entry(target, number, outcome, self._machine)) + b"\n"
         with self._changed:
             self._lines.append(line)
             if not self._flushed_at_exit:
@@ -111,7 +115,9 @@ class AuditLog:
                 atexit.register(self.flush)
             if not self._writing:
                 self._writing = True
-                threading.Thread(target=self._write_all, name="gpumon-journal", daemon=True).start()
+                threading.Thread(
+                    target=self._write_all, name="gpumon-audit-log", daemon=True
+                ).start()
 
     def flush(self, seconds: float = 2.0) -> bool:
         """Wait until all lines are written or given up; False if that takes longer."""
@@ -168,7 +174,7 @@ class AuditLog:
         folder = self.path.parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
-        _refuse_strangers(found)
+        _refuse_other_owner(found)
         if stat.S_IMODE(found.st_mode) != 0o700:
             folder.chmod(0o700)
 
@@ -186,7 +192,7 @@ class AuditLog:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file")
-            _refuse_strangers(found)
+            _refuse_other_owner(found)
             if stat.S_IMODE(found.st_mode) != 0o600:
                 os.fchmod(descriptor, 0o600)
         except BaseException:
@@ -202,16 +208,16 @@ class NoAuditLog(AuditLog):
         """Write nothing."""
 
 
-def _refuse_strangers(found: os.stat_result) -> None:
+def _refuse_other_owner(found: os.stat_result) -> None:
     if found.st_uid != os.geteuid():
         raise OSError(errno.EPERM, f"it belongs to {user_name(found.st_uid)}")
 
 
-def _entry(target: Target, number: int, outcome: str) -> Entry:
+def _audit_entry(target: Target, number: int, outcome: str, machine: str | None) -> AuditEntry:
     command = printable(" ".join(target.command) or target.name or "")
     if len(command) > COMMAND_CHARACTERS:
         command = command[: COMMAND_CHARACTERS - 1] + ELLIPSIS
-    return Entry(
+    return AuditEntry(
         time=datetime.now().astimezone().isoformat(timespec="milliseconds"),
         by=user_name(os.geteuid()),
         by_uid=os.geteuid(),
@@ -222,4 +228,5 @@ def _entry(target: Target, number: int, outcome: str) -> Entry:
         uid=target.uid,
         command=command,
         outcome=outcome,
+        machine=machine,
     )

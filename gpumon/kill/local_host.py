@@ -82,17 +82,17 @@ class LocalHost:
         place = PlaceReader(self._proc).read([anybody]).get(process)
         return read_details(process, self._files, self._proc, place)
 
-    def grip(self, target: Target) -> ProcessHandle:
-        """See ``ProcessHost.grip``."""
-        from gpumon.kill.signals import take_grip
+    def open_handle(self, target: Target) -> ProcessHandle:
+        """See ``ProcessHost.open_handle``."""
+        from gpumon.kill.signals import open_handle
 
-        return take_grip(target, readonly=self._readonly, proc=self._proc)
+        return open_handle(target, readonly=self._readonly, proc=self._proc)
 
-    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
+    def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
         """See ``ProcessHost.wait``."""
         from gpumon.kill.signals import wait_for_any
 
-        wait_for_any(grips, seconds)
+        wait_for_any(handles, seconds)
 
     @cached_property
     def _place_reader(self) -> PlaceReader:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, HolderScan, ProcessId, Snapshot
 
 WAIT_SECONDS = 10.0
-"""How long after the last end memory is waited for."""
+"""Seconds to wait for memory after the last exit."""
 
 _BELIEVED_SECONDS = 5.0
-"""How old the last sample of a card may be when the wait is over: older ones say nothing of now."""
+"""Maximum age in seconds of a GPU's last sample at the end of the wait; older ones are ignored."""
 
 _PAGE = 2 * 2**20
-_STEADY_SECONDS = 0.4
+_STABLE_SECONDS = 0.4
 
 
 class MemoryWatch:
@@ -40,25 +40,28 @@ class MemoryWatch:
         self._cards: dict[str, _Card] = {}
 
     def look(
-        self, snapshot: Snapshot | None, lives: Sequence[TargetState], now: float, time: float
+        self, snapshot: Snapshot | None, processes: Sequence[TargetState], now: float, time: float
     ) -> tuple[MemoryReclaimed, ...]:
         """The current state of the GPUs.
 
         Args:
             snapshot: The newest snapshot; values from before the signal are ignored.
-            lives: The processes of the session.
+            processes: The processes of the session.
             now: Monotonic time.
             time: Wall-clock time.
         """
-        burdens: dict[str, list[tuple[TargetState, int | None]]] = {}
-        for life in lives:
-            if life.counts:
+        holders_by_gpu: dict[str, list[tuple[TargetState, int | None]]] = {}
+        for process in processes:
+            if process.counts:
                 # The newer of two values: the dialog may have been open for long.
-                uses = self._uses_before.get(life.target.id, life.target.uses)
+                uses = self._uses_before.get(process.target.id, process.target.uses)
                 for use in uses:
-                    burdens.setdefault(use.gpu_uuid, []).append((life, use.memory_used))
-        ends = _last_end(lives)
-        for uuid, burden in burdens.items():
+                    holders_by_gpu.setdefault(use.gpu_uuid, []).append((process, use.memory_used))
+        # Nothing is expected where the last target was refused, or is on a machine out of reach.
+        for uuid in self._cards.keys() - holders_by_gpu.keys():
+            del self._cards[uuid]
+        ends = _last_end(processes)
+        for uuid, holders in holders_by_gpu.items():
             before = _gpu(self._before, uuid)
             if before is None or before.memory_used is None:
                 continue
@@ -67,8 +70,8 @@ class MemoryWatch:
                 card = self._cards[uuid] = _Card(before, before.memory_used)
             card.reopen(ends)
             if card.state.open:
-                card.look(self._before, snapshot, burden, self._sent_time)
-                card.settle(snapshot, burden, ends, now, time)
+                card.look(self._before, snapshot, holders, self._sent_time)
+                card.settle(snapshot, holders, ends, now, time)
         cards = sorted(self._cards.values(), key=lambda card: card.state.gpu_index)
         return tuple(card.state for card in cards)
 
@@ -108,7 +111,7 @@ class _Card:
         self.explained = False
         self._sampled_at: float | None = None
         self._settled_after: _End | None = None
-        self._steady: tuple[float, int] | None = None
+        self._stable_since: tuple[float, int] | None = None
 
     @property
     def short(self) -> bool:
@@ -128,17 +131,17 @@ class _Card:
         if self.state.settled and self.state.short and end != self._settled_after:
             self.state = msgspec.structs.replace(self.state, settled=False, remaining=())
             self.explained = False
-            self._steady = None
+            self._stable_since = None
 
     def look(
         self,
         before: Snapshot,
         snapshot: Snapshot | None,
-        burden: list[tuple[TargetState, int | None]],
+        holders: list[tuple[TargetState, int | None]],
         sent_time: float,
     ) -> None:
         """Process a snapshot."""
-        sizes = [size for _, size in burden]
+        sizes = [size for _, size in holders]
         expected = None if None in sizes else sum(size or 0 for size in sizes)
         state = msgspec.structs.replace(self.state, expected=expected)
         gpu = None if snapshot is None else _gpu(snapshot, state.gpu_uuid)
@@ -147,8 +150,10 @@ class _Card:
         elif gpu is None or gpu.memory_used is None:
             state = msgspec.structs.replace(state, now=None)
         elif _sampled_after(gpu, sent_time):
-            pids = {life.target.id.pid for life, _ in burden}
-            over = {life.target.id.pid for life, _ in burden if life.ended_time is not None}
+            pids = {process.target.id.pid for process, _ in holders}
+            over = {
+                process.target.id.pid for process, _ in holders if process.ended_time is not None
+            }
             listed = {id_.pid for id_, _ in _listed(snapshot, state.gpu_uuid)}
             state = msgspec.structs.replace(
                 state,
@@ -162,7 +167,7 @@ class _Card:
     def settle(
         self,
         snapshot: Snapshot | None,
-        burden: list[tuple[TargetState, int | None]],
+        holders: list[tuple[TargetState, int | None]],
         end: _End | None,
         now: float,
         time: float,
@@ -171,7 +176,7 @@ class _Card:
         self._settled_after = end
         if self.state.settled or end is None:
             return
-        if any(life.ended_time is None for life, _ in burden):
+        if any(process.ended_time is None for process, _ in holders):
             return
         if now - end.at >= WAIT_SECONDS:
             old = self._sampled_at is None or time - self._sampled_at > _BELIEVED_SECONDS
@@ -191,21 +196,21 @@ class _Card:
             return False
         if self.state.missing == 0:
             return True
-        return self._steady_at(gpu.sampled_at or last_end, gpu.memory_used)
+        return self._is_stable(gpu.sampled_at or last_end, gpu.memory_used)
 
-    def _steady_at(self, sampled_at: float, used: int) -> bool:
+    def _is_stable(self, sampled_at: float, used: int) -> bool:
         """Whether the value was the same before: the driver may free memory in several steps."""
-        if self._steady is None or abs(self._steady[1] - used) > _PAGE:
-            self._steady = sampled_at, used
-        return sampled_at - self._steady[0] >= _STEADY_SECONDS
+        if self._stable_since is None or abs(self._stable_since[1] - used) > _PAGE:
+            self._stable_since = sampled_at, used
+        return sampled_at - self._stable_since[0] >= _STABLE_SECONDS
 
 
-def _last_end(lives: Sequence[TargetState]) -> _End | None:
+def _last_end(processes: Sequence[TargetState]) -> _End | None:
     """The time of the last exit."""
     ends = [
-        _End(life.ended_time, life.ended_at)
-        for life in lives
-        if life.ended_time is not None and life.ended_at is not None
+        _End(process.ended_time, process.ended_at)
+        for process in processes
+        if process.ended_time is not None and process.ended_at is not None
     ]
     return max(ends, default=None)
 

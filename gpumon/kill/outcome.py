@@ -10,12 +10,12 @@ from gpumon.host import ProcessStatus, Refusal, Target  # noqa: TC001 - msgspec 
 from gpumon.model.snapshot import Suspect  # noqa: TC001 - msgspec resolves annotations at run time
 
 PATIENCE = 5.0
-"""Seconds a signal is given before SIGKILL is offered."""
+"""Seconds after a signal until SIGKILL is offered."""
 
 TOLERANCE = 64 * 2**20
-"""Bytes that may be missing before it is asked who holds them. What libraries take as they go is
-of this size (cuBLAS: a workspace of 32 MiB on Hopper), so others' memory moves by it unseen: their
-list is read at another moment than the card."""
+"""Missing bytes that are tolerated without a search for their holder. Libraries of other processes
+allocate this much at any time (cuBLAS: a workspace of 32 MiB on Hopper), and their process list is
+not read at the same time as the GPU's memory."""
 
 
 class Outcome(str, Enum):
@@ -28,6 +28,8 @@ class Outcome(str, Enum):
     """It had ended before the signal was sent."""
     REFUSED = "refused"
     """No signal was sent; ``TargetOutcome.refusal`` says why."""
+    UNKNOWN = "unknown"
+    """It got a signal, or may have got one, and its machine cannot be asked any more."""
 
 
 class TargetOutcome(Struct, frozen=True):
@@ -113,18 +115,20 @@ class TerminationReport(Struct, frozen=True):
     Attributes:
         signal: The last signal sent; 0 before the first.
         seconds: Seconds since that signal.
-        fates: The outcome of each process, in the order of sending.
-        returns: The memory of the GPUs concerned, by index.
+        outcomes: The outcome of each process, in the order of sending.
+        memory: The memory of the GPUs concerned, by index.
         offers_kill: Whether some targets are still alive ``PATIENCE`` seconds after the last
             signal.
         done: Whether nothing is left to wait for.
         unlogged: Why the audit log lacks sent signals; empty if it is complete.
+        name: What the targets are together, such as a job; may be empty.
     """
 
     signal: int
     seconds: float
-    fates: tuple[TargetOutcome, ...]
-    returns: tuple[MemoryReclaimed, ...] = ()
+    outcomes: tuple[TargetOutcome, ...]
+    memory: tuple[MemoryReclaimed, ...] = ()
     offers_kill: bool = False
     done: bool = False
     unlogged: str = ""
+    name: str = ""

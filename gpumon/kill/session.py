@@ -27,7 +27,7 @@ import msgspec
 from gpumon.host import Refusal, Refused, target_of_kin
 from gpumon.kill.memory_reclaimed import MemoryWatch
 from gpumon.kill.outcome import PATIENCE, TerminationReport
-from gpumon.kill.target import TargetState, asks_for_the_end, ends
+from gpumon.kill.target import TargetState, ends, requests_end
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpumon.system.clock import Clock
 
 _SLICE_SECONDS = 0.1
-"""How long an order, another signal say, may wait while the ends of processes are waited for."""
+"""Maximum seconds that a new order is delayed while the thread waits for exits."""
 _LOOK_SECONDS = 1.0
 _FIRST_LOOK_SECONDS = 0.2
 _FREEZE_SECONDS = 1.0
@@ -59,10 +59,11 @@ class TerminationSession:
     Args:
         host: The processes of the machine.
         targets: The processes to signal: exactly those shown to the user.
-        journal: The audit log.
+        audit_log: The audit log.
         clock: The clock.
         changed: Called on the session's thread when the report has changed, and every second while
             it waits.
+        name: What the targets are together, for the report.
     """
 
     def __init__(
@@ -70,16 +71,17 @@ class TerminationSession:
         host: ProcessHost,
         targets: Sequence[Target],
         *,
-        journal: AuditLog,
+        audit_log: AuditLog,
         clock: Clock | None = None,
         changed: Callable[[], None] = lambda: None,
+        name: str = "",
     ) -> None:
         self._host = host
-        self._journal = journal
+        self._audit_log = audit_log
         self._clock = clock or SystemClock()
         self._changed = changed
-        self._lives = {target.id: TargetState(target) for target in sorted(targets, key=_age)}
-        self._kin = set(self._lives)
+        self._states = {target.id: TargetState(target) for target in sorted(targets, key=_age)}
+        self._kin = set(self._states)
         self._orders: deque[tuple[int, bool]] = deque()
         self._news = threading.Event()
         self._closing = threading.Event()
@@ -90,13 +92,13 @@ class TerminationSession:
         self._scanned_at = 0.0
         self._number = 0
         self._whole_tree = False
-        self._to_end = False
+        self._expects_exit = False
         self._sent_at = 0.0
-        self._look_at = 0.0
-        self._told_at = 0.0
+        self._next_look_at = 0.0
+        self._published_at = 0.0
         self._logged_at = 0.0
         self._failure: BaseException | None = None
-        self._report = TerminationReport(0, 0.0, ())
+        self._report = TerminationReport(0, 0.0, (), name=name)
 
     @property
     def failure(self) -> BaseException | None:
@@ -125,7 +127,9 @@ class TerminationSession:
         self._orders.append((number, whole_tree))
         self._news.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._guarded, name="gpumon-ending", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run_guarded, name="gpumon-ending", daemon=True
+            )
             self._thread.start()
 
     def see(self, snapshot: Snapshot) -> None:
@@ -140,7 +144,7 @@ class TerminationSession:
         if self._failure is not None:
             raise self._failure
         self._newest = snapshot
-        if not self._report.done or any(card.open for card in self._report.returns):
+        if not self._report.done or any(card.open for card in self._report.memory):
             self._news.set()
 
     def close(self) -> None:
@@ -155,108 +159,112 @@ class TerminationSession:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _guarded(self) -> None:
+    def _run_guarded(self) -> None:
         """Run the thread; an exception is kept for the owner."""
         try:
             self._run()
         except BaseException as failure:  # noqa: BLE001 - a thread has nobody above it to see this
             self._failure = failure
         finally:
-            for life in self._lives.values():
-                life.release()
+            for state in self._states.values():
+                state.release()
 
     def _run(self) -> None:
         while self._orders or not self._closing.is_set():
             self._news.clear()
             while self._orders:
-                self._obey(*self._orders.popleft())
+                self._execute(*self._orders.popleft())
             self._look()
-            self._tell()
-            self._rest()
-        for life in self._lives.values():
-            if self._to_end and life.waiting and life.signal is not None:
-                self._log(life, life.signal, "still there")
+            self._publish_report()
+            self._wait()
+        for state in self._states.values():
+            if self._expects_exit and state.waiting and state.signal is not None:
+                self._log(state, state.signal, "still there")
 
-    def _rest(self) -> None:
+    def _wait(self) -> None:
         """Wait for the next exit, order or snapshot."""
-        grips = [life.grip for life in self._lives.values() if life.waiting and life.grip]
+        handles = [
+            state.handle for state in self._states.values() if state.waiting and state.handle
+        ]
         if self._closing.is_set():
             return
         if self._report.done:
             self._clock.wait(self._news, _IDLE_SECONDS)
-        elif grips and not self._news.is_set():
-            self._host.wait(grips, _SLICE_SECONDS)
+        elif handles and not self._news.is_set():
+            self._host.wait(handles, _SLICE_SECONDS)
         else:
             self._clock.wait(self._news, _FIRST_LOOK_SECONDS)
 
-    def _obey(self, number: int, whole_tree: bool) -> None:
+    def _execute(self, number: int, whole_tree: bool) -> None:
         """Send a signal to all living targets."""
         first, self._number = not self._number, number
-        self._whole_tree = whole_tree and asks_for_the_end(number)
+        self._whole_tree = whole_tree and requests_end(number)
         if first:
-            for life in self._lives.values():
-                self._take_hold(life)
-            self._let_families_be()
+            for state in self._states.values():
+                self._open_handle(state)
+            self._refuse_descendants()
         self._find_children()
         if number == signal.SIGKILL and self._whole_tree:
             self._freeze()
         if ends(number):
-            self._to_end = True
+            self._expects_exit = True
             if self._watch is None and self._before is not None:
                 self._watch = MemoryWatch(self._before, self._clock.time())
-        for life in self._lives.values():
-            self._send(life, number)
+        for state in self._states.values():
+            self._send(state, number)
         self._sent_at = self._clock.monotonic()
-        self._look_at = self._sent_at + _FIRST_LOOK_SECONDS
+        self._next_look_at = self._sent_at + _FIRST_LOOK_SECONDS
 
-    def _take_hold(self, life: TargetState) -> None:
+    def _open_handle(self, state: TargetState) -> None:
         try:
-            life.grip = self._host.grip(life.target)
+            state.handle = self._host.open_handle(state.target)
         except Refused as refused:
-            self._refuse(life, refused, self._number)
+            self._refuse(state, refused, self._number)
         except OSError as error:
-            self._fail(life, error, self._number)
+            self._fail(state, error, self._number)
 
-    def _let_families_be(self) -> None:
+    def _refuse_descendants(self) -> None:
         """Refuse the descendants of a process that is protected or was replaced."""
         barred: dict[int | None, Refusal] = {
-            life.target.id.pid: life.refusal
-            for life in self._lives.values()
-            if life.refusal in (Refusal.PROTECTED, Refusal.REUSED)
+            state.target.id.pid: state.refusal
+            for state in self._states.values()
+            if state.refusal in (Refusal.PROTECTED, Refusal.REUSED)
         }
         while below := [
-            life for life in self._lives.values() if life.grip and life.target.parent in barred
+            state
+            for state in self._states.values()
+            if state.handle and state.target.parent in barred
         ]:
-            for life in below:
-                pid, parent = life.target.id.pid, life.target.parent
+            for state in below:
+                pid, parent = state.target.id.pid, state.target.parent
                 reason = barred[pid] = barred[parent]
                 sentence = f"{pid} is below {parent}, which gets no signal: choose {pid} by itself"
-                self._refuse(life, Refused(reason, sentence), self._number)
+                self._refuse(state, Refused(reason, sentence), self._number)
 
-    def _refuse(self, life: TargetState, refused: Refused, number: int) -> None:
-        life.refuse(refused)
-        self._log(life, number, refused.reason.value)
+    def _refuse(self, state: TargetState, refused: Refused, number: int) -> None:
+        state.refuse(refused)
+        self._log(state, number, refused.reason.value)
 
-    def _fail(self, life: TargetState, error: OSError, number: int) -> None:
-        life.fail(error)
-        self._log(life, number, error.strerror or str(error))
+    def _fail(self, state: TargetState, error: OSError, number: int) -> None:
+        state.fail(error)
+        self._log(state, number, error.strerror or str(error))
 
-    def _log(self, life: TargetState, number: int, outcome: str) -> None:
+    def _log(self, state: TargetState, number: int, outcome: str) -> None:
         self._logged_at = self._clock.monotonic()
-        self._journal.write(life.target, number, outcome)
+        self._audit_log.write(state.target, number, outcome)
 
-    def _send(self, life: TargetState, number: int) -> None:
-        if not life.waiting or life.grip is None:
+    def _send(self, state: TargetState, number: int) -> None:
+        if not state.waiting or state.handle is None:
             return
         try:
-            life.grip.send(number)
+            state.handle.send(number)
         except Refused as refused:
-            self._refuse(life, refused, number)
+            self._refuse(state, refused, number)
         except OSError as error:
-            self._fail(life, error, number)
+            self._fail(state, error, number)
         else:
-            life.sent(number, self._clock.monotonic())
-            self._log(life, number, "sent")
+            state.sent(number, self._clock.monotonic())
+            self._log(state, number, "sent")
 
     def _freeze(self) -> None:
         """Stop the whole tree, including processes forked meanwhile."""
@@ -266,17 +274,20 @@ class TerminationSession:
         # A fork that was in progress when its parent was stopped shows in the second scan.
         looks_without_news = 0
         while looks_without_news < 2 and self._clock.monotonic() < deadline:
-            for id_, life in list(self._lives.items()):
+            for id_, state in list(self._states.items()):
                 if id_ not in stopped:
                     stopped.add(id_)
-                    self._send(life, signal.SIGSTOP)
-            while self._some_run() and self._clock.monotonic() < deadline:
+                    self._send(state, signal.SIGSTOP)
+            while self._any_running() and self._clock.monotonic() < deadline:
                 self._clock.wait(moment, 0.001)
             looks_without_news = 0 if self._find_children() else looks_without_news + 1
 
-    def _some_run(self) -> bool:
-        standings = (life.grip.standing() for life in self._lives.values() if life.grip)
-        return any(standing and standing.state not in _STILL for standing in standings)
+    def _any_running(self) -> bool:
+        standings = (state.handle.standing() for state in self._states.values() if state.handle)
+        try:
+            return any(standing and standing.state not in _STILL for standing in standings)
+        except Refused:
+            return False  # The signals that follow are refused, too.
 
     def _find_children(self) -> list[TargetState]:
         """Open handles on new descendants, if the whole tree is to be terminated.
@@ -284,11 +295,14 @@ class TerminationSession:
         A parent PID in the process table is reliable only if that parent was alive all the time. So
         a process counts as a child only of one that is held and is alive after the table was read.
         """
-        roots = [id_ for id_, life in self._lives.items() if life.lives]
+        roots = [id_ for id_, state in self._states.items() if state.alive]
         if not roots:
             return []
-        family = self._host.families(roots)
-        parents = {id_.pid: id_ for id_ in roots if self._lives[id_].lives}
+        try:
+            family = self._host.families(roots)
+        except (OSError, Refused):
+            return []  # The targets were confirmed: they get the signal, late children do not.
+        parents = {id_.pid: id_ for id_ in roots if self._states[id_].alive}
         found = []
         for kin in family:
             parent = parents.get(kin.parent)
@@ -298,103 +312,110 @@ class TerminationSession:
             if not self._whole_tree:
                 parents[kin.id.pid] = kin.id
                 continue
-            life = self._lives.get(kin.id)
-            if life is None and (life := self._take_in(kin, parent)) is not None:
-                found.append(life)
-            if life is not None and life.lives:
+            state = self._states.get(kin.id)
+            if state is None and (state := self._add_child(kin, parent)) is not None:
+                found.append(state)
+            if state is not None and state.alive:
                 parents[kin.id.pid] = kin.id
         return found
 
-    def _take_in(self, kin: RelatedProcess, parent: ProcessId) -> TargetState | None:
+    def _add_child(self, kin: RelatedProcess, parent: ProcessId) -> TargetState | None:
         """Add a late child to the session, unless it has exited already."""
         listed = () if self._newest is None else self._newest.processes
         uses = next((process.uses for process in listed if process.id == kin.id), ())
-        life = TargetState(target_of_kin(kin, uses, self._lives[parent].target.place), late=True)
+        state = TargetState(target_of_kin(kin, uses, self._states[parent].target.place), late=True)
         try:
-            life.grip = self._host.grip(life.target)
+            state.handle = self._host.open_handle(state.target)
         except OSError:
             return None  # Too many open files; it is found again once others have exited.
         except Refused as refused:
             if refused.reason is Refusal.GONE:
                 return None
-            self._refuse(life, refused, self._number)
-        self._lives[kin.id] = life
-        return life
+            self._refuse(state, refused, self._number)
+        self._states[kin.id] = state
+        return state
 
     def _look(self) -> None:
         """Update the outcomes: often for exits, every second for the rest."""
         now, time = self._clock.monotonic(), self._clock.time()
-        for life in self._lives.values():
-            if life.look(now, time) and life.signal is not None:
-                self._log(life, life.signal, f"ended after {life.seconds:.1f} s")
-        if now >= self._look_at:
-            self._look_at = now + _LOOK_SECONDS
-            for life in self._lives.values():
-                life.look_closely()
+        for state in self._states.values():
+            if state.look(now, time) and state.signal is not None:
+                self._log(state, state.signal, f"ended after {state.seconds:.1f} s")
+        if now >= self._next_look_at:
+            self._next_look_at = now + _LOOK_SECONDS
+            for state in self._states.values():
+                self._look_closely(state)
             if self._number == signal.SIGKILL or now - self._sent_at < PATIENCE:
-                self._end_late_children()
+                self._signal_late_children()
 
-    def _end_late_children(self) -> None:
+    def _look_closely(self, state: TargetState) -> None:
+        try:
+            state.look_closely()
+        except Refused as refused:
+            self._refuse(state, refused, self._number)
+
+    def _signal_late_children(self) -> None:
         if not self._whole_tree or not self._find_children():
             return
         if self._number == signal.SIGKILL:
             self._freeze()
-        for life in self._lives.values():
-            if life.late and life.signal in (None, signal.SIGSTOP):
-                self._send(life, self._number)
+        for state in self._states.values():
+            if state.late and state.signal in (None, signal.SIGSTOP):
+                self._send(state, self._number)
 
-    def _returns(self, now: float) -> tuple[MemoryReclaimed, ...]:
+    def _reclaimed(self, now: float) -> tuple[MemoryReclaimed, ...]:
         if self._watch is None:
             return ()
-        lives, time = list(self._lives.values()), self._clock.time()
-        returns = self._watch.look(self._newest, lives, now, time)
+        states, time = list(self._states.values()), self._clock.time()
+        memory = self._watch.look(self._newest, states, now, time)
         if self._newest is None:
-            return returns
+            return memory
         if self._watch.unexplained:
             scan = self._host.scan(self._newest)
         else:
             scan = self._newest.holders
             if scan is None or scan.at <= self._scanned_at:
-                return returns
+                return memory
         self._scanned_at = time
         self._watch.explain(scan, self._kin)
-        return self._watch.look(self._newest, lives, now, time)
+        return self._watch.look(self._newest, states, now, time)
 
-    def _tell(self) -> None:
+    def _publish_report(self) -> None:
         """Make a new report, and announce it if it has changed."""
         now = self._clock.monotonic()
-        lives = self._lives.values()
-        returns = self._returns(now)
-        waiting = self._to_end and any(life.waiting for life in lives)
+        states = self._states.values()
+        memory = self._reclaimed(now)
+        waiting = self._expects_exit and any(state.waiting for state in states)
         done = (
             not waiting
-            and all(card.settled for card in returns)
-            and all(life.waiting or life.settled(now) for life in lives)
+            and all(card.settled for card in memory)
+            and all(state.waiting or state.settled(now) for state in states)
             and self._logged(now)
             and not self._orders
         )
         report = TerminationReport(
             self._number,
             now - self._sent_at,
-            tuple(life.fate(now) for life in lives),
-            returns,
+            tuple(state.result(now) for state in states),
+            memory,
             offers_kill=waiting and now - self._sent_at >= PATIENCE,
             done=done,
-            unlogged=self._journal.failure or self._report.unlogged,
+            unlogged=self._audit_log.failure or self._report.unlogged,
+            name=self._report.name,
         )
         as_before = msgspec.structs.replace(report, seconds=self._report.seconds) == self._report
-        if as_before and (report.done or now - self._told_at < _LOOK_SECONDS):
+        if as_before and (report.done or now - self._published_at < _LOOK_SECONDS):
             return
-        self._report, self._told_at = report, now
+        self._report, self._published_at = report, now
         self._changed()
 
     def _logged(self, now: float) -> bool:
         """Whether the audit log is complete, or has not answered within its time."""
-        if not self._journal.pending:
+        if not self._audit_log.pending:
             return True
         if now - self._logged_at < _LOG_SECONDS:
             return False
-        self._journal.flush(0)  # It announces that itself from now on.
+        self._audit_log.flush(0)  # It announces that itself from now on.
         return True
 
 

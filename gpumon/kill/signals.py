@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 _STATUS_BYTES = 2048
 _LOOK_SECONDS = 0.05
-"""How often a process is looked at that cannot be waited for."""
+"""Seconds between two checks of a process that has no pidfd."""
 
 
-def take_grip(target: Target, *, readonly: bool = False, proc: str = "/proc") -> ProcessHandle:
+def open_handle(target: Target, *, readonly: bool = False, proc: str = "/proc") -> ProcessHandle:
     """Open a handle on a process after checking that it is the intended one.
 
     The PID, the start time and the effective user must match the target. A changed user alone, from
@@ -60,32 +60,32 @@ def take_grip(target: Target, *, readonly: bool = False, proc: str = "/proc") ->
         Refused: It must not be signalled, with the reason.
         OSError: There are too many open files.
     """
-    _refuse_the_untouchable(target, readonly, proc)
-    grip = _PidfdHandle(target, proc) if _pidfds_work() else _PsutilHandle(target, proc)
+    _refuse_protected(target, readonly, proc)
+    handle = _PidfdHandle(target, proc) if _pidfds_work() else _PsutilHandle(target, proc)
     try:
-        grip.compare()
+        handle.compare()
     except BaseException:
-        grip.close()
+        handle.close()
         raise
-    return grip
+    return handle
 
 
-def wait_for_any(grips: Sequence[ProcessHandle], seconds: float) -> None:
+def wait_for_any(handles: Sequence[ProcessHandle], seconds: float) -> None:
     """Return when one of these processes has exited, or on timeout."""
     deadline = time.monotonic() + seconds
     # A process that exits between this check and the poll makes the poll return at once.
-    if any(grip.ended() for grip in grips):
+    if any(handle.ended() for handle in handles):
         return
     poll = select.poll()
     at_most = seconds
-    for grip in grips:
-        if isinstance(grip, _PidfdHandle):
-            poll.register(grip.descriptor, select.POLLIN)
+    for handle in handles:
+        if isinstance(handle, _PidfdHandle):
+            poll.register(handle.descriptor, select.POLLIN)
         else:
             at_most = _LOOK_SECONDS
     left = seconds
     while left > 0 and not poll.poll(min(left, at_most) * 1000):
-        if any(grip.ended() for grip in grips):
+        if any(handle.ended() for handle in handles):
             return
         left = deadline - time.monotonic()
 
@@ -105,7 +105,7 @@ class _Handle:
     def compare(self) -> None:
         """Refuse to continue unless the held process is the intended one and is alive."""
         pid, start_time = self._target.id.pid, self._target.id.start_time
-        seen = _see(pid, self._proc)
+        seen = _read_process(pid, self._proc)
         if seen is None:
             if self.ended():
                 raise _gone(self._target)
@@ -144,7 +144,7 @@ class _Handle:
     def ended(self) -> bool:
         """See ``ProcessHandle.ended``."""
         try:
-            seen = _see(self._target.id.pid, self._proc)
+            seen = _read_process(self._target.id.pid, self._proc)
         except OSError:
             return False  # Too many open files, for example: that does not mean that it has exited.
         return seen is None or seen[0].id != self._target.id or seen[0].ended
@@ -242,8 +242,8 @@ def _pidfds_work() -> bool:
     return True
 
 
-def _refuse_the_untouchable(target: Target, readonly: bool, proc: str) -> None:
-    """Refuse what must never be signalled, whoever asks."""
+def _refuse_protected(target: Target, readonly: bool, proc: str) -> None:
+    """Refuse processes that must never be signalled."""
     pid = target.id.pid
     if readonly:
         raise Refused(Refusal.READ_ONLY, "gpumon runs with --readonly: it sends no signal")
@@ -257,7 +257,7 @@ def _refuse_the_untouchable(target: Target, readonly: bool, proc: str) -> None:
             f"{pid} cannot be compared with what you saw, for there is no {proc} here: "
             "look at it with ps, and use kill",
         )
-    if target.id.start_time is None or not _speaks_of_us(proc):
+    if target.id.start_time is None or not _shows_own_namespace(proc):
         raise Refused(
             Refusal.NOT_VISIBLE,
             f"{pid} is not visible here, and that number may be another process's: "
@@ -277,7 +277,7 @@ def _refuse_the_untouchable(target: Target, readonly: bool, proc: str) -> None:
         )
 
 
-def _speaks_of_us(proc: str) -> bool:
+def _shows_own_namespace(proc: str) -> bool:
     """Whether ``/proc`` shows our own PID namespace; its mount may belong to another one."""
     try:
         return Path(proc, "self").readlink() == Path(str(os.getpid()))
@@ -313,10 +313,10 @@ def _not_permitted(target: Target, number: int) -> str:
         return f"{pid} is yours, but this system does not let you signal it: {kill}"
     owner = _owner(target)
     ask = "ask an administrator" if target.uid == 0 else f"ask {owner}"
-    return f"{pid} is {owner}'s, not yours: {ask}, or {_other_way(target) or kill}"
+    return f"{pid} is {owner}'s, not yours: {ask}, or {_managed_stop(target) or kill}"
 
 
-def _other_way(target: Target) -> str | None:
+def _managed_stop(target: Target) -> str | None:
     """The regular way to end it, if another program manages it."""
     place = target.place
     if place is None:
@@ -349,7 +349,7 @@ def _owner(target: Target) -> str:
     return "another user" if target.uid is None else printable(user_name(target.uid))
 
 
-def _see(pid: int, proc: str) -> tuple[Stat, int] | None:
+def _read_process(pid: int, proc: str) -> tuple[Stat, int] | None:
     """A process and its effective user; ``None`` if it does not exist or is hidden."""
     try:
         with opened(proc, pid) as directory:

@@ -5,34 +5,34 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from gpumon.host import Refusal
+from gpumon.host import Refusal, Refused
 from gpumon.kill.messages import why_it_is_listed, why_it_lives
 from gpumon.kill.outcome import PATIENCE, Outcome, TargetOutcome
 from gpumon.model.process_states import UNINTERRUPTIBLE
 
 if TYPE_CHECKING:
-    from gpumon.host import ProcessHandle, ProcessStatus, Refused, Target
+    from gpumon.host import ProcessHandle, ProcessStatus, Target
 
 _REAP_SECONDS = 0.5
-"""How long a parent is given to take notice before it is told that it does not."""
+"""Seconds after which a parent that has not reaped its child is reported."""
 _LOOKS_ASLEEP = 2
-_ENDS_NOBODY = frozenset(
+_HARMLESS = frozenset(
     getattr(signal, f"SIG{name}", None)
     for name in ("CONT", "STOP", "TSTP", "TTIN", "TTOU", "CHLD", "URG", "WINCH")
 )
-_ASKS_FOR_THE_END = frozenset(
+_END_REQUESTS = frozenset(
     getattr(signal, f"SIG{name}", None) for name in ("INT", "TERM", "QUIT", "KILL")
 )
 
 
 def ends(number: int) -> bool:
     """Whether a signal ends processes that do not handle it: signal(7), "Term" and "Core"."""
-    return number not in _ENDS_NOBODY
+    return number not in _HARMLESS
 
 
-def asks_for_the_end(number: int) -> bool:
+def requests_end(number: int) -> bool:
     """Whether a signal only asks for an end: HUP and USR1 have other uses too."""
-    return number in _ASKS_FOR_THE_END
+    return number in _END_REQUESTS
 
 
 class TargetState:
@@ -41,7 +41,7 @@ class TargetState:
     Attributes:
         target: The process.
         late: Whether it was found only during the session.
-        grip: Its handle; ``None`` if none could be opened, or it was closed.
+        handle: Its handle; ``None`` if none could be opened, or it was closed.
         outcome: The outcome so far.
         refusal: Why no signal was sent.
         signal: The last signal sent to it.
@@ -52,7 +52,7 @@ class TargetState:
     def __init__(self, target: Target, late: bool = False) -> None:
         self.target = target
         self.late = late
-        self.grip: ProcessHandle | None = None
+        self.handle: ProcessHandle | None = None
         self.outcome = Outcome.WAITING
         self.signal: int | None = None
         self.ended_at: float | None = None
@@ -65,9 +65,9 @@ class TargetState:
         self._sent_at = 0.0
 
     @property
-    def lives(self) -> bool:
+    def alive(self) -> bool:
         """Whether it is held and alive at this moment."""
-        return self.waiting and self.grip is not None and not self.grip.ended()
+        return self.waiting and self.handle is not None and not self.handle.ended()
 
     @property
     def waiting(self) -> bool:
@@ -76,8 +76,9 @@ class TargetState:
 
     @property
     def counts(self) -> bool:
-        """Whether its memory should be reclaimed: it got a signal."""
-        return self.signal is not None and self.outcome in (Outcome.WAITING, Outcome.ENDED)
+        """Whether its memory should be reclaimed: it got a signal, or ended with its parent."""
+        sent = self.signal is not None and self.waiting
+        return sent or self.outcome is Outcome.ENDED
 
     def settled(self, now: float) -> bool:
         """Whether nothing more will be learned about it."""
@@ -92,11 +93,17 @@ class TargetState:
         self.signal, self._sent_at = number, now
 
     def refuse(self, refused: Refused) -> None:
-        """Record that no signal was sent."""
+        """Record that no signal was sent, or that its machine cannot be asked."""
         if refused.reason is Refusal.GONE:
-            if self.signal is not None:
-                return  # Its exit will be observed soon.
+            if self.signal is not None or self.handle is not None:
+                # Its exit will be observed soon. A parent that got the signal first may have ended
+                # it before its own signal was sent.
+                return
             self.outcome = Outcome.GONE
+        elif refused.reason is Refusal.UNANSWERED or (
+            refused.reason is Refusal.UNREACHABLE and self.signal is not None
+        ):
+            self.outcome = Outcome.UNKNOWN
         else:
             self.outcome = Outcome.REFUSED
         self.refusal, self._sentence = refused.reason, refused.sentence
@@ -111,7 +118,9 @@ class TargetState:
     @property
     def seconds(self) -> float | None:
         """Seconds from the first signal to its exit."""
-        return None if self.ended_at is None else self.ended_at - self._first_sent_at
+        if self.ended_at is None or self.signal is None:
+            return None
+        return self.ended_at - self._first_sent_at
 
     def look(self, now: float, time: float) -> bool:
         """Check whether it has exited, and then whether its parent has reaped it.
@@ -119,30 +128,37 @@ class TargetState:
         Returns:
             Whether its exit was observed just now.
         """
-        if self.grip is None or not self.grip.ended():
+        if self.handle is None or not self.handle.ended():
             return False
         news = self.waiting
         if news:
             self.outcome, self.ended_at, self.ended_time = Outcome.ENDED, now, time
-        self._standing = self.grip.standing()
+        try:
+            self._standing = self.handle.standing()
+        except Refused:
+            self._standing = None  # It has ended; whether it is reaped will not be known.
         if self._standing is None:
             self.release()
         return news
 
     def look_closely(self) -> None:
-        """Read its status while it is alive, and what it waits for."""
-        if self.grip is not None and self.waiting:
-            self._standing = self.grip.standing()
+        """Read its status while it is alive, and what it waits for.
+
+        Raises:
+            Refused: Its machine cannot be asked any more.
+        """
+        if self.handle is not None and self.waiting:
+            self._standing = self.handle.standing()
             asleep = self._standing is not None and self._standing.state == UNINTERRUPTIBLE
             self._looks_asleep = self._looks_asleep + 1 if asleep else 0
 
     def release(self) -> None:
         """Close its handle."""
-        if self.grip is not None:
-            self.grip.close()
-            self.grip = None
+        if self.handle is not None:
+            self.handle.close()
+            self.handle = None
 
-    def fate(self, now: float) -> TargetOutcome:
+    def result(self, now: float) -> TargetOutcome:
         """The outcome as an immutable record."""
         return TargetOutcome(
             self.target,
@@ -150,12 +166,12 @@ class TargetState:
             late=self.late,
             signal=self.signal,
             refusal=self.refusal,
-            sentence=self._say(now),
+            sentence=self._sentence_now(now),
             standing=self._standing,
             seconds=self.seconds,
         )
 
-    def _say(self, now: float) -> str:
+    def _sentence_now(self, now: float) -> str:
         if self.ended_at is not None:
             patient = now - self.ended_at < _REAP_SECONDS
             return "" if patient else why_it_is_listed(self.target.id, self._standing)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.host import Target
-from gpumon.kill import audit_log as journal_module
+from gpumon.kill import audit_log as audit_log_module
 from gpumon.kill.audit_log import AuditLog
 from gpumon.model.snapshot import ProcessId
 from tests import lives
@@ -41,21 +41,21 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def failure(journal: AuditLog, target: Target = TRAINING) -> str:
+def failure(audit_log: AuditLog, target: Target = TRAINING) -> str:
     """Why a line could not be written."""
-    journal.write(target, signal.SIGTERM, "sent")
-    assert journal.flush(lives.PATIENCE)
-    assert journal.failure is not None
-    return journal.failure
+    audit_log.write(target, signal.SIGTERM, "sent")
+    assert audit_log.flush(lives.PATIENCE)
+    assert audit_log.failure is not None
+    return audit_log.failure
 
 
-def test_a_line_says_when_who_whom_what_and_with_what_outcome(folder: Path) -> None:
-    journal = AuditLog(folder)
+def test_a_line_has_time_user_target_signal_and_outcome(folder: Path) -> None:
+    audit_log = AuditLog(folder)
     before = time.time()
-    journal.write(TRAINING, signal.SIGTERM, "sent")
-    journal.write(TRAINING, signal.SIGRTMIN + 1, "not permitted")
-    assert journal.flush(lives.PATIENCE)
-    assert journal.failure is None
+    audit_log.write(TRAINING, signal.SIGTERM, "sent")
+    audit_log.write(TRAINING, signal.SIGRTMIN + 1, "not permitted")
+    assert audit_log.flush(lives.PATIENCE)
+    assert audit_log.failure is None
     first, second = written(folder)
     when = datetime.fromisoformat(str(first.pop("time")))
     assert when.tzinfo is not None
@@ -75,7 +75,7 @@ def test_a_line_says_when_who_whom_what_and_with_what_outcome(folder: Path) -> N
     assert (second["signal"], second["outcome"]) == (str(signal.SIGRTMIN + 1), "not permitted")
 
 
-def test_it_lies_in_the_state_folder(tmp_path: Path) -> None:
+def test_the_log_is_in_the_state_folder(tmp_path: Path) -> None:
     program = "from gpumon.kill.audit_log import AuditLog; print(AuditLog().path)"
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(
@@ -88,50 +88,50 @@ def test_it_lies_in_the_state_folder(tmp_path: Path) -> None:
     assert Path(done.stdout.strip()) == tmp_path / "gpumon" / "signals.jsonl"
 
 
-def test_the_end_of_the_program_waits_for_the_last_line(folder: Path) -> None:
+def test_the_program_waits_at_exit_for_the_last_line(folder: Path) -> None:
     program = (
         "import sys, pathlib\n"
         "from gpumon.host import Target\n"
         "from gpumon.kill.audit_log import AuditLog\n"
         "from gpumon.model.snapshot import ProcessId\n"
-        "journal = AuditLog(pathlib.Path(sys.argv[1]))\n"
+        "audit_log = AuditLog(pathlib.Path(sys.argv[1]))\n"
         "for pid in range(200):\n"
-        "    journal.write(Target(ProcessId(pid, 1), 0), 15, 'sent')\n"
+        "    audit_log.write(Target(ProcessId(pid, 1), 0), 15, 'sent')\n"
     )
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True)
     assert [line["pid"] for line in written(folder)] == list(range(200))
 
 
-def test_nobody_else_may_read_it(folder: Path) -> None:
+def test_other_users_cannot_read_it(folder: Path) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     (folder / "signals.jsonl").touch(0o644)
-    journal = AuditLog(folder)
-    journal.write(TRAINING, signal.SIGTERM, "sent")
-    assert journal.flush(lives.PATIENCE)
+    audit_log = AuditLog(folder)
+    audit_log.write(TRAINING, signal.SIGTERM, "sent")
+    assert audit_log.flush(lives.PATIENCE)
     assert mode(folder) == 0o700
     assert mode(folder / "signals.jsonl") == 0o600
     assert len(written(folder)) == 1
 
 
-def test_a_new_one_is_not_readable_by_others_under_any_umask(folder: Path) -> None:
+def test_a_new_log_is_not_readable_by_others_under_any_umask(folder: Path) -> None:
     before = os.umask(0)
     try:
-        journal = AuditLog(folder)
-        journal.write(TRAINING, signal.SIGTERM, "sent")
-        assert journal.flush(lives.PATIENCE)
+        audit_log = AuditLog(folder)
+        audit_log.write(TRAINING, signal.SIGTERM, "sent")
+        assert audit_log.flush(lives.PATIENCE)
     finally:
         os.umask(before)
     assert (mode(folder), mode(folder / "signals.jsonl")) == (0o700, 0o600)
 
 
-def test_what_others_named_cannot_break_a_line(folder: Path) -> None:
-    journal = AuditLog(folder)
+def test_names_chosen_by_others_cannot_break_a_line(folder: Path) -> None:
+    audit_log = AuditLog(folder)
     nasty = Target(
         ProcessId(1, None), None, user="a\nb", command=("x\x1b[2J\n{}", "\udc80", "y" * 9000)
     )
-    journal.write(nasty, signal.SIGKILL, "not visible")
-    assert journal.flush(lives.PATIENCE)
+    audit_log.write(nasty, signal.SIGKILL, "not visible")
+    assert audit_log.flush(lives.PATIENCE)
     (line,) = written(folder)
     command = str(line["command"])
     assert len(command) == 200
@@ -148,7 +148,7 @@ def test_a_symbolic_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     assert not prey.exists()
 
 
-def test_a_named_pipe_does_not_hold_it_up(folder: Path) -> None:
+def test_a_named_pipe_does_not_block_the_writer(folder: Path) -> None:
     folder.mkdir(parents=True)
     os.mkfifo(folder / "signals.jsonl")
     assert str(folder / "signals.jsonl") in failure(AuditLog(folder))
@@ -172,7 +172,7 @@ def test_a_folder_of_another_user_is_refused(folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     told = failure(AuditLog(tmp_path / "state" / "gpumon"))
     assert told == (
@@ -190,25 +190,25 @@ from gpumon.model.snapshot import ProcessId
 folder = pathlib.Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", folder], check=True)
 target = Target(ProcessId(41233, 777), 1005, command=("x" * 190,))
-journal = AuditLog(folder)
+audit_log = AuditLog(folder)
 lines = 0
-while journal.failure is None:
-    journal.write(target, 15, "sent")
-    journal.flush()
+while audit_log.failure is None:
+    audit_log.write(target, 15, "sent")
+    audit_log.flush()
     lines += 1
-print(journal.failure)
+print(audit_log.failure)
 content = (folder / "signals.jsonl").read_bytes()
 assert content.endswith(b"\\n"), "half a line"
 assert content.count(b"\\n") == lines - 1
 (folder / "signals.jsonl").write_bytes(b"")
-journal.write(target, 15, "sent")
-journal.flush()
-print(journal.failure)
+audit_log.write(target, 15, "sent")
+audit_log.flush()
+print(audit_log.failure)
 """
 
 
 @lives.needs("unshare")
-def test_a_full_disk_is_told_and_leaves_no_half_line(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_partial_line(tmp_path: Path) -> None:
     room = ["unshare", "--mount"]
     if subprocess.run([*room, "true"], capture_output=True, check=False).returncode:
         pytest.skip("a mount of one's own takes root")
@@ -223,12 +223,12 @@ def test_a_full_disk_is_told_and_leaves_no_half_line(tmp_path: Path) -> None:
     assert afterwards == "None"
 
 
-def test_it_stays_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "MOST_BYTES", 5000)
-    journal = AuditLog(folder)
+def test_the_log_stays_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log_module, "MOST_BYTES", 5000)
+    audit_log = AuditLog(folder)
     for pid in range(100):
-        journal.write(Target(ProcessId(pid, 1), 0), signal.SIGTERM, "sent")
-    assert journal.flush(lives.PATIENCE)
+        audit_log.write(Target(ProcessId(pid, 1), 0), signal.SIGTERM, "sent")
+    assert audit_log.flush(lives.PATIENCE)
     assert sorted(path.name for path in folder.iterdir()) == ["signals.jsonl", "signals.jsonl.1"]
     sizes = [path.stat().st_size for path in folder.iterdir()]
     assert max(sizes) <= 5000
@@ -236,7 +236,7 @@ def test_it_stays_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pids == list(range(100))[-len(pids) :]
 
 
-def test_one_that_hangs_holds_nobody_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_hangs_blocks_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a home directory on a network that does not answer."""
     reader, answer = os.pipe()
 
@@ -244,23 +244,23 @@ def test_one_that_hangs_holds_nobody_up(folder: Path, monkeypatch: pytest.Monkey
         os.read(reader, 1)
 
     monkeypatch.setattr(AuditLog, "_make_folder", hang)
-    journal = AuditLog(folder)
-    journal.write(TRAINING, signal.SIGTERM, "sent")
-    journal.write(TRAINING, signal.SIGKILL, "sent")
-    assert not journal.flush(0.01)
-    assert "does not answer" in (journal.failure or "")
+    audit_log = AuditLog(folder)
+    audit_log.write(TRAINING, signal.SIGTERM, "sent")
+    audit_log.write(TRAINING, signal.SIGKILL, "sent")
+    assert not audit_log.flush(0.01)
+    assert "does not answer" in (audit_log.failure or "")
     monkeypatch.undo()
     os.close(answer)
-    assert journal.flush(lives.PATIENCE)
+    assert audit_log.flush(lives.PATIENCE)
     os.close(reader)
 
 
 def test_two_programs_write_into_one(folder: Path) -> None:
-    journals = [AuditLog(folder), AuditLog(folder)]
+    audit_logs = [AuditLog(folder), AuditLog(folder)]
     for pid in range(50):
-        for journal in journals:
-            journal.write(Target(ProcessId(pid, 1), 0), signal.SIGTERM, "sent")
-    assert all(journal.flush(lives.PATIENCE) for journal in journals)
+        for audit_log in audit_logs:
+            audit_log.write(Target(ProcessId(pid, 1), 0), signal.SIGTERM, "sent")
+    assert all(audit_log.flush(lives.PATIENCE) for audit_log in audit_logs)
     assert sorted(str(line["pid"]) for line in written(folder)) == sorted(
         str(pid) for pid in [*range(50), *range(50)]
     )

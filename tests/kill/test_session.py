@@ -22,7 +22,7 @@ from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.memory_reclaimed import WAIT_SECONDS
 from gpumon.kill.outcome import PATIENCE, TOLERANCE, Outcome
 from gpumon.kill.session import TerminationSession
-from gpumon.kill.signals import take_grip, wait_for_any
+from gpumon.kill.signals import open_handle, wait_for_any
 from gpumon.model.snapshot import (
     GpuUse,
     HolderScan,
@@ -32,7 +32,7 @@ from gpumon.model.snapshot import (
     Unknown,
 )
 from gpumon.system.clock import SystemClock
-from gpumon.ui.view.kill import sum_sentence
+from gpumon.ui.view.kill_report import summary_text
 from tests import build, lives
 from tests.build import GIB
 
@@ -71,8 +71,8 @@ class Host:
     def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         return read_families(roots)
 
-    def grip(self, target: Target) -> ProcessHandle:
-        return take_grip(target, readonly=self.readonly)
+    def open_handle(self, target: Target) -> ProcessHandle:
+        return open_handle(target, readonly=self.readonly)
 
     def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
         wait_for_any(grips, seconds)
@@ -96,7 +96,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.host = Host()
         self.clock = Clock()
-        self.journal = AuditLog(folder)
+        self.audit_log = AuditLog(folder)
         self.changes = 0
         self._cases: list[TerminationSession] = []
 
@@ -104,7 +104,7 @@ class Bench:
         case = TerminationSession(
             self.host,
             targets,
-            journal=self.journal,
+            audit_log=self.audit_log,
             clock=self.clock,
             changed=self._count,
         )
@@ -116,8 +116,8 @@ class Bench:
 
     def logged(self) -> list[tuple[int, str, str]]:
         """Whom, what and with what outcome, in the order of sending."""
-        assert self.journal.flush(lives.PATIENCE)
-        lines = self.journal.path.read_bytes().splitlines()
+        assert self.audit_log.flush(lives.PATIENCE)
+        lines = self.audit_log.path.read_bytes().splitlines()
         entries = [msgspec.json.decode(line) for line in lines]
         return [(entry["pid"], entry["signal"], entry["outcome"]) for entry in entries]
 
@@ -125,13 +125,7 @@ class Bench:
         for case in self._cases:
             case.close()
         assert all(case.join(lives.PATIENCE) for case in self._cases)
-        assert self.journal.flush(lives.PATIENCE)
-
-
-@pytest.fixture
-def family() -> Iterator[Family]:
-    with lives.family() as started:
-        yield started
+        assert self.audit_log.flush(lives.PATIENCE)
 
 
 @pytest.fixture
@@ -154,12 +148,12 @@ def done(case: TerminationSession) -> TerminationReport:
 
 
 def fate(report: TerminationReport, pid: int) -> TargetOutcome:
-    (found,) = [fate for fate in report.fates if fate.target.id.pid == pid]
+    (found,) = [fate for fate in report.outcomes if fate.target.id.pid == pid]
     return found
 
 
 def outcomes(report: TerminationReport) -> set[Outcome]:
-    return {fate.outcome for fate in report.fates}
+    return {fate.outcome for fate in report.outcomes}
 
 
 LOADERS = """
@@ -203,14 +197,14 @@ def test_loaders_that_ignore_term_are_offered_kill_and_end_by_it(
     case = bench.case(*map(lives.target, [*loaders, run.pid]))
     case.send(signal.SIGTERM, whole_tree=True)
     report = wait_for(
-        case, lambda report: report.fates and fate(report, run.pid).seconds, "the end of the run"
+        case, lambda report: report.outcomes and fate(report, run.pid).seconds, "the end of the run"
     )
-    assert report.fates[0].target.id.pid == run.pid, "parents come first"
+    assert report.outcomes[0].target.id.pid == run.pid, "parents come first"
     assert not report.offers_kill
     bench.clock.ahead += PATIENCE
     report = wait_for(case, lambda report: report.offers_kill, "the offer")
     assert not report.done
-    left = [fate for fate in report.fates if fate.outcome is Outcome.WAITING]
+    left = [fate for fate in report.outcomes if fate.outcome is Outcome.WAITING]
     assert [fate.target.id.pid for fate in left] == loaders
     assert left[0].sentence == (
         f"{loaders[0]} goes on 5s after TERM: it ignores that, or is still tidying up"
@@ -233,7 +227,7 @@ def test_only_what_was_named_is_signalled_unless_the_whole_tree_is_meant(
     case = bench.case(lives.target(run.pid))
     case.send(signal.SIGKILL)
     report = done(case)
-    assert [fate.target.id.pid for fate in report.fates] == [run.pid]
+    assert [fate.target.id.pid for fate in report.outcomes] == [run.pid]
     assert family.members() == set(loaders)
 
 
@@ -245,7 +239,7 @@ def test_children_that_were_not_named_belong_to_the_whole_tree(
     case.send(signal.SIGKILL, whole_tree=True)
     report = done(case)
     assert outcomes(report) == {Outcome.ENDED}
-    assert {fate.target.id.pid: fate.late for fate in report.fates} == {
+    assert {fate.target.id.pid: fate.late for fate in report.outcomes} == {
         run.pid: False,
         **dict.fromkeys(loaders, True),
     }
@@ -309,8 +303,8 @@ def test_a_stopped_process_is_told_as_stopped(family: Family, bench: Bench) -> N
     assert outcomes(done(stop)) == {Outcome.WAITING}, "nobody waits for the end of a stopped one"
     case = bench.case(lives.target(process.pid))
     case.send(signal.SIGTERM)
-    report = wait_for(case, lambda report: any(f.sentence for f in report.fates), "a word")
-    assert report.fates[0].sentence == (
+    report = wait_for(case, lambda report: any(f.sentence for f in report.outcomes), "a word")
+    assert report.outcomes[0].sentence == (
         f"{process.pid} is stopped: TERM acts once it is continued (kill -CONT {process.pid}), "
         "KILL at once"
     )
@@ -331,21 +325,38 @@ class Asleep:
         return self._standing
 
 
-def test_one_that_waits_inside_the_kernel_is_told_with_where(
+def test_a_process_waiting_in_the_kernel_is_reported_with_its_wait_channel(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = family.python(DEAF)
     asleep = ProcessStatus("D", wait_channel="nvidia_close")
-    take = bench.host.grip
-    monkeypatch.setattr(bench.host, "grip", lambda target: Asleep(take(target), asleep))
+    take = bench.host.open_handle
+    monkeypatch.setattr(bench.host, "open_handle", lambda target: Asleep(take(target), asleep))
     case = bench.case(lives.target(process.pid))
     case.send(signal.SIGTERM)
-    report = wait_for(case, lambda report: any(f.sentence for f in report.fates), "a word")
-    assert report.fates[0].sentence == (
+    report = wait_for(case, lambda report: any(f.sentence for f in report.outcomes), "a word")
+    assert report.outcomes[0].sentence == (
         f"{process.pid} waits inside the kernel (nvidia_close): no signal reaches it until that "
         "ends"
     )
-    assert report.fates[0].standing == asleep
+    assert report.outcomes[0].standing == asleep
+
+
+def test_a_tree_is_killed_though_its_states_cannot_be_asked_any_more(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mute(Asleep):
+        def standing(self) -> ProcessStatus | None:
+            raise Refused(Refusal.UNREACHABLE, "the connection ended")
+
+    run, _ = start_loaders(family)
+    take, unused = bench.host.open_handle, ProcessStatus("S")
+    monkeypatch.setattr(bench.host, "open_handle", lambda target: Mute(take(target), unused))
+    case = bench.case(lives.target(run.pid))
+    case.send(signal.SIGKILL, whole_tree=True)
+    # A slow end is not seen any more.
+    assert outcomes(done(case)) <= {Outcome.ENDED, Outcome.UNKNOWN}
+    lives.until(lambda: not family.members(), "the end of all")
 
 
 FORKING = """
@@ -366,7 +377,7 @@ signal.pause()
 
 
 @pytest.mark.parametrize("further", [[], ["further"]])
-def test_one_that_forks_while_it_is_killed_leaves_nobody(
+def test_a_process_that_forks_while_it_is_killed_leaves_no_child(
     family: Family, bench: Bench, further: list[str]
 ) -> None:
     process = family.python(FORKING, *further)
@@ -376,9 +387,9 @@ def test_one_that_forks_while_it_is_killed_leaves_nobody(
     report = done(case)
     assert outcomes(report) == {Outcome.ENDED}
     assert not family.members()
-    late = [fate for fate in report.fates if fate.late]
+    late = [fate for fate in report.outcomes if fate.late]
     assert len(late) >= 50
-    assert len(report.fates) == len(late) + 1
+    assert len(report.outcomes) == len(late) + 1
 
 
 def test_children_forked_after_term_are_found_and_sent_the_same(
@@ -396,16 +407,18 @@ def test_children_forked_after_term_are_found_and_sent_the_same(
     )
     case = bench.case(lives.target(process.pid))
     case.send(signal.SIGTERM, whole_tree=True)
-    wait_for(case, lambda report: report.fates and report.fates[0].signal, "the first signal")
+    wait_for(case, lambda report: report.outcomes and report.outcomes[0].signal, "the first signal")
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
     report = wait_for(
-        case, lambda report: any(f.late and f.seconds is not None for f in report.fates), "a child"
+        case,
+        lambda report: any(f.late and f.seconds is not None for f in report.outcomes),
+        "a child",
     )
-    (late,) = [fate for fate in report.fates if fate.late]
+    (late,) = [fate for fate in report.outcomes if fate.late]
     assert (late.outcome, late.signal) == (Outcome.ENDED, signal.SIGTERM)
-    assert report.fates[0].outcome is Outcome.WAITING
+    assert report.outcomes[0].outcome is Outcome.WAITING
 
 
 SURVIVING = """
@@ -425,13 +438,13 @@ signal.pause()
 
 
 @pytest.mark.parametrize(("number", "seconds"), [(signal.SIGINT, PATIENCE), (signal.SIGUSR1, 0)])
-def test_children_of_one_that_works_on_are_left_alone(
+def test_children_of_a_process_that_survives_the_signal_are_left_alone(
     family: Family, bench: Bench, number: int, seconds: float
 ) -> None:
     process = family.python(SURVIVING)
     case = bench.case(lives.target(process.pid))
     case.send(number, whole_tree=True)
-    wait_for(case, lambda report: report.fates and report.fates[0].signal, "the signal")
+    wait_for(case, lambda report: report.outcomes and report.outcomes[0].signal, "the signal")
     bench.clock.ahead += seconds
     assert process.stdin is not None
     assert process.stdout is not None
@@ -442,11 +455,11 @@ def test_children_of_one_that_works_on_are_left_alone(
         seen = bench.changes
         bench.clock.ahead += 2
         lives.until(lambda at=seen: bench.changes > at, "another report")  # type: ignore[misc]  # a default binds the value
-    assert [fate.target.id.pid for fate in case.report.fates] == [process.pid]
+    assert [fate.target.id.pid for fate in case.report.outcomes] == [process.pid]
     assert len(family.members()) == 2
 
 
-def test_who_is_no_descendant_of_a_living_target_is_never_touched(
+def test_a_process_that_is_no_descendant_of_a_living_target_is_never_signalled(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table of processes is read while numbers change hands: it may say what never was."""
@@ -474,12 +487,12 @@ def test_who_is_no_descendant_of_a_living_target_is_never_touched(
     case = bench.case(seen)
     case.send(signal.SIGKILL, whole_tree=True)
     report = done(case)
-    assert [fate.target.id.pid for fate in report.fates] == [parent.pid]
+    assert [fate.target.id.pid for fate in report.outcomes] == [parent.pid]
     assert stranger.poll() is None
     assert older.poll() is None
 
 
-def test_a_child_that_is_older_than_its_parent_is_none(
+def test_a_process_older_than_its_parent_is_no_child(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = family.sleeper()
@@ -494,7 +507,7 @@ def test_a_child_that_is_older_than_its_parent_is_none(
     )
     case = bench.case(lives.target(parent.pid))
     case.send(signal.SIGKILL, whole_tree=True)
-    assert [fate.target.id.pid for fate in done(case).fates] == [parent.pid]
+    assert [fate.target.id.pid for fate in done(case).outcomes] == [parent.pid]
     assert older.poll() is None
 
 
@@ -536,7 +549,7 @@ def below(pid: int) -> list[int]:
 
 
 @pytest.mark.parametrize("reason", [Refusal.PROTECTED, Refusal.REUSED])
-def test_nobody_below_one_that_is_refused_gets_the_signal_in_its_place(
+def test_descendants_of_a_refused_process_get_no_signal(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch, reason: Refusal
 ) -> None:
     launcher, other = family.python(LAUNCHER), family.sleeper()
@@ -545,9 +558,9 @@ def test_nobody_below_one_that_is_refused_gets_the_signal_in_its_place(
     def grip(target: Target) -> ProcessHandle:
         if target.id.pid == launcher.pid:
             raise Refused(reason, "no")
-        return take_grip(target)
+        return open_handle(target)
 
-    monkeypatch.setattr(bench.host, "grip", grip)
+    monkeypatch.setattr(bench.host, "open_handle", grip)
     children = below(launcher.pid)
     case = bench.case(*map(lives.target, [launcher.pid, *children, other.pid]))
     case.send(signal.SIGTERM, whole_tree=True)
@@ -581,13 +594,13 @@ from tests.kill.test_session import Host
 targets = msgspec.json.decode(sys.argv[1], type=list[Target])
 os.setuid(1)
 told = threading.Event()
-journal = AuditLog(pathlib.Path(sys.argv[2]))
-case = TerminationSession(Host(), targets, journal=journal, changed=told.set)
+audit_log = AuditLog(pathlib.Path(sys.argv[2]))
+case = TerminationSession(Host(), targets, audit_log=audit_log, changed=told.set)
 case.send(signal.SIGTERM, whole_tree=True)
 while not case.report.done:
     told.wait()
     told.clear()
-for fate in case.report.fates:
+for fate in case.report.outcomes:
     print(fate.outcome.name, fate.refusal and fate.refusal.name, fate.sentence)
 case.close()
 assert case.join(60)
@@ -595,7 +608,9 @@ assert case.join(60)
 
 
 @AS_ROOT
-def test_a_process_of_another_user_is_told_with_its_owner(family: Family, tmp_path: Path) -> None:
+def test_a_process_of_another_user_is_reported_with_its_owner(
+    family: Family, tmp_path: Path
+) -> None:
     process = family.python("import os; os.setuid(65534); print(1, flush=True); input()")
     seen = lives.target(process.pid, user="chen")
     ran = subprocess.run(
@@ -641,10 +656,8 @@ def test_two_hundred_end_at_once(family: Family, bench: Bench) -> None:
     assert family.members() == {parent.pid}
 
 
-def test_the_screen_is_never_held_up(
-    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process table that does not answer holds up this case only."""
+def hanging_table(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Make the process table hang until the returned event is set."""
     answer = threading.Event()
 
     def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
@@ -652,6 +665,14 @@ def test_the_screen_is_never_held_up(
         return read_families(roots)
 
     monkeypatch.setattr(bench.host, "families", families)
+    return answer
+
+
+def test_the_screen_is_never_blocked(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process table that does not answer blocks this session only."""
+    answer = hanging_table(bench, monkeypatch)
     process = family.sleeper()
     case = bench.case(lives.target(process.pid))
     case.send(signal.SIGTERM)
@@ -662,16 +683,10 @@ def test_the_screen_is_never_held_up(
     done(case)
 
 
-def test_letting_go_of_a_case_that_hangs_takes_no_time(
+def test_closing_a_session_that_hangs_takes_no_time(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = threading.Event()
-
-    def families(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        answer.wait(lives.PATIENCE)
-        return read_families(roots)
-
-    monkeypatch.setattr(bench.host, "families", families)
+    answer = hanging_table(bench, monkeypatch)
     process = family.sleeper()
     case = bench.case(lives.target(process.pid))
     case.send(signal.SIGTERM)
@@ -698,7 +713,7 @@ def test_a_bug_on_the_thread_reaches_the_owner(
         case.see(build.snapshot())
 
 
-def test_the_log_says_what_came_of_it(family: Family, bench: Bench) -> None:
+def test_the_audit_log_has_the_outcome(family: Family, bench: Bench) -> None:
     process, deaf = family.sleeper(), family.python(DEAF)
     case = bench.case(lives.target(process.pid), lives.target(deaf.pid))
     case.send(signal.SIGTERM)
@@ -712,7 +727,7 @@ def test_the_log_says_what_came_of_it(family: Family, bench: Bench) -> None:
     assert last == (deaf.pid, "TERM", "still there")
 
 
-def test_a_stopped_process_is_not_said_to_be_still_there(family: Family, bench: Bench) -> None:
+def test_a_stopped_process_is_not_logged_as_still_there(family: Family, bench: Bench) -> None:
     process = family.sleeper()
     case = bench.case(lives.target(process.pid))
     case.send(signal.SIGSTOP)
@@ -722,7 +737,7 @@ def test_a_stopped_process_is_not_said_to_be_still_there(family: Family, bench: 
     assert bench.logged() == [(process.pid, "STOP", "sent")]
 
 
-def test_what_was_ordered_is_sent_even_if_the_case_is_closed_meanwhile(
+def test_a_pending_signal_is_sent_even_if_the_session_is_closed(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = family.sleeper()
@@ -734,19 +749,17 @@ def test_what_was_ordered_is_sent_even_if_the_case_is_closed_meanwhile(
     assert process.wait(lives.PATIENCE) == -signal.SIGKILL
 
 
-def test_a_report_comes_every_second_while_something_is_waited_for(
-    family: Family, bench: Bench
-) -> None:
+def test_a_report_is_published_every_second_while_waiting(family: Family, bench: Bench) -> None:
     bench.clock.stopped_at = time.monotonic()
     case = bench.case(lives.target(family.python(DEAF).pid))
     case.send(signal.SIGTERM)
-    wait_for(case, lambda report: report.fates, "the first report")
+    wait_for(case, lambda report: report.outcomes, "the first report")
     for second in (1, 2, 3, 4):
         bench.clock.ahead += 1
         wait_for(case, lambda report, at=second: report.seconds == at, "another report")  # type: ignore[misc]  # a default binds the value
 
 
-def test_a_deaf_process_is_offered_kill_though_it_was_continued_last(
+def test_kill_is_offered_for_a_process_that_ignores_term_even_after_cont(
     family: Family, bench: Bench
 ) -> None:
     case = bench.case(lives.target(family.python(DEAF).pid))
@@ -755,10 +768,10 @@ def test_a_deaf_process_is_offered_kill_though_it_was_continued_last(
     wait_for(case, lambda report: report.signal == signal.SIGCONT, "the second signal")
     bench.clock.ahead += PATIENCE
     report = wait_for(case, lambda report: report.offers_kill, "the offer")
-    assert not report.fates[0].sentence
+    assert not report.outcomes[0].sentence
 
 
-def test_one_that_cannot_be_held_keeps_nobody_else_from_ending(
+def test_a_process_without_a_handle_does_not_stop_the_others_from_ending(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unlucky, other = family.sleeper(), family.sleeper()
@@ -766,9 +779,9 @@ def test_one_that_cannot_be_held_keeps_nobody_else_from_ending(
     def grip(target: Target) -> ProcessHandle:
         if target.id.pid == unlucky.pid:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return take_grip(target)
+        return open_handle(target)
 
-    monkeypatch.setattr(bench.host, "grip", grip)
+    monkeypatch.setattr(bench.host, "open_handle", grip)
     case = bench.case(lives.target(unlucky.pid), lives.target(other.pid))
     case.send(signal.SIGTERM)
     report = done(case)
@@ -778,12 +791,12 @@ def test_one_that_cannot_be_held_keeps_nobody_else_from_ending(
     assert fate(report, other.pid).outcome is Outcome.ENDED
 
 
-def test_there_is_no_signal_of_a_wrong_number(bench: Bench) -> None:
+def test_an_invalid_signal_number_is_an_error(bench: Bench) -> None:
     with pytest.raises(ValueError, match="no signal 4711"):
         bench.case().send(4711)
 
 
-def test_a_log_that_cannot_be_written_is_told_and_stops_nothing(
+def test_a_log_that_cannot_be_written_is_reported_and_stops_nothing(
     family: Family, bench: Bench, tmp_path: Path
 ) -> None:
     (tmp_path / "state").touch()
@@ -836,7 +849,7 @@ class Ended:
         wait_for(self.case, lambda report: outcomes(report) == {Outcome.ENDED}, "its end")
 
     def back(self) -> MemoryReclaimed:
-        (back,) = self.case.report.returns
+        (back,) = self.case.report.memory
         return back
 
     def see(self, snapshot: Snapshot) -> MemoryReclaimed:
@@ -847,18 +860,18 @@ class Ended:
         return self.back()
 
 
-def test_memory_that_came_back_is_counted(family: Family, bench: Bench) -> None:
+def test_reclaimed_memory_is_counted(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     assert ended.back() == msgspec.structs.replace(
         ended.back(), expected=HELD, before=USED, now=None, settled=False
     )
     back = ended.see(moment(1, USED - HELD, OTHER))
     assert (back.returned, back.settled, back.missing) == (HELD, True, 0)
-    assert done(ended.case).returns == (back,)
+    assert done(ended.case).memory == (back,)
     assert bench.host.scans == 0
 
 
-def test_a_sample_from_before_the_signal_is_not_believed(family: Family, bench: Bench) -> None:
+def test_a_sample_from_before_the_signal_is_ignored(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     ended.case.see(moment(-0.5, 1 * GIB, OTHER))
     seen = bench.changes
@@ -867,7 +880,7 @@ def test_a_sample_from_before_the_signal_is_not_believed(family: Family, bench: 
     assert ended.back().now is None
 
 
-def test_memory_that_did_not_come_back_is_explained(family: Family, bench: Bench) -> None:
+def test_missing_memory_is_explained(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     held = ("GPU-0",)
     stranger = Suspect(ProcessId(1, 1), held, HoldReason.ORPHAN, "its parent 7 ended 22m ago")
@@ -882,7 +895,7 @@ def test_memory_that_did_not_come_back_is_explained(family: Family, bench: Bench
     assert not ended.see(moment(1, short, OTHER)).settled, "seen once only"
     ended.case.see(moment(2, short, OTHER))
     report = done(ended.case)
-    (back,) = report.returns
+    (back,) = report.memory
     assert (back.settled, back.missing) == (True, 12 * GIB)
     assert back.remaining == (own, stranger)
     assert bench.host.scans == 1
@@ -895,7 +908,7 @@ def test_memory_that_did_not_come_back_is_explained(family: Family, bench: Bench
     assert bench.host.scans == 1
 
 
-def test_memory_that_an_unlisted_one_of_the_case_held_is_counted_when_it_ends(
+def test_memory_of_an_unlisted_target_is_counted_when_it_exits(
     family: Family, bench: Bench
 ) -> None:
     run, loader = on_card(lives.target(family.sleeper().pid)), family.python(DEAF)
@@ -905,17 +918,17 @@ def test_memory_that_an_unlisted_one_of_the_case_held_is_counted_when_it_ends(
     wait_for(case, lambda report: Outcome.ENDED in outcomes(report), "the first end")
     short = USED - HELD + 12 * GIB
     case.see(moment(1, short, OTHER))
-    wait_for(case, lambda report: report.returns[0].now == short, "the first sample")
+    wait_for(case, lambda report: report.memory[0].now == short, "the first sample")
     case.see(moment(2, short, OTHER))
-    wait_for(case, lambda report: report.returns[0].settled, "that the card is given up")
+    wait_for(case, lambda report: report.memory[0].settled, "that the GPU is given up")
     case.send(signal.SIGKILL)
     wait_for(case, lambda report: outcomes(report) == {Outcome.ENDED}, "the second end")
     case.see(moment(3, USED - HELD, OTHER))
-    (back,) = done(case).returns
+    (back,) = done(case).memory
     assert (back.returned, back.missing, back.remaining) == (HELD, 0, ())
 
 
-def test_the_same_sample_seen_twice_settles_nothing(family: Family, bench: Bench) -> None:
+def test_the_same_sample_twice_settles_nothing(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     snapshot = moment(1, USED, OTHER)
     ended.see(snapshot)
@@ -943,7 +956,7 @@ def test_nothing_is_settled_while_the_driver_lists_an_ended_process(
 
 
 @pytest.mark.parametrize("start_time", [None, 7])
-def test_what_the_driver_lists_under_the_number_of_an_ended_process_is_nobody_elses(
+def test_a_listed_pid_of_an_ended_process_is_not_another_process(
     family: Family, bench: Bench, start_time: int | None
 ) -> None:
     """Once it has left /proc its number stands without a start time there, or with another's."""
@@ -952,7 +965,7 @@ def test_what_the_driver_lists_under_the_number_of_an_ended_process_is_nobody_el
     listed = build.process(pid, memory_used=HELD, start_time=start_time)
     ended.see(moment(1, USED, OTHER, listed))
     bench.clock.ahead += WAIT_SECONDS
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert (back.returned, back.others, back.missing) == (0, 0, HELD)
     assert back.listed == (pid,)
     assert bench.host.scans == 0, "it is known who"
@@ -962,14 +975,12 @@ def test_what_the_driver_lists_under_the_number_of_an_ended_process_is_nobody_el
     assert (ended.back().returned, ended.back().listed) == (HELD, ())
 
 
-def test_what_a_card_said_before_it_was_lost_says_nothing_of_its_memory_now(
-    family: Family, bench: Bench
-) -> None:
+def test_values_from_before_a_gpu_was_lost_do_not_count(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     ended.see(moment(1, USED - 12 * GIB, OTHER, ended.listed))
     ended.see(moment(2, None, OTHER))
     bench.clock.ahead += WAIT_SECONDS
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert (back.now, back.returned, back.missing) == (None, None, None)
 
 
@@ -984,7 +995,7 @@ def test_a_thread_is_refused_and_does_not_count_as_ended(family: Family, bench: 
     refused = fate(report, thread)
     assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, Refusal.THREAD)
     assert f"{thread} is a thread of {process.pid}" in refused.sentence
-    assert sum_sentence(report) == "TERM was not sent"
+    assert summary_text(report) == "TERM was not sent"
     assert process.poll() is None
 
 
@@ -996,44 +1007,46 @@ input()
 """
 
 
-def test_memory_is_not_waited_for_longer_than_it_can_take(family: Family, bench: Bench) -> None:
+def test_the_wait_for_memory_has_a_limit(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     ended.see(moment(1, USED, OTHER, ended.listed))
     bench.clock.ahead += WAIT_SECONDS
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert (back.settled, back.returned, back.missing) == (True, 0, HELD)
 
 
-def test_a_card_that_falls_silent_is_not_waited_for_either(family: Family, bench: Bench) -> None:
+def test_the_wait_for_a_silent_gpu_has_a_limit(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     bench.clock.ahead += WAIT_SECONDS
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert (back.settled, back.now, back.returned, back.missing) == (True, None, None, None)
     assert bench.host.scans == 0
 
 
-def test_what_others_took_meanwhile_is_said_and_no_reason_to_look_for_holders(
+def test_allocations_of_others_are_reported_and_start_no_search_for_holders(
     family: Family, bench: Bench
 ) -> None:
     ended = Ended(family, bench)
     grown = build.process(9, memory_used=9 * GIB + 31 * GIB)
     ended.see(moment(1, USED + 1 * GIB, grown))
     ended.case.see(moment(2, USED + 1 * GIB, grown))
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert (back.returned, back.others, back.missing) == (30 * GIB, 31 * GIB, 0)
     assert bench.host.scans == 0
 
 
-def test_what_others_gave_back_is_not_credited_to_the_ended(family: Family, bench: Bench) -> None:
+def test_memory_freed_by_others_is_not_credited_to_the_targets(
+    family: Family, bench: Bench
+) -> None:
     ended = Ended(family, bench)
     smaller = build.process(9, memory_used=1 * GIB)
     ended.see(moment(1, 20 * GIB, smaller))
     ended.case.see(moment(2, 20 * GIB, smaller))
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert (back.returned, back.others, back.missing) == (12 * GIB, -8 * GIB, 18 * GIB)
 
 
-def test_memory_that_another_gave_back_settles_nothing(family: Family, bench: Bench) -> None:
+def test_memory_freed_by_others_settles_nothing(family: Family, bench: Bench) -> None:
     """Before a list newer than the end says so, nobody knows whose the memory was."""
     ended = Ended(family, bench)
     ended.case.see(moment(1, 5 * GIB, OTHER, ended.listed, processes_ahead=-1))
@@ -1042,49 +1055,47 @@ def test_memory_that_another_gave_back_settles_nothing(family: Family, bench: Be
     ended.case.see(moment(2, 10 * GIB, smaller))
     assert not await_another_report(ended, bench).settled
     ended.case.see(moment(3, 2 * GIB, smaller))
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert (back.settled, back.returned) == (True, 30 * GIB)
 
 
-def test_others_are_unknown_where_the_driver_lists_nobody(family: Family, bench: Bench) -> None:
+def test_memory_of_others_is_unknown_without_a_process_list(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     snapshot = moment(1, USED - HELD)
     card = msgspec.structs.replace(snapshot.gpus[0], unknown={"processes": Unknown.NOT_SUPPORTED})
     assert ended.see(msgspec.structs.replace(snapshot, gpus=(card,))).others is None
 
 
-def test_a_little_that_is_missing_is_no_reason_to_look_for_holders(
-    family: Family, bench: Bench
-) -> None:
+def test_a_little_missing_memory_starts_no_search_for_holders(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     ended.see(moment(1, USED - HELD + TOLERANCE, OTHER))
     ended.case.see(moment(2, USED - HELD + TOLERANCE, OTHER))
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert back.settled
     assert bench.host.scans == 0
 
 
-def test_unknown_memory_is_waited_for_until_it_is_steady(family: Family, bench: Bench) -> None:
+def test_with_unknown_sizes_memory_settles_once_it_is_stable(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench, memory=None)
     assert ended.back().expected is None
     assert not ended.see(moment(1, 10 * GIB, OTHER)).settled
     assert not ended.see(moment(2, 8 * GIB, OTHER)).settled, "it still moves"
     ended.case.see(moment(3, 8 * GIB, OTHER))
-    (back,) = done(ended.case).returns
+    (back,) = done(ended.case).memory
     assert (back.returned, back.missing) == (USED - 8 * GIB, None)
 
 
-def test_without_a_snapshot_nothing_is_said_of_memory(family: Family, bench: Bench) -> None:
+def test_without_a_snapshot_the_report_has_no_memory(family: Family, bench: Bench) -> None:
     case = bench.case(on_card(lives.target(family.sleeper().pid)))
     case.send(signal.SIGKILL)
-    assert done(case).returns == ()
+    assert done(case).memory == ()
 
 
-def test_a_card_that_tells_no_memory_is_left_out(family: Family, bench: Bench) -> None:
+def test_a_gpu_that_reports_no_memory_is_left_out(family: Family, bench: Bench) -> None:
     case = bench.case(on_card(lives.target(family.sleeper().pid)))
     case.see(moment(-1, None, OTHER))
     case.send(signal.SIGKILL)
-    assert done(case).returns == ()
+    assert done(case).memory == ()
 
 
 def test_memory_of_refused_processes_is_not_expected(family: Family, bench: Bench) -> None:
@@ -1093,11 +1104,11 @@ def test_memory_of_refused_processes_is_not_expected(family: Family, bench: Benc
     case = bench.case(mine, itself)
     case.see(moment(-1, USED, OTHER, as_listed(mine, 10 * GIB), as_listed(itself, 20 * GIB)))
     case.send(signal.SIGTERM)
-    report = wait_for(case, lambda report: report.returns, "a card")
+    report = wait_for(case, lambda report: report.memory, "a GPU")
     assert fate(report, os.getpid()).refusal is Refusal.PROTECTED
-    assert report.returns[0].expected == 10 * GIB
+    assert report.memory[0].expected == 10 * GIB
     case.see(moment(1, USED - 10 * GIB, OTHER, as_listed(itself, 20 * GIB)))
-    assert done(case).returns[0].settled
+    assert done(case).memory[0].settled
 
 
 def test_memory_of_late_children_is_expected_too(family: Family, bench: Bench) -> None:
@@ -1108,4 +1119,4 @@ def test_memory_of_late_children_is_expected_too(family: Family, bench: Bench) -
     case.see(moment(-1, USED, OTHER, *listed))
     case.send(signal.SIGKILL, whole_tree=True)
     report = wait_for(case, lambda report: outcomes(report) == {Outcome.ENDED}, "the end of all")
-    assert report.returns[0].expected == HELD + 3 * GIB
+    assert report.memory[0].expected == HELD + 3 * GIB

@@ -16,13 +16,11 @@ import msgspec
 import pytest
 
 from gpumon.host import ProcessStatus, Refusal, Refused, Target
-from gpumon.kill.signals import take_grip, wait_for_any
+from gpumon.kill.signals import open_handle, wait_for_any
 from gpumon.model.snapshot import Container, Place, ProcessId
 from tests import lives
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gpumon.host import ProcessHandle
     from tests.lives import Family
 
@@ -50,12 +48,6 @@ os.read(0, 1)
 """It never takes notice of the end of its child."""
 
 
-@pytest.fixture
-def family() -> Iterator[Family]:
-    with lives.family() as started:
-        yield started
-
-
 @pytest.fixture(params=["pidfd", "psutil"])
 def means(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to hold a process."""
@@ -77,7 +69,7 @@ def forbid_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
 def refusal(target: Target, number: int | None = None, **options: object) -> Refused:
     """The answer to somebody who tries; only what a test started is ever signalled."""
     with pytest.raises(Refused) as refused:  # noqa: PT012 - either of two steps may refuse
-        grip = take_grip(target, **options)  # type: ignore[arg-type]  # keywords pass through
+        grip = open_handle(target, **options)  # type: ignore[arg-type]  # keywords pass through
         try:
             if number is not None:
                 grip.send(number)
@@ -89,7 +81,7 @@ def refusal(target: Target, number: int | None = None, **options: object) -> Ref
 @pytest.mark.usefixtures("means")
 def test_a_signal_reaches_the_process_that_was_chosen(family: Family) -> None:
     process = family.sleeper()
-    grip = take_grip(lives.target(process.pid))
+    grip = open_handle(lives.target(process.pid))
     assert not grip.ended()
     grip.send(signal.SIGTERM)
     assert process.wait(lives.PATIENCE) == -signal.SIGTERM
@@ -112,7 +104,7 @@ def test_a_reused_number_is_refused(family: Family) -> None:
 
 
 @pytest.mark.usefixtures("means")
-def test_a_process_of_another_user_by_now_is_refused(family: Family) -> None:
+def test_a_process_that_changed_its_user_is_refused(family: Family) -> None:
     seen = lives.target(family.sleeper().pid, uid=os.geteuid() + 1, user="ann")
     refused = refusal(seen, signal.SIGKILL)
     assert refused.reason is Refusal.REUSED
@@ -124,7 +116,7 @@ def test_a_process_of_another_user_by_now_is_refused(family: Family) -> None:
 def test_a_process_that_changes_its_user_while_it_is_held_is_refused(family: Family) -> None:
     change = "import os; print(1, flush=True); input(); os.setuid(1); print(2, flush=True); input()"
     process = family.python(change)
-    grip = take_grip(lives.target(process.pid))
+    grip = open_handle(lives.target(process.pid))
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("\n")
@@ -138,10 +130,10 @@ def test_a_process_that_changes_its_user_while_it_is_held_is_refused(family: Fam
 
 
 @pytest.mark.usefixtures("means")
-def test_one_that_has_gone_is_told_as_gone(family: Family) -> None:
+def test_an_exited_process_is_reported_as_gone(family: Family) -> None:
     process = family.sleeper()
     seen = lives.target(process.pid)
-    grip = take_grip(seen)
+    grip = open_handle(seen)
     process.kill()
     process.wait()
     with pytest.raises(Refused) as refused:
@@ -152,11 +144,11 @@ def test_one_that_has_gone_is_told_as_gone(family: Family) -> None:
 
 
 @pytest.mark.usefixtures("means")
-def test_a_zombie_has_gone_and_its_parent_is_named(family: Family) -> None:
+def test_a_zombie_counts_as_gone_and_its_parent_is_named(family: Family) -> None:
     parent = family.python(PARENT)
     (child,) = lives.children(parent.pid)
     seen = lives.target(child)
-    grip = take_grip(seen)
+    grip = open_handle(seen)
     grip.send(signal.SIGKILL)
     lives.until(grip.ended, "the end of the child")
     standing = grip.standing()
@@ -173,7 +165,7 @@ def test_a_zombie_has_gone_and_its_parent_is_named(family: Family) -> None:
 def test_a_process_whose_main_thread_has_died_has_not_ended(family: Family) -> None:
     process = family.python(HOLLOW)
     lives.until(lambda: state(process.pid) == "Z", "the death of its main thread")
-    grip = take_grip(lives.target(process.pid))
+    grip = open_handle(lives.target(process.pid))
     assert not grip.ended()
     standing = grip.standing()
     assert standing is not None
@@ -191,7 +183,7 @@ def state(pid: int) -> str:
 @pytest.mark.usefixtures("means")
 def test_a_stopped_process_is_told_as_stopped(family: Family) -> None:
     process = family.sleeper()
-    grip = take_grip(lives.target(process.pid))
+    grip = open_handle(lives.target(process.pid))
     grip.send(signal.SIGSTOP)
     lives.until(lambda: state(process.pid) == "T", "the stop")
     standing = grip.standing()
@@ -200,7 +192,7 @@ def test_a_stopped_process_is_told_as_stopped(family: Family) -> None:
     grip.close()
 
 
-def test_where_it_waits_in_the_kernel_is_told_in_state_d(tmp_path: Path) -> None:
+def test_the_wait_channel_is_reported_in_state_d(tmp_path: Path) -> None:
     proc = fake_proc(tmp_path, state="D")
     (proc / "wchan").write_text("nvidia_close")
     assert held_standing(tmp_path).wait_channel == "nvidia_close"
@@ -227,7 +219,7 @@ def held_standing(root: Path) -> ProcessStatus:
 
 @pytest.mark.usefixtures("means")
 @pytest.mark.parametrize("pid", [1, 0, -1, -4711])
-def test_the_first_process_and_all_that_is_no_number_of_one_are_refused(pid: int) -> None:
+def test_pid_1_and_invalid_pids_are_refused(pid: int) -> None:
     assert refusal(Target(ProcessId(pid, 1), os.geteuid())).reason is Refusal.PROTECTED
 
 
@@ -247,7 +239,7 @@ def test_gpumon_itself_and_its_threads_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("means")
-def test_a_thread_of_another_process_is_no_process(family: Family) -> None:
+def test_a_thread_id_of_another_process_is_refused(family: Family) -> None:
     process = family.python(HOLLOW)
     threads = {int(path.name) for path in Path(f"/proc/{process.pid}/task").iterdir()}
     refused = refusal(lives.target((threads - {process.pid}).pop()))
@@ -258,14 +250,14 @@ def test_a_thread_of_another_process_is_no_process(family: Family) -> None:
 ATTEMPT = """
 import os, sys
 from gpumon.host import Refused
-from gpumon.kill.signals import take_grip
+from gpumon.kill.signals import open_handle
 from tests import lives
 
 seen = lives.look(os.getpid())
 # Where /proc hides the processes of others, those among the ancestors end the way up.
 while seen.parent > 1 and (seen := lives.look(seen.parent)):
     try:
-        take_grip(lives.target(seen.id.pid))
+        open_handle(lives.target(seen.id.pid))
     except Refused as refused:
         print(seen.id.pid, refused.reason.name)
     else:
@@ -287,13 +279,13 @@ def test_every_ancestor_is_refused() -> None:
     assert len(tried) >= 2
 
 
-def test_one_that_is_not_visible_here_is_refused(family: Family) -> None:
+def test_an_invisible_process_is_refused(family: Family) -> None:
     seen = lives.target(family.sleeper().pid)
     refused = refusal(msgspec.structs.replace(seen, id=ProcessId(seen.id.pid, None)))
     assert refused.reason is Refusal.NOT_VISIBLE
 
 
-def test_the_proc_of_another_namespace_is_not_believed(family: Family, tmp_path: Path) -> None:
+def test_a_proc_of_another_pid_namespace_is_not_trusted(family: Family, tmp_path: Path) -> None:
     seen = lives.target(family.sleeper().pid)
     (tmp_path / "self").symlink_to("1")
     (tmp_path / str(seen.id.pid)).symlink_to(f"/proc/{seen.id.pid}")
@@ -301,14 +293,16 @@ def test_the_proc_of_another_namespace_is_not_believed(family: Family, tmp_path:
     assert refused.reason is Refusal.NOT_VISIBLE
 
 
-def test_without_proc_nobody_is_signalled_and_that_is_said(family: Family, tmp_path: Path) -> None:
+def test_without_proc_every_signal_is_refused_with_the_reason(
+    family: Family, tmp_path: Path
+) -> None:
     seen = lives.target(family.sleeper().pid)
     refused = refusal(seen, proc=str(tmp_path))
     assert refused.reason is Refusal.NOT_VISIBLE
     assert f"there is no {tmp_path} here" in refused.sentence
 
 
-def test_one_that_proc_hides_is_refused(family: Family, tmp_path: Path) -> None:
+def test_a_process_hidden_by_proc_is_refused(family: Family, tmp_path: Path) -> None:
     (tmp_path / "self").symlink_to(str(os.getpid()))
     refused = refusal(lives.target(family.sleeper().pid), proc=str(tmp_path))
     assert refused.reason is Refusal.NOT_VISIBLE
@@ -326,14 +320,14 @@ AS_ANOTHER = """
 import os, signal, sys
 import msgspec
 from gpumon.host import Refused, Target
-from gpumon.kill.signals import take_grip
+from gpumon.kill.signals import open_handle
 
 if sys.argv[2] == "psutil":
     del os.pidfd_open
     import psutil  # the other user may not read where it lies
 target = msgspec.json.decode(sys.argv[1], type=Target)
 os.setuid(1)
-grip = take_grip(target)
+grip = open_handle(target)
 try:
     grip.send(signal.SIGTERM)
 except Refused as refused:
@@ -379,7 +373,7 @@ def test_what_is_not_permitted_names_the_owner_and_a_way(
 NAMESPACE = """
 import os, signal, subprocess, sys
 from gpumon.host import Refused
-from gpumon.kill.signals import take_grip
+from gpumon.kill.signals import open_handle
 from tests import lives
 
 def sleeper():
@@ -422,7 +416,7 @@ else:
 
     signal.pidfd_send_signal = send
 try:
-    take_grip(seen).send(signal.SIGKILL)
+    open_handle(seen).send(signal.SIGKILL)
 except Refused as refused:
     print(refused.reason.name, strangers[0].poll())
 strangers[0].kill()
@@ -456,14 +450,14 @@ def test_a_number_that_was_really_reused_is_refused(when: str, reason: str) -> N
 def test_psutil_is_imported_only_where_there_are_no_pidfds() -> None:
     program = (
         "import os, subprocess, sys\n"
-        "from gpumon.kill.signals import take_grip\n"
+        "from gpumon.kill.signals import open_handle\n"
         "from tests import lives\n"
         "process = subprocess.Popen(['sleep', '1000'])\n"
         "try:\n"
-        "    take_grip(lives.target(process.pid)).close()\n"
+        "    open_handle(lives.target(process.pid)).close()\n"
         "    print('psutil' in sys.modules)\n"
         "    del os.pidfd_open\n"
-        "    take_grip(lives.target(process.pid)).close()\n"
+        "    open_handle(lives.target(process.pid)).close()\n"
         "    print('psutil' in sys.modules)\n"
         "finally:\n"
         "    process.kill()\n"
@@ -476,9 +470,9 @@ def test_psutil_is_imported_only_where_there_are_no_pidfds() -> None:
 
 
 @pytest.mark.usefixtures("means")
-def test_waiting_ends_with_the_first_end(family: Family) -> None:
+def test_waiting_ends_with_the_first_exit(family: Family) -> None:
     processes = [family.sleeper() for _ in range(3)]
-    grips = [take_grip(lives.target(process.pid)) for process in processes]
+    grips = [open_handle(lives.target(process.pid)) for process in processes]
     wait_and_kill(grips, processes[1])
     assert [grip.ended() for grip in grips] == [False, True, False]
     began = time.monotonic()
@@ -508,9 +502,9 @@ def wait_and_kill(grips: list[ProcessHandle], victim: subprocess.Popen[str]) -> 
 
 def test_no_descriptor_is_left_open(family: Family) -> None:
     seen = lives.target(family.sleeper().pid)
-    take_grip(seen).close()
+    open_handle(seen).close()
     before = open_descriptors()
-    take_grip(seen).close()
+    open_handle(seen).close()
     refusal(msgspec.structs.replace(seen, uid=os.geteuid() + 1))
     assert open_descriptors() == before
 

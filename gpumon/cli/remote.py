@@ -1,0 +1,43 @@
+"""``gpumon remote``: what another machine's gpumon starts here to end processes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from gpumon.cli.common import source_and_host
+from gpumon.cli.messages import EXIT_USAGE, fail
+
+if TYPE_CHECKING:
+    from gpumon.cli.help import MakeParser
+
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon remote`` to the parser."""
+    remote = command(
+        description="Answer another machine's gpumon about the processes of this one, on standard "
+        "input and output, until its input ends. gpumon --hosts starts it over ssh; it is of no "
+        "use by itself.",
+    )
+    remote.add_argument(
+        "--readonly",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="refuse every signal",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until standard input ends; the exit status."""
+    if sys.stdin.isatty():
+        return fail("gpumon remote is started by gpumon --hosts, not by hand.", EXIT_USAGE)
+    from gpumon.config import load
+    from gpumon.kill.audit_log import AuditLog, NoAuditLog
+    from gpumon.remote.server import Server
+
+    options.readonly = options.readonly or load().settings.readonly
+    _, host = source_and_host(options)
+    log = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
+    Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
+    return 0

@@ -1,0 +1,35 @@
+"""The children of the processes to terminate, and theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.host import target_of_kin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.host import RelatedProcess, Target
+    from gpumon.model.snapshot import GpuProcess
+
+
+def descendants(
+    roots: Sequence[Target], family: Iterable[RelatedProcess], listed: Iterable[GpuProcess]
+) -> list[Target]:
+    """The descendants of these processes, parents first.
+
+    Args:
+        roots: The processes.
+        family: They with their relatives, parents first.
+        listed: The processes on the GPUs, for the use of GPUs by descendants.
+    """
+    uses = {process.id: process.uses for process in listed}
+    relatives = tuple(family)
+    known = {kin.id for kin in relatives}
+    places = {root.id.pid: root.place for root in roots if root.id in known}
+    found = []
+    for kin in relatives:
+        if kin.parent in places:
+            place = places.setdefault(kin.id.pid, places[kin.parent])
+            found.append(target_of_kin(kin, uses.get(kin.id, ()), place))
+    return found

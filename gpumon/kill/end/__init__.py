@@ -1,0 +1,1 @@
+"""``gpumon end``: ends processes on GPUs from a shell."""

@@ -1,0 +1,306 @@
+"""Shows the processes, asks, sends, and waits for their end and their memory."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.host import Refusal, Refused
+from gpumon.kill.end.outputs import Plan, as_json, plan_table, report_lines
+from gpumon.kill.end.selection import NamedProcess, SelectionError, changed, select
+from gpumon.kill.outcome import Outcome
+from gpumon.kill.report_text import report_text
+from gpumon.kill.session import TerminationSession
+from gpumon.kill.signals import signal_name
+from gpumon.sampling.collector import Collector
+from gpumon.sampling.enrichment import Lookup
+from gpumon.sources import SourceError
+from gpumon.text.formatting import counted, printable
+from gpumon.text.status_line import StatusLine, columns, tell, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.host import ProcessHost, Target
+    from gpumon.kill.audit_log import AuditLog
+    from gpumon.kill.end.selection import Selection
+    from gpumon.kill.outcome import TerminationReport
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.sources import Source
+
+EXIT_SOME = 1
+"""Some have not ended, or nothing was sent."""
+EXIT_USAGE = 2
+_INTERRUPTED = 128 + 2
+_INTERVAL = 0.5
+_SOON = 0.1
+"""Seconds between samples while memory is to come back."""
+_OPEN_SECONDS = 10.0
+_STATUS_SECONDS = 0.1
+_CLOSE_SECONDS = 2.0
+_KILL_HINT = "--signal KILL ends them at once"
+
+
+class EndOptions(NamedTuple):
+    """The options of ``gpumon end``.
+
+    Attributes:
+        named: The processes.
+        number: The signal.
+        children: Whether their descendants get it, too.
+        dry_run: Whether nothing is sent.
+        yes: Whether not to ask.
+        form: ``table`` or ``json``.
+        timeout: Seconds to wait for the end of all.
+        machine: The machine of the processes, safe to print, if it is another one.
+    """
+
+    named: tuple[NamedProcess, ...]
+    number: int = signal.SIGTERM
+    children: bool = False
+    dry_run: bool = False
+    yes: bool = False
+    form: str = "table"
+    timeout: float = 30.0
+    machine: str | None = None
+
+
+class EndResult(NamedTuple):
+    """What ``end`` did.
+
+    Attributes:
+        status: The exit status: 0 if all have ended, 1 if some have not or nothing was sent, 2 if
+            there is nobody to ask, 130 if interrupted.
+        text: For standard output, safe to print; empty if nothing was sent.
+    """
+
+    status: int
+    text: str = ""
+
+
+def end(source: Source, host: ProcessHost, audit_log: AuditLog, options: EndOptions) -> EndResult:
+    """End processes.
+
+    Args:
+        source: The source of snapshots; opened and closed here.
+        host: The processes of its machine.
+        audit_log: The log of signals.
+        options: The options.
+
+    Raises:
+        SourceError: There is no list of the processes on the GPUs.
+    """
+    asks = not (options.yes or options.dry_run)
+    if asks and not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        tell("there is no terminal to ask on: --yes sends without asking, --dry-run shows whom.")
+        return EndResult(EXIT_USAGE)
+    with _sampled(source) as samples:
+        snapshot = Lookup(host).look_once(samples.first())
+        try:
+            selection = select(options.named, snapshot, host, children=options.children)
+            plan = _plan(selection, host, options)
+        except SelectionError as error:
+            for sentence in error.sentences:
+                tell(sentence)
+            return EndResult(EXIT_SOME)
+        except Refused as refused:
+            tell(printable(refused.sentence))
+            return EndResult(EXIT_SOME)
+        if options.dry_run:
+            text = as_json(plan) if options.form == "json" else plan_table(plan, _width())
+            return EndResult(EXIT_SOME if plan.obstacles else 0, text)
+        if asks:
+            try:
+                refusal = _ask(plan, selection, host)
+            except Refused as refused:
+                refusal = [printable(refused.sentence)]
+            if refusal:
+                for sentence in refusal:
+                    tell(sentence)
+                return EndResult(EXIT_SOME)
+        return _send(plan, samples, host, audit_log, options)
+
+
+def _width() -> int | None:
+    """Cells of standard output's terminal; ``None`` if it is not one."""
+    return shutil.get_terminal_size().columns if _is_terminal(sys.stdout) else None
+
+
+def _is_terminal(stream: object) -> bool:
+    isatty = getattr(stream, "isatty", None)
+    return isatty is not None and isatty()
+
+
+# -- before ----------------------------------------------------------------------------------------
+
+
+def _plan(selection: Selection, host: ProcessHost, options: EndOptions) -> Plan:
+    obstacles = {
+        target.id: refused
+        for target in selection.all
+        if (refused := _obstacle(target, host)) is not None
+    }
+    children = frozenset(target.id for target in selection.children)
+    return Plan(options.number, selection.all, children, obstacles, options.machine)
+
+
+def _obstacle(target: Target, host: ProcessHost) -> Refused | None:
+    """Why a process would get no signal now: the kernel checks the permission for signal 0."""
+    try:
+        handle = host.open_handle(target)
+        try:
+            handle.send(0)
+        finally:
+            handle.close()
+    except Refused as refused:
+        if refused.reason is not Refusal.NOT_PERMITTED:
+            return refused
+        owner = printable(target.user or "another user")
+        return Refused(refused.reason, f"{target.id.pid} is {owner}'s, and you may not signal it")
+    return None
+
+
+def _ask(plan: Plan, selection: Selection, host: ProcessHost) -> list[str]:
+    """Ask whether to send; why not, if not."""
+    write(plan_table(plan, columns()))
+    reached = len(plan.targets) - len(plan.obstacles)
+    name = signal_name(plan.number)
+    if not reached:
+        return [f"{name} was not sent: it would reach none of them."]
+    _forget_typed()
+    where = "" if plan.machine is None else f" on {plan.machine}"
+    write(f"Send {name} to {counted(reached, 'process', 'es')}{where}? [y/N] ")
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        write("\n")
+    if answer.strip().lower() not in {"y", "yes"}:
+        return [f"{name} was not sent."]
+    return changed(selection, host)
+
+
+def _forget_typed() -> None:
+    """Drop what was typed before the question: it does not answer it."""
+    import termios
+
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+# -- sampling --------------------------------------------------------------------------------------
+
+
+class _Samples:
+    """The newest snapshot, and a session that takes each.
+
+    Args:
+        collector: Samples the machine.
+    """
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._arrived = threading.Event()
+        self._newest: Snapshot | None = None
+        self._session: TerminationSession | None = None
+        collector.subscribe(self._take, lambda _: self._arrived.set())
+
+    def first(self) -> Snapshot:
+        """Wait for the first snapshot.
+
+        Raises:
+            SourceError: There is none.
+        """
+        self._collector.wait_open(_OPEN_SECONDS)
+        self._arrived.wait(_OPEN_SECONDS)
+        snapshot = self._newest
+        if snapshot is None:
+            if self._collector.failure is not None:
+                raise self._collector.failure
+            sentence = f"The driver has not answered for {_OPEN_SECONDS:.0f} s."
+            raise SourceError(sentence, "To end a process all the same, use kill.")
+        if snapshot.trouble is not None:
+            raise SourceError(snapshot.trouble.sentence, snapshot.trouble.advice)
+        return snapshot
+
+    def watch(self, session: TerminationSession) -> None:
+        """Pass the newest snapshot, and from now on each with a new process list."""
+        self._collector.interval = _SOON
+        if self._newest is not None:
+            session.see(self._newest)
+        self._session = session
+
+    def _take(self, snapshot: Snapshot) -> None:
+        before = self._newest
+        # Process lists are read less often than memory: only in the first snapshot with a new list
+        # do both have the same time.
+        if (
+            before is None
+            or snapshot.processes_at is None
+            or snapshot.processes_at != before.processes_at
+        ):
+            self._newest = snapshot
+            if self._session is not None:
+                self._session.see(snapshot)
+        self._arrived.set()
+
+
+@contextmanager
+def _sampled(source: Source) -> Iterator[_Samples]:
+    collector = Collector(source, _INTERVAL)
+    samples = _Samples(collector)
+    collector.start()
+    try:
+        yield samples
+    finally:
+        collector.stop()
+
+
+# -- after -----------------------------------------------------------------------------------------
+
+
+def _send(
+    plan: Plan, samples: _Samples, host: ProcessHost, audit_log: AuditLog, options: EndOptions
+) -> EndResult:
+    session = TerminationSession(host, plan.targets, audit_log=audit_log)
+    samples.watch(session)
+    session.send(options.number, whole_tree=options.children)
+    interrupted = False
+    try:
+        _wait(session, options)
+    except KeyboardInterrupt:
+        interrupted = True
+    session.close()
+    session.join(_CLOSE_SECONDS)
+    if session.failure is not None:
+        raise session.failure
+    report = session.report
+    if options.form == "json":
+        text = as_json(plan, report)
+    else:
+        text = report_lines(report, _KILL_HINT, _width())
+    if interrupted:
+        return EndResult(_INTERRUPTED, text)
+    over = {Outcome.ENDED, Outcome.GONE}
+    ended = report.outcomes and all(one.outcome in over for one in report.outcomes)
+    return EndResult(0 if ended else EXIT_SOME, text)
+
+
+def _wait(session: TerminationSession, options: EndOptions) -> None:
+    """Wait until all is known of the processes and their memory, with a line in place."""
+    deadline = time.monotonic() + options.timeout
+    with StatusLine(sys.stderr) as status_line:
+        while not session.report.done and session.failure is None:
+            report = session.report
+            if time.monotonic() >= deadline and _waits(report):
+                return
+            if report.outcomes:
+                status_line.show([report_text(report, _KILL_HINT).summary])
+            time.sleep(_STATUS_SECONDS)
+
+
+def _waits(report: TerminationReport) -> bool:
+    """Whether a process has not ended yet; memory comes back, or does not, in bounded time."""
+    return not report.outcomes or any(one.outcome is Outcome.WAITING for one in report.outcomes)

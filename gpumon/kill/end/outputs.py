@@ -1,0 +1,239 @@
+"""Writes what ``gpumon end`` will do, and what became of it: for a person and for a program."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gpumon.kill.outcome import Outcome
+from gpumon.kill.report_text import report_text
+from gpumon.kill.signals import signal_name
+from gpumon.text.command_lines import shorten_command
+from gpumon.text.formatting import (
+    UNKNOWN,
+    cell_width,
+    counted,
+    fit,
+    fit_right,
+    gib,
+    gibibytes,
+    printable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpumon.host import Refused, Target
+    from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
+    from gpumon.model.snapshot import ProcessId
+
+SCHEMA = "gpumon.end/1"
+_OUTCOMES = {
+    Outcome.WAITING: "alive",
+    Outcome.ENDED: "ended",
+    Outcome.GONE: "gone",
+    Outcome.REFUSED: "refused",
+    Outcome.UNKNOWN: "unknown",
+}
+_GAP = "  "
+_WIDTH = 80
+"""Cells of a line of the table where no terminal says how many there are."""
+_LEAST_WIDTH = 24
+"""Below this many cells lines are left to the terminal to wrap."""
+_LEAST_COMMAND = 16
+
+
+class Plan(NamedTuple):
+    """Whom a signal would reach.
+
+    Attributes:
+        number: The signal.
+        targets: The processes.
+        children: Those that were not named.
+        obstacles: Why some of them would not get it.
+        machine: Their machine, safe to print, if it is another one.
+    """
+
+    number: int
+    targets: tuple[Target, ...]
+    children: frozenset[ProcessId]
+    obstacles: Mapping[ProcessId, Refused]
+    machine: str | None = None
+
+
+def plan_table(plan: Plan, width: int | None) -> str:
+    """The processes, the memory that may come back, and why some would get no signal.
+
+    Args:
+        plan: Whom the signal would reach.
+        width: Cells of the terminal; ``None`` without one.
+    """
+    rows = [("PID:START", "USER", "GPU", gib(), "COMMAND")]
+    rows += [_row(target) for target in plan.targets]
+    widths = [max(cell_width(row[column]) for row in rows) for column in range(4)]
+    lines = []
+    room = max(_LEAST_COMMAND, (width or _WIDTH) - sum(widths) - len(_GAP) * len(widths))
+    for row, target in zip(rows, (None, *plan.targets), strict=True):
+        begun = [fit(row[0], widths[0]), fit(row[1], widths[1]), fit(row[2], widths[2])]
+        begun.append(fit_right(row[3], widths[3]))
+        last = row[4] if target is None else _command(target, plan, room)
+        lines.append(_GAP.join([*begun, last]).rstrip())
+    told = [f"{printable(refused.sentence)}." for refused in plan.obstacles.values()]
+    lines += _wrapped([*told, _sum(plan)], width)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def report_lines(report: TerminationReport, kill_hint: str, width: int | None) -> str:
+    """What became of the processes and their memory.
+
+    Args:
+        report: The report.
+        kill_hint: How to send KILL to the processes that do not end.
+        width: Cells of the terminal; ``None`` without one.
+    """
+    text = report_text(report, kill_hint)
+    told = " ".join(text.processes)
+    silent = [
+        f"{one.target.id.pid} has not ended"
+        for one in report.outcomes
+        if one.outcome is Outcome.WAITING and not re.search(rf"\b{one.target.id.pid}\b", told)
+    ]
+    lines = [text.summary, *text.processes, *silent, *text.notes]
+    return "".join(f"{line}\n" for line in _wrapped(lines, width))
+
+
+def _wrapped(sentences: Sequence[str], width: int | None) -> list[str]:
+    """The sentences, wrapped at words on a terminal."""
+    if width is None or width < _LEAST_WIDTH:
+        return list(sentences)
+    return [
+        line
+        for sentence in sentences
+        for line in textwrap.wrap(sentence, width, break_long_words=False, break_on_hyphens=False)
+    ]
+
+
+def as_json(plan: Plan, report: TerminationReport | None = None) -> str:
+    """Everything known; without a report what would be done."""
+    if report is None:
+        processes = [_planned(target, plan) for target in plan.targets]
+        memory: Sequence[MemoryReclaimed] = ()
+    else:
+        processes = [_ended(one, plan) for one in report.outcomes]
+        memory = report.memory
+    data = {
+        "schema": SCHEMA,
+        "machine": plan.machine,
+        "dry_run": report is None,
+        "signal": signal_name(plan.number),
+        "processes": processes,
+        "memory": [
+            {
+                "index": card.gpu_index,
+                "uuid": card.gpu_uuid,
+                "expected_bytes": card.expected,
+                "returned_bytes": card.returned,
+                "missing_bytes": card.missing,
+                "settled": card.settled,
+            }
+            for card in memory
+        ],
+        "log_fault": (report.unlogged or None) if report is not None else None,
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+
+
+def _row(target: Target) -> tuple[str, str, str, str, str]:
+    start = target.id.start_time
+    memory = _memory(target)
+    return (
+        str(target.id.pid) if start is None else f"{target.id.pid}:{start}",
+        printable(target.user or UNKNOWN),
+        ",".join(map(str, sorted({use.gpu_index for use in target.uses}))) or UNKNOWN,
+        UNKNOWN if memory is None else gibibytes(memory),
+        "",
+    )
+
+
+def _memory(target: Target) -> int | None:
+    """Bytes that a process holds on all GPUs; ``None`` if not all are known."""
+    sizes = [use.memory_used for use in target.uses]
+    return None if None in sizes or not sizes else sum(filter(None, sizes))
+
+
+def _command(target: Target, plan: Plan, room: int) -> str:
+    prefix = "child: " if target.id in plan.children else ""
+    if not target.command:
+        return f"{prefix}[{printable(target.name or 'unknown')}]"
+    return prefix + shorten_command(target.command, room - len(prefix)).rstrip()
+
+
+def _sum(plan: Plan) -> str:
+    """Whom the signal would reach, and the memory that may come back."""
+    reached = [target for target in plan.targets if target.id not in plan.obstacles]
+    freed: dict[int, int | None] = {}
+    for use in (use for target in reached for use in target.uses):
+        before = freed.get(use.gpu_index, 0)
+        unknown = before is None or use.memory_used is None
+        freed[use.gpu_index] = None if unknown else (before or 0) + (use.memory_used or 0)
+    parts = [
+        f"{'an unknown amount' if size is None else f'{gibibytes(size)} {gib()}'} on GPU {index}"
+        for index, size in sorted(freed.items())
+    ]
+    told = f"{signal_name(plan.number)} would reach {counted(len(reached), 'process', 'es')}"
+    if len(reached) < len(plan.targets):
+        told += f" of {len(plan.targets)}"
+    if plan.machine is not None:
+        told += f" on {plan.machine}"
+    if parts:
+        told += f", which {'holds' if len(reached) == 1 else 'hold'} {', '.join(parts)}"
+    return f"{told}."
+
+
+def _planned(target: Target, plan: Plan) -> dict[str, object]:
+    refused = plan.obstacles.get(target.id)
+    return {
+        **_described(target, plan),
+        "outcome": "would_send" if refused is None else "refused",
+        "reason": None if refused is None else _key(refused.reason.value),
+        "sentence": None if refused is None else printable(refused.sentence),
+        "seconds": None,
+    }
+
+
+def _ended(one: TargetOutcome, plan: Plan) -> dict[str, object]:
+    return {
+        **_described(one.target, plan),
+        "child": one.late or one.target.id in plan.children,
+        "outcome": _OUTCOMES[one.outcome],
+        "reason": None if one.refusal is None else _key(one.refusal.value),
+        "sentence": printable(one.sentence) or None,
+        "seconds": one.seconds,
+    }
+
+
+def _described(target: Target, plan: Plan) -> dict[str, object]:
+    return {
+        "pid": target.id.pid,
+        "start_time": target.id.start_time,
+        "user": None if target.user is None else printable(target.user),
+        "uid": target.uid,
+        "name": None if target.name is None else printable(target.name),
+        "command": [printable(word) for word in target.command],
+        "child": target.id in plan.children,
+        "gpus": [
+            {
+                "index": use.gpu_index,
+                "uuid": use.gpu_uuid,
+                "memory_used_bytes": use.memory_used,
+            }
+            for use in target.uses
+        ],
+    }
+
+
+def _key(text: str) -> str:
+    return text.replace(" ", "_")

@@ -1,0 +1,260 @@
+"""The processes of another machine as a ``gpumon.host.ProcessHost``."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gpumon.host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
+from gpumon.kill.signals import signal_name
+from gpumon.remote import protocol
+from gpumon.remote.channel import Channel
+from gpumon.remote.connection import ANSWER_SECONDS, READ_SECONDS, Connection, LostError
+from gpumon.remote.plausible import plausible_details, plausible_family, plausible_status
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gpumon.host import ProcessHandle, Target
+    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
+
+_RETRY_SECONDS = 5.0
+"""Seconds after a failure in which nothing tries to connect: a termination has many processes."""
+_CLOSE_SECONDS = 2.0
+
+
+def server_command(gpumon: str, *, readonly: bool) -> str:
+    """The command line that starts the server on the other machine.
+
+    Args:
+        gpumon: How gpumon is called there, for a shell.
+        readonly: Whether it refuses every signal, too.
+    """
+    return f"{gpumon} remote --readonly" if readonly else f"{gpumon} remote"
+
+
+class RemoteHost:
+    """See ``gpumon.host.ProcessHost``. Thread-safe.
+
+    It connects when it is first asked or told to ``connect``, and anew when it is asked after the
+    connection was lost. The handles of a lost connection stay lost: nothing is guessed about their
+    processes.
+
+    Args:
+        name: The machine, for sentences.
+        command: The program that carries the connection, such as ssh, with its arguments, which end
+            with ``server_command``.
+        readonly: Whether every signal is refused, here and there.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], *, readonly: bool = False) -> None:
+        self._name = printable(name)
+        self._command = tuple(command)
+        self._readonly = readonly
+        self._connecting = threading.Lock()
+        self._connection: Connection | None = None
+        self._opening: Channel | None = None
+        self._failure = ""
+        self._failed_at: float | None = None
+        self._closed = False
+
+    @property
+    def uid(self) -> int | None:
+        """UID of the user who is logged in there; ``None`` before the first connection."""
+        connection = self._connection
+        return None if connection is None else connection.hello.uid
+
+    @property
+    def user(self) -> str | None:
+        """Name of that user; ``None`` before the first connection."""
+        connection = self._connection
+        return None if connection is None else connection.hello.user
+
+    @property
+    def readonly(self) -> bool:
+        """Whether every signal is refused, here or there."""
+        connection = self._connection
+        return self._readonly or (connection is not None and connection.hello.readonly)
+
+    def connect(self) -> None:
+        """Connect on another thread, so that the user there is known before a signal is chosen."""
+
+        def connect() -> None:
+            # A failure is told when something is asked.
+            with suppress(LostError):
+                self._connected()
+
+        threading.Thread(target=connect, name="gpumon-connect", daemon=True).start()
+
+    def close(self) -> None:
+        """End the connection, which closes all handles. May be called more than once."""
+        self._closed = True
+        if (opening := self._opening) is not None:
+            opening.leave()
+        # What connects at this moment notices that, and ends.
+        if self._connecting.acquire(timeout=_CLOSE_SECONDS):
+            self._connecting.release()
+        connection = self._connection
+        if connection is not None:
+            connection.abandon(f"gpumon has closed the connection to {self._name}")
+            connection.join(_CLOSE_SECONDS)
+
+    def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:  # noqa: ARG002 - see ProcessHost
+        """Empty: the snapshots of that machine have the places already."""
+        return {}
+
+    def scan(self, snapshot: Snapshot) -> HolderScan | None:
+        """The last scan of that machine, which is in its snapshots."""
+        return snapshot.holders
+
+    def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        """See ``ProcessHost.families``."""
+        asked = tuple(roots)
+        try:
+            connection = self._connected()
+            found = connection.ask(
+                lambda number: protocol.Families(number, asked),
+                tuple[RelatedProcess, ...],
+                READ_SECONDS,
+                patient=True,
+            )
+        except LostError as lost:
+            raise Refused(Refusal.UNREACHABLE, lost.sentence) from None
+        except OSError as error:
+            raise Refused(Refusal.UNREACHABLE, error.strerror or str(error)) from None
+        return plausible_family(found, connection.time_offset)
+
+    def details(self, process: ProcessId) -> Details | None:
+        """See ``ProcessHost.details``."""
+        try:
+            connection = self._connected()
+            found = connection.ask(
+                lambda number: protocol.ReadDetails(number, process),
+                Details | None,  # type: ignore[arg-type]  # a union is no type for mypy
+                READ_SECONDS,
+                patient=True,
+            )
+        except LostError as lost:
+            raise Refused(Refusal.UNREACHABLE, lost.sentence) from None
+        except OSError as error:
+            raise Refused(Refusal.UNREACHABLE, error.strerror or str(error)) from None
+        return None if found is None else plausible_details(found, process, connection.time_offset)
+
+    def open_handle(self, target: Target) -> ProcessHandle:
+        """See ``ProcessHost.open_handle``."""
+        if self._readonly:
+            raise Refused(Refusal.READ_ONLY, "gpumon runs with --readonly: it sends no signal")
+        try:
+            connection = self._connected()
+            opened = connection.ask(lambda number: protocol.Open(number, target), protocol.Opened)
+        except LostError as lost:
+            sentence = f"{target.id.pid} got no signal: {lost.sentence}"
+            raise Refused(Refusal.UNREACHABLE, sentence) from None
+        return _RemoteHandle(connection, target, opened.handle)
+
+    def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
+        """See ``ProcessHost.wait``."""
+        mine = [handle for handle in handles if isinstance(handle, _RemoteHandle)]
+        if mine:
+            # The handles of one termination are nearly always of one connection.
+            newest = mine[-1].connection
+            newest.wait({one.number for one in mine if one.connection is newest}, seconds)
+
+    def _connected(self) -> Connection:
+        """The connection, made anew if it is lost.
+
+        Raises:
+            LostError: There is none.
+        """
+        with self._connecting:
+            connection = self._connection
+            if connection is not None and connection.lost is None:
+                return connection
+            if connection is not None and self._failed_at is None:
+                # Counted from the loss: the machine may have come back long ago.
+                self._failure, self._failed_at = connection.lost or "", connection.lost_at
+            now = time.monotonic()
+            if self._failed_at is not None and now - self._failed_at < _RETRY_SECONDS:
+                raise LostError(self._failure, asked=False)
+            if self._closed:
+                raise LostError(f"the connection to {self._name} is closed", asked=False)
+            try:
+                self._opening = channel = Channel(self._command)
+                if self._closed:
+                    channel.leave()
+                self._connection = Connection(self._name, channel)
+            except LostError as lost:
+                self._fail(lost.sentence)
+                raise
+            except OSError as error:
+                self._fail(f"{printable(self._command[0])} cannot be started: {error.strerror}")
+                raise LostError(self._failure, asked=False) from None
+            finally:
+                self._opening = None
+            self._failed_at = None
+            return self._connection
+
+    def _fail(self, sentence: str) -> None:
+        self._failure, self._failed_at = sentence, time.monotonic()
+
+
+class _RemoteHandle:
+    """See ``gpumon.host.ProcessHandle``."""
+
+    def __init__(self, connection: Connection, target: Target, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self._target = target
+        self._ended = False
+        self._closed = False
+
+    @property
+    def target(self) -> Target:
+        """See ``ProcessHandle.target``."""
+        return self._target
+
+    def send(self, number: int) -> None:
+        """See ``ProcessHandle.send``."""
+        pid, name = self._target.id.pid, signal_name(number)
+        before = self.connection.their_monotonic(time.monotonic() + ANSWER_SECONDS)
+        try:
+            self.connection.ask(
+                lambda id_: protocol.Send(id_, self.number, number, before),
+                type(None),
+            )
+        except LostError as lost:
+            if lost.asked:
+                sentence = f"{pid} may have got {name}: {lost.sentence}"
+                raise Refused(Refusal.UNANSWERED, sentence) from None
+            sentence = f"{pid} got no {name}: {lost.sentence}"
+            raise Refused(Refusal.UNREACHABLE, sentence) from None
+
+    def ended(self) -> bool:
+        """See ``ProcessHandle.ended``; without asking, because exits are announced."""
+        self._ended = self._ended or (not self._closed and self.connection.ended(self.number))
+        return self._ended
+
+    def standing(self) -> ProcessStatus | None:
+        """See ``ProcessHandle.standing``."""
+        try:
+            status = self.connection.ask(
+                lambda id_: protocol.Status(id_, self.number),
+                ProcessStatus | None,  # type: ignore[arg-type]  # a union is no type for mypy
+            )
+        except LostError as lost:
+            sentence = f"{self._target.id.pid} may live on: {lost.sentence}"
+            raise Refused(Refusal.UNREACHABLE, sentence) from None
+        return None if status is None else plausible_status(status)
+
+    def close(self) -> None:
+        """See ``ProcessHandle.close``."""
+        if self._closed:
+            return
+        self._closed = True
+        # A lost connection closes it, too.
+        with suppress(LostError):
+            self.connection.tell(protocol.Close(0, self.number))
+        self.connection.forget(self.number)

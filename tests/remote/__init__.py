@@ -1,0 +1,1 @@
+"""Processes of another machine, through real pipes."""

@@ -1,0 +1,232 @@
+"""Where the other machine is out of reach, nothing is guessed: neither an end nor a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.host import Refusal, Refused
+from gpumon.model.snapshot import ProcessId
+from tests import lives
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.host import ProcessHandle
+    from gpumon.remote.client import RemoteHost
+    from tests.lives import Family
+
+ENDED = "the connection to gpu-04 ended"
+HELLO = (
+    '{"say":"hello","schema":"gpumon.remote/1","version":"9","uid":0,"user":"root",'
+    '"readonly":false,"time":1.0,"monotonic":1.0}'
+)
+OPENED = '{"say":"opened","id":%d,"handle":%d,"monotonic":1.0}'
+
+
+def server_of(host: RemoteHost) -> int:
+    """The PID of the program at the other end."""
+    assert host._connection is not None
+    return host._connection._channel._program.pid
+
+
+def held(host: RemoteHost, family: Family) -> ProcessHandle:
+    return host.open_handle(lives.target(family.sleeper().pid))
+
+
+def why(ask: Callable[[], object]) -> Refused:
+    with pytest.raises(Refused) as refused:
+        ask()
+    return refused.value
+
+
+def test_a_server_that_is_killed_leaves_nothing_known(host: RemoteHost, family: Family) -> None:
+    handle, second = held(host, family), held(host, family)
+    os.kill(server_of(host), signal.SIGKILL)
+    pid = handle.target.id.pid
+    refused = why(lambda: handle.send(signal.SIGTERM))
+    # Whether the request was read before the end depends on the moment.
+    assert (refused.reason, refused.sentence) in {
+        (Refusal.UNREACHABLE, f"{pid} got no TERM: {ENDED}"),
+        (Refusal.UNANSWERED, f"{pid} may have got TERM: {ENDED}"),
+    }
+    refused = why(lambda: second.send(signal.SIGTERM))
+    assert refused.reason is Refusal.UNREACHABLE
+    assert why(handle.standing).sentence == f"{pid} may live on: {ENDED}"
+    assert not handle.ended()
+    host.wait([handle], 0.01)
+    handle.close()
+    assert lives.look(pid) is not None
+
+
+@pytest.mark.usefixtures("no_retry")
+def test_nothing_connects_again_and_again(host: RemoteHost, family: Family) -> None:
+    handle = held(host, family)
+    os.kill(server_of(host), signal.SIGKILL)
+    before = server_of(host)
+    for _ in range(64):
+        assert ENDED in why(lambda: held_again(host, handle)).sentence
+    assert ENDED in why(lambda: host.families([handle.target.id])).sentence
+    assert ENDED in why(lambda: host.details(handle.target.id)).sentence
+    assert server_of(host) == before
+
+
+def held_again(host: RemoteHost, handle: ProcessHandle) -> None:
+    host.open_handle(handle.target)
+
+
+def test_it_connects_anew_later_and_old_handles_stay_lost(
+    host: RemoteHost, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpumon.remote.client._RETRY_SECONDS", 0.0)
+    handle = held(host, family)
+    os.kill(server_of(host), signal.SIGKILL)
+    lives.until(lambda: host._connection is not None and host._connection.lost, "the loss")
+    newer = host.open_handle(handle.target)
+    assert newer.standing() is not None
+    assert why(handle.standing).reason is Refusal.UNREACHABLE
+    newer.send(signal.SIGKILL)
+    host.wait([newer], lives.PATIENCE)
+    assert newer.ended()
+    assert not handle.ended()
+
+
+@pytest.mark.usefixtures("no_retry")
+def test_a_frozen_server_is_waited_for_once(host: RemoteHost, family: Family) -> None:
+    handle, second = held(host, family), held(host, family)
+    frozen = server_of(host)
+    os.kill(frozen, signal.SIGSTOP)
+    began = time.monotonic()
+    refused = why(lambda: handle.send(signal.SIGTERM))
+    assert refused.reason is Refusal.UNANSWERED
+    assert refused.sentence == (
+        f"{handle.target.id.pid} may have got TERM: gpu-04 has not answered for 5 s"
+    )
+    for _ in range(20):
+        assert why(lambda: second.send(signal.SIGTERM)).reason is Refusal.UNREACHABLE
+        assert why(lambda: held_again(host, second)).reason is Refusal.UNREACHABLE
+    # Each would wait for 5 s.
+    assert time.monotonic() - began < lives.PATIENCE
+    lives.until(lambda: not Path(f"/proc/{frozen}").exists(), "its end")
+    assert lives.look(handle.target.id.pid) is not None
+
+
+def says(*lines: str, then: str = "sys.stdin.read()") -> list[str]:
+    """A server that says these lines after the first request, whatever it is."""
+    program = f"import sys\nsys.stdin.readline()\nprint(*{lines!r}, sep='\\n', flush=True)\n{then}"
+    return [sys.executable, "-S", "-c", f"print({HELLO!r}, flush=True)\n{program}"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "sentence"),
+    [
+        (["garbage"], "what gpumon on gpu-04 sent cannot be read"),
+        (['{"say":"answer","id":1,"result":7}'], "gpumon on gpu-04 gave an answer that cannot be"),
+        (['{"say":"answer","id":1}'], "what gpumon on gpu-04 sent cannot be read"),
+        (["[" * 100_000], "what gpumon on gpu-04 sent cannot be read"),
+        (['{"say":"declined","id":1,"reason":"?","sentence":""}'], "cannot be read"),
+        (['{"say":"answer","id":99,"result":[]}', "\x00"], "cannot be read"),
+    ],
+    ids=["text", "type", "field", "nesting", "reason", "number"],
+)
+def test_an_answer_that_cannot_be_read_is_told(
+    connect: Callable[..., RemoteHost], family: Family, answers: list[str], sentence: str
+) -> None:
+    host = connect(says(*answers))
+    refused = why(lambda: host.families([lives.target(family.sleeper().pid).id]))
+    assert refused.reason is Refusal.UNREACHABLE
+    assert sentence in refused.sentence
+
+
+def test_a_line_without_end_is_not_kept(connect: Callable[..., RemoteHost], family: Family) -> None:
+    endless = "while True:\n    sys.stdout.write('x' * 2**20)"
+    host = connect(says(HELLO, then=endless))
+    asked = lives.target(family.sleeper().pid).id
+    refused = why(lambda: host.families([asked]))
+    assert refused.sentence == "what gpumon on gpu-04 sent cannot be read"
+    endless = f"import sys\n{endless}"
+    host = connect([sys.executable, "-S", "-c", endless])
+    refused = why(lambda: host.families([asked]))
+    assert refused.sentence == "what gpu-04 sent is not from gpumon remote"
+
+
+def test_what_a_login_shell_prints_is_skipped(
+    connect: Callable[..., RemoteHost], family: Family
+) -> None:
+    command = f"echo Welcome to gpu-04; echo; exec {sys.executable} -m gpumon remote"
+    host = connect(["sh", "-c", command])
+    assert held(host, family).standing() is not None
+
+
+def test_another_version_is_named(connect: Callable[..., RemoteHost], family: Family) -> None:
+    host = connect(["sh", "-c", 'echo \'{"say":"hello","schema":"gpumon.remote/2"}\'; cat'])
+    refused = why(lambda: host.families([lives.target(family.sleeper().pid).id]))
+    assert refused.sentence == (
+        "gpumon on gpu-04 speaks gpumon.remote/2, and this one gpumon.remote/1: install the same "
+        "version on both"
+    )
+
+
+def test_why_there_is_no_connection_is_what_the_program_says(
+    connect: Callable[..., RemoteHost], family: Family
+) -> None:
+    asked = lives.target(family.sleeper().pid).id
+    host = connect(
+        ["sh", "-c", "exec >&-; sleep 0.1; printf 'one\\n\\033[31mPermission denied\\n' >&2"]
+    )
+    refused = why(lambda: host.families([asked]))
+    assert refused.sentence == f"{ENDED} (�[31mPermission denied)"
+    host = connect(["/nonexistent/ssh"])
+    refused = why(lambda: host.families([asked]))
+    assert refused.sentence == "/nonexistent/ssh cannot be started: No such file or directory"
+
+
+def test_an_end_that_nobody_asked_about_is_not_believed(
+    connect: Callable[..., RemoteHost], family: Family
+) -> None:
+    many = [f'{{"say":"exited","handle":{handle}}}' for handle in range(100, 2100)]
+    host = connect(says(*many, OPENED % (1, 7)))
+    handle = held(host, family)
+    assert not handle.ended()
+    assert host._connection is not None
+    assert list(host._connection._held) == [7], "nothing is kept of the others"
+
+
+def test_what_a_hostile_server_says_reaches_no_terminal(
+    connect: Callable[..., RemoteHost], family: Family
+) -> None:
+    asked = lives.target(family.sleeper().pid)
+    evil = "\\u001b]52;c;eA==\\u0007" + "x" * 5000
+    host = connect(says(f'{{"say":"declined","id":1,"reason":"gone","sentence":"{evil}"}}'))
+    refused = why(lambda: host.open_handle(asked))
+    assert refused.reason is Refusal.GONE
+    assert refused.sentence.isprintable()
+    assert len(refused.sentence) < 400
+    kin = '{"id":{"pid":%d,"start_time":1},"parent":%d,"group":1,"session":1,"name":"a",%s}'
+    odd = f'"state":"{evil}","user":"{evil}","started_at":1e300'
+    family_ = ",".join([kin % (5, 6, odd), kin % (6, 5, odd), kin % (7, 1, odd), kin % (7, 1, odd)])
+    host = connect(says(f'{{"say":"answer","id":1,"result":[{family_}]}}'))
+    (only,) = host.families([asked.id])
+    assert (only.id.pid, only.state, only.started_at) == (7, "?", None)
+    assert only.user is not None
+    assert only.user.isprintable()
+    details = '{"id":{"pid":5,"start_time":1}}'
+    host = connect(says(f'{{"say":"answer","id":1,"result":{details}}}'))
+    assert "the details are of 5" in why(lambda: host.details(asked.id)).sentence
+
+
+def test_times_of_a_machine_whose_clock_is_wrong_are_in_the_clock_of_this_one(
+    connect: Callable[..., RemoteHost],
+) -> None:
+    kin = '{"id":{"pid":7,"start_time":1},"parent":1,"group":1,"session":1,"name":"a"'
+    # By the clock there, its hello said the first second of 1970.
+    host = connect(says(f'{{"say":"answer","id":1,"result":[{kin},"started_at":1001.0}}]}}'))
+    (only,) = host.families([ProcessId(7, 1)])
+    assert only.started_at is not None
+    assert abs(only.started_at - (time.time() + 1000)) < lives.PATIENCE

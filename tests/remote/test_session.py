@@ -1,0 +1,192 @@
+"""Processes of another machine are ended as those of this one: same code, same words."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.host import target_of
+from gpumon.kill.audit_log import AuditLog
+from gpumon.kill.outcome import Outcome
+from gpumon.kill.report_text import Success, report_text
+from gpumon.kill.session import TerminationSession
+from gpumon.sampling.collector import Collector
+from gpumon.sources.machine import this_machine
+from tests import lives
+from tests.driver import GIB, Driver, Owner, buried, h100, owners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from subprocess import Popen
+
+    from gpumon.host import Target
+    from gpumon.kill.outcome import TerminationReport
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.remote.client import RemoteHost
+    from tests.lives import Family
+
+DEAF = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for _ in range(3):
+    if not os.fork():
+        signal.pause()
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def end(host: RemoteHost, tmp_path: Path) -> Iterator[Callable[..., TerminationSession]]:
+    """Begins sessions, and closes them after the test."""
+    begun: list[TerminationSession] = []
+    log = AuditLog(tmp_path / "here", machine="gpu-04")
+
+    def end(
+        *targets: Target,
+        number: int = signal.SIGTERM,
+        tree: bool = False,
+        before: Snapshot | None = None,
+    ) -> TerminationSession:
+        session = TerminationSession(host, targets, audit_log=log)
+        begun.append(session)
+        if before is not None:
+            session.see(before)
+        session.send(number, whole_tree=tree)
+        return session
+
+    yield end
+    for session in begun:
+        session.close()
+        assert session.join(lives.PATIENCE)
+        assert session.failure is None
+    assert log.flush(lives.PATIENCE)
+
+
+def finished(session: TerminationSession) -> TerminationReport:
+    lives.until(lambda: session.report.done or session.failure, f"the end: {session.report}")
+    return session.report
+
+
+def test_a_whole_tree_that_ignores_term_is_killed(
+    end: Callable[..., TerminationSession], family: Family, tmp_path: Path
+) -> None:
+    root = family.python(DEAF)
+    session = end(lives.target(root.pid), number=signal.SIGKILL, tree=True)
+    report = finished(session)
+    assert {one.outcome for one in report.outcomes} == {Outcome.ENDED}
+    assert len(report.outcomes) == 4
+    assert not family.members()
+    log = (tmp_path / "here/signals.jsonl").read_text()
+    assert log.count('"machine":"gpu-04"') == len(log.splitlines()) >= 8
+
+
+def test_sixty_four_processes_end(end: Callable[..., TerminationSession], family: Family) -> None:
+    many = family.python(
+        "import os, signal\n"
+        "for _ in range(63):\n"
+        "    if not os.fork(): signal.pause()\n"
+        "print('ready', flush=True)\n"
+        "signal.pause()"
+    )
+    targets = [lives.target(pid) for pid in family.members()]
+    assert len(targets) == 64
+    report = finished(end(*targets))
+    assert {one.outcome for one in report.outcomes} == {Outcome.ENDED}
+    assert many.wait(lives.PATIENCE) == -signal.SIGTERM
+
+
+@pytest.mark.usefixtures("no_retry")
+def test_a_connection_that_is_lost_leaves_unknown_what_became_of_them(
+    end: Callable[..., TerminationSession], host: RemoteHost, family: Family
+) -> None:
+    targets = [lives.target(family.python(DEAF).pid) for _ in range(3)]
+    session = end(*targets)
+    lives.until(
+        lambda: sum(one.signal is not None for one in session.report.outcomes) == 3, "the signals"
+    )
+    assert host._connection is not None
+    os.kill(host._connection._channel._program.pid, signal.SIGKILL)
+    report = finished(session)
+    assert {one.outcome for one in report.outcomes} == {Outcome.UNKNOWN}
+    text = report_text(report, "")
+    assert text.success is Success.PARTIAL
+    assert text.summary == "0 of 3 ended, 3 unknown"
+    assert text.processes == ("3 may live on: the connection to gpu-04 ended",)
+    again = finished(end(*targets))
+    assert {one.outcome for one in again.outcomes} == {Outcome.REFUSED}
+    assert report_text(again, "").summary == "TERM was not sent"
+
+
+@pytest.mark.usefixtures("no_retry")
+def test_kill_after_the_connection_is_lost_kills_nobody_and_says_so(
+    end: Callable[..., TerminationSession], host: RemoteHost, family: Family
+) -> None:
+    root = family.python(DEAF)
+    session = end(lives.target(root.pid), tree=True)
+    lives.until(
+        lambda: (
+            len(session.report.outcomes) == 4
+            and all(one.signal is not None for one in session.report.outcomes)
+        ),
+        "the signals",
+    )
+    assert host._connection is not None
+    os.kill(host._connection._channel._program.pid, signal.SIGKILL)
+    lives.until(lambda: host._connection is not None and host._connection.lost, "the loss")
+    session.send(signal.SIGKILL, whole_tree=True)
+    report = finished(session)
+    assert {one.outcome for one in report.outcomes} == {Outcome.UNKNOWN}
+    assert len(family.members()) == 4
+
+
+@contextmanager
+def sampled(**how: bool) -> Iterator[tuple[Popen[bytes], list[Snapshot], Collector]]:
+    """A process with 30 GiB on a GPU, and the snapshots of its machine."""
+    with (
+        Driver([h100(), h100()], driver_version="570.124.06") as driver,
+        owners(1, ["python", "train.py"], **how) as (process,),  # type: ignore[arg-type]  # keywords pass through
+        buried(driver),
+    ):
+        card = driver.cards[1]
+        card.processes = [Owner(process.pid, memory=30 * GIB, sm=20)]
+        card.memory_used = 30 * GIB + GIB // 4
+        driver.attach()
+        collector = Collector(this_machine(), 0.1)
+        seen: list[Snapshot] = []
+        collector.subscribe(seen.append)
+        collector.start()
+        try:
+            lives.until(lambda: seen and seen[-1].processes, "the process")
+            yield process, seen, collector
+        finally:
+            collector.stop()
+
+
+def test_its_memory_comes_back(end: Callable[..., TerminationSession]) -> None:
+    with sampled() as (process, seen, collector):
+        session = end(target_of(seen[-1].processes[0]), before=seen[-1])
+        collector.subscribe(session.see)
+        assert process.wait(lives.PATIENCE) == -signal.SIGTERM
+        text = report_text(finished(session), "")
+    assert text.success is Success.FULL
+    assert text.summary == "1 of 1 ended, 30.0 GiB came back on GPU 1"
+
+
+def test_no_memory_is_waited_for_of_a_process_that_is_out_of_reach(
+    end: Callable[..., TerminationSession], host: RemoteHost
+) -> None:
+    with sampled(stubborn=True) as (_, seen, collector):
+        session = end(target_of(seen[-1].processes[0]), before=seen[-1])
+        collector.subscribe(session.see)
+        lives.until(lambda: session.report.memory, "the GPU")
+        assert host._connection is not None
+        os.kill(host._connection._channel._program.pid, signal.SIGKILL)
+        report = finished(session)
+    assert report.memory == ()
+    assert report_text(report, "").summary == "0 of 1 ended, 1 unknown"

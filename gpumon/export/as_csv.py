@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS, Unit, gpu_value
+from gpumon.text.csv_cells import csv_cell, csv_heading, iso_time
 from gpumon.text.formatting import spreadsheet_safe
 
 if TYPE_CHECKING:
@@ -32,11 +31,17 @@ _SMI_METRICS = tuple((metric, metric.smi) for metric in GPU_METRICS if metric.sm
 
 def gpus_csv(snapshot: Snapshot) -> str:
     """One row per GPU, under a header, with a line break at the end."""
-    taken = _moment(snapshot.time)
+    taken = iso_time(snapshot.time)
     return _table(
-        ["timestamp", *(_column(smi, metric.unit) for metric, smi in _SMI_METRICS)],
+        ["timestamp", *(csv_heading(smi, metric.unit) for metric, smi in _SMI_METRICS)],
         (
-            [taken, *(_cell(gpu_value(gpu, metric), metric.unit) for metric, _ in _SMI_METRICS)]
+            [
+                taken,
+                *(
+                    csv_cell(gpu_value(gpu, metric), metric.unit, _number)
+                    for metric, _ in _SMI_METRICS
+                ),
+            ]
             for gpu in snapshot.gpus
         ),
     )
@@ -48,14 +53,16 @@ def processes_csv(snapshot: Snapshot) -> str:
     GPU memory and SM share belong to the row's GPU. Values of the whole process, such as its CPU
     share, are repeated on each of its rows and must not be summed over them.
     """
-    taken = _moment(snapshot.time)
-    columns = (_column(metric.smi or metric.key, metric.unit) for metric in PROCESS_METRICS)
+    taken = iso_time(snapshot.time)
+    columns = (csv_heading(metric.smi or metric.key, metric.unit) for metric in PROCESS_METRICS)
     rows = []
     for process in snapshot.processes:
-        began = "" if process.started_at is None else _moment(process.started_at)
+        began = iso_time(process.started_at)
         for use in process.uses:
             here = structs.replace(process, uses=(use,))
-            cells = (_cell(m.read(here, snapshot.time), m.unit) for m in PROCESS_METRICS)
+            cells = (
+                csv_cell(m.read(here, snapshot.time), m.unit, _number) for m in PROCESS_METRICS
+            )
             rows.append([taken, spreadsheet_safe(use.gpu_uuid), began, *cells])
     return _table(["timestamp", "gpu_uuid", "start_time", *columns], rows)
 
@@ -68,35 +75,8 @@ def _table(header: list[str], rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def _column(name: str, unit: Unit) -> str:
-    """A header as nvidia-smi writes it: with the unit, if there is one."""
-    return f"{name} [{unit.csv}]" if unit.csv else name
-
-
-def _moment(time: float) -> str:
-    """A local time with its offset from UTC."""
-    return datetime.fromtimestamp(time).astimezone().isoformat(timespec="milliseconds")
-
-
-def _cell(value: object, unit: Unit) -> str:
-    """A value in nvidia-smi's words and digits; empty if unknown."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        yes, no = ("Enabled", "Disabled") if unit is Unit.ENABLED else ("Yes", "No")
-        return yes if value else no
-    if isinstance(value, (int, float)):
-        return _number(value, unit)
-    return spreadsheet_safe(str(value))
-
-
 def _number(value: float, unit: Unit) -> str:
-    if not math.isfinite(value):
-        return ""
-    if unit is Unit.PSTATE:
-        return f"P{value}"
-    if unit is Unit.BITS:
-        return f"0x{int(value):016X}"
+    """A number with as many digits as nvidia-smi gives it."""
     if unit is Unit.BYTES:
         return str(int(value // unit.per_csv))
     if unit is Unit.WATTS:

@@ -4,7 +4,7 @@ The schema, ``gpumon.snapshot/1``, is told key by key in ``docs/snapshot.md``. I
 
 * Numbers are numbers, in base units that the key names: ``memory_used_bytes``,
   ``power_draw_watts``, ``time_unix_seconds``. A key without a unit is a text, a flag or a count.
-* ``null`` is unknown, never 0. A card's ``unknown`` says why, by the same keys; a ``null`` that is
+* ``null`` is unknown, never 0. A GPU's ``unknown`` says why, by the same keys; a ``null`` that is
   not named there has not been read yet or, as with ``xid``, has not happened.
 * Every key is there in every snapshot. ``trouble`` is ``null`` unless the driver cannot be reached;
   then it says why and ``gpus`` is empty. ``holders`` is ``null`` where nobody looked for them; a
@@ -16,11 +16,13 @@ The schema, ``gpumon.snapshot/1``, is told key by key in ``docs/snapshot.md``. I
 The text is strict JSON: no NaN, no half characters. Other people's names and command lines are in
 it as they are, but characters that could act on a terminal are written as escapes.
 
-Fields come from the metric table and from the model; there is no other list of them here.
+Fields come from the metric table and from the model; there is no other list of them here. The lines
+of ``gpumon stream`` have the same keys.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +38,8 @@ from gpumon.model.metrics import (
 from gpumon.model.snapshot import Container, Place
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpumon.model.snapshot import (
         Gpu,
         GpuProcess,
@@ -81,13 +85,58 @@ def to_json(snapshot: Snapshot, indent: int | None = None) -> str:
     Returns:
         The text, without a line break at its end.
     """
-    encoded = _encode(_snapshot(snapshot))
+    return encoded(snapshot_json(snapshot), indent)
+
+
+def encoded(told: dict[str, Any], indent: int | None = None) -> str:
+    """Strict JSON in which no character acts on a terminal and none is half of a pair."""
+    text = _encode(told)
     if indent is not None:
-        encoded = msgspec.json.format(encoded, indent=indent)
-    return _harmless(encoded.decode())
+        text = msgspec.json.format(text, indent=indent)
+    return _harmless(text.decode())
 
 
-def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
+def json_key(field: str) -> str:
+    """The JSON key of a field of the model: its name and its unit."""
+    if field in GPU_METRIC:
+        return GPU_METRIC[field].json_key
+    unit = _UNITS.get(field)
+    return f"{field}_{unit.suffix}" if unit else field
+
+
+@cache
+def json_keys(struct: type[msgspec.Struct]) -> Mapping[str, str]:
+    """The JSON key of each field of a class of the model.
+
+    A field that is a process or a MIG instance has other keys, one for each of its parts:
+    ``identity_keys`` and ``INSTANCE_KEYS``.
+    """
+    fields, names = struct.__struct_fields__, struct.__struct_encode_fields__
+    return {field: json_key(name) for field, name in zip(fields, names, strict=True)}
+
+
+def identity_keys(whose: str = "") -> tuple[str, str]:
+    """The keys of PID and start time, of the process itself or of ``parent`` or ``launcher``."""
+    before = f"{whose}_" if whose else ""
+    return f"{before}pid", f"{before}start_time_ticks"
+
+
+INSTANCE_KEYS = ("gpu_instance", "compute_instance")
+"""The keys of the two parts of a MIG instance."""
+
+
+def place_json(place: Place) -> dict[str, Any]:
+    """A place, with every key however little is known."""
+    return {
+        **_fields(place, "container", "launcher", "parent"),
+        "container": _fields(place.container) if place.container else _NO_CONTAINER,
+        **_identity("launcher", place.launcher),
+        **_identity("parent", place.parent),
+    }
+
+
+def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot in the schema of this module, as an object to encode."""
     return {
         "schema": SCHEMA,
         **_fields(snapshot, "host", "gpus", "processes", "trouble", "cost", "holders", "reserved"),
@@ -106,7 +155,7 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
     told: dict[str, Any] = {metric.json_key: gpu_value(gpu, metric) for metric in GPU_METRICS}
     told |= _fields(gpu, "unknown", "mig", *GPU_METRIC)
     told["clock_event_reasons"] = None if reasons is None else clock_event_names(reasons)
-    told["unknown"] = {_key(field): why for field, why in gpu.unknown.items()}
+    told["unknown"] = {json_key(field): why for field, why in gpu.unknown.items()}
     told["mig"] = [_fields(instance) for instance in gpu.mig]
     return told
 
@@ -115,29 +164,16 @@ def _process(process: GpuProcess, now: float) -> dict[str, Any]:
     told = {metric.json_key: metric.read(process, now) for metric in PROCESS_METRICS}
     # The metric table has GPUs and command line as one text; here they are arrays.
     told |= _fields(process, "id", "uses", "place")
+    told |= _identity("", process.id)
     told["gpu"] = process.gpu_indices
-    told["start_time_ticks"] = process.id.start_time
     told["uses"] = [_use(use) for use in process.uses]
-    told["place"] = _place(process.place or _NO_PLACE)
+    told["place"] = place_json(process.place or _NO_PLACE)
     return told
 
 
 def _use(use: GpuUse) -> dict[str, Any]:
-    gpu_instance, compute_instance = use.instance or (None, None)
-    return {
-        **_fields(use, "instance"),
-        "gpu_instance": gpu_instance,
-        "compute_instance": compute_instance,
-    }
-
-
-def _place(place: Place) -> dict[str, Any]:
-    return {
-        **_fields(place, "container", "launcher", "parent"),
-        "container": _fields(place.container) if place.container else _NO_CONTAINER,
-        **_identity("launcher", place.launcher),
-        **_identity("parent", place.parent),
-    }
+    parts = use.instance or (None, None)
+    return {**_fields(use, "instance"), **dict(zip(INSTANCE_KEYS, parts, strict=True))}
 
 
 def _holders(scan: HolderScan) -> dict[str, Any]:
@@ -146,36 +182,25 @@ def _holders(scan: HolderScan) -> dict[str, Any]:
 
 def _suspect(suspect: Suspect) -> dict[str, Any]:
     return {
-        "pid": suspect.id.pid,
-        "start_time_ticks": suspect.id.start_time,
+        **_identity("", suspect.id),
         **_fields(suspect, "id", "parent", "place"),
         **_identity("parent", suspect.parent),
-        "place": _place(suspect.place or _NO_PLACE),
+        "place": place_json(suspect.place or _NO_PLACE),
     }
 
 
 def _identity(whose: str, process: ProcessId | None) -> dict[str, int | None]:
-    return {
-        f"{whose}_pid": process.pid if process else None,
-        f"{whose}_start_time_ticks": process.start_time if process else None,
-    }
+    parts = (process.pid, process.start_time) if process else (None, None)
+    return dict(zip(identity_keys(whose), parts, strict=True))
 
 
 def _fields(struct: msgspec.Struct, *without: str) -> dict[str, Any]:
     """The fields of a model object by JSON key."""
     return {
-        _key(field): getattr(struct, field)
-        for field in struct.__struct_fields__
+        key: getattr(struct, field)
+        for field, key in json_keys(type(struct)).items()
         if field not in without
     }
-
-
-def _key(field: str) -> str:
-    """The JSON key of a field: its name and its unit."""
-    if field in GPU_METRIC:
-        return GPU_METRIC[field].json_key
-    unit = _UNITS.get(field)
-    return f"{field}_{unit.suffix}" if unit else field
 
 
 def _encode(told: dict[str, Any]) -> bytes:

@@ -2,24 +2,26 @@
 
 Names, units, types and labels are those of NVIDIA's dcgm-exporter. It exports every metric that has
 a DCGM name in the metric table; an unknown value gives no sample. ``STATUS``, a metric of gpumon,
-says whether each GPU responds, so that a GPU without known values is visible too.
+says whether each GPU responds, so that a GPU without known values is visible too. The metrics of
+``USER_METRICS`` say what each user has: three series per user, whatever the number of processes.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client import Metric as Family
 
     from gpumon.model.metrics import Metric
-    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
 
 _COUNTERS = frozenset(
     {
@@ -39,15 +41,36 @@ _COUNTERS = frozenset(
 
 
 STATUS = "gpumon_gpu_status"
-"""1 for every card, with its status in one more label: an alert reads ``{status!="ok"}``."""
+"""1 for every GPU, with its status in one more label: an alert reads ``{status!="ok"}``."""
 
-_CONVERSIONS: dict[Unit, tuple[str, Callable[[float], float]]] = {
-    Unit.BYTES: ("MiB", lambda size: size // 2**20),
-    Unit.JOULES: ("mJ", lambda joules: round(joules * 1000)),
-    # NVML counts these in KB/s, which the model takes as 1000 bytes; DCGM passes them on unchanged.
-    Unit.BYTES_PER_SECOND: ("KB/s", lambda pace: round(pace / 1000)),
+STATE = "gpumon_gpu_state"
+XID_LAST_SEEN = "gpumon_gpu_xid_last_seen_timestamp_seconds"
+DRIVER_UP = "gpumon_driver_up"
+"""Metrics of ``gpumon exporter``, which has a history: ``docs/exporter.md``."""
+
+USER_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuProcess]], int | None]]] = {
+    "gpumon_user_gpus": (
+        "Number of GPUs with a process of the user.",
+        lambda processes: len({use.gpu_uuid for one in processes for use in one.uses}),
+    ),
+    "gpumon_user_gpu_memory_bytes": (
+        "GPU memory held by the user's processes.",
+        lambda processes: _sum([one.memory_used for one in processes]),
+    ),
+    "gpumon_user_idle_gpu_memory_bytes": (
+        "GPU memory held by the user's processes that do not use the GPU in this sample.",
+        lambda processes: _sum([_idle_memory(one) for one in processes]),
+    ),
 }
-"""DCGM's unit, and how to get there from the model's, where the two differ."""
+"""Help text and value by name. An unknown value, or a user who is not known, gives no sample."""
+
+_CONVERSIONS: dict[Unit, tuple[str, Callable[[float], float], Callable[[float], float]]] = {
+    Unit.BYTES: ("MiB", lambda size: size // 2**20, lambda size: size * 2**20),
+    Unit.JOULES: ("mJ", lambda joules: round(joules * 1000), lambda energy: energy / 1000),
+    # NVML counts these in KB/s, which the model takes as 1000 bytes; DCGM passes them on unchanged.
+    Unit.BYTES_PER_SECOND: ("KB/s", lambda pace: round(pace / 1000), lambda pace: pace * 1000),
+}
+"""DCGM's unit, and how to get there from the model's and back, where the two differ."""
 
 _UNIT_NAMES = {
     Unit.PERCENT: "%",
@@ -57,12 +80,17 @@ _UNIT_NAMES = {
 }
 
 
-def to_prometheus(snapshot: Snapshot) -> str:
-    """A snapshot in Prometheus' text format, with a line break at its end."""
+def to_prometheus(*snapshots: Snapshot) -> str:
+    """Snapshots of different hosts in Prometheus' text format, with a line break at its end."""
+    return as_text(families(*snapshots))
+
+
+def as_text(found: Iterator[Family]) -> str:
+    """Metric families in Prometheus' text format, with a line break at its end."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
-    registry.register(_Exporter(snapshot))
+    registry.register(_Families(found))
     text = generate_latest(registry).decode()
     # The library would add _total to every counter, which dcgm-exporter does not.
     for name in _COUNTERS:
@@ -83,36 +111,85 @@ def exported_metrics() -> Iterator[tuple[Metric, str, str, str]]:
             yield metric, metric.dcgm, kind, unit
 
 
-class _Exporter:
-    """The collector that the registry calls."""
+class _Families:
+    """The collector that the registry calls, once."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._gpus = [(gpu, _labels(gpu, snapshot.host.name)) for gpu in snapshot.gpus]
+    def __init__(self, found: Iterator[Family]) -> None:
+        self._found = found
 
     def collect(self) -> Iterator[Family]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        for metric, name, _, unit in exported_metrics():
-            about = f"{metric.label} (in {unit})" if unit else metric.label
-            family = GaugeMetricFamily(name, f"{about}. {metric.about}", labels=_LABELS)
-            for gpu, labels in self._gpus:
-                value = _value(gpu, metric)
-                if value is not None:
-                    family.add_metric(labels, value)
-            if family.samples:
-                yield family
-        about = "Whether the card answers: ok, asleep, no answer, lost, reset required, ..."
-        status = GaugeMetricFamily(STATUS, about, labels=(*_LABELS, "status"))
-        for gpu, labels in self._gpus:
-            status.add_metric([*labels, gpu.status.value], 1)
-        if status.samples:
-            yield status
+        return self._found
 
 
-_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
+def families(*snapshots: Snapshot) -> Iterator[Family]:
+    """The metric families of snapshots of different hosts that have a sample."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    gpus = [
+        (gpu, gpu_labels(gpu, snapshot.host.name))
+        for snapshot in snapshots
+        for gpu in snapshot.gpus
+    ]
+    for metric, name, _, unit in exported_metrics():
+        about = f"{metric.label} (in {unit})" if unit else metric.label
+        family = GaugeMetricFamily(name, f"{about}. {metric.about}", labels=GPU_LABELS)
+        for gpu, labels in gpus:
+            value = _value(gpu, metric)
+            if value is not None:
+                family.add_metric(labels, value)
+        if family.samples:
+            yield family
+    about = "Whether the GPU answers: ok, asleep, no answer, lost, reset required, ..."
+    status = GaugeMetricFamily(STATUS, about, labels=(*GPU_LABELS, "status"))
+    for gpu, labels in gpus:
+        status.add_metric([*labels, gpu.status.value], 1)
+    if status.samples:
+        yield status
+    yield from _user_families(snapshots)
 
 
-def _labels(gpu: Gpu, host: str) -> list[str]:
+def _user_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    owned: defaultdict[tuple[str, str], list[GpuProcess]] = defaultdict(list)
+    for snapshot in snapshots:
+        host = printable(snapshot.host.name)
+        for process in snapshot.processes:
+            if process.user is not None:
+                owned[host, printable(process.user)].append(process)
+    for name, (about, value_of) in USER_METRICS.items():
+        family = GaugeMetricFamily(name, about, labels=("user", "Hostname"))
+        for (host, user), processes in sorted(owned.items()):
+            value = value_of(processes)
+            if value is not None:
+                family.add_metric([user, host], value)
+        if family.samples:
+            yield family
+
+
+def _idle_memory(process: GpuProcess) -> int | None:
+    if process.resting is None:
+        return None
+    return process.memory_used if process.resting else 0
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    """The sum; ``None`` if any value is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+GPU_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
+"""The labels of every metric of a GPU: dcgm-exporter's."""
+
+
+def gpu_labels(gpu: Gpu, host: str) -> list[str]:
+    """The values of ``GPU_LABELS``, safe to print.
+
+    Args:
+        gpu: The GPU.
+        host: Name of its machine.
+    """
     # dcgm-exporter's device is the index too, not the minor number.
     texts = (gpu.uuid, gpu.pci_bus_id or "", f"nvidia{gpu.index}", gpu.name or "", host)
     return [str(gpu.index), *map(printable, texts)]
@@ -125,3 +202,9 @@ def _value(gpu: Gpu, metric: Metric) -> float | None:
         return None
     converted = _CONVERSIONS.get(metric.unit)
     return converted[1](value) if converted else value
+
+
+def exported_value(metric: Metric, value: float) -> float:
+    """The value in the model's unit of one in DCGM's."""
+    converted = _CONVERSIONS.get(metric.unit)
+    return converted[2](value) if converted else value

@@ -47,9 +47,9 @@ texts = st.one_of(
 )
 
 
-def snapshot_of(text: str) -> Snapshot:
-    """A card, a MIG instance and a process, and the text wherever a text may stand."""
-    place = Place(
+def place_of(text: str, launcher: ProcessId = ProcessId(4700, 98)) -> Place:  # noqa: B008 - frozen
+    """A place with the text wherever a text may stand."""
+    return Place(
         container=Container(runtime=text, id=text, name=text, pod=text),
         slurm_job=text,
         slurm_step=text,
@@ -57,9 +57,13 @@ def snapshot_of(text: str) -> Snapshot:
         notebook=text,
         tmux=text,
         environment=text,
-        launcher=ProcessId(4700, 98),
+        launcher=launcher,
         launcher_name=text,
     )
+
+
+def snapshot_of(text: str) -> Snapshot:
+    """A card, a MIG instance and a process, and the text wherever a text may stand."""
     suspect = Suspect(
         id=ProcessId(4712, 100),
         gpu_uuids=(text,),
@@ -72,7 +76,7 @@ def snapshot_of(text: str) -> Snapshot:
     use = GpuUse(gpu_uuid=text, gpu_index=0, instance=(1, 0), memory_used=2**20, sm=5)
     return Snapshot(
         time=1_763_700_000.5,
-        host=Host(name=text, driver_version=text, nvml_version=text, cuda_version=text),
+        host=Host(name=text, driver_version=text, library_version=text, cuda_version=text),
         gpus=(
             Gpu(
                 index=0,
@@ -98,7 +102,7 @@ def snapshot_of(text: str) -> Snapshot:
                 name=text,
                 command=(text, text),
                 state="R",
-                place=place,
+                place=place_of(text),
             ),
         ),
         processes_at=1_763_700_000.0,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpumon.export.as_prometheus import exported_metrics
 from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS, Metric, ProcessMetric, Unit
+from tests.pages import with_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "snapshot.md"
 
@@ -35,9 +36,7 @@ _KINDS = {
 def with_tables(page: str) -> str:
     """The page with both tables made anew, each between its mark and the next."""
     for name, table in (("card metrics", _cards()), ("process facts", _processes())):
-        before, begin, rest = page.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition("<!-- end -->")
-        page = before + begin + table + end + after
+        page = with_table(page, name, table)
     return page
 
 

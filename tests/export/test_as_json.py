@@ -165,7 +165,7 @@ def test_no_field_of_the_model_is_left_out(struct: Any, place: str) -> None:
     parts = {"instance": ("gpu_instance", "compute_instance")}
     if struct is not Container:
         parts["id"] = ("pid", "start_time_ticks")
-    for field in struct.__struct_fields__:
+    for field in struct.__struct_encode_fields__:
         for name in parts.get(field, (field,)):
             assert any(key == place + name or key.startswith(f"{place}{name}_") for key in found)
 

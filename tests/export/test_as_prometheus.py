@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
 from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpumon.export.as_prometheus import STATUS, exported_metrics, to_prometheus
+from gpumon.export.as_prometheus import STATUS, USER_METRICS, exported_metrics, to_prometheus
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Unit
-from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot
+from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, GpuUse, Host, ProcessId, Snapshot
 from gpumon.sources.demo import DemoSource
 from gpumon.text.formatting import printable
 from tests.export.hostile import snapshot_of, texts
@@ -146,7 +148,7 @@ def test_a_lost_card_has_nothing_but_its_last_error() -> None:
         sample.name
         for family in families(snapshot).values()
         for sample in family.samples
-        if sample.labels["UUID"] == lost.uuid
+        if sample.labels.get("UUID") == lost.uuid
     }
     assert names == {STATUS, "DCGM_FI_DEV_XID_ERRORS"}
 
@@ -164,6 +166,89 @@ def test_no_cards_are_no_samples() -> None:
     assert to_prometheus(of()) == ""
 
 
+# What each user has
+
+
+def process(
+    pid: int, user: str | None, *uses: tuple[int, int | None, int | None], kind: str = "C"
+) -> GpuProcess:
+    """A process with (GPU, MiB, SM use) on each of its GPUs."""
+    return GpuProcess(
+        ProcessId(pid, 1),
+        kind,
+        tuple(
+            GpuUse(f"GPU-{gpu}", gpu, memory_used=None if mib is None else mib * 2**20, sm=sm)
+            for gpu, mib, sm in uses
+        ),
+        user=user,
+        command=("python", "--token", "secret"),
+    )
+
+
+def by_user(name: str, *processes: GpuProcess) -> dict[str, float]:
+    """Values of a metric by user, in GPUs or MiB."""
+    snapshot = Snapshot(1.0, Host("ada-07"), (Gpu(0, "GPU-0"), Gpu(1, "GPU-1")), processes)
+    family = families(snapshot).get(f"gpumon_user_{name}")
+    scale = 2**20 if name.endswith("_bytes") else 1
+    return {} if family is None else {s.labels["user"]: s.value / scale for s in family.samples}
+
+
+def test_memory_and_gpus_of_a_user_are_those_of_all_processes() -> None:
+    some = (
+        process(1, "ann", (0, 100, 5), (1, 200, 7)),
+        process(2, "ann", (1, 30, 0)),
+        process(3, "bo", (1, 4, 0), kind="G"),
+    )
+    assert by_user("gpu_memory_bytes", *some) == {"ann": 330, "bo": 4}
+    assert by_user("gpus", *some) == {"ann": 2, "bo": 1}
+
+
+def test_idle_memory_is_that_of_processes_that_use_no_gpu() -> None:
+    some = (
+        process(1, "ann", (0, 100, 0), (1, 200, 7)),
+        process(2, "ann", (1, 30, 0)),
+        process(3, "bo", (1, 4, 0), kind="G"),
+        process(4, "chen", (0, 8, 0), (1, 8, 0)),
+    )
+    assert by_user("idle_gpu_memory_bytes", *some) == {"ann": 30, "bo": 0, "chen": 16}
+
+
+def test_what_is_unknown_of_a_user_is_no_sample() -> None:
+    some = (
+        process(1, "ann", (0, 100, 5), (1, None, 5)),
+        process(2, "bo", (0, 100, None)),
+        process(3, "bo", (0, 100, 0)),
+        process(4, None, (0, 100, 0)),
+    )
+    assert by_user("gpu_memory_bytes", *some) == {"bo": 200}
+    assert by_user("idle_gpu_memory_bytes", *some) == {"ann": 0}
+    assert by_user("gpus", *some) == {"ann": 2, "bo": 1}
+
+
+def test_there_are_three_series_per_user_however_many_processes() -> None:
+    some = [process(pid, f"user{pid % 3}", (pid % 2, 1, 0)) for pid in range(1000)]
+    told = to_prometheus(Snapshot(1.0, Host("ada-07"), (), tuple(some)))
+    assert sum(line.startswith("gpumon_user_") for line in told.splitlines()) == 9
+    assert "secret" not in told
+
+
+def test_users_whose_names_print_alike_are_one_series() -> None:
+    some = (process(1, "a\x01", (0, 1, 0)), process(2, printable("a\x01"), (0, 2, 0)))
+    assert by_user("gpu_memory_bytes", *some) == {printable("a\x01"): 3}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
+    told = to_prometheus(DemoSource().sample())
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=told, capture_output=True, text=True, check=False
+    )
+    dcgms = ("label names should be written in 'snake_case'", 'should have "_total" suffix')
+    lines = checked.stderr.splitlines()
+    assert [line for line in lines if not any(one in line for one in dcgms)] == []
+    assert not any(line.startswith("gpumon_user_") for line in lines)
+
+
 @given(texts)
 def test_any_text_stays_in_its_label(text: str) -> None:
     snapshot = snapshot_of(text)
@@ -171,6 +256,9 @@ def test_any_text_stays_in_its_label(text: str) -> None:
     assert told.replace("\n", "").isprintable()
     for family in text_string_to_metric_families(told):
         (sample,) = family.samples
+        if family.name in USER_METRICS:
+            assert sample.labels == {"user": printable(text), "Hostname": printable(text)}
+            continue
         assert sample.value == 1
         assert sample.labels["modelName"] == printable(text)
         assert sample.labels["Hostname"] == printable(text)

@@ -1,0 +1,184 @@
+"""The page that Prometheus scrapes, rendered once per sample.
+
+Besides the metrics of one snapshot (``gpumon.export.as_prometheus``) it has what only a history
+can tell: the state of each GPU, and its XIDs. Old values are withheld, so that a driver that hangs
+does not look like GPUs that do not change.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from gpumon.export.as_prometheus import (
+    DRIVER_UP,
+    GPU_LABELS,
+    STATE,
+    XID_LAST_SEEN,
+    as_text,
+    families,
+    gpu_labels,
+)
+from gpumon.exporter.user_limit import UserLimit
+from gpumon.findings import FindingKind, card_state, conditions
+from gpumon.model.snapshot import CardStatus, Gpu
+from gpumon.recording.history import History
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client import Metric as Family
+
+    from gpumon.findings import Finding
+    from gpumon.model.snapshot import Snapshot
+
+SAMPLE_TIME = "gpumon_sample_timestamp_seconds"
+
+LEAST_STALE_SECONDS = 15.0
+"""Values are served up to this age at least: dcgm-exporter's default is to collect every 30 s."""
+_STALE_INTERVALS = 3
+"""Values are served up to this number of intervals, if that is longer."""
+
+_READABLE = (CardStatus.OK, CardStatus.FAILING, CardStatus.NO_ANSWER)
+"""The states of GPUs whose values are read, or would be if the driver returned."""
+
+
+class Page(NamedTuple):
+    """A rendered page.
+
+    Attributes:
+        text: Prometheus' text format in UTF-8.
+        zipped: The same, compressed with gzip.
+    """
+
+    text: bytes
+    zipped: bytes
+
+
+class MetricsPages:
+    """Renders pages, and holds the newest.
+
+    ``take`` and ``fail`` are called on one thread at a time, ``newest`` on any.
+
+    Args:
+        host: Name of the machine.
+        interval: Seconds between samples.
+        monotonic: Seconds on the monotonic clock.
+    """
+
+    def __init__(
+        self, host: str, interval: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stale_after = max(LEAST_STALE_SECONDS, _STALE_INTERVALS * interval)
+        self._monotonic = monotonic
+        self._history = History(conditions())
+        self._users = UserLimit()
+        self._without_driver = _page(_driver_families(host, up=False))
+        self._newest = (monotonic(), _page(iter(())))
+
+    def newest(self) -> Page:
+        """The newest page; one without values if no sample has come for long."""
+        rendered_at, page = self._newest
+        if self._monotonic() - rendered_at > self._stale_after:
+            return self._without_driver
+        return page
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Render a snapshot. A listener of the collector."""
+        self._history.add(snapshot)
+        self._newest = (self._monotonic(), _page(self._families(snapshot)))
+
+    def fail(self) -> None:
+        """Serve from now on that the driver cannot be used."""
+        self._newest = (self._monotonic(), self._without_driver)
+
+    def _families(self, snapshot: Snapshot) -> Iterator[Family]:
+        yield from families(self._users.apply(self._without_old_values(snapshot)))
+        yield from self._gpu_families(snapshot)
+        sampled_at = [gpu.sampled_at for gpu in snapshot.gpus if gpu.sampled_at is not None]
+        yield from _driver_families(
+            snapshot.host.name,
+            up=self._is_driver_up(snapshot),
+            sampled_at=max(sampled_at, default=None),
+        )
+
+    def _gpu_families(self, snapshot: Snapshot) -> Iterator[Family]:
+        """The families that come from the history."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        about = "State of the GPU in gpumon's words: 1 for the present one, the others are absent."
+        state = GaugeMetricFamily(STATE, about, labels=(*GPU_LABELS, "state"))
+        about = "When the driver last reported this XID for the GPU, as far as gpumon has seen."
+        xids = GaugeMetricFamily(XID_LAST_SEEN, about, labels=(*GPU_LABELS, "xid"))
+        for gpu in snapshot.gpus:
+            labels = gpu_labels(gpu, snapshot.host.name)
+            state.add_metric([*labels, _state_word(card_state(self._history, gpu))], 1)
+            for xid, at in sorted(self._history.xids(gpu.uuid).items()):
+                if at is not None:
+                    xids.add_metric([*labels, str(xid)], at)
+        for family in (state, xids):
+            if family.samples:
+                yield family
+
+    def _is_driver_up(self, snapshot: Snapshot) -> bool:
+        """Whether the driver returns values of at least one GPU, if it has one to read."""
+        if snapshot.trouble is not None:
+            return False
+        readable = [gpu for gpu in snapshot.gpus if gpu.status in _READABLE]
+        return not readable or any(
+            gpu.status is not CardStatus.NO_ANSWER and not self._is_old(gpu.sampled_at, snapshot)
+            for gpu in readable
+        )
+
+    def _is_old(self, read_at: float | None, snapshot: Snapshot) -> bool:
+        return read_at is not None and snapshot.time - read_at > self._stale_after
+
+    def _without_old_values(self, snapshot: Snapshot) -> Snapshot:
+        gpus = tuple(
+            _identity(gpu) if self._is_old(gpu.sampled_at, snapshot) else gpu
+            for gpu in snapshot.gpus
+        )
+        old_list = self._is_old(snapshot.processes_at, snapshot)
+        return replace(snapshot, gpus=gpus, processes=() if old_list else snapshot.processes)
+
+
+def _driver_families(host: str, *, up: bool, sampled_at: float | None = None) -> Iterator[Family]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    about = "Whether the driver can be used and returns from its calls."
+    driver = GaugeMetricFamily(DRIVER_UP, about, labels=("Hostname",))
+    driver.add_metric([printable(host)], up)
+    yield driver
+    if sampled_at is not None:
+        about = "When the newest values were read."
+        sampled = GaugeMetricFamily(SAMPLE_TIME, about, labels=("Hostname",))
+        sampled.add_metric([printable(host)], sampled_at)
+        yield sampled
+
+
+def _identity(gpu: Gpu) -> Gpu:
+    """A GPU with its labels, its status and its last error, without any value."""
+    return Gpu(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        status=gpu.status,
+        name=gpu.name,
+        pci_bus_id=gpu.pci_bus_id,
+        xid=gpu.xid,
+    )
+
+
+def _state_word(finding: Finding) -> str:
+    """The word for a state, without its duration, so that the number of series is bounded."""
+    if finding.kind is FindingKind.WORKING:
+        return finding.brief  # busy, no compute, unknown
+    return "stuck?" if finding.kind is FindingKind.STUCK else finding.kind.value
+
+
+def _page(found: Iterator[Family]) -> Page:
+    text = as_text(found).encode()
+    return Page(text, gzip.compress(text, mtime=0))

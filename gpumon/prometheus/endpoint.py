@@ -1,0 +1,194 @@
+"""Where Prometheus is, and what gpumon shows it to be let in.
+
+No secret is in a command line, which every user of the machine can read, nor in any text that is
+printed: passwords and tokens are read from files, when they are sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+import stat
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+
+from gpumon.fleet import FleetError
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from gpumon.config.settings import Prometheus
+
+_MOST_SECRET = 2**16
+_PORTS = {"http": 80, "https": 443}
+_EXAMPLE = "such as http://prometheus:9090"
+
+
+class SecretError(Exception):
+    """A password or a token cannot be read; the message is a sentence without the secret."""
+
+
+class Endpoint:
+    """A Prometheus server.
+
+    Attributes:
+        host: Its name or address.
+        port: Its port.
+        path: What comes before ``/api/v1``; empty for most.
+        context: ``None`` without TLS.
+        authenticates: Whether a password or a token is sent.
+
+    Args:
+        url: Its URL, which was checked.
+        settings: The settings with its password or token; ``None`` if it gets neither.
+        context: ``None`` without TLS.
+    """
+
+    def __init__(
+        self, url: SplitResult, settings: Prometheus | None, context: ssl.SSLContext | None
+    ) -> None:
+        self.host = url.hostname or ""
+        self.port = url.port or _PORTS[url.scheme]
+        self.path = url.path.rstrip("/")
+        self.context = context
+        self._settings = settings
+        self.authenticates = settings is not None and bool(settings.user or settings.token_file)
+
+    @property
+    def address(self) -> str:
+        """Its host and port, safe to print."""
+        return printable(f"[{self.host}]:{self.port}" if ":" in self.host else self._plain_address)
+
+    @property
+    def _plain_address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def authorization(self) -> str | None:
+        """The header ``Authorization``; ``None`` if none is sent. Files may change meanwhile.
+
+        Raises:
+            SecretError: The file of the password or the token cannot be used.
+        """
+        settings = self._settings
+        if settings is None:
+            return None
+        if settings.token_file:
+            token = _secret(settings.token_file).decode("latin-1").strip()
+            # http.client would quote another value in its error.
+            if not token or not token.isascii() or not token.isprintable() or " " in token:
+                raise SecretError(f"{_shown(settings.token_file)} has no token on one line")
+            return f"Bearer {token}"
+        if settings.user:
+            password = _secret(settings.password_file).removesuffix(b"\n").removesuffix(b"\r")
+            pair = settings.user.encode() + b":" + password
+            return f"Basic {base64.b64encode(pair).decode()}"
+        return None
+
+
+def read_endpoint(text: str, settings: Prometheus) -> Endpoint:
+    """The server of a URL, with its password or token if the configuration has one for it.
+
+    What the configuration has is for the server of its ``url`` alone: no other one gets it.
+
+    Args:
+        text: The URL; empty for that of the configuration.
+        settings: The table ``[prometheus]`` of the configuration.
+
+    Raises:
+        FleetError: The URL, or what the configuration says of this server, cannot be used.
+    """
+    configured = _read_url(settings.url, "url under [prometheus]") if settings.url else None
+    if text:
+        url = _read_url(text, "--prometheus")
+    elif configured is None:
+        raise FleetError(
+            f"--prometheus has no URL, and the configuration has no url under [prometheus]: give"
+            f" one, {_EXAMPLE}"
+        )
+    else:
+        url = configured
+    known = settings if configured is not None and _origin(url) == _origin(configured) else None
+    secrets = bool(settings.user or settings.password_file or settings.token_file)
+    if secrets and configured is None:
+        raise FleetError(
+            "[prometheus] in the configuration has a user, a password or a token, but no url that"
+            " says which server may get them: add it"
+        )
+    if known is not None:
+        _check_secrets(known)
+    endpoint = Endpoint(url, known, _context(url, settings))
+    try:
+        endpoint.authorization()
+    except SecretError as error:
+        raise FleetError(str(error)) from None
+    return endpoint
+
+
+def _read_url(text: str, place: str) -> SplitResult:
+    """A URL that was checked. No message repeats it: it may hold a password."""
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError:
+        raise FleetError(f"{place} is not a URL, {_EXAMPLE}") from None
+    if url.username is not None or url.password is not None:
+        raise FleetError(
+            f"{place} has a user or a password, which every user of this machine could read: put"
+            " user and password_file under [prometheus] in the configuration"
+        )
+    if url.scheme not in _PORTS or not url.hostname or port == 0:
+        raise FleetError(f"{place} is not a URL of http or https, {_EXAMPLE}")
+    if url.query or url.fragment:
+        raise FleetError(f"{place} has a ? or a #: give the address of Prometheus, {_EXAMPLE}")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise FleetError(f"{place} has characters that no URL has")
+    return url
+
+
+def _origin(url: SplitResult) -> tuple[str, str | None, int]:
+    return url.scheme, url.hostname, url.port or _PORTS[url.scheme]
+
+
+def _check_secrets(settings: Prometheus) -> None:
+    if settings.token_file and (settings.user or settings.password_file):
+        raise FleetError(
+            "[prometheus] in the configuration has a token and a user or password: keep one"
+        )
+    if bool(settings.user) != bool(settings.password_file):
+        missing = "password_file" if settings.user else "user"
+        raise FleetError(f"[prometheus] in the configuration has no {missing}: add it")
+    if ":" in settings.user:
+        raise FleetError("user under [prometheus] has a colon, which no name may have")
+
+
+def _context(url: SplitResult, settings: Prometheus) -> ssl.SSLContext | None:
+    if url.scheme == "http":
+        return None
+    try:
+        return ssl.create_default_context(
+            cafile=os.path.expanduser(settings.ca_file) if settings.ca_file else None  # noqa: PTH111 - the file functions here take texts
+        )
+    except ssl.SSLError:
+        raise FleetError(f"ca_file {_shown(settings.ca_file)} has no certificates in PEM") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "this is not the name of a file"
+        raise FleetError(f"ca_file {_shown(settings.ca_file)} cannot be read: {reason}") from None
+
+
+def _secret(name: str) -> bytes:
+    path = os.path.expanduser(name)  # noqa: PTH111 - os.open takes a text
+    try:
+        # A pipe would be waited for, without end.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - pathlib takes no descriptor
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SecretError(f"{_shown(name)} is not a regular file")
+            content = file.read(_MOST_SECRET + 1)
+    except OSError as error:
+        raise SecretError(f"{_shown(name)} cannot be read: {error.strerror}") from None
+    if len(content) > _MOST_SECRET:
+        raise SecretError(f"{_shown(name)} is larger than 64 KiB, which no password or token is")
+    return content
+
+
+def _shown(name: str) -> str:
+    return printable(name)

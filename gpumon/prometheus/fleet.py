@@ -1,0 +1,218 @@
+"""A fleet that Prometheus knows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gpumon.fleet import FleetSnapshot, HostState, HostStatus
+from gpumon.fleet.listeners import Listeners
+from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
+from gpumon.prometheus.no_processes import NoProcesses
+from gpumon.prometheus.past import PastReader
+from gpumon.prometheus.poller import Poller
+from gpumon.prometheus.queries import Queries
+from gpumon.prometheus.source import PrometheusSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.prometheus.endpoint import Endpoint
+
+LEAST_INTERVAL = 5.0
+"""Seconds between two rounds over all hosts; Prometheus scrapes every 15 s or less often."""
+OPEN_INTERVAL = 2.0
+"""Seconds between two readings of a host that a dashboard shows."""
+_REST_SHARE = 3
+"""A round is followed by a rest that is this many times as long, so that a busy Prometheus has
+time for others."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
+_STOP_PATIENCE = 2.0
+_NO_HOSTS = (
+    "Prometheus has no metrics of GPUs: check --match, and whether it scrapes dcgm-exporter or"
+    " gpumon exporter"
+)
+
+
+class PrometheusFleet:
+    """Hosts whose metrics Prometheus has; implements ``Fleet``.
+
+    The hosts are those that have metrics of GPUs now, or had some within the last hour, and targets
+    that do not answer of jobs whose targets mostly are such hosts. A host that is gone stays, with
+    its last values.
+
+    Args:
+        endpoint: The server.
+        match: More matchers of PromQL for the metrics; empty for all.
+        interval: Seconds between two readings; at least ``OPEN_INTERVAL`` for an open host, and
+            ``LEAST_INTERVAL`` for all.
+        patience: Seconds that a query may take.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, match: str, interval: float, patience: float = PATIENCE
+    ) -> None:
+        self._endpoint = endpoint
+        self._patience = patience
+        self._interval = max(interval, OPEN_INTERVAL)
+        self._queries = Queries(match)
+        self._client = PrometheusClient(endpoint, patience)
+        self._poller = Poller(self._client, self._queries)
+        self._listeners = Listeners()
+        self._server = HostState(endpoint.address, HostStatus.CONNECTING, time.time())
+        self._failures = 0
+        self._opened: Counter[str] = Counter()
+        self._open_due: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gpumon-prometheus", daemon=True)
+
+    def start(self) -> None:
+        """See ``Fleet.start``."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """See ``Fleet.close``."""
+        self._stopped.set()
+        self._wake.set()
+        self._client.close()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(_STOP_PATIENCE)
+
+    def latest(self) -> FleetSnapshot:
+        """See ``Fleet.latest``. The hosts are in the order of their names.
+
+        Before any host is known there is one in their place: Prometheus itself, by its address.
+        """
+        hosts = [host.state for host in list(self._poller.hosts.values())]
+        if not hosts or self._server.name in self._opened:
+            hosts.insert(0, self._server)
+        return FleetSnapshot(time.time(), tuple(hosts))
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """See ``Fleet.subscribe``."""
+        return self._listeners.add(listener)
+
+    @property
+    def interval(self) -> float:
+        """See ``Fleet.interval``: that of a host which is open."""
+        return self._interval
+
+    def source(self, name: str) -> PrometheusSource:
+        """See ``Fleet.source``. While it is open, every metric of the host is read."""
+        return PrometheusSource(self, self.state(name).name)
+
+    def processes(self, name: str, *, readonly: bool) -> NoProcesses:  # noqa: ARG002 - there are none to end
+        """See ``Fleet.processes``: there are none."""
+        return NoProcesses(self.state(name).name)
+
+    def state(self, name: str) -> HostState:
+        """What is known of a host.
+
+        Raises:
+            KeyError: There is no such host.
+        """
+        if name == self._server.name and name not in self._poller.hosts:
+            return self._server
+        return self._poller.hosts[name].state
+
+    def keep_open(self, name: str) -> Callable[[], None]:
+        """Read every metric of a host, from now on.
+
+        Returns:
+            A function that ends that; to be called once.
+        """
+        with self._lock:
+            self._opened[name] += 1
+            self._open_due[name] = 0.0
+        self._wake.set()
+
+        def end() -> None:
+            with self._lock:
+                self._opened[name] -= 1
+                if not self._opened[name]:
+                    del self._opened[name], self._open_due[name]
+
+        return end
+
+    def has_whole(self, name: str) -> bool:
+        """Whether every metric of a host was read, as far as there are some."""
+        host = self._poller.hosts.get(name)
+        return host is None or host.is_whole
+
+    def past(self, name: str, before: float) -> list[Snapshot]:
+        """The past of a host, read on this thread, over a connection of its own.
+
+        Args:
+            name: The host.
+            before: All is older than this time.
+        """
+        host = self._poller.hosts.get(name)
+        if host is None:
+            return []
+        client = PrometheusClient(self._endpoint, self._patience)
+        series = self._queries.host(host.label, host.texts)
+        reader = PastReader(client, host.name, series, host.period, self._poller.clock.shift)
+        return reader.read(before)
+
+    def _run(self) -> None:
+        due = 0.0
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            is_round = began >= due
+            try:
+                if is_round:
+                    self._poller.read_all(self._opened, self._read_open)
+                self._read_open()
+                self._failures, trouble, pause = 0, "", max(self._interval, LEAST_INTERVAL)
+            except QueryError as error:
+                self._failures += 1
+                pause = min(_FIRST_PAUSE * 2 ** min(self._failures - 1, 5), _LONGEST_PAUSE)
+                trouble = f"Prometheus at {self._endpoint.address}: {error.sentence}"
+                is_round = True
+            now = time.monotonic()
+            if is_round:
+                due = now + max(pause - (now - began), _REST_SHARE * (now - began))
+            if self._poller.judge(trouble) or is_round:
+                self._tell_of_server(trouble)
+                self._listeners.tell()
+            self._rest(due)
+
+    def _tell_of_server(self, trouble: str) -> None:
+        status = HostStatus.DOWN
+        if not trouble and self._poller.hosts:
+            status = HostStatus.SILENT
+        sentence = trouble.partition(": ")[2] or _NO_HOSTS
+        before = self._server
+        since = before.since if before.status is status else time.time()
+        self._server = HostState(before.name, status, since, sentence)
+
+    def _rest(self, due: float) -> None:
+        """Wait until the next reading is due."""
+        with self._lock:
+            # While Prometheus does not answer, one question is asked at a time.
+            opened = () if self._failures else tuple(self._open_due.values())
+        self._wake.wait(max(0.0, min([due, *opened]) - time.monotonic()))
+        self._wake.clear()
+
+    def _read_open(self) -> None:
+        """Read the hosts that are open and due.
+
+        Raises:
+            QueryError: There is no answer.
+        """
+        now = time.monotonic()
+        with self._lock:
+            names = [name for name, due in self._open_due.items() if due <= now]
+            for name in names:
+                self._open_due[name] = now + self._interval
+        for name in names:
+            if name in self._poller.hosts:
+                self._poller.read_host(name)
+        if names:
+            self._poller.judge("")
+            self._listeners.tell()

@@ -1,0 +1,183 @@
+"""Snapshots of what was read of a host."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from gpumon.findings.finding import FindingKind, Severity
+from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.snapshot import (
+    CardStatus,
+    Gpu,
+    Host,
+    MigInstance,
+    Snapshot,
+    Trouble,
+    Unknown,
+)
+from gpumon.stream import GpuState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpumon.prometheus.readings import GpuReading, HostReading
+
+SOURCE = "prometheus"
+_NO_LISTS: Mapping[str, Unknown] = {"processes": Unknown.NOT_EXPORTED}
+_STATUS = {status.value: status for status in CardStatus}
+_KIND = {
+    **{kind.value: kind for kind in FindingKind},
+    "busy": FindingKind.WORKING,
+    "no compute": FindingKind.WORKING,
+    "stuck?": FindingKind.STUCK,
+}
+"""The kinds of findings by the words of gpumon's exporter."""
+_CRITICAL = {FindingKind.LOST, FindingKind.RESET_REQUIRED, FindingKind.NO_ANSWER}
+_WARNING = {
+    *(FindingKind.FAILING, FindingKind.MEMORY_ERRORS, FindingKind.RECOVERY, FindingKind.HOT),
+    *(FindingKind.THROTTLED, FindingKind.XID, FindingKind.STUCK, FindingKind.UNATTRIBUTED),
+}
+_QUIET = {FindingKind.WORKING, FindingKind.UNKNOWN}
+_MOST_INDEX = 9999
+_NO_INDEX = math.inf
+_TEXT_CHARACTERS = 256
+_MIG_SIZES = ("memory_total", "memory_used", "memory_free")
+_TOLD = tuple(one.field for one in GPU_METRICS if one.field not in {"index", "uuid"})
+_DRIVER_DOWN = Trouble(
+    "The driver of this host cannot be used, its exporter says.", "gpumon doctor there says why."
+)
+
+
+def snapshot(name: str, reading: HostReading, time: float, *, whole: bool) -> Snapshot:
+    """The snapshot of a host.
+
+    Args:
+        name: The host, as the user knows it.
+        reading: What was read of it.
+        time: When its values were scraped, on this machine's clock.
+        whole: Whether every metric was asked for; else the missing ones are just not read yet.
+    """
+    if reading.is_driver_up is False and not reading.gpus:
+        return Snapshot(time, Host(name), source=SOURCE, trouble=_DRIVER_DOWN)
+    return Snapshot(
+        time,
+        Host(name, driver_version=_driver_version(reading)),
+        tuple([_gpu(uuid, index, gpu, time, whole=whole) for index, uuid, gpu in _order(reading)]),
+        source=SOURCE,
+    )
+
+
+def states(reading: HostReading) -> tuple[GpuState, ...]:
+    """What gpumon's exporter says of the GPUs, in the order of the snapshot; else empty."""
+    ordered = _order(reading)
+    if not any(gpu.state[0] for _, _, gpu in ordered):
+        return ()
+    found = [(uuid, _KIND.get(gpu.state[0], FindingKind.UNKNOWN)) for _, uuid, gpu in ordered]
+    return tuple([GpuState(uuid, kind, _severity(kind)) for uuid, kind in found])
+
+
+def _severity(kind: FindingKind) -> Severity:
+    if kind in _CRITICAL:
+        return Severity.CRITICAL
+    if kind in _WARNING:
+        return Severity.WARNING
+    if kind is FindingKind.FREE:
+        return Severity.GOOD
+    return Severity.QUIET if kind in _QUIET else Severity.NOTE
+
+
+def _order(reading: HostReading) -> list[tuple[int, str, GpuReading]]:
+    """The GPUs with their indices, ascending; one whose index nobody tells gets its position."""
+    known = sorted(
+        [(_index(gpu), uuid, gpu) for uuid, gpu in reading.gpus.items()], key=lambda one: one[:2]
+    )
+    return [
+        (place if index is _NO_INDEX else int(index), uuid, gpu)
+        for place, (index, uuid, gpu) in enumerate(known)
+    ]
+
+
+def _index(gpu: GpuReading) -> float:
+    text = gpu.labels.gpu
+    if re.fullmatch(r"[0-9]{1,4}", text, re.ASCII):
+        return int(text)
+    index = gpu.value("index")
+    return _NO_INDEX if index is None or index > _MOST_INDEX else index
+
+
+def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool) -> Gpu:
+    labels = reading.labels
+    # What the structure needs in any case is in labels.
+    known: dict[str, Any] = {
+        field: value
+        for field, (value, _) in reading.values.items()
+        if value is not None and field != "index"
+    }
+    known |= _memory(reading)
+    known["name"] = (labels.modelName or labels.name)[:_TEXT_CHARACTERS] or None
+    known["pci_bus_id"] = labels.pci_bus_id[:_TEXT_CHARACTERS] or None
+    if "xid" in known:
+        known["xid_at"] = reading.xids.get(known["xid"])
+    mig = _mig(uuid, reading)
+    if mig:
+        known["mig_mode"] = True
+    return Gpu(
+        index=index,
+        uuid=uuid,
+        status=_STATUS.get(reading.status[0], CardStatus.OK),
+        sampled_at=time,
+        unknown={
+            **_NO_LISTS,
+            **{field: Unknown.NOT_EXPORTED for field in _TOLD if known.get(field) is None},
+        }
+        if whole
+        else _NO_LISTS,
+        mig=mig,
+        **known,
+    )
+
+
+def _memory(reading: GpuReading) -> dict[str, int]:
+    """The sizes of a GPU's memory. dcgm-exporter's own list has no total: it is the sum."""
+    names = ("memory_total", "memory_used", "memory_free", "memory_reserved")
+    total, used, free, reserved = (
+        None if (value := reading.value(name)) is None else int(value) for name in names
+    )
+    if total is None and used is not None and free is not None:
+        total = used + free + (reserved or 0)
+    elif free is None and total is not None and used is not None:
+        free = max(0, total - used - (reserved or 0))
+    sizes = (total, used, free, reserved)
+    # A part that is larger than the whole is corrupt.
+    return {
+        name: size
+        for name, size in zip(names, sizes, strict=True)
+        if size is not None and (total is None or size <= total)
+    }
+
+
+def _mig(uuid: str, reading: GpuReading) -> tuple[MigInstance, ...]:
+    """The MIG instances; metrics have the number of the GPU instance, and no UUID."""
+    ordered = sorted(reading.mig.items(), key=lambda one: (len(one[0]), one[0]))
+    return tuple(
+        [
+            MigInstance(
+                f"{uuid}/{number}",
+                place,
+                gpu_instance=int(number) if re.fullmatch(r"[0-9]{1,4}", number) else None,
+                profile=instance.labels.GPU_I_PROFILE[:_TEXT_CHARACTERS] or None,
+                **{name: size for name, size in _memory(instance).items() if name in _MIG_SIZES},
+            )
+            for place, (number, instance) in enumerate(ordered)
+        ]
+    )
+
+
+def _driver_version(reading: HostReading) -> str | None:
+    for gpu in reading.gpus.values():
+        version = gpu.labels.DCGM_FI_DRIVER_VERSION or gpu.labels.driver_version
+        if version:
+            return version[:_TEXT_CHARACTERS]
+    return None

@@ -1,0 +1,80 @@
+"""One host as a ``Source``: every metric while it is open, and its past."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpumon.fleet.host_source import HostSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gpumon.fleet import HostState
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.prometheus.fleet import PrometheusFleet
+
+
+_WHOLE_SECONDS = 0.7
+"""How long to wait for every metric after a snapshot with a few."""
+_POLL = 0.02
+
+
+class PrometheusSource(HostSource):
+    """The snapshots of a host as they are scraped; implements ``Source``.
+
+    Args:
+        fleet: The fleet, which goes on after this source is closed.
+        name: The host.
+    """
+
+    def __init__(self, fleet: PrometheusFleet, name: str) -> None:
+        super().__init__(fleet, name)
+        self._prometheus = fleet
+        self._end: Callable[[], None] = lambda: None
+        self._first: float | None = None
+        self._last = 0.0
+
+    def open(self) -> None:
+        """See ``Source.open``; never fails."""
+        super().open()
+        self._end = self._prometheus.keep_open(self._name)
+
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        """See ``HostSource.sample``.
+
+        Times never run backwards, although a scrape is seen a few seconds after it, when older
+        values were already given with later times. ``Gpu.sampled_at`` has the time of the scrape.
+        """
+        deadline = time.monotonic() + _WHOLE_SECONDS
+        while not self._prometheus.has_whole(self._name) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+        snapshot = super().sample(closely=closely)
+        # Only up to now, in case that the clock of this machine was set back.
+        at = max(snapshot.time, min(self._last, time.time()))
+        self._last = at
+        if self._first is None and snapshot.gpus:
+            self._first = at
+        return replace(snapshot, time=at)
+
+    def _state(self) -> HostState:
+        return self._prometheus.state(self._name)
+
+    def past(self) -> Iterable[Snapshot]:
+        """See ``Source.past``: the last day as Prometheus has it, coarser the longer ago.
+
+        Takes up to ``past.PATIENCE`` seconds; what has not come until then is left out.
+        """
+        first = self._first
+        if first is None:
+            shown = self._prometheus.state(self._name).snapshot
+            first = time.time() if shown is None else shown.time
+        return self._prometheus.past(self._name, first)
+
+    def close(self) -> None:
+        """Read only a few metrics of the host again."""
+        super().close()
+        self._end()
+        self._end = lambda: None

@@ -1,0 +1,159 @@
+"""``gpumon exporter`` on the command line: where it listens, what it says, how it ends."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver import Driver, h100
+from tests.exporter.exporting import exporting, run_exporter, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HASH = "$2b$04$" + "a" * 53
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--listen", "nowhere"], "'nowhere' is not an address with a port, such as"),
+        (["--listen", "127.0.0.1:65536"], "is not an address with a port"),
+        (["--listen", "::1:9835"], "is not an address with a port"),
+        (["--listen", "http://127.0.0.1:1"], "is not an address with a port"),
+        (["--listen", "192.0.2.1:0"], "cannot listen at 192.0.2.1:0: Cannot assign"),
+        (["-n", "0"], "is not a number of seconds from 0.1 to 3600"),
+        (["--user", "ann"], "unrecognized arguments: --user ann"),
+        (["--web-config", "/nonexistent/web.yml"], "web.yml: cannot be read: No such file"),
+        (["--web-config", "/dev/null"], "/dev/null: is not a regular file"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
+    done = run_exporter("--demo", *arguments)
+    assert done.returncode == 2
+    assert re.fullmatch(rf"gpumon: .*{re.escape(said)}.*\n", done.stderr)
+
+
+def test_a_port_that_is_taken_is_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_exporter("--demo", "--listen", f"127.0.0.1:{port}")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"gpumon: cannot listen at 127.0.0.1:{port}: Address already in use; choose another"
+        " address or port with --listen\n"
+    )
+
+
+def test_a_gpu_that_is_not_there_is_a_sentence() -> None:
+    with Driver([h100()]) as driver:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpumon", "--gpus", "7", "exporter", "--listen", "127.0.0.1:0"],
+            env=driver.env(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "gpumon: There is no GPU 7. This machine has only GPU 0."
+    )
+
+
+def test_only_the_chosen_gpus_are_told() -> None:
+    with exporting("--demo", "--gpus", "1-2", "-n", "0.5") as exporter:
+        scrape = exporter.wait_for(lambda it: it.up == 1, "a sample")
+        assert set(scrape.labels("gpumon_gpu_state", "state")) == {"1", "2"}
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
+)
+def test_a_signal_ends_it_in_good_order(number: signal.Signals) -> None:
+    with exporting("--demo") as exporter:
+        assert exporter.end(number) == 0
+        assert re.fullmatch(r"gpumon: serving \S+, a sample every 5 s\n", exporter.said)
+
+
+def test_it_ends_while_the_driver_hangs_and_while_it_is_missing() -> None:
+    with Driver([h100()]) as driver:
+        with exporting("-n", "0.1", env=driver.env()) as exporter:
+            exporter.wait_for(lambda it: it.up == 1, "a sample")
+            driver.system.hang()
+            driver.cards[0].hang()
+            exporter.wait_for(lambda it: it.up == 0, "the hang")
+            assert exporter.end() == 0
+        driver.system.release()
+        driver.cards[0].release()
+        driver.fail_init(9)
+        with exporting("-n", "0.1", env=driver.env()) as exporter:
+            exporter.wait_said("Trying again")
+            assert exporter.end() == 0
+
+
+def test_the_port_is_free_again_at_once() -> None:
+    with exporting("--demo") as exporter:
+        port = exporter.port
+        assert exporter.get("/-/healthy").status == 200
+        assert exporter.end() == 0
+    with exporting("--demo", "--listen", f"127.0.0.1:{port}") as exporter:
+        assert exporter.get("/-/healthy").status == 200
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "127.5.5.5:0"])
+def test_on_loopback_there_is_no_warning(listen: str) -> None:
+    with exporting("--demo", "--listen", listen) as exporter:
+        assert exporter.end() == 0
+        assert "warning" not in exporter.said
+
+
+@pytest.mark.parametrize("listen", [":0", "0.0.0.0:0"])
+def test_who_can_read_it_from_elsewhere_is_a_warning(listen: str, tmp_path: Path) -> None:
+    with exporting("--demo", "--listen", listen) as exporter:
+        assert exporter.get("/-/healthy").status == 200, "every address is 127.0.0.1 too"
+        assert exporter.end() == 0
+        assert "gpumon: warning: anyone who reaches " in exporter.said
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  ann: {HASH}\n")
+    with exporting("--demo", "--listen", listen, "--web-config", config) as exporter:
+        assert exporter.end() == 0
+        assert "anyone who reaches" not in exporter.said
+        assert "warning: passwords cross the network in clear text" in exporter.said
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_it_listens_on_ipv6() -> None:
+    with exporting("--demo", "--listen", "[::1]:0") as exporter:
+        exporter.wait_said(r"serving http://\[::1\]:\d+/metrics")
+        with socket.create_connection(("::1", exporter.port)) as client:
+            client.sendall(b"GET /-/healthy HTTP/1.0\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.0 200 OK")
+        assert exporter.end() == 0
+        assert "warning" not in exporter.said
+
+
+def test_it_needs_no_standard_streams() -> None:
+    with exporting("--demo") as probe:
+        port = probe.port
+        assert probe.end() == 0
+    command = f'exec "{sys.executable}" -m gpumon exporter --demo --listen 127.0.0.1:{port}'
+    with subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"]) as process:
+        try:
+
+            def answers() -> bool:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                except OSError:
+                    return False
+                return True
+
+            wait_until(answers, "an exporter without streams")
+        finally:
+            process.terminate()
+        assert process.wait(60) == 0

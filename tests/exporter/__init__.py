@@ -1,0 +1,1 @@
+"""gpumon exporter: the page, the server, and Prometheus itself."""

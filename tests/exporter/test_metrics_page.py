@@ -1,0 +1,293 @@
+"""The page: what it tells of a machine, and what it no longer tells of a driver that hangs."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.exporter import user_limit
+from gpumon.exporter.metrics_page import MetricsPages
+from gpumon.exporter.user_limit import MOST_USERS, UserLimit
+from gpumon.model.snapshot import (
+    CardStatus,
+    Gpu,
+    GpuProcess,
+    GpuUse,
+    Host,
+    ProcessId,
+    Snapshot,
+    Trouble,
+)
+from gpumon.sources.demo import DemoSource
+from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.exporter.exporting import Scrape, exporting, wait_until
+
+NOON = 1_763_700_000.0
+
+
+def page_of(pages: MetricsPages) -> Scrape:
+    page = pages.newest()
+    assert gzip.decompress(page.zipped) == page.text
+    return Scrape(page.text.decode())
+
+
+def rendered(*snapshots: Snapshot, interval: float = 5.0) -> Scrape:
+    pages = MetricsPages("ada-07", interval)
+    for snapshot in snapshots:
+        pages.take(snapshot)
+    return page_of(pages)
+
+
+def a_gpu(index: int = 0, **fields: object) -> Gpu:
+    fields = {"sampled_at": NOON, "utilization_gpu": 50, "memory_used": 0, **fields}
+    return Gpu(index, f"GPU-{index}", **fields)  # type: ignore[arg-type]  # fields of Gpu
+
+
+def of(*gpus: Gpu, time: float = NOON, processes: tuple[GpuProcess, ...] = ()) -> Snapshot:
+    return Snapshot(time, Host("ada-07"), gpus, processes, processes_at=NOON)
+
+
+def process(pid: int, user: str, memory: int = GIB) -> GpuProcess:
+    return GpuProcess(
+        ProcessId(pid, 1),
+        "C",
+        (GpuUse("GPU-0", 0, memory_used=memory, sm=1),),
+        user=user,
+        command=("train.py", "--token=secret"),
+    )
+
+
+def test_the_state_of_each_gpu_is_in_the_words_of_the_screen() -> None:
+    source = DemoSource()
+    source.open()
+    states = rendered(source.sample()).labels("gpumon_gpu_state", "state")
+    assert states == {
+        "0": "busy",
+        "1": "busy",
+        "2": "hot",
+        "3": "idle",
+        "4": "free",
+        "5": "busy",
+        "6": "lost",
+        "7": "unattributed",
+    }
+
+
+def test_a_hung_job_is_stuck_with_a_question_mark_and_without_its_duration() -> None:
+    hung = a_gpu(utilization_gpu=100, power_draw=90.0, power_limit=700.0, memory_total=80 * GIB)
+    moments = [NOON + 30 * step for step in range(40)]
+    scrape = rendered(*(of(replace(hung, sampled_at=at), time=at) for at in moments))
+    assert scrape.labels("gpumon_gpu_state", "state") == {"0": "stuck?"}
+
+
+def test_a_gpu_that_allows_no_computing_is_not_called_busy() -> None:
+    idle = a_gpu(utilization_gpu=0, memory_used=0, compute_mode="Prohibited")
+    assert rendered(of(idle)).labels("gpumon_gpu_state", "state") == {"0": "no compute"}
+
+
+def test_each_xid_keeps_the_time_when_it_was_last_seen() -> None:
+    scrape = rendered(
+        of(a_gpu(xid=79, xid_at=NOON - 9)),
+        of(a_gpu(xid=45, xid_at=NOON - 4), time=NOON + 1),
+        of(a_gpu(xid=79, xid_at=NOON + 2), time=NOON + 2),
+    )
+    seen = scrape.values("gpumon_gpu_xid_last_seen_timestamp_seconds", "xid")
+    assert seen == {"79": NOON + 2, "45": NOON - 4}
+
+
+def test_a_sample_has_its_time_and_the_driver_is_up() -> None:
+    scrape = rendered(of(a_gpu(0, sampled_at=NOON - 3), a_gpu(1, sampled_at=NOON - 1)))
+    assert scrape.values("gpumon_sample_timestamp_seconds", "Hostname") == {"ada-07": NOON - 1}
+    assert scrape.up == 1
+
+
+def test_before_the_first_sample_nothing_is_told() -> None:
+    pages = MetricsPages("ada-07", 5.0)
+    assert pages.newest().text == b""
+
+
+def test_old_values_of_a_gpu_are_withheld_and_those_beside_it_are_told() -> None:
+    hangs = a_gpu(0, sampled_at=NOON - 16, status=CardStatus.NO_ANSWER, xid=79, xid_at=NOON)
+    scrape = rendered(of(hangs, a_gpu(1)))
+    assert scrape.values("DCGM_FI_DEV_GPU_UTIL") == {"1": 50}
+    assert scrape.values("DCGM_FI_DEV_XID_ERRORS") == {"0": 79}, "an error does not pass"
+    assert scrape.labels("gpumon_gpu_status", "status") == {"0": "no answer", "1": "ok"}
+    assert scrape.labels("gpumon_gpu_state", "state") == {"0": "no answer", "1": "busy unlisted"}
+    assert scrape.up == 1, "it answers for the other one"
+
+
+@pytest.mark.parametrize(("interval", "age", "told"), [(5, 14, 1), (5, 16, 0), (60, 170, 1)])
+def test_values_are_told_for_three_intervals_and_fifteen_seconds_at_least(
+    interval: float, age: float, told: int
+) -> None:
+    taken = of(a_gpu(sampled_at=NOON - age), time=NOON, processes=(process(1, "ann"),))
+    scrape = rendered(replace(taken, processes_at=NOON - age), interval=interval)
+    assert len(scrape.values("DCGM_FI_DEV_FB_USED")) == told
+    assert len(scrape.values("gpumon_user_gpus", "user")) == told
+    assert scrape.up == told
+
+
+def test_where_all_calls_hang_the_driver_is_down_and_old_values_go() -> None:
+    silent = [a_gpu(index, status=CardStatus.NO_ANSWER) for index in range(2)]
+    lost = a_gpu(2, status=CardStatus.LOST)
+    scrape = rendered(of(a_gpu(), processes=(process(1, "ann"),)), of(*silent, lost, time=NOON + 4))
+    assert scrape.up == 0
+    assert scrape.values("DCGM_FI_DEV_GPU_UTIL"), "four seconds ago is not old"
+    scrape = rendered(
+        of(*silent, lost, time=NOON + 60, processes=(process(1, "ann"),)),
+    )
+    assert scrape.up == 0
+    assert not scrape.values("DCGM_FI_DEV_GPU_UTIL")
+    assert not scrape.values("gpumon_user_gpu_memory_bytes", "user")
+    assert scrape.values("gpumon_sample_timestamp_seconds", "Hostname") == {"ada-07": NOON}
+
+
+@pytest.mark.parametrize("status", [CardStatus.LOST, CardStatus.ASLEEP])
+def test_a_driver_that_says_why_there_are_no_values_is_up(status: CardStatus) -> None:
+    assert rendered(of(a_gpu(status=status), time=NOON + 60)).up == 1
+
+
+def test_a_trouble_with_the_driver_is_a_driver_that_is_down() -> None:
+    scrape = rendered(Snapshot(NOON, Host("ada-07"), trouble=Trouble("It was unloaded.", "")))
+    assert scrape.up == 0
+    assert [sample.name for sample in scrape.samples] == ["gpumon_driver_up"]
+
+
+def test_without_any_sample_for_long_no_old_page_is_told() -> None:
+    now = 100.0
+    pages = MetricsPages("ada-07", 5.0, lambda: now)
+    pages.take(of(a_gpu()))
+    assert page_of(pages).values("DCGM_FI_DEV_GPU_UTIL")
+    now += 16
+    assert [sample.name for sample in page_of(pages).samples] == ["gpumon_driver_up"]
+    assert page_of(pages).up == 0
+    pages.take(of(a_gpu()))
+    assert page_of(pages).up == 1
+
+
+# Who comes and goes
+
+
+def names(snapshot: Snapshot) -> set[str | None]:
+    return {process.user for process in snapshot.processes}
+
+
+def crowd(count: int, time: float = NOON, first: int = 0) -> Snapshot:
+    people = (process(n, f"u{n:03}", memory=n * GIB) for n in range(first, first + count))
+    return of(a_gpu(), time=time, processes=tuple(people))
+
+
+def test_of_a_crowd_those_with_the_most_memory_have_names_and_the_others_are_summed() -> None:
+    held = rendered(crowd(MOST_USERS + 3)).values("gpumon_user_gpu_memory_bytes", "user")
+    assert len(held) == MOST_USERS + 1
+    assert held["other"] == (0 + 1 + 2) * GIB
+    assert "u066" in held
+
+
+def test_a_user_keeps_the_name_though_others_take_more() -> None:
+    limit = UserLimit()
+    before = names(limit.apply(crowd(MOST_USERS)))
+    richer = crowd(MOST_USERS + 9, time=NOON + 5)
+    assert names(limit.apply(richer)) == {*before, "other"}
+
+
+def test_thousands_of_numbers_add_a_bounded_number_of_names_an_hour() -> None:
+    limit = UserLimit()
+    seen: set[str | None] = set()
+    for step in range(100):
+        seen |= names(limit.apply(crowd(50, time=NOON + step, first=50 * step)))
+    assert len(seen - {"other"}) == MOST_USERS
+    later = NOON + 100 + user_limit.KEPT_SECONDS
+    assert "other" not in names(limit.apply(crowd(50, time=later, first=9000)))
+
+
+def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
+    limit = UserLimit()
+    limit.apply(crowd(MOST_USERS))
+    assert "other" not in names(limit.apply(crowd(MOST_USERS, time=NOON - 86400, first=500)))
+
+
+def test_a_user_comes_and_goes_with_the_processes() -> None:
+    with Driver([h100()]) as driver, exporting("-n", "0.1", env=driver.env()) as exporter:
+        exporter.wait_for(lambda it: it.up == 1, "a sample")
+        assert not exporter.scrape().values("gpumon_user_gpus", "user")
+        with owners(2, ["python", "train.py", "--token=secret"]) as started:
+            driver.cards[0].processes = [Owner(one.pid, memory=2 * GIB) for one in started]
+            scrape = exporter.wait_for(
+                lambda it: it.values("gpumon_user_gpu_memory_bytes", "user"), "the user"
+            )
+            ((_, memory),) = scrape.values("gpumon_user_gpu_memory_bytes", "user").items()
+            assert memory == 4 * GIB
+            assert "secret" not in scrape.text
+            assert "train.py" not in scrape.text
+            assert not any(str(one.pid) in scrape.text for one in started)
+            driver.cards[0].processes = []
+        exporter.wait_for(lambda it: not it.values("gpumon_user_gpus", "user"), "nobody")
+
+
+# What goes wrong with a driver
+
+
+def test_a_gpu_that_is_lost_is_one_gpu() -> None:
+    with Driver([h100(), h100()]) as driver, exporting("-n", "0.1", env=driver.env()) as exporter:
+        exporter.wait_for(lambda it: len(it.values("DCGM_FI_DEV_FB_USED")) == 2, "two GPUs")
+        driver.cards[1].lost = True
+        driver.cards[1].xid(79)
+        scrape = exporter.wait_for(
+            lambda it: it.labels("gpumon_gpu_state", "state").get("1") == "lost", "the lost GPU"
+        )
+        assert set(scrape.values("DCGM_FI_DEV_FB_USED")) == {"0"}
+        assert scrape.up == 1
+
+
+def test_a_driver_that_hangs_is_down_and_its_values_go() -> None:
+    with Driver([h100()]) as driver, exporting("-n", "0.1", env=driver.env()) as exporter:
+        exporter.wait_for(lambda it: it.values("DCGM_FI_DEV_FB_USED"), "values")
+        driver.cards[0].hang()
+        driver.system.hang()
+        scrape = exporter.wait_for(lambda it: not it.values("DCGM_FI_DEV_FB_USED"), "no old values")
+        assert scrape.up == 0
+        assert scrape.labels("gpumon_gpu_state", "state") == {"0": "no answer"}
+        assert exporter.get("/-/healthy").status == 200
+        driver.cards[0].release()
+        driver.system.release()
+        exporter.wait_for(
+            lambda it: it.up == 1 and it.values("DCGM_FI_DEV_FB_USED"), "values again"
+        )
+
+
+def test_a_machine_without_a_driver_is_told_and_tried_again() -> None:
+    with Driver([h100()]) as driver:
+        driver.fail_init(9)
+        with exporting("-n", "0.1", env=driver.env()) as exporter:
+            exporter.wait_said("Trying again")
+            assert exporter.scrape().up == 0
+            tried = driver.system.times("nvmlInit_v2")
+            wait_until(lambda: driver.system.times("nvmlInit_v2") > tried, "another try")
+            assert exporter.said.count("Trying again") == 1
+            driver.fail_init(0)
+            exporter.wait_for(lambda it: it.up == 1, "the driver")
+            assert exporter.end() == 0
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
+    source = DemoSource()
+    source.open()
+    pages = MetricsPages("ada-07", 5.0)
+    pages.take(source.sample())
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=pages.newest().text,
+        capture_output=True,
+        check=False,
+    )
+    dcgms = ("label names should be written in 'snake_case'", 'should have "_total" suffix')
+    told = checked.stderr.decode().splitlines()
+    assert [line for line in told if not any(one in line for one in dcgms)][:5] == []
+    own = [line for line in told if line.startswith("gpumon_") and dcgms[0] not in line]
+    assert own == []

@@ -1,0 +1,283 @@
+"""The server: what it answers, and clients that are many, slow, silent or rude."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.exporter import server
+from gpumon.exporter.access import Access
+from gpumon.exporter.metrics_page import MetricsPages, Page
+from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer, listen
+from gpumon.sources.demo import DemoSource
+from tests.driver import Driver, h100
+from tests.exporter.exporting import Scrape, exporting, wait_until
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.exporter.exporting import Exporter
+
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Exporter]:
+    with exporting("--demo", "-n", "0.5") as exporter:
+        exporter.wait_for(lambda scrape: scrape.up == 1, "a sample")
+        yield exporter
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+
+
+def all_of(connection: socket.socket) -> bytes:
+    """What comes until the other end closes."""
+    received = b""
+    try:
+        while more := connection.recv(65536):
+            received += more
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def test_a_scrape_is_the_text_format_of_prometheus(demo: Exporter) -> None:
+    answer = demo.get()
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert len(Scrape(answer.body.decode()).values("DCGM_FI_DEV_GPU_TEMP")) == 7
+
+
+def test_who_takes_gzip_gets_it_and_nobody_else(demo: Exporter) -> None:
+    zipped = demo.get(headers={"Accept-Encoding": "deflate, gzip;q=0.8"})
+    assert zipped.headers["Content-Encoding"] == "gzip"
+    assert Scrape(gzip.decompress(zipped.body).decode()).up == 1
+    assert "Content-Encoding" not in demo.get(headers={"Accept-Encoding": "identity"}).headers
+
+
+def test_the_root_leads_to_the_metrics_and_health_is_a_page(demo: Exporter) -> None:
+    root = demo.get("/")
+    assert root.status == 200
+    assert b'href="/metrics"' in root.body
+    assert demo.get("/-/healthy").status == 200
+    assert demo.get("/metrics?format=x").status == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics/", "/nothing", "/../etc/passwd", "/metrics%00"])
+def test_other_paths_are_not_found(demo: Exporter, path: str) -> None:
+    answer = demo.get(path)
+    assert (answer.status, answer.body) == (404, b"404 Not Found\n")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "BREW"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/-/healthy"])
+def test_other_methods_are_not_allowed(demo: Exporter, method: str, path: str) -> None:
+    answer = demo.get(path, method=method, body="x" * 30_000)
+    assert answer.status == 405
+    assert answer.headers["Allow"] == "GET, HEAD"
+
+
+def answer_to(port: int, sent: bytes) -> bytes:
+    """All that comes for some bytes."""
+    with connected(port) as client:
+        client.sendall(sent)
+        return all_of(client)
+
+
+def test_head_is_get_without_the_body(demo: Exporter) -> None:
+    head, _, body = answer_to(demo.port, REQUEST.replace(b"GET", b"HEAD")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200 ")
+    assert b"Content-Length: " in head
+    assert body == b""
+
+
+def test_a_request_of_more_than_sixteen_kibibytes_is_refused(demo: Exporter) -> None:
+    start = b"GET /metrics HTTP/1.1\r\nX: "
+    fits = start + b"y" * (16_000 - len(start)) + b"\r\n\r\n"
+    assert answer_to(demo.port, fits).startswith(b"HTTP/1.0 200 ")
+    assert answer_to(demo.port, start.ljust(16_384, b"y")).startswith(b"HTTP/1.0 431 ")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /metrics HTTP/9.9\r\n\r\n",
+        b"GET /metrics\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+        b"GET /metrics HTTP/1.1\r\nAuthorization: \xff\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nX: " + b"y" * 100_000,
+        b"y" * 100_000,
+    ],
+)
+def test_whatever_is_sent_it_goes_on(demo: Exporter, sent: bytes) -> None:
+    with connected(demo.port) as client:
+        try:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it has already closed
+        all_of(client)
+    assert demo.scrape().up == 1
+    assert "Traceback" not in demo.said
+
+
+def test_a_hundred_scrapes_at_once_are_all_answered(demo: Exporter) -> None:
+    start = threading.Barrier(100)
+
+    def scrape(_: int) -> float | None:
+        start.wait(PATIENCE)
+        return demo.scrape().up
+
+    with ThreadPoolExecutor(100) as pool:
+        assert list(pool.map(scrape, range(100))) == [1.0] * 100
+
+
+def test_a_scrape_takes_no_sample_and_does_not_wait_for_one() -> None:
+    with Driver([h100()]) as driver, exporting("-n", "3600", env=driver.env()) as exporter:
+        exporter.wait_for(lambda scrape: scrape.values("DCGM_FI_DEV_GPU_TEMP"), "a sample")
+        driver.reset_counters()
+        first = exporter.get().body
+        assert all(exporter.get().body == first for _ in range(50))
+        assert "nvmlDeviceGetTemperature" not in driver.calls()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsServer]:
+    """A server in this process, whose connections may last two seconds."""
+    monkeypatch.setattr(server, "DEADLINE", 2.0)
+    with serving() as started:
+        yield started
+
+
+class serving:  # noqa: N801 - used as a function
+    """A server with the page of the demo, in this process."""
+
+    def __init__(self) -> None:
+        source = DemoSource()
+        source.open()
+        pages = MetricsPages("ada-07", 5.0)
+        pages.take(source.sample())
+        self._pages = pages
+
+    def newest(self) -> Page:
+        return self._pages.newest()
+
+    def __enter__(self) -> MetricsServer:
+        self._server = MetricsServer(
+            listen("127.0.0.1", 0), self.newest, Access(None, lambda _: None)
+        )
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread.start()
+        return self._server
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(PATIENCE)
+
+
+def port_of(started: MetricsServer) -> int:
+    port: int = started.socket.getsockname()[1]
+    return port
+
+
+def test_a_client_that_says_nothing_is_dropped(quick: MetricsServer) -> None:
+    with connected(port_of(quick)) as client:
+        assert all_of(client) == b""
+
+
+def test_a_client_that_goes_on_saying_little_is_dropped_all_the_same(quick: MetricsServer) -> None:
+    with connected(port_of(quick)) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        wait_until(lambda: not says_more(client), "an end", pause=0.05)
+
+
+def says_more(client: socket.socket) -> bool:
+    try:
+        client.sendall(b"y")
+    except OSError:
+        return False
+    return True
+
+
+def test_a_client_that_does_not_read_is_dropped(quick: MetricsServer) -> None:
+    huge = Page(b"x" * 50_000_000, b"")
+    quick.newest = lambda: huge
+    with connected(port_of(quick)) as client:
+        client.sendall(REQUEST)
+        wait_until(lambda: not quick._began, "an end")
+        assert len(all_of(client)) < 50_000_000
+
+
+def test_slow_clients_on_every_thread_hold_no_scrape_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "DEADLINE", 3600.0)
+    with serving() as started, ExitStack() as open_ones:
+        for _ in range(MOST_CONNECTIONS):
+            open_ones.enter_context(connected(port_of(started))).sendall(b"GET ")
+        wait_until(lambda: len(started._began) == MOST_CONNECTIONS, "a full server")
+        for _ in range(3):
+            client = open_ones.enter_context(connected(port_of(started)))
+            client.sendall(REQUEST)
+            assert all_of(client).startswith(b"HTTP/1.0 200 ")
+
+
+def test_there_are_never_more_threads_than_are_allowed() -> None:
+    with serving() as started, ExitStack() as open_ones:
+        for _ in range(2 * MOST_CONNECTIONS):
+            open_ones.enter_context(connected(port_of(started)))
+        seen = 0
+        wait_until(lambda: len(started._began) == MOST_CONNECTIONS, "a full server")
+        for _ in range(50):
+            seen = max(seen, sum(one.name == "gpumon-http" for one in threading.enumerate()))
+            time.sleep(0.02)
+        # One that ends may be seen beside the one that takes its place.
+        assert MOST_CONNECTIONS // 2 < seen < 1.5 * MOST_CONNECTIONS
+
+
+def test_where_no_thread_can_be_started_the_next_client_is_answered(
+    quick: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(MOST_CONNECTIONS):
+            assert answer_to(port_of(quick), REQUEST) == b""
+    assert answer_to(port_of(quick), REQUEST).startswith(b"HTTP/1.0 200 ")
+
+
+def test_a_full_server_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_ROOM_AFTER", 3600.0)
+    with ExitStack() as open_ones:
+        with serving() as started:
+            for _ in range(MOST_CONNECTIONS + 1):
+                client = open_ones.enter_context(connected(port_of(started)))
+            wait_until(lambda: len(started._began) == MOST_CONNECTIONS, "a full server")
+        assert all_of(client) == b""
+
+
+def test_closing_the_server_ends_its_connections() -> None:
+    with connected_to_a_server_that_ends() as client:
+        assert all_of(client) == b""
+
+
+def connected_to_a_server_that_ends() -> socket.socket:
+    with serving() as started:
+        client = connected(port_of(started))
+        client.sendall(b"GET ")
+        wait_until(lambda: started._began, "the connection")
+    return client

@@ -1,0 +1,1 @@
+"""A fleet read from Prometheus."""

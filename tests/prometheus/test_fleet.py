@@ -1,0 +1,332 @@
+"""A fleet read from a real Prometheus that scrapes simulated exporters."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.fleet import HostStatus, Origin, Owner
+from gpumon.host import Refused, Target
+from gpumon.model.snapshot import ProcessId, Unknown
+from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page, uuid
+from tests.prometheus.server import (
+    PrometheusServer,
+    host_of,
+    needs_prometheus,
+    open_fleet,
+    wait_for,
+    wait_for_host,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gpumon.fleet import HostState
+    from gpumon.prometheus import PrometheusFleet
+
+pytestmark = needs_prometheus
+MIB = 2**20
+
+
+class Site:
+    """A Prometheus, the exporters that it scrapes, and the fleet of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pages: dict[str, str | Callable[[], str]] = {}
+        self.exporters = Exporters(self._page)
+        self.prometheus = PrometheusServer(folder)
+        self.fleet: PrometheusFleet | None = None
+
+    def _page(self, host: str) -> str:
+        found = self.pages[host]
+        return found if isinstance(found, str) else found()
+
+    def scrape(self, **jobs: str) -> None:
+        """Scrape hosts, each of a job."""
+        self.prometheus.scrape(
+            [
+                (
+                    f"127.0.0.1:{self.exporters.port}",
+                    {
+                        "__metrics_path__": f"/{host}/metrics",
+                        "instance": f"{host}:9400",
+                        "job": job,
+                    },
+                )
+                for host, job in jobs.items()
+            ]
+        )
+
+    def open(self, match: str = "") -> PrometheusFleet:
+        """The fleet; once."""
+        self.fleet = open_fleet(self.prometheus.url, match)
+        return self.fleet
+
+    def close(self) -> None:
+        """End all of it."""
+        if self.fleet is not None:
+            self.fleet.close()
+        self.prometheus.close()
+        self.exporters.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def is_live(host: HostState) -> bool:
+    return host.status is HostStatus.LIVE and host.snapshot is not None
+
+
+def test_hosts_of_both_spellings_and_their_values(site: Site) -> None:
+    """Also one without any label for the host; a blank of DCGM is unknown."""
+    blank = {**DEFAULT_COUNTERS, "DCGM_FI_DEV_GPU_TEMP": 9223372036854775794}
+    site.pages = {
+        "gpu2": page("gpu2", {**DEFAULT_COUNTERS, "DCGM_FI_DEV_GPU_TEMP": 88}, gpus=2),
+        "gpu10": page("gpu10", blank, gpus=1, label="hostname"),
+        "smi": _SMI,
+        "db": "# TYPE rows gauge\nrows 3\n",
+    }
+    site.scrape(gpu2="dcgm", gpu10="dcgm", smi="nvidia", db="other")
+    fleet = site.open()
+    wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 3, "three hosts")
+    latest = fleet.latest()
+    assert [host.name for host in latest.hosts] == ["gpu2", "gpu10", "smi"]
+    assert {host.origin for host in latest.hosts} == {Origin.PROMETHEUS}
+    first, second, third = (host.snapshot for host in latest.hosts)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert [gpu.index for gpu in first.gpus] == [0, 1]
+    gpu = first.gpus[1]
+    assert (gpu.uuid, gpu.name) == (uuid("gpu2", 1), "NVIDIA H100 80GB HBM3")
+    assert (gpu.memory_used, gpu.memory_free) == (41000 * MIB, 40000 * MIB)
+    assert (gpu.memory_total, gpu.utilization_gpu, gpu.temperature_gpu) == (81000 * MIB, 91, 88)
+    assert gpu.xid is None
+    assert gpu.unknown["processes"] is Unknown.NOT_EXPORTED
+    assert second.gpus[0].temperature_gpu is None
+    assert second.gpus[0].utilization_gpu == 91
+    card = third.gpus[0]
+    assert (card.uuid, card.utilization_gpu) == (_SMI_UUID, 7)
+    assert (card.memory_used, card.memory_total, card.index) == (706740224, 8589934592, 3)
+
+
+_SMI_UUID = "GPU-df6e7a7c-7314-46f8-abc4-b88b36dcf3aa"
+_SMI = (
+    "\n".join(
+        f'{name}{{{more}uuid="{_SMI_UUID[4:]}"}} {value}'
+        for name, more, value in (
+            (
+                "nvidia_smi_gpu_info",
+                'name="NVIDIA GeForce RTX 2080 SUPER",driver_version="471.11",',
+                1,
+            ),
+            ("nvidia_smi_index", "", 3),
+            ("nvidia_smi_memory_used_bytes", "", 706740224),
+            ("nvidia_smi_memory_total_bytes", "", 8589934592),
+            ("nvidia_smi_utilization_gpu_ratio", "", 0.07),
+            ("nvidia_smi_temperature_gpu", "", 34),
+            ("nvidia_smi_power_draw_watts", "", 28.07),
+            ("nvidia_smi_clocks_current_sm_clock_hz", "", 1.6e9),
+            ("nvidia_smi_pstate", "", 8),
+        )
+    )
+    + "\n"
+)
+
+
+def test_an_open_host_has_every_metric_and_a_past(site: Site) -> None:
+    site.pages = {"gpu1": page("gpu1", gpus=2), "smi": _SMI}
+    site.scrape(gpu1="dcgm", smi="nvidia")
+    fleet = site.open()
+    host = wait_for_host(fleet, "gpu1", is_live, "live")
+    began = host.snapshot.time if host.snapshot is not None else 0.0
+    assert host.snapshot is not None
+    assert host.snapshot.gpus[0].power_draw is None
+    # A past needs time to pass: snapshots of it are 15 s from each other.
+    wait_for_host(
+        fleet,
+        "gpu1",
+        lambda now: now.snapshot is not None and now.snapshot.time > began + 31,
+        "30s",
+    )
+    source = fleet.source("gpu1")
+    source.open()
+    deadline = time.monotonic() + 60
+    while (sample := source.sample()).gpus[0].power_draw is None:
+        assert time.monotonic() < deadline, "every metric"
+    gpu = sample.gpus[0]
+    assert (gpu.power_draw, gpu.clock_sm, gpu.energy) == (312.5, 1980, 123456.789)
+    assert gpu.remapped_rows_failure is False
+    assert gpu.unknown["fan_speed"] is Unknown.NOT_EXPORTED
+    past = list(source.past())
+    assert past
+    assert [one.time for one in past] == sorted({one.time for one in past})
+    assert past[-1].time < sample.time
+    assert past[0].gpus[0].power_draw == 312.5
+    # Times never run backwards, as a history needs it.
+    times = [source.sample().time for _ in range(8)]
+    assert times == sorted(times)
+    source.close()
+    card = fleet.source("smi")
+    card.open()
+    while (sample := card.sample()).gpus[0].power_draw is None:
+        assert time.monotonic() < deadline + 60, "every metric"
+    assert (sample.gpus[0].clock_sm, sample.gpus[0].pstate) == (1600, 8)
+    assert sample.gpus[0].name == "NVIDIA GeForce RTX 2080 SUPER"
+    assert sample.host.driver_version == "471.11"
+    card.close()
+
+
+def test_a_host_that_dies_keeps_its_values_and_comes_back(site: Site) -> None:
+    site.pages = {"gpu1": page("gpu1"), "gpu2": page("gpu2"), "gpu3": page("gpu3")}
+    site.scrape(gpu1="dcgm", gpu2="dcgm", gpu3="dcgm")
+    fleet = site.open()
+    wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 3, "three hosts")
+    alive = site.pages.pop("gpu2")
+    died_at = time.time()
+    host = wait_for_host(
+        fleet, "gpu2", lambda now: now.status is HostStatus.DOWN, "down when up is 0"
+    )
+    assert "up is 0" in host.sentence
+    assert host.snapshot is not None
+    assert len(host.snapshot.gpus) == 8
+    # Since the last scrape, not since it was noticed.
+    assert died_at - 10 < host.since <= died_at + 2
+    others = [other for other in fleet.latest().hosts if other.name != "gpu2"]
+    assert all(map(is_live, others))
+    site.pages["gpu2"] = alive
+    wait_for_host(fleet, "gpu2", is_live, "live again")
+
+
+def test_hosts_that_were_down_before_the_start(site: Site) -> None:
+    """One has told its name within the hour; another one never has."""
+    site.pages = {"a": page("node-a"), "b": page("node-b"), "c": page("node-c")}
+    site.scrape(a="dcgm", b="dcgm", c="dcgm", never="dcgm", web="other")
+    before = open_fleet(site.prometheus.url)
+    wait_for_host(before, "node-b", is_live, "live")
+    before.close()
+    del site.pages["b"]
+    fleet = site.open()
+    host = wait_for_host(
+        fleet, "node-b", lambda now: now.status is HostStatus.DOWN, "down, by its own name"
+    )
+    assert host.snapshot is not None
+    other = wait_for_host(fleet, "never", lambda now: now.status is HostStatus.DOWN, "down")
+    assert other.snapshot is None
+    assert [one.name for one in fleet.latest().hosts] == ["never", "node-a", "node-b", "node-c"]
+    # Once it answers, it has its own name.
+    site.pages["never"] = page("node-d")
+    wait_for_host(fleet, "node-d", is_live, "live by its name")
+    wait_for(fleet, lambda now: host_of(now, "never") is None, "one line for one host")
+
+
+def test_all_hosts_are_down(site: Site) -> None:
+    site.pages = {"a": page("node-a")}
+    site.scrape(a="dcgm")
+    before = open_fleet(site.prometheus.url)
+    wait_for_host(before, "node-a", is_live, "live")
+    before.close()
+    site.pages.clear()
+    fleet = site.open()
+    wait_for_host(fleet, "node-a", lambda now: now.status is HostStatus.DOWN, "down")
+
+
+def test_who_has_the_gpus(site: Site) -> None:
+    """Pods by either label and jobs; never the exporter's own pod."""
+    own = ',pod="metrics-x7",namespace="monitoring",container="nvidia-dcgm-exporter"'
+    workload = f'{own},exported_pod="train-0",exported_namespace="ml",exported_container="main"'
+    honored = ',pod="infer-1",namespace="ml",container="main"'
+    site.pages = {
+        "a": page("a", gpus=2, more=workload),
+        "b": page("b", gpus=1, more=honored),
+        "c": page("c", gpus=1, more=own),
+        "d": page("d", gpus=1, more=',hpc_job="88123"'),
+    }
+    site.scrape(a="dcgm", b="dcgm", c="dcgm", d="dcgm")
+    fleet = site.open()
+    wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 4, "four hosts")
+    owners = {host.name: host.owners for host in fleet.latest().hosts}
+    assert owners == {
+        "a": (Owner("ml/train-0", 2, 82000 * MIB),),
+        "b": (Owner("ml/infer-1", 1, 41000 * MIB),),
+        "c": (),
+        "d": (Owner("slurm 88123", 1, 41000 * MIB),),
+    }
+
+
+def test_mig_instances(site: Site) -> None:
+    lines = []
+    for instance, used in ((1, 4000), (13, 0)):
+        for name, value in (("FB_USED", used), ("FB_FREE", 9000 - used), ("GPU_TEMP", 40)):
+            lines.append(
+                f'DCGM_FI_DEV_{name}{{gpu="0",UUID="GPU-1",modelName="H100",Hostname="m",'
+                f'GPU_I_PROFILE="1g.10gb",GPU_I_ID="{instance}"}} {value}'
+            )
+    site.pages = {"m": "\n".join(lines) + "\n"}
+    site.scrape(m="dcgm")
+    fleet = site.open()
+    host = wait_for_host(fleet, "m", is_live, "live")
+    assert host.snapshot is not None
+    (gpu,) = host.snapshot.gpus
+    assert gpu.mig_mode
+    found = [(one.gpu_instance, one.profile, one.memory_used, one.memory_total) for one in gpu.mig]
+    assert found == [(1, "1g.10gb", 4000 * MIB, 9000 * MIB), (13, "1g.10gb", 0, 9000 * MIB)]
+
+
+def test_only_matching_metrics(site: Site) -> None:
+    site.pages = {"a": page("a"), "b": page("b")}
+    site.scrape(a="dcgm", b="dcgm")
+    fleet = site.open('{Hostname=~"a|x"}')
+    wait_for_host(fleet, "a", is_live, "live")
+    assert [host.name for host in fleet.latest().hosts] == ["a"]
+
+
+def test_no_signal_is_sent(site: Site) -> None:
+    site.pages = {"a": page("a")}
+    site.scrape(a="dcgm")
+    fleet = site.open()
+    wait_for_host(fleet, "a", is_live, "live")
+    with pytest.raises(Refused, match="known from Prometheus only"):
+        fleet.processes("a", readonly=False).open_handle(Target(ProcessId(1, 1), 0))
+    with pytest.raises(KeyError):
+        fleet.source("b")
+
+
+def test_prometheus_is_restarted(site: Site) -> None:
+    site.pages = {"a": page("a"), "b": page("b")}
+    site.scrape(a="dcgm", b="dcgm")
+    fleet = site.open()
+    host = wait_for_host(fleet, "a", is_live, "live")
+    site.prometheus.close()
+    time.sleep(8)
+    # Its values are still young; nothing else is known to be wrong.
+    assert is_live(host_of(fleet.latest(), "a") or host)
+    site.prometheus.start()
+    stopped_at = time.time()
+    wait_for_host(
+        fleet, "a", lambda now: now.snapshot is not None and now.snapshot.time > stopped_at, "newer"
+    )
+
+
+def test_hostile_labels_reach_nobody(site: Site) -> None:
+    """Escapes in names are made visible, and quotes do not end a query."""
+    name = 'g\x1b[31m"}\\\\ or vector(1)'.replace('"', '\\"')
+    site.pages = {"a": page(name, gpus=1)}
+    site.scrape(a="dcgm")
+    fleet = site.open()
+    wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 1, "the host")
+    host = fleet.latest().hosts[0]
+    assert host.name.isprintable()
+    source = fleet.source(host.name)
+    source.open()
+    deadline = time.monotonic() + 60
+    while source.sample().gpus[0].power_draw is None:
+        assert time.monotonic() < deadline, "every metric"
+    source.close()

@@ -1,7 +1,7 @@
 """The command line: parses it, reports what is wrong with it, imports a command when it runs.
 
-Importing this module imports no other: Ctrl+C, or a machine that has run out of something, is
-handled from the first line of ``main`` on, and not before.
+This module imports no other, so that ``main`` handles Ctrl+C and exhausted resources from its
+first line on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 
 TYPE_CHECKING = False
-"""To import ``typing`` takes longer than all that is imported before ``main``."""
+"""Importing ``typing`` takes longer than all other imports before ``main``."""
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
@@ -24,11 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run gpumon.
 
     Returns:
-        The exit status: 0, 1 when there is nothing to show or nowhere to write, 2 for a command
-        line that cannot be read, 130 when interrupted.
+        The exit status: 0; 1 if there is nothing to show or nowhere to write; 2 for an invalid
+        command line; 130 if interrupted.
     """
-    # What is imported stays, and to look through it for garbage takes a tenth of all the time until
-    # there is something to see.
+    # Imported modules stay: searching them for garbage takes a tenth of the time until the first
+    # picture.
     gc.disable()
     try:
         return _flushed(_status(sys.argv[1:] if arguments is None else arguments))
@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(arguments: Sequence[str]) -> int:
-    """Run the command; the exit status if everything it wrote can be flushed."""
-    # Needed below, when there may be no file left to read it from.
+    """Run the command; the exit status, before standard output is flushed."""
+    # Imported now: below there may be no free file descriptor.
     from gpumon.system.resource_errors import causes, lack_behind
 
     try:
@@ -58,13 +58,13 @@ def _status(arguments: Sequence[str]) -> int:
         _silence(sys.stdout)
         return 0
     except Exception as error:
-        # Where a class is made, Python up to 3.11 raises a RuntimeError in place of what is raised.
+        # In a class body Python up to 3.11 replaces the exception with a RuntimeError.
         if any(isinstance(one, KeyboardInterrupt) for one in causes(error)):
             return _INTERRUPTED
         lack = lack_behind(error)
         if lack is None:
             raise
-        # Without an import: there may be no file left to read one from.
+        # No import: there may be no free file descriptor.
         try:
             sys.stderr.write(f"gpumon: {lack}\n")
         except OSError:
@@ -107,8 +107,8 @@ _INTERRUPTED = 128 + 2
 def _open_standard_streams() -> None:
     """Open the null device in place of each standard stream that is closed.
 
-    Otherwise the next file that is opened, a log for instance, gets the number of that stream and
-    everything that is written there.
+    Otherwise the next opened file, such as a log, gets the descriptor of that stream and everything
+    that is written to it.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -116,7 +116,7 @@ def _open_standard_streams() -> None:
         except OSError:  # noqa: PERF203 - three times at most
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
-        # Textual draws on standard error, and fails where there is none.
+        # Textual draws on standard error and fails without it.
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the end
         sys.__stderr__ = sys.stderr  # type: ignore[misc]  # final for typeshed, not for Python
 
@@ -128,7 +128,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _bound(arguments: Sequence[str]) -> Sequence[str]:
-    # What stands behind run is somebody else's command line.
+    # Arguments after run belong to another command.
     if next((one for one in arguments if one in _TAKING_MOMENTS), "run") == "run":
         return arguments
     from gpumon.text.time_parsing import bind_moments
@@ -157,7 +157,7 @@ def _run(options: argparse.Namespace) -> int:
             gc.enable()
         for option in GENERAL:
             if option not in command.takes and getattr(options, option, None):
-                return fail(f"--{option} does nothing for gpumon {name}: leave it out.", EXIT_USAGE)
+                return fail(f"--{option} has no effect on gpumon {name}: leave it out.", EXIT_USAGE)
         prints, run = command.prints, module_of(name).run
     if prints and sys.stdout is None:
         return fail("standard output is closed: there is nowhere to write.")

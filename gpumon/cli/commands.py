@@ -1,7 +1,7 @@
-"""The commands: what must be known of each before its module is imported.
+"""The commands: what is needed of each before its module is imported.
 
-The module has the command's name and stands beside this one. ``add_options`` there says what it
-takes, ``run`` runs it. Importing them all would make ``gpumon --help`` take a fifth longer.
+The module of a command has its name, in this package: ``add_options`` adds its options, ``run``
+runs it. Importing all of them would make ``gpumon --help`` a fifth slower.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
 
     class CommandModule(Protocol):
-        """What the module of a command has."""
+        """The functions in the module of a command."""
 
         def add_options(self, command: MakeParser) -> None:
             """Add the command with its options to the parser."""
@@ -25,19 +25,23 @@ if TYPE_CHECKING:
             """Run the command; the exit status."""
 
 
-GENERAL = ("log", "columns", "readonly", "interval", "theme", "gpus", "user", "filter", "demo")
+GENERAL = (
+    *("log", "columns", "readonly", "interval", "theme", "gpus", "user", "filter", "demo"),
+    *("hosts", "ssh", "prometheus", "match"),
+)
 """Options that may stand before a command."""
 _SAMPLES = ("gpus", "user", "filter", "demo")
+_HOSTS = ("hosts", "ssh", "prometheus", "match")
 
 
 class Command:
-    """A command. No named tuple: to make its class takes as long as to import this.
+    """A command. Not a named tuple: creating its class takes as long as importing this module.
 
     Args:
         about: Its line in the list of commands.
-        takes: Those of ``GENERAL`` that have an effect on it; it refuses the others.
+        takes: The options of ``GENERAL`` that it accepts.
         prints: Whether it needs standard output.
-        short: Whether it runs without garbage collection, or starts that later by itself.
+        short: Whether it runs without garbage collection, or starts garbage collection itself.
     """
 
     def __init__(
@@ -50,27 +54,45 @@ class Command:
 
 
 COMMANDS = {
-    "snapshot": Command("print one sample and exit", _SAMPLES, short=True),
+    "snapshot": Command("print one sample and exit", (*_SAMPLES, *_HOSTS), short=True),
     "log": Command(
         "log to CSV files without a screen, for tmux, nohup, a service or a job script",
-        ("interval", *_SAMPLES),
+        ("interval", *_SAMPLES, *_HOSTS),
         prints=False,
     ),
+    "exporter": Command(
+        "serve metrics of GPUs and users to Prometheus",
+        ("interval", "gpus", "demo"),
+        prints=False,
+    ),
+    "stream": Command(
+        "write a line of JSON for each sample, for programs on other machines",
+        ("interval", "gpus", "demo"),
+    ),
     "replay": Command("show a log in the dashboard, as it was recorded", ("theme",), short=True),
-    "report": Command("summarize logs by card, user, process or job"),
+    "report": Command("summarize logs by GPU, host, user, process or job"),
     "theme": Command("list themes, show one, check a theme file"),
     "config": Command("find, create, check or show the configuration"),
     "completion": Command("print the completion script for a shell"),
-    "select": Command("print free cards, for CUDA_VISIBLE_DEVICES", ("gpus", "demo"), short=True),
+    "select": Command(
+        "print free GPUs, for CUDA_VISIBLE_DEVICES", ("gpus", "demo", *_HOSTS), short=True
+    ),
     "run": Command(
-        "run a command on free cards and reserve them for it", ("gpus", "demo"), prints=False
+        "run a command on free GPUs and reserve them for it", ("gpus", "demo"), prints=False
     ),
     "wait": Command(
-        "wait until cards are free, idle or cool, or until processes have ended",
+        "wait until GPUs are free, idle or cool, or until processes have ended",
         ("gpus", "demo"),
         prints=False,
     ),
-    "doctor": Command("check driver, permissions, cards and CUDA, and suggest fixes"),
+    "end": Command(
+        "end processes that hold a GPU, and report the memory that came back",
+        ("readonly", "demo", *_HOSTS),
+    ),
+    "remote": Command(
+        "serve the dashboard of another machine; gpumon --hosts starts it", ("readonly", "demo")
+    ),
+    "doctor": Command("check driver, permissions, GPUs and CUDA, and suggest fixes"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What several commands do: open the source of snapshots, load settings, write standard output."""
+"""Functions that several commands use: sources, settings, standard output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping
 
-    from gpumon.config import Loaded
+    from gpumon.config import Loaded, Settings
     from gpumon.config.themes import ThemeChoice
     from gpumon.host import ProcessHost
     from gpumon.model.snapshot import ReservationHolder
-    from gpumon.model.thresholds import Thresholds
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
     from gpumon.sources.links import Links
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def codeset(options: argparse.Namespace) -> str:
-    """The encoding of what a person reads."""
+    """The encoding of text for a person."""
     from gpumon.text.charset import ASCII, codeset_of, environment
 
     return ASCII if getattr(options, "ascii", False) else codeset_of(environment())
 
 
 def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
-    """Where snapshots come from, and the processes of the machine that they are of."""
+    """The source of snapshots, and the processes of its machine."""
     from gpumon.model.selection import ALL
 
     selection = getattr(options, "gpus", ALL)
@@ -50,7 +49,7 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
 
 
 def all_cards(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
-    """A source of every card, also of those that are not asked for, and what tells their links."""
+    """A source of every GPU, not only the requested ones, and a function that reads their links."""
     if getattr(options, "demo", False):
         from gpumon.sources.demo import DemoSource
 
@@ -62,12 +61,12 @@ def all_cards(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] 
 
 
 def reservations(options: argparse.Namespace) -> Reservations | None:
-    """Who tells which cards are reserved; nobody for a machine that does not exist."""
+    """The function that reads reservations; ``None`` for the demo."""
     if getattr(options, "demo", False):
         return None
 
     def holders(cards: Iterable[str]) -> Mapping[str, ReservationHolder]:
-        # Nobody asks before there is a first picture.
+        # Needed after the first picture only.
         from gpumon.scheduling.reservation.holders import holders_now
 
         return holders_now(cards)
@@ -80,8 +79,8 @@ def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:
 
     Args:
         options: The command line.
-        form: A ``table`` gets the characters that the terminal has; any other format replaces
-            those that the encoding lacks.
+        form: A ``table`` gets characters that the terminal can show; in other formats characters
+            that the encoding lacks are replaced.
         utf_8: Whether the format is always UTF-8.
     """
     if form == "table":
@@ -92,40 +91,41 @@ def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:
         sys.stdout.reconfigure(encoding="utf-8" if utf_8 else None, errors="replace")
 
 
-def take_settings() -> Thresholds:
-    """Load the configuration, report its mistakes and use its units; its thresholds."""
+def take_settings() -> Settings:
+    """Load the configuration, report its mistakes and use its units."""
     from gpumon.config import load
     from gpumon.text.units import use_units
 
     loaded = load()
-    for complaint in loaded.complaints:
-        say(complaint.sentence)
+    for error in loaded.errors:
+        say(error.sentence)
     use_units(loaded.settings.units)
-    return loaded.settings.thresholds
+    return loaded.settings
 
 
 def startup_options(
     loaded: Loaded, theme: ThemeChoice, columns: tuple[str, ...] | None
 ) -> StartupOptions:
-    """How the screens begin.
+    """The initial state of the screens.
 
     Args:
         loaded: The configuration.
-        theme: The theme that was chosen.
-        columns: Columns of the command line, which go over those of the configuration.
+        theme: The selected theme.
+        columns: The columns of the command line, which override the configuration.
     """
-    from gpumon.config.columns import CHOSEN
+    from gpumon.config.columns import DEFAULT_COLUMNS
+    from gpumon.config.key_changes import keys_in_force
     from gpumon.text.units import use_units
     from gpumon.ui.startup_options import StartupOptions
-    from gpumon.ui.view.processes import Sort
+    from gpumon.ui.view.process_table import Sort
 
     settings = loaded.settings
     use_units(settings.units)
     return StartupOptions(
-        columns=columns or settings.columns or CHOSEN,
+        columns=columns or settings.columns or DEFAULT_COLUMNS,
         sort=Sort(settings.sort.column, settings.sort.descending),
-        keys=settings.keys,
-        complaint=loaded.brief,
+        keys=keys_in_force(settings.keys.preset, settings.keys.changed),
+        config_error=loaded.brief,
         theme=theme,
         graph=settings.graph,
         host_strip=settings.host_strip,
@@ -133,9 +133,9 @@ def startup_options(
 
 
 def screen_fault() -> str | None:
-    """Why no screen can be shown here, in a sentence; ``None`` where one can."""
+    """Why no screen can be shown here, in a sentence; ``None`` if one can."""
     if sys.stdin is None or not sys.stdin.isatty():
-        return "standard input is no terminal, so no key could be read: use gpumon snapshot."
+        return "standard input is not a terminal, so no key can be read: use gpumon snapshot."
     terminal = os.environ.get("TERM", "")
     if terminal in {"", "dumb"}:
         named = "TERM=dumb" if terminal else "TERM is not set"
@@ -144,12 +144,12 @@ def screen_fault() -> str | None:
 
 
 def print_all(write: Callable[[], int]) -> int:
-    """Do what writes to standard output, and flush that; the exit status."""
+    """Write to standard output and flush it; the exit status."""
     try:
         status = write()
         sys.stdout.flush()
     except BrokenPipeError:
-        raise  # no failure: main ends quietly
+        raise  # not a failure: main ends quietly
     except OSError as error:
         silence(sys.stdout)
         return cannot_write(error)

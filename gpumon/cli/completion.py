@@ -1,4 +1,4 @@
-"""``gpumon completion``: what a shell needs to complete the command line."""
+"""``gpumon completion``: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
 
 _THEMES = {"theme", "name"}
-"""What takes the name of a theme: ``--theme``, and ``gpumon theme show``."""
+"""Arguments that take the name of a theme: ``--theme``, and ``gpumon theme show``."""
 
 
 def add_options(command: MakeParser) -> None:
@@ -59,7 +59,7 @@ def _script(shell: str) -> str:
 def _add_values(parser: argparse.ArgumentParser, themes: list[str], files: object) -> None:
     """Mark which arguments are names of files and of themes, in all commands."""
     for action in parser._actions:  # noqa: SLF001 - argparse lists them nowhere else
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - likewise
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the same
             for command in action.choices.values():
                 _add_values(command, themes, files)
         elif action.metavar == "FILE":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import print_all, take_output
@@ -11,6 +12,7 @@ from gpumon.cli.messages import say
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from gpumon.cli.help import MakeParser
     from gpumon.config import Loaded
@@ -34,7 +36,7 @@ def add_options(command: MakeParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what is asked; the exit status: 1 if something is wrong or cannot be written."""
+    """Run the action; the exit status: 1 if something is invalid or cannot be written."""
     take_output(options, "toml", utf_8=False)
     return print_all(lambda: _do(options.what))
 
@@ -45,24 +47,24 @@ def _do(what: str) -> int:
 
     loaded = load()
     if what == "path":
-        print(loaded.path)  # noqa: T201 - that is what was asked for
+        print(loaded.path)  # noqa: T201 - the result
         return 0
     if what == "init":
         return _init(loaded.path)
-    sentences = [complaint.sentence for complaint in loaded.complaints]
+    sentences = [error.sentence for error in loaded.errors]
     if what == "check":
-        sentences += _about_the_theme(loaded)
+        sentences += [*_about_the_theme(loaded), *_about_the_hosts(loaded)]
     for sentence in sentences:
         say(sentence)
     if what == "show":
-        from gpumon.config.messages import in_force
+        from gpumon.config.messages import effective
 
-        sys.stdout.write(in_force(loaded))
+        sys.stdout.write(effective(loaded))
         return 0
     if sentences:
         return 1
     if os.path.lexists(loaded.path):
-        print(f"{loaded.path}: all of it can be used.")  # noqa: T201 - the result
+        print(f"{loaded.path} is valid.")  # noqa: T201 - the result
     else:
         print(f"{loaded.path} does not exist: the defaults apply.")  # noqa: T201 - the result
     return 0
@@ -70,41 +72,64 @@ def _do(what: str) -> int:
 
 def _about_the_theme(loaded: Loaded) -> list[str]:
     """Why the theme cannot be used; the dashboard reports this itself when it loads the theme."""
+    from gpumon.config.suggestions import nearest_or_all
     from gpumon.config.themes import ThemeError, ThemeLibrary
-    from gpumon.config.themes.files import nearest
 
-    name, shelf = loaded.settings.theme, ThemeLibrary()
+    name, library = loaded.settings.theme, ThemeLibrary()
     if name is None:
         return []
-    if name not in shelf.names():
+    if name not in library.names():
         place = loaded.origins["theme"].replace("the file", loaded.path)
-        return [f"{place}: there is no theme {name!r}; {nearest(name, shelf.names())}."]
+        return [f"{place}: there is no theme {name!r}; {nearest_or_all(name, library.names())}."]
     try:
-        if shelf.path(name) is not None:  # Textual's own have none
-            shelf.read(name)
+        if library.path(name) is not None:  # Textual's own have none
+            library.read(name)
     except ThemeError as error:
         return list(error.sentences)
     return []
 
 
+def _about_the_hosts(loaded: Loaded) -> list[str]:
+    """What cannot be read of the hosts; the commands with ``--hosts`` report this themselves."""
+    from gpumon.fleet import FleetError
+    from gpumon.fleet.host_names import read_hosts
+    from gpumon.fleet.ssh import read_client
+
+    settings = loaded.settings.hosts
+    sentences = []
+
+    def check(name: str, read: Callable[[], object]) -> None:
+        try:
+            read()
+        except FleetError as error:
+            sentences.append(f"{loaded.path}: {name}: {error}")
+
+    check("hosts.ssh", lambda: read_client(settings.ssh))
+    for group, hosts in settings.groups.items():
+        check(f"hosts.groups.{group}", partial(read_hosts, hosts))
+    for hosts in settings.commands:
+        check("hosts.commands", partial(read_hosts, hosts, settings.groups))
+    return sentences
+
+
 def _init(path: str) -> int:
     from pathlib import Path
 
-    from gpumon.config.messages import commented
+    from gpumon.config.messages import template
 
     try:
         # Other users must not read the folder (XDG Base Directory Specification).
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        say(f"{path} exists already and is not changed; to start over, move it away.")
+        say(f"{path} exists already and is not changed; to start over, rename it.")
         return 1
     except OSError as error:
         say(f"cannot write {path}: {error.strerror}.")
         return 1
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is open already
-            file.write(commented())
+            file.write(template())
     except OSError as error:
         Path(path).unlink(missing_ok=True)
         say(f"cannot write {path}: {error.strerror}.")

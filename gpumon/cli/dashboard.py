@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from gpumon.cli.help import MakeParser
     from gpumon.model.snapshot import Snapshot
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.memory.recording import MemoryRecording
     from gpumon.ui.session import Session
 
@@ -25,22 +24,22 @@ _DESCRIPTION = """\
 Show what the GPUs of this machine do and who uses them.
 
 examples:
-  gpumon                          the dashboard, a sample every half second
-  gpumon --gpus 0,2-3 --user ann  some cards, one user's processes
-  gpumon --demo                   a simulated machine, to look around
-  gpumon log run.csv --for 8h     log to CSV without a screen
-  gpumon run -n 2 -- ./train.sh   run a command on two free cards
+  gpumon                                        the dashboard; ? lists all keys
+  export CUDA_VISIBLE_DEVICES=$(gpumon select)  use a free GPU in this shell
+  gpumon run --wait -- python train.py          run a job when a GPU is free
+  gpumon log run.csv --for 8h                   log; gpumon replay shows the log
+  gpumon report run.csv --by user               GPU hours and energy per user
 
-Where standard output is no terminal, gpumon prints what gpumon snapshot does.
+If standard output is not a terminal, gpumon prints one sample as a table.
 """
 _PAST_LATER = 1.0
-"""Seconds after the start at which a demo's past is put where it can be looked back at."""
+"""Seconds after the start at which the past of a demo becomes available."""
 
 
 def make_parser(command: MakeParser) -> argparse.ArgumentParser:
     """The parser of the dashboard's options, which the commands are added to."""
     from gpumon.cli import values
-    from gpumon.cli.options import add_theme, drawing, samples
+    from gpumon.cli.options import add_hosts, add_theme, drawing, samples
     from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
 
     parser = command(
@@ -77,14 +76,16 @@ def make_parser(command: MakeParser) -> argparse.ArgumentParser:
         "--columns",
         metavar="LIST",
         type=values.columns,
-        help="columns of the process table, in order, such as pid,user,memory_used,command",
+        help="columns of the process table, in order, such as pid,user,memory_used,command, and "
+        "of the list of GPUs, such as fan_speed; or a set: default, nvitop",
     )
     add_theme(screen)
+    add_hosts(parser)
     return parser
 
 
 class SnapshotBuffer:
-    """Keeps snapshots, from the first one on, for a listener that is there later."""
+    """Keeps the first snapshots until there is a listener."""
 
     def __init__(self) -> None:
         from threading import Lock
@@ -94,12 +95,12 @@ class SnapshotBuffer:
         self._listener: Callable[[Snapshot], None] = self._kept.append
 
     def take(self, snapshot: Snapshot) -> None:
-        """Take the next one. A listener of a collector."""
+        """Take the next snapshot. A listener of a collector."""
         with self._lock:
             self._listener(snapshot)
 
     def hand_to(self, listener: Callable[[Snapshot], None]) -> None:
-        """From now on all go there; first those that were kept."""
+        """Pass the kept snapshots, and from now on every new one, to a listener."""
         with self._lock:
             for snapshot in self._kept:
                 listener(snapshot)
@@ -108,12 +109,18 @@ class SnapshotBuffer:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the dashboard, or print one sample where standard output is no terminal."""
+    """Show the dashboard, or print one sample if standard output is not a terminal."""
     if sys.stdout.isatty():
+        from gpumon.cli.fleet import fleet_option
+
+        if fleet_option(options) is not None:
+            from gpumon.cli.fleet_screen import show_fleet
+
+            return show_fleet(options)
         fault = screen_fault()
         return _show(options) if fault is None else fail(fault)
     if options.log is not None:
-        return fail("standard output is no terminal, so --log has no screen: use gpumon log.")
+        return fail("standard output is not a terminal, so --log has no screen: use gpumon log.")
     from gpumon.cli.snapshot import print_sample
     from gpumon.config.themes import UnknownThemeError, choose_theme
 
@@ -133,14 +140,13 @@ def _show(options: argparse.Namespace) -> int:
     from gpumon.ui.logbook import Logbook
 
     loaded = load()
-    settings, lines = loaded.settings, loaded.settings.thresholds
+    settings, thresholds = loaded.settings, loaded.settings.thresholds
     try:
         theme = choose_theme(getattr(options, "theme", None), settings.theme)
     except UnknownThemeError as error:
         return fail(f"{error}.", EXIT_USAGE)
     options.readonly = options.readonly or settings.readonly
     source, host = source_and_host(options)
-    past = tuple(source.past())
     lookup = Lookup(host, reservations=reservations(options))
     interval = options.interval or settings.interval
     collector = Collector(source, interval, annotate=lookup.annotate)
@@ -149,36 +155,54 @@ def _show(options: argparse.Namespace) -> int:
     fault = logbook.begin()
     if fault is not None:
         return fail(fault)
-    # The driver is asked while what takes longer, all that judges and draws, is imported.
+    # The driver answers while the slower modules, findings and drawing, are imported.
     collector.start()
     from gpumon.findings import conditions
     from gpumon.recording.history import History
     from gpumon.ui.terminal.startup import first_picture
     from gpumon.ui.terminal.startup import run as run_screen
-    from gpumon.ui.view.listing import ProcessFilter
+    from gpumon.ui.view.table_entries import ProcessFilter
 
-    history = History(conditions(lines), lines)
-    for snapshot in past:
-        history.add(snapshot)
-    collector.subscribe(history.add, newest=True, closely=False)
+    first = History(conditions(thresholds), thresholds)
+    stop_first = collector.subscribe(first.add, newest=True, closely=False)
     early = SnapshotBuffer()
     collector.subscribe(early.take, newest=True, closely=False)
 
-    def furnish() -> Session:
-        """What the first picture does without is imported, and begins, once that stands."""
+    def build_session() -> Session:
+        """Import and start everything else after the first picture."""
         from gpumon.kill.audit_log import AuditLog, NoAuditLog
+        from gpumon.recording.memory.recording import MemoryRecording
         from gpumon.ui.session import Session
 
         lookup.start()
-        journal = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
-        tape = _tape(lines, early, past)
-        return Session(collector, history, host, lookup, journal, tape, logbook)
+        audit_log = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
+        recording = MemoryRecording(thresholds.full_share)
+        past = tuple(source.past())
+        if not past:
+            early.hand_to(recording.add)
+            return Session(collector, first, host, lookup, audit_log, recording, logbook)
+
+        # Adding a past takes longer than the rest of the start: the first picture has none.
+        history = History(conditions(thresholds), thresholds)
+        for snapshot in past:
+            history.add(snapshot)
+        _settle_later(recording, past)
+
+        def add(snapshot: Snapshot) -> None:
+            history.add(snapshot)
+            recording.add(snapshot)
+
+        # The picture that stands until Textual draws needs one sample, not the newest.
+        if first.latest is not None:
+            stop_first()
+        early.hand_to(add)
+        return Session(collector, history, host, lookup, audit_log, recording, logbook)
 
     narrowing = ProcessFilter(user=user, filter=getattr(options, "filter", None))
     chosen = startup_options(loaded, theme, options.columns)
-    picture = first_picture(history, interval, narrowing, chosen, readonly=host.readonly)
+    picture = first_picture(first, interval, narrowing, chosen, readonly=host.readonly)
     try:
-        return run_screen(collector, furnish, picture, narrowing, chosen)
+        return run_screen(collector, build_session, picture, narrowing, chosen)
     except SourceError as error:
         return explain(error)
     finally:
@@ -186,18 +210,12 @@ def _show(options: argparse.Namespace) -> int:
             say(sentence)
 
 
-def _tape(lines: Thresholds, early: SnapshotBuffer, past: tuple[Snapshot, ...]) -> MemoryRecording:
-    """What can be looked back at, from the past of the source on."""
+def _settle_later(recording: MemoryRecording, past: tuple[Snapshot, ...]) -> None:
+    """Begin the recording with the past of the source."""
     from threading import Timer
 
-    from gpumon.recording.memory.recording import MemoryRecording
-
-    tape = MemoryRecording(lines.full_share)
-    if past:
-        # To put it in order takes as long as all else at the start.
-        tape.begin_with(past)
-        settling = Timer(_PAST_LATER, tape.settle)
-        settling.daemon = True
-        settling.start()
-    early.hand_to(tape.add)
-    return tape
+    # Packing takes as long as the rest of the start.
+    recording.begin_with(past)
+    settling = Timer(_PAST_LATER, recording.settle)
+    settling.daemon = True
+    settling.start()

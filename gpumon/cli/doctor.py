@@ -18,7 +18,7 @@ def add_options(command: MakeParser) -> None:
     """Add ``gpumon doctor`` to the parser."""
     doctor = command(
         parents=[drawing()],
-        description="Check driver, permissions, cards, CUDA, Python packages and terminal: PASS, "
+        description="Check driver, permissions, GPUs, CUDA, Python packages and terminal: PASS, "
         "WARN or FAIL, with what to do. Nothing is changed. The exit status is 1 if a check "
         "fails. docs/doctor.md describes the checks.",
     )
@@ -26,7 +26,7 @@ def add_options(command: MakeParser) -> None:
     doctor.add_argument(
         "--scrub",
         action="store_true",
-        help="leave out names of users, of the machine and of cards, for a public issue",
+        help="leave out names of users, of the machine and of GPUs, for a public issue",
     )
 
 

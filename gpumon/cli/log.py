@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import values
 from gpumon.cli.common import source_and_host
+from gpumon.cli.fleet import hosts_fault, open_fleet
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import drawing, samples
+from gpumon.cli.options import add_hosts, drawing, samples
 from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
+    from gpumon.recording.csv.log_feed import LogFeed
 
 LEAST_ROTATION = 2**16
 
@@ -22,7 +24,7 @@ def add_options(command: MakeParser) -> None:
     """Add ``gpumon log`` to the parser."""
     log = command(
         parents=[samples(filtered=False), drawing()],
-        description="Log to two CSV files, one of cards and one of processes, until the time is "
+        description="Log to two CSV files, one of GPUs and one of processes, until --for is "
         "over, Ctrl+C or SIGTERM. Standard error shows the progress. docs/log.md describes the "
         "files.",
     )
@@ -30,7 +32,7 @@ def add_options(command: MakeParser) -> None:
         "file",
         metavar="FILE",
         nargs="?",
-        help="the file of the cards, such as run.csv; that of the processes is then "
+        help="the file of the GPUs, such as run.csv; that of the processes is then "
         "run.processes.csv; an existing log is continued; in a directory the log gets the default "
         "name (default: gpumon-HOST-DATE-TIME.csv)",
     )
@@ -70,6 +72,7 @@ def add_options(command: MakeParser) -> None:
         default=argparse.SUPPRESS,
         help="leave out command lines, which can hold secrets",
     )
+    add_hosts(log)
 
 
 def _rotation(text: str) -> int:
@@ -78,31 +81,39 @@ def _rotation(text: str) -> int:
     size = values.amount(text, SIZE)
     if not LEAST_ROTATION <= size < math.inf:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no size for a file: give {LEAST_ROTATION // 1024}K at least, or 100M"
+            f"{text!r} is not a size for a file: give {LEAST_ROTATION // 1024}K or more"
         )
     return int(size)
 
 
 def _keep(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of files to keep, from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of files to keep, 1 or more")
     return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
     """Log until the end; the exit status."""
     if "filter" in options:
-        return fail("--filter chooses what is shown; a log takes --user and --gpus.", EXIT_USAGE)
+        return fail("--filter selects what is shown; for a log use --user and --gpus.", EXIT_USAGE)
     if options.keep is not None and options.rotate is None:
-        return fail("--keep goes with --rotate: nothing is moved aside without.", EXIT_USAGE)
+        return fail("--keep needs --rotate: without it no file is rotated.", EXIT_USAGE)
+    wrong = hosts_fault(options, "gpus")
+    if wrong is not None:
+        return fail(wrong, EXIT_USAGE)
+    from gpumon.fleet import FleetError
     from gpumon.recording.csv.log_session import LogOptions, log
     from gpumon.recording.csv.opening import LogError
     from gpumon.sources import SourceError
 
-    source, host = source_and_host(options)
+    interval = options.interval or LOG_INTERVAL
+    try:
+        feed = _feed(options, interval)
+    except FleetError as error:
+        return fail(str(error), EXIT_USAGE)
     terms = LogOptions(
         options.file,
-        options.interval or LOG_INTERVAL,
+        interval,
         options.seconds,
         options.rotate,
         options.keep,
@@ -110,8 +121,24 @@ def run(options: argparse.Namespace) -> int:
         getattr(options, "user", None),
     )
     try:
-        return log(source, host, terms)
+        return log(feed, terms)
     except SourceError as error:
         return explain(error)
     except LogError as error:
         return fail(error.sentence)
+
+
+def _feed(options: argparse.Namespace, interval: float) -> LogFeed:
+    """What is logged: the hosts of ``--hosts``, or this machine.
+
+    Raises:
+        FleetError: The hosts or the ssh client cannot be read.
+    """
+    if getattr(options, "hosts", None) is not None:
+        from gpumon.fleet.log_feed import FleetFeed
+
+        return FleetFeed(open_fleet(options, interval))
+    from gpumon.recording.csv.log_feed import MachineFeed
+
+    source, host = source_and_host(options)
+    return MachineFeed(source, host, interval)

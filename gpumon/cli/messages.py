@@ -1,4 +1,4 @@
-"""What the command line says when something goes wrong, and the exit status."""
+"""Error messages of the command line, and their exit status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def explain(error: SourceError) -> int:
     words = f"{error.sentence} {error.advice}"
     if isinstance(error, NoSuchCardError):
         return fail(words)
-    return fail(f"{words} To look around without a card: gpumon --demo")
+    return fail(f"{words} To look around without a GPU: gpumon --demo")
 
 
 def fail(sentence: str, status: int = EXIT_FAILED) -> int:
@@ -28,12 +28,12 @@ def fail(sentence: str, status: int = EXIT_FAILED) -> int:
 
 
 def cannot_write(error: OSError) -> int:
-    """Say why standard output takes no more; the exit status."""
+    """Say why standard output cannot be written; the exit status."""
     return fail(f"cannot write to standard output: {error.strerror}.")
 
 
 def say(sentence: str) -> None:
-    """Write a sentence to standard error, whatever characters it holds."""
+    """Write a sentence to standard error; it may contain any characters."""
     from gpumon.text.formatting import printable
     from gpumon.text.status_line import tell
 

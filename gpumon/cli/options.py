@@ -12,11 +12,13 @@ from gpumon.cli.help import Parser
 if TYPE_CHECKING:
     from gpumon.scheduling.requirements import Requirements
 
+TIMEOUT = 10.0
+"""Seconds to wait for the answers of other machines."""
 LOCK_DIR_VARIABLE = "GPUMON_LOCK_DIR"
 
 
 def drawing() -> Parser:
-    """How text for a person is drawn: a parent of the parser of nearly every command."""
+    """Options for text output: a parent of the parser of nearly every command."""
     parser = Parser(add_help=False)
     parser.add_argument_group("how to draw").add_argument(
         "--ascii",
@@ -29,14 +31,14 @@ def drawing() -> Parser:
 
 
 def samples(*, filtered: bool) -> Parser:
-    """Which cards and processes of which machine: a parent of parsers.
+    """Options that select GPUs, processes and the machine: a parent of parsers.
 
     Args:
         filtered: Whether ``--filter`` is among them.
     """
     parser = Parser(add_help=False)
     what = parser.add_argument_group("what to show")
-    _add_gpus(what)
+    add_gpus(what)
     what.add_argument(
         "--user",
         metavar="NAME",
@@ -53,12 +55,65 @@ def samples(*, filtered: bool) -> Parser:
             help="only processes that match, such as 'user:ann mem>10G !idle>1h'; the help page "
             "of the dashboard lists the terms",
         )
-    _add_demo(what)
+    add_demo(what)
     return parser
 
 
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select GPUs and the machine."""
+    what = parser.add_argument_group("what to show")
+    add_gpus(what)
+    add_demo(what)
+
+
+def add_hosts(to: argparse._ActionsContainer, *, timeout: bool = False) -> None:
+    """Add the options for other machines.
+
+    Args:
+        to: Gets the options.
+        timeout: Whether an answer is waited for, and no longer than a time.
+    """
+    hosts = to.add_argument_group("other machines")
+    hosts.add_argument(
+        "--hosts",
+        metavar="LIST",
+        default=argparse.SUPPRESS,
+        help="these machines instead, over ssh: gpu-01,gpu-[02-16],ann@box, @FILE with a name on "
+        "each line, group:NAME of the configuration. docs/fleet.md",
+    )
+    hosts.add_argument(
+        "--ssh",
+        metavar="COMMAND",
+        default=argparse.SUPPRESS,
+        help="with --hosts: the ssh client, such as 'ssh -F FILE' (default: that of the "
+        "configuration, or ssh)",
+    )
+    hosts.add_argument(
+        "--prometheus",
+        metavar="URL",
+        nargs="?",
+        const="",
+        default=argparse.SUPPRESS,
+        help="the machines whose metrics this Prometheus has, such as http://prometheus:9090 "
+        "(default: that of the configuration, which also has passwords). docs/fleet.md",
+    )
+    hosts.add_argument(
+        "--match",
+        metavar="MATCHERS",
+        default=argparse.SUPPRESS,
+        help="with --prometheus: only metrics with these labels, as in PromQL: 'job=\"dcgm\"'",
+    )
+    if timeout:
+        hosts.add_argument(
+            "--timeout",
+            metavar="TIME",
+            type=values.timespan,
+            help=f"with other machines: how long to wait for answers (default: {TIMEOUT:g}s)",
+        )
+
+
 def add_theme(to: argparse._ActionsContainer) -> None:
-    """Add the choice of a theme."""
+    """Add the option for a theme."""
     to.add_argument(
         "--theme",
         metavar="NAME",
@@ -67,28 +122,30 @@ def add_theme(to: argparse._ActionsContainer) -> None:
     )
 
 
-def _add_gpus(to: argparse._ActionsContainer) -> None:
+def add_gpus(to: argparse._ActionsContainer) -> None:
+    """Add the option for the GPUs to read."""
     to.add_argument(
         "--gpus",
         metavar="LIST",
         type=values.selection,
         default=argparse.SUPPRESS,
-        help="only these cards: indices, ranges, UUIDs or their beginnings, such as 0,2-3,GPU-1a2b",
+        help="only these GPUs: indices, ranges, UUIDs or their beginnings, such as 0,2-3,GPU-1a2b",
     )
 
 
-def _add_demo(to: argparse._ActionsContainer) -> None:
+def add_demo(to: argparse._ActionsContainer) -> None:
+    """Add the option for the simulated machine."""
     to.add_argument(
         "--demo",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="a simulated machine with eight cards; needs no GPU",
+        help="a simulated machine with eight GPUs; needs no GPU",
     )
 
 
 def add_cards(parser: argparse.ArgumentParser) -> None:
-    """Add which cards are wanted, and how many: for the commands that select cards."""
-    asked = parser.add_argument_group("which cards")
+    """Add the options that say which GPUs and how many, for the commands that select GPUs."""
+    asked = parser.add_argument_group("which GPUs")
     asked.add_argument(
         "-n",
         "--count",
@@ -101,8 +158,8 @@ def add_cards(parser: argparse.ArgumentParser) -> None:
         "--free",
         metavar="SIZE",
         type=values.size,
-        help="at least this much free memory, such as 20G; other processes may run on the card "
-        "(default: the card must be empty)",
+        help="at least this much free memory, such as 20G; other processes may run on the GPU "
+        "(default: the GPU must be empty)",
     )
     asked.add_argument(
         "--total",
@@ -123,7 +180,7 @@ def add_cards(parser: argparse.ArgumentParser) -> None:
         "--processes",
         metavar="NUMBER",
         type=values.number,
-        help="at most this many compute processes on the card",
+        help="at most this many compute processes on the GPU",
     )
     asked.add_argument(
         "--mine-is-free",
@@ -148,17 +205,17 @@ def add_cards(parser: argparse.ArgumentParser) -> None:
         type=values.capability,
         help="at least this CUDA compute capability, such as 8.0",
     )
-    _add_gpus(asked)
+    add_gpus(asked)
     asked.add_argument(
-        "--not", metavar="LIST", type=values.selection, dest="never", help="none of these cards"
+        "--not", metavar="LIST", type=values.selection, dest="never", help="none of these GPUs"
     )
-    asked.add_argument("--mig", action="store_true", help="MIG devices instead of whole cards")
+    asked.add_argument("--mig", action="store_true", help="MIG devices instead of whole GPUs")
     asked.add_argument(
         "--stable",
         metavar="TIME",
         type=values.timespan,
-        help="the card has met all this for at least this long, such as 60s: read from --from, or "
-        "watched",
+        help="the GPU has met all conditions for at least this long, such as 60s: read from "
+        "--from, or watched",
     )
     asked.add_argument(
         "--from",
@@ -174,14 +231,14 @@ def add_cards(parser: argparse.ArgumentParser) -> None:
         help="folder of the locks that all users of this machine share (default: "
         f"{LOCK_DIR_VARIABLE}, or what docs/run.md says)",
     )
-    _add_demo(parser)
+    add_demo(parser)
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="print which cards were chosen, and why"
+        "-v", "--verbose", action="store_true", help="print which GPUs were chosen, and why"
     )
 
 
 def requirements(options: argparse.Namespace) -> Requirements:
-    """The requirements that ``add_cards`` has read."""
+    """The requirements that the options of ``add_cards`` state."""
     from gpumon.model.selection import ALL
     from gpumon.scheduling.requirements import Requirements
 
@@ -208,5 +265,13 @@ def requirements(options: argparse.Namespace) -> Requirements:
 def cards_fault(options: argparse.Namespace) -> str | None:
     """What is wrong with the options of ``add_cards`` together, in a sentence."""
     if options.past is not None and options.stable is None:
-        return "--from goes with --stable, which says how much of the log counts."
+        return "--from needs --stable, which says how much of the log to read."
+    if any(getattr(options, name, None) is not None for name in ("hosts", "prometheus")):
+        if options.past is not None:
+            return "--from reads a log of this machine: leave out --hosts and --prometheus."
+        if options.mine_is_free:
+            return (
+                "--mine-is-free knows your processes on this machine only: leave out --hosts and"
+                " --prometheus."
+            )
     return None

@@ -1,4 +1,4 @@
-"""Puts the options of the dashboard and of the commands together into one argparse parser."""
+"""Creates one argparse parser for the dashboard and all commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentPa
     """The parser of the whole command line.
 
     Args:
-        arguments: What it will parse. A command that is not among them gets its name only, which
+        arguments: The arguments to parse. A command that is not among them gets no options, which
             takes a fifth of the time; ``None`` adds the options of all commands.
     """
     parser = dashboard.make_parser(partial(Parser, prog="gpumon", formatter_class=RawFormatter))

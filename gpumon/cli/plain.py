@@ -1,7 +1,7 @@
 """Reads ``gpumon`` and ``gpumon -n 0.5`` without argparse.
 
-Most people type one of these, and argparse takes a tenth of the time until they see something.
-``tests/cli/test_command_line.py`` holds that they are read as argparse reads them.
+Most people type one of these, and argparse takes a tenth of the time until the first picture.
+``tests/cli/test_command_line.py`` checks that argparse reads them in the same way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOG_INTERVAL = 1.0
 
 
 def read_plainly(arguments: Sequence[str]) -> argparse.Namespace | None:
-    """What these arguments say; ``None`` where it takes argparse to read or to refuse them."""
+    """Parse these arguments; ``None`` if argparse must parse or refuse them."""
     interval = None
     if arguments:
         if len(arguments) != 2 or arguments[0] not in {"-n", "--interval"}:
@@ -34,7 +34,7 @@ def read_plainly(arguments: Sequence[str]) -> argparse.Namespace | None:
 
 
 def seconds(text: str) -> float | None:
-    """Seconds between samples, as ``watch -n`` takes them; ``None`` for what is none."""
+    """Seconds between samples, as in ``watch -n``; ``None`` if the text is not valid."""
     digits = text.replace(".", "", 1)
     if not (digits.isascii() and digits.isdecimal()):
         return None

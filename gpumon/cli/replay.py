@@ -32,6 +32,11 @@ def add_options(command: MakeParser) -> None:
         help="any file of the log, rotated parts included: the whole log is shown",
     )
     replay.add_argument(
+        "--host",
+        metavar="NAME",
+        help="which host to show, if the log has several",
+    )
+    replay.add_argument(
         "--at",
         metavar="TIME",
         help="start time, instead of the beginning: 03:00, '2025-03-01 03:00', or -8h from the end",
@@ -57,7 +62,7 @@ def _speed(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Replay a log; the exit status."""
     if not sys.stdout.isatty():
-        return fail("standard output is no terminal to replay on: use gpumon report.")
+        return fail("standard output is not a terminal: use gpumon report.")
     fault = screen_fault()
     return _show(options) if fault is None else fail(fault)
 
@@ -68,31 +73,28 @@ def _show(options: argparse.Namespace) -> int:
     from gpumon.findings import conditions
     from gpumon.recording import RecordingError
     from gpumon.recording.csv.recording import open_log
+    from gpumon.recording.history import LOG_CARD_DEPTH, History
     from gpumon.recording.playback import Player
     from gpumon.sources import SourceError
 
     try:
         loaded = load()
-        lines = loaded.settings.thresholds
+        thresholds = loaded.settings.thresholds
         theme = choose_theme(getattr(options, "theme", None), loaded.settings.theme)
         chosen = startup_options(loaded, theme, None)
-        tape = open_log(options.file, lines.full_share)
+        recording = open_log(options.file, options.host)
     except UnknownThemeError as error:
         return fail(f"{error}.", EXIT_USAGE)
     except RecordingError as error:
         return fail(error.sentence)
-    with closing(tape):
+    with closing(recording):
         try:
-            position = _beginning(options.at, tape)
+            position = _beginning(options.at, recording)
         except ValueError as error:
             return fail(str(error), EXIT_USAGE)
-        player = Player(
-            tape,
-            conditions(lines),
-            position=position,
-            playing=not options.paused,
-            thresholds=lines,
-        )
+        history = History(conditions(thresholds), thresholds, LOG_CARD_DEPTH)
+        recording.read_into(history)
+        player = Player(recording, history, position=position, playing=not options.paused)
         player.speed = options.speed
         player.start()
         from gpumon.host.recorded import RecordedHost
@@ -103,7 +105,7 @@ def _show(options: argparse.Namespace) -> int:
         from gpumon.ui.startup_options import first_view
         from gpumon.ui.terminal.first_picture import FirstPicture
         from gpumon.ui.terminal.startup import run
-        from gpumon.ui.view.listing import ProcessFilter
+        from gpumon.ui.view.table_entries import ProcessFilter
 
         host = RecordedHost()
         session = Session(
@@ -112,7 +114,7 @@ def _show(options: argparse.Namespace) -> int:
             host,
             Lookup(host),
             AuditLog(),
-            tape,
+            recording,
             Logbook(None),
             player,
         )
@@ -126,23 +128,23 @@ def _show(options: argparse.Namespace) -> int:
             return fail(f"{error.sentence} {error.advice}")
 
 
-def _beginning(at: str | None, tape: Recording) -> float | None:
-    """Where to begin in a log.
+def _beginning(at: str | None, recording: Recording) -> float | None:
+    """The time at which the replay begins.
 
     Raises:
         ValueError: The time cannot be read, or is not in the log.
     """
-    if at is None or tape.first is None or tape.last is None:
-        return tape.first
+    if at is None or recording.first is None or recording.last is None:
+        return recording.first
     from gpumon.text.time_parsing import MomentError, day_and_time, parse_moment
 
     try:
-        moment = parse_moment(at, tape.last)
+        moment = parse_moment(at, recording.last)
     except MomentError as error:
         raise ValueError(f"--at {error}") from None
-    if not tape.first <= moment <= tape.last:
+    if not recording.first <= moment <= recording.last:
         raise ValueError(
-            f"--at {at} is not in the log: it goes from {day_and_time(tape.first)} to "
-            f"{day_and_time(tape.last)}."
+            f"--at {at} is not in the log: it goes from {day_and_time(recording.first)} to "
+            f"{day_and_time(recording.last)}."
         )
     return moment

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import print_all, take_output
+from gpumon.cli.common import print_all, take_output, take_settings
 from gpumon.cli.help import MakeParser, RawFormatter
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import drawing
 
 if TYPE_CHECKING:
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
 
 _HEADINGS = """\
 headings of the table:
-  COVERED             how long the card was sampled
-  UTIL%, SM%          mean utilisation of a card, or SM share of processes
+  COVERED             how long the GPU or the host was sampled
+  UTIL%, SM%          mean utilisation of a GPU, or SM share of processes
   MED, P95            the median and 95th percentile of that
   MEAN-GiB, PEAK-GiB  GPU memory in use
   BUSY, IDLE          hours in use with utilisation, and without
-  GPU-H               cards with a compute process, times hours
+  GPU-H               GPUs with a compute process, times hours
   kWh, Wh             energy
   HEAT, BRAKE         how long slowed down by heat, by the power brake,
   HW-SLOW, CAPPED     by the hardware for other reasons; at the power limit
@@ -45,9 +46,14 @@ def add_options(command: MakeParser) -> None:
     )
     report.add_argument(
         "--by",
-        choices=("gpu", "user", "process", "job"),
+        choices=("gpu", "host", "user", "process", "job"),
         default="gpu",
         help="group by (default: %(default)s)",
+    )
+    report.add_argument(
+        "--host",
+        metavar="LIST",
+        help="only these hosts, where logs have several: gpu-01,gpu-[04-08]",
     )
     times = "2025-03-01, '2025-03-01 03:00', 03:00, 'yesterday 03:00' or -8h"
     report.add_argument("--from", metavar="TIME", dest="first", help=f"start time: {times}")
@@ -61,7 +67,7 @@ def add_options(command: MakeParser) -> None:
         help="for a person, or for a program (default: %(default)s)",
     )
     report.add_argument(
-        "--plot", action="store_true", help="also draw utilisation and memory of the cards"
+        "--plot", action="store_true", help="also draw utilisation and memory of the GPUs"
     )
 
 
@@ -69,6 +75,15 @@ def run(options: argparse.Namespace) -> int:
     """Print the report; the exit status."""
     from gpumon.report.output import print_report
 
+    hosts = None
+    if options.host is not None:
+        from gpumon.fleet import FleetError
+        from gpumon.fleet.host_names import read_hosts
+
+        try:
+            hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
+        except FleetError as error:
+            return fail(str(error), EXIT_USAGE)
     take_output(options, options.format, utf_8=options.format == "json")
     return print_all(
         lambda: print_report(
@@ -76,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
             by=options.by,
             first=options.first,
             last=options.last,
+            hosts=hosts,
             form=options.format,
             plot=options.plot,
         )

@@ -1,4 +1,4 @@
-"""``gpumon run``: run a command on free cards and reserve them for it."""
+"""``gpumon run``: run a command on free GPUs and reserve them for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
 
 EXIT_CANNOT_RUN = 126
-"""As shells have it for a command that is there and cannot be run."""
+"""As in a shell: the command exists but cannot be run."""
 
 
 def add_options(command: MakeParser) -> None:
@@ -24,11 +24,11 @@ def add_options(command: MakeParser) -> None:
     run = command(
         parents=[drawing()],
         usage="gpumon run [options] -- COMMAND ...",
-        description="Run a command on free cards, with CUDA_VISIBLE_DEVICES set, and reserve them "
+        description="Run a command on free GPUs, with CUDA_VISIBLE_DEVICES set, and reserve them "
         "until it ends:\ngpumon run and gpumon select of every user leave them out.\n"
         "  gpumon run -n 1 --free 20G --wait=2h -- python train.py\n"
-        "The exit status is that of the command, 128+N if signal N ended it, 1 if no card fits, "
-        "124 if\nnone did in time. docs/run.md.",
+        "The exit status is that of the command, 128+N if signal N ended it, 1 if no GPU fits,\n"
+        "124 if no GPU was free in time. docs/run.md.",
         formatter_class=RawFormatter,
     )
     add_cards(run)
@@ -39,13 +39,13 @@ def add_options(command: MakeParser) -> None:
         nargs="?",
         type=values.timespan,
         const=math.inf,
-        help="wait for cards, with =TIME at most this long: --wait=2h",
+        help="wait for GPUs, with =TIME at most this long: --wait=2h",
     )
     how.add_argument(
         "--log",
         metavar="FILE",
         dest="job_log",
-        help="log the cards and processes of this job to this CSV file",
+        help="log the GPUs and processes of this job to this CSV file",
     )
     how.add_argument(
         "--tf-growth",
@@ -65,11 +65,11 @@ def run(options: argparse.Namespace) -> int:
     command = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
     wrong = cards_fault(options)
     if not command:
-        wrong = "there is no command to run: write it behind --, as in gpumon run -- python x.py"
+        wrong = "there is no command to run: write it after --, as in gpumon run -- python x.py"
     elif options.mig and options.count[1] > 1:
-        wrong = "CUDA gives a program one MIG device: --mig goes with -n 1."
+        wrong = "CUDA gives a program only one MIG device: --mig needs -n 1."
     elif getattr(options, "demo", False):
-        wrong = "a simulated machine runs nothing: --demo goes with gpumon select."
+        wrong = "a simulated machine cannot run a command: use --demo with gpumon select."
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
     from gpumon.recording import RecordingError
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     except SourceError as error:
         return explain(error)
     except FolderError as error:
-        return fail(f"no card can be reserved: {error}.")
+        return fail(f"no GPU can be reserved: {error}.")
     except (LogError, RecordingError, UncertainAllocationError) as error:
         return fail(error.sentence)
     except OSError as error:

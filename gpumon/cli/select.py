@@ -1,4 +1,4 @@
-"""``gpumon select``: print free cards."""
+"""``gpumon select``: print free GPUs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli.common import all_cards, print_all
+from gpumon.cli.fleet import connected, fleet_option, hosts_fault
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import add_cards, cards_fault, drawing, requirements
+from gpumon.cli.options import TIMEOUT, add_cards, add_hosts, cards_fault, drawing, requirements
 
 if TYPE_CHECKING:
     import argparse
@@ -20,25 +21,27 @@ def add_options(command: MakeParser) -> None:
     """Add ``gpumon select`` to the parser."""
     select = command(
         parents=[drawing()],
-        description="Print the UUIDs of free cards:\n"
+        description="Print the UUIDs of free GPUs:\n"
         "  CUDA_VISIBLE_DEVICES=$(gpumon select -n 2 --free 20G) python train.py\n"
-        "If not enough cards fit, the exit status is 1 and standard error says why, card by card.\n"
+        "If not enough GPUs fit, the exit status is 1 and standard error says why, GPU by GPU.\n"
         "docs/select.md.",
         formatter_class=RawFormatter,
     )
     add_cards(select)
+    add_hosts(select, timeout=True)
     select.add_argument(
         "--format",
         choices=("uuid", "index", "env", "json"),
         default="uuid",
-        help="UUIDs; nvidia-smi's indices; CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, which makes "
-        "indices certain; or every detail (default: %(default)s)",
+        help="uuid: UUIDs; index: nvidia-smi's indices; env: CUDA_VISIBLE_DEVICES with "
+        "CUDA_DEVICE_ORDER, so that CUDA counts in the same order; json: every detail (default: "
+        "%(default)s). With --hosts the name of the host comes first",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print free cards; the exit status."""
-    wrong = cards_fault(options)
+    """Print free GPUs; the exit status."""
+    wrong = cards_fault(options) or hosts_fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
     from gpumon.recording import RecordingError
@@ -46,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.scheduling.select import SelectOptions, select
     from gpumon.sources import SourceError
 
+    if fleet_option(options) is not None:
+        return _select_host(options)
     terms = SelectOptions(
         requirements(options), options.format, options.verbose, options.lock_dir, options.past
     )
@@ -56,3 +61,24 @@ def run(options: argparse.Namespace) -> int:
         return explain(error)
     except (RecordingError, UncertainAllocationError) as error:
         return fail(error.sentence)
+
+
+def _select_host(options: argparse.Namespace) -> int:
+    """Print free GPUs of one of several hosts; the exit status."""
+    from gpumon.fleet import FleetError
+    from gpumon.fleet.select import select_host
+
+    try:
+        with connected(options) as fleet:
+            return print_all(
+                lambda: select_host(
+                    fleet,
+                    requirements(options),
+                    options.format,
+                    sys.stdout,
+                    patience=options.timeout or TIMEOUT,
+                    verbose=options.verbose,
+                )
+            )
+    except FleetError as error:
+        return fail(str(error), EXIT_USAGE)

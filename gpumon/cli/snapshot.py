@@ -1,6 +1,6 @@
 """``gpumon snapshot``: print one sample.
 
-The dashboard imports this where standard output is no terminal, and that without argparse.
+The dashboard imports this if standard output is not a terminal, without argparse.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
 
-_NOT_WATCHED = (
-    "the filter asks who is idle, which takes watching: in one sample nobody is seen to be; "
-    "gpumon without snapshot watches."
+NOT_WATCHED = (
+    "the filter asks for idle processes, which one sample cannot show: use gpumon without snapshot"
 )
 
 
 def add_options(command: MakeParser) -> None:
     """Add ``gpumon snapshot`` to the parser."""
-    from gpumon.cli.options import drawing, samples
+    from gpumon.cli.options import add_hosts, drawing, samples
 
     snapshot = command(
         parents=[samples(filtered=True), drawing()],
@@ -46,8 +45,9 @@ def add_options(command: MakeParser) -> None:
     snapshot.add_argument(
         "--processes",
         action="store_true",
-        help="with --format csv: a row for each process and card instead of a row for each card",
+        help="with --format csv: a row for each process and GPU instead of a row for each GPU",
     )
+    add_hosts(snapshot, timeout=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,17 +57,29 @@ def run(options: argparse.Namespace) -> int:
 
 def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) -> int:
     """Print one sample in a format; the exit status."""
+    from gpumon.cli.fleet import fleet_option, hosts_fault, print_hosts
     from gpumon.model.thresholds import DEFAULTS
     from gpumon.sources import SourceError
 
     if by_process and form != "csv":
         return fail(
-            "--processes goes with --format csv; the other formats hold them anyway.", EXIT_USAGE
+            "--processes needs --format csv; the other formats contain processes anyway.",
+            EXIT_USAGE,
         )
-    # JSON and Prometheus' format are UTF-8 by definition; a person's terminal may be anything.
-    # What programs read does not depend on the configuration.
-    thresholds = take_settings() if form == "table" else DEFAULTS
+    wrong = hosts_fault(options, "gpus")
+    if wrong is not None:
+        return fail(wrong, EXIT_USAGE)
+    # JSON and Prometheus' format are UTF-8 by definition; a terminal may use any encoding.
+    # Output for programs does not depend on the configuration.
+    thresholds = take_settings().thresholds if form == "table" else DEFAULTS
     take_output(options, form, utf_8=form in {"json", "prometheus"})
+    if fleet_option(options) is not None:
+        from gpumon.fleet import FleetError
+
+        try:
+            return print_hosts(options, form, thresholds, by_process=by_process)
+        except FleetError as error:
+            return fail(str(error), EXIT_USAGE)
     source, host = source_and_host(options)
     sentences: list[str] = []
 
@@ -111,22 +123,22 @@ def print_snapshot(
     """Print one sample.
 
     Args:
-        source: Where from; opened and closed here.
+        source: The source; opened and closed here.
         form: ``table``, ``json``, ``csv`` or ``prometheus``.
-        stream: Where to.
-        host: Who is asked where the processes run; by default nobody.
+        stream: The output.
+        host: Looks up where the processes run; by default nothing does.
         user: Only this user's processes.
-        filter: Only the processes that it matches. One sample does not tell who is idle.
-        by_process: With ``csv``: a row a process and card.
+        filter: Only the processes that it matches. One sample shows no idle processes.
+        by_process: With ``csv``: one row per process and GPU.
         thresholds: Thresholds of the findings in the table.
-        reservations: Who tells which cards are reserved; by default nobody.
+        reservations: Looks up which GPUs are reserved; by default nothing does.
 
     Returns:
-        What is to be said besides, in sentences; mostly none.
+        Sentences for standard error, usually none.
 
     Raises:
         SourceError: There is nothing to print, or the driver does not answer.
-        OSError: The stream takes no more.
+        OSError: The stream cannot be written.
     """
     import msgspec
 
@@ -141,7 +153,7 @@ def print_snapshot(
 
         snapshot = Lookup(host, reservations=reservations).look_once(snapshot)
     asked: list[ProcessId] = []
-    shown, words = _narrowed(snapshot, user, filter, asked.append)
+    shown, words = narrowed(snapshot, user, filter, asked.append)
     if form == "table":
         from gpumon.model.thresholds import DEFAULTS
         from gpumon.ui.view.snapshot_table import table
@@ -151,30 +163,30 @@ def print_snapshot(
         kept = msgspec.structs.replace(snapshot, processes=tuple(shown))
         stream.write(_exported(kept, form, by_process))
     stream.flush()
-    sentences = [_NOT_WATCHED] if asked else []
+    sentences = [NOT_WATCHED] if asked else []
     if user is not None and all(process.user != user for process in snapshot.processes):
-        sentences.append(f"{user} has no process on these cards")
+        sentences.append(f"{user} has no process on these GPUs")
     return sentences
 
 
-def _narrowed(
+def narrowed(
     snapshot: Snapshot,
     user: str | None,
     chosen: Filter | None,
     idle: Callable[[ProcessId], None],
 ) -> tuple[Sequence[GpuProcess], Sequence[str]]:
-    """The processes to show, and in a few words which those are.
+    """The processes to show, and a short description of the selection.
 
     Args:
         snapshot: The sample.
         user: Only this user's.
         chosen: Only those that it matches.
-        idle: Asked for how long a process has been idle, which one sample does not tell.
+        idle: Called for how long a process has been idle, which one sample does not show.
     """
     if user is None and chosen is None:
         return snapshot.processes, ()
     from gpumon.filters import Facts
-    from gpumon.ui.view.listing import ProcessFilter
+    from gpumon.ui.view.table_entries import ProcessFilter
 
     narrowing = ProcessFilter(user=user, filter=chosen)
     shown = narrowing.apply(snapshot.processes, Facts(snapshot.time, idle))

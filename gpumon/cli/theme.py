@@ -27,13 +27,13 @@ def add_options(command: MakeParser) -> None:
     actions.add_parser("list", help="print the name of every theme")
     show = actions.add_parser(
         "show",
-        help="print a sample in colours on a terminal, else the theme as a file",
+        help="on a terminal, print a sample in its colours; otherwise print the theme file",
     )
     show.add_argument("name", metavar="NAME")
     check = actions.add_parser(
         "check",
-        help="report what is wrong with a theme file; the exit status is 0 when it can be used, 1 "
-        "when not, 2 when there is no such file",
+        help="report mistakes in a theme file; the exit status is 0 if it is valid, 1 if not, 2 if "
+        "there is no such file",
     )
     check.add_argument("file", metavar="FILE")
 
@@ -60,28 +60,30 @@ def _do(options: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    """Print every theme's name, and where it comes from or what it is."""
+    """Print every theme's name, and its file or description."""
     from gpumon.config.themes import DEFAULT, TEXTUAL_THEMES, ThemeLibrary
     from gpumon.text.formatting import printable
 
-    out, shelf = sys.stdout, ThemeLibrary()
-    own = shelf.own()
+    out, library = sys.stdout, ThemeLibrary()
+    own = library.own()
     out.writelines(
-        f"{printable(name):<{_NAME_WIDTH}}  {printable(str(shelf.path(name)))}\n" for name in own
+        f"{printable(name):<{_NAME_WIDTH}}  {printable(str(library.path(name)))}\n" for name in own
     )
-    for name in shelf.shipped():
+    for name in library.shipped():
         if name not in own:
-            about = shelf.read(name).about
+            about = library.read(name).about
             out.write(f"{name:<{_NAME_WIDTH}}  {about}\n")
     for name in TEXTUAL_THEMES:
         if name not in own:
             out.write(f"{name:<{_NAME_WIDTH}}  Textual's\n")
     if not own:
-        out.write(f"Your own go to {shelf.folder}; gpumon theme show {DEFAULT} prints one.\n")
+        out.write(
+            f"Put your own into {library.folder}; gpumon theme show {DEFAULT} prints an example.\n"
+        )
 
 
 def _check(path: str) -> int:
-    """Report what is wrong with a theme file, or print that nothing is; the exit status."""
+    """Report mistakes in a theme file, or print that it is valid; the exit status."""
     from pathlib import Path
 
     from gpumon.config.themes import ThemeError, ThemeLibrary
@@ -89,7 +91,7 @@ def _check(path: str) -> int:
 
     file = Path(path)
     if not file.is_file():
-        return fail(f"{path}: no such file; gpumon theme check takes a theme's file.", EXIT_USAGE)
+        return fail(f"{path}: no such file; gpumon theme check takes a theme file.", EXIT_USAGE)
     try:
         theme = ThemeLibrary().read_path(file)
     except ThemeError as error:
@@ -100,20 +102,20 @@ def _check(path: str) -> int:
     for sentence in faint:
         say(f"{path}: {sentence}")
     if not faint:
-        sys.stdout.write(f"{printable(path)}: a theme that can be used; T chooses it.\n")
+        sys.stdout.write(f"{printable(path)} is a valid theme; the key T selects it.\n")
     return 0
 
 
 def _hard_to_read(theme: ThemeFile) -> list[str]:
-    """Texts of less contrast than they should have: a matter of taste, so no fault."""
-    from gpumon.config.themes import looks
+    """Styles with too little contrast, which is allowed: the theme stays valid."""
+    from gpumon.config.themes import resolve_styles
     from gpumon.config.themes.colours import contrast
     from gpumon.config.themes.styles import DRAWN, LEAST_CONTRAST
 
     return [
-        f"the style {style} has a contrast of {ratio:.1f}; text is read well from "
+        f"the style {style} has a contrast of {ratio:.1f}; text is readable from "
         f"{LEAST_CONTRAST:g} on."
-        for style, look in looks(theme.variables).items()
+        for style, look in resolve_styles(theme.variables).items()
         if not style.startswith(DRAWN)
         and (ratio := contrast(look.fore, look.ground)) < LEAST_CONTRAST
     ]

@@ -21,7 +21,7 @@ MOST_CARDS = 1024
 
 
 def interval(text: str) -> float:
-    """Seconds between samples, as ``watch -n`` takes them."""
+    """Seconds between samples, as in ``watch -n``."""
     value = seconds(text)
     if value is None:
         raise argparse.ArgumentTypeError(
@@ -36,7 +36,7 @@ def timespan(text: str) -> float:
 
     seconds = amount(text, TIMESPAN)
     if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time")
     return seconds
 
 
@@ -53,7 +53,7 @@ def amount(text: str, measure: Measure) -> float:
 def user(text: str) -> str:
     """A user's name."""
     if not text.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is no user's name")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a user name")
     return text
 
 
@@ -68,7 +68,7 @@ def filter_terms(text: str) -> Filter:
 
 
 def selection(text: str) -> GpuSelection:
-    """Which cards."""
+    """Which GPUs."""
     from gpumon.model.selection import SelectionError, parse_selection
 
     try:
@@ -78,12 +78,12 @@ def selection(text: str) -> GpuSelection:
 
 
 def count(text: str) -> tuple[int, int]:
-    """A number of cards, or a range of it."""
+    """A number of GPUs, or a range of it."""
     match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", text)
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= least <= MOST_CARDS or most > MOST_CARDS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of cards: write 2, or 1-4 for as many as there are"
+            f"{text!r} is not a number of GPUs: write 2, or 1-4 for one to four"
         )
     if most < least:
         raise argparse.ArgumentTypeError(f"the range {text!r} runs backwards: write {most}-{least}")
@@ -96,7 +96,7 @@ def size(text: str) -> int:
 
     size = amount(text, SIZE)
     if not size < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size of memory")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size of memory")
     return int(size)
 
 
@@ -113,14 +113,18 @@ def percent(text: str) -> float:
 def celsius(text: str) -> float:
     """A temperature."""
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no temperature in degrees Celsius: write 60")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a temperature in degrees Celsius, such as 60"
+        )
     return float(text)
 
 
 def number(text: str) -> int:
     """A number of processes."""
     if not re.fullmatch(r"[0-9]{1,6}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: write 0, 1 or more")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of processes: write 0, 1 or more"
+        )
     return int(text)
 
 
@@ -128,14 +132,14 @@ def capability(text: str) -> tuple[int, int]:
     """A CUDA compute capability."""
     match = re.fullmatch(r"([0-9]{1,3})(?:\.([0-9]{1,3}))?", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no compute capability: write 8.0 or 9")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a compute capability, such as 8.0 or 9")
     return int(match[1]), int(match[2] or 0)
 
 
 def folder(text: str) -> str:
     """The path of a folder."""
     if not text:
-        raise argparse.ArgumentTypeError("'' is no folder")
+        raise argparse.ArgumentTypeError("'' is not a folder")
     return text
 
 
@@ -143,22 +147,21 @@ def names(text: str) -> tuple[str, ...]:
     """Names separated by commas, lower case."""
     words = tuple(part.strip().lower() for part in text.split(",") if part.strip())
     if not words:
-        raise argparse.ArgumentTypeError(f"{text!r} names nothing")
+        raise argparse.ArgumentTypeError(f"{text!r} contains no name")
     return words
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Keys of the process table's columns, the command always among them."""
-    from gpumon.config.columns import COLUMN, with_command
+    """Keys of columns, always including the command."""
+    from gpumon.config.columns import COLUMN, GPU_COLUMN
+    from gpumon.config.table import InvalidValue, read_columns
 
     keys = [key.strip() for key in text.split(",") if key.strip()]
     if not keys:
-        raise argparse.ArgumentTypeError(f"{text!r} names no column; there are {', '.join(COLUMN)}")
-    for key in keys:
-        if key not in COLUMN:
-            from gpumon.config.table import meant
-
-            raise argparse.ArgumentTypeError(
-                f"{key!r} is no column{meant(key, COLUMN)}; there are {', '.join(COLUMN)}"
-            )
-    return with_command(keys)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} names no column; columns are {', '.join((*COLUMN, *GPU_COLUMN))}"
+        )
+    try:
+        return read_columns(keys)
+    except InvalidValue as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,4 +1,4 @@
-"""``gpumon wait``: wait for cards, or for processes to end."""
+"""``gpumon wait``: wait for GPUs, or for processes to end."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gpumon.cli.common import all_cards
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
 from gpumon.cli.options import add_cards, cards_fault, drawing, requirements
+from gpumon.scheduling.wait.kinds import DEFAULT_KIND, KINDS
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
 
-KINDS = ("free", "idle", "cool")
 MOST_PIDS = 1024
-"""So many processes can be waited for; each takes an open file."""
+"""Each process that is waited for needs an open file."""
 
 
 def add_options(command: MakeParser) -> None:
     """Add ``gpumon wait`` to the parser."""
     wait = command(
         parents=[drawing()],
-        description="Wait until gpumon select would succeed, until cards are idle or cool, or "
+        description="Wait until gpumon select would succeed, until GPUs are idle or cool, or "
         "until processes\nhave ended:\n"
         "  gpumon wait -n 2 --free 20G --notify\n"
         "  gpumon wait --pid 4711 && ./next-step\n"
-        "Standard error says who holds what, and since when. docs/wait.md.",
+        "Standard error says who holds which GPU, and since when. docs/wait.md.",
         formatter_class=RawFormatter,
     )
     what = wait.add_argument_group("what to wait for")
@@ -36,16 +36,16 @@ def add_options(command: MakeParser) -> None:
         "what",
         metavar="WHAT",
         nargs="?",
-        choices=KINDS,
-        help="free: gpumon select would take it; idle: nothing ran on it for a minute, or for "
-        "--stable; cool: at most 50 °C, or --temp (default: free)",
+        choices=tuple(KINDS),
+        help="; ".join(f"{name}: {kind.about}" for name, kind in KINDS.items())
+        + f" (default: {DEFAULT_KIND})",
     )
     what.add_argument(
         "--pid",
         metavar="LIST",
         type=_pids,
         default=(),
-        help="wait until these processes have ended, instead of for cards: 4711 or 4711,4712",
+        help="wait until these processes have ended, instead of for GPUs: 4711 or 4711,4712",
     )
     what.add_argument(
         "--timeout",
@@ -65,17 +65,17 @@ def add_options(command: MakeParser) -> None:
         "--exec",
         metavar="COMMAND",
         dest="shell",
-        help="then replace gpumon with this shell command; it reserves no card, gpumon run does",
+        help="replace gpumon with this shell command; to reserve a GPU use gpumon run",
     )
     add_cards(wait)
 
 
 def _pids(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"[1-9][0-9]{0,9}(,[1-9][0-9]{0,9})*", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of process numbers: write 4711,4712")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of PIDs such as 4711,4712")
     found = tuple(dict.fromkeys(int(number) for number in text.split(",")))
     if len(found) > MOST_PIDS or max(found) >= 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of process numbers: write 4711,4712")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of PIDs such as 4711,4712")
     return found
 
 
@@ -84,7 +84,7 @@ def _fault(options: argparse.Namespace) -> str | None:
     from gpumon.scheduling.requirements import Requirements
 
     if options.pid and (options.what or requirements(options) != Requirements()):
-        return "--pid waits for processes, the other options for cards: give one or the other."
+        return "--pid waits for processes, the other options wait for GPUs: use one or the other."
     return cards_fault(options)
 
 
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.sources import SourceError
 
     terms = WaitOptions(
-        options.what or KINDS[0],
+        options.what or DEFAULT_KIND,
         requirements(options),
         options.pid,
         options.timeout,

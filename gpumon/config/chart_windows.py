@@ -27,4 +27,4 @@ WINDOWS = (
     ChartWindow("3", "30m", "The last 30 minutes", 1800.0),
     ChartWindow("4", "all", "All that was seen", None),
 )
-USUAL_WINDOW = WINDOWS[1]
+DEFAULT_WINDOW = WINDOWS[1]

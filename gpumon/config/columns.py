@@ -1,12 +1,16 @@
-"""The columns of the process table: their keys, headers, widths and sort letters."""
+"""The columns of the process table: their keys, headers, widths and sort letters.
+
+And the columns that can be added to the list of GPUs.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.metrics import PROCESS_METRIC
+from gpumon.model.metrics import GPU_METRIC, PROCESS_METRIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,12 +20,13 @@ class Column(Struct, frozen=True):
     """A column of the table.
 
     Attributes:
-        key: Its row in ``metrics.PROCESS_METRICS``; ``idle`` comes from the history.
+        key: Its row in ``metrics.PROCESS_METRICS``, or in ``_DERIVED``.
         width: Cells, without the space before it.
         keep: Priority on a narrow terminal: the lowest is dropped first.
         letter: The key that sorts by it.
         left: Whether its text starts at the left.
-        descends: Whether a first press sorts the largest first: so for amounts, not for names.
+        descends: Whether the first key press sorts the largest first, as for amounts.
+        shown: Whether the table shows it by default.
     """
 
     key: str
@@ -30,19 +35,34 @@ class Column(Struct, frozen=True):
     letter: str
     left: bool = False
     descends: bool = False
+    shown: bool = True
 
     @property
     def label(self) -> str:
         """The header."""
-        return "IDLE" if self.key == "idle" else PROCESS_METRIC[self.key].label
+        return "#" if self.key == "gpu" else self.name
+
+    @property
+    def name(self) -> str:
+        """The column in a sentence; the header of a GPU's index is a sign, as in the GPU list."""
+        derived = _DERIVED.get(self.key)
+        return PROCESS_METRIC[self.key].label if derived is None else derived[0]
 
     @property
     def about(self) -> str:
         """What it means, in a sentence."""
-        return _IDLE_ABOUT if self.key == "idle" else PROCESS_METRIC[self.key].about
+        derived = _DERIVED.get(self.key)
+        return PROCESS_METRIC[self.key].about if derived is None else derived[1]
 
 
-_IDLE_ABOUT = "How long it has held memory and run nothing, as far as gpumon saw; ≥ is at least."
+_DERIVED = {
+    "idle": (
+        "IDLE",
+        "How long it has held memory and run nothing, as far as gpumon saw; ≥ is at least.",
+    ),
+    "host_memory": ("RAM%", "Host memory it keeps resident, as a share of the host's memory."),
+}
+"""Header and meaning of the columns whose values need more than the process."""
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -52,26 +72,87 @@ COLUMNS: tuple[Column, ...] = (
     Column("type", 5, 20, "Y", left=True),
     Column("memory_used", 8, 100, "M", descends=True),
     Column("sm", 4, 70, "S", descends=True),
+    Column("memory_activity", 5, 33, "B", descends=True, shown=False),
     Column("idle", 7, 45, "I", descends=True),
     Column("cpu", 5, 40, "C", descends=True),
     Column("rss", 7, 30, "R", descends=True),
+    Column("host_memory", 5, 32, "V", descends=True, shown=False),
     Column("age", 7, 50, "A", descends=True),
-    Column("state", 2, 5, "E", left=True),
+    Column("state", 2, 5, "E", left=True, shown=False),
     Column("where", 14, 35, "W", left=True),
-    Column("container", 20, 6, "O", left=True),
-    Column("job", 14, 7, "J", left=True),
+    Column("container", 20, 6, "O", left=True, shown=False),
+    Column("job", 14, 7, "J", left=True, shown=False),
     Column("command", 0, 100, "N", left=True),
 )
-"""Every column, in the order in which they stand unless told otherwise."""
+"""All columns in their default order."""
 
 COLUMN: dict[str, Column] = {column.key: column for column in COLUMNS}
 
-CHOSEN = tuple(key for key in COLUMN if key not in {"state", "container", "job"})
-"""Keys of the columns that are shown unless told otherwise; the command is always the last."""
+DEFAULT_COLUMNS = tuple(column.key for column in COLUMNS if column.shown)
+"""Keys of the columns shown by default; the command is always the last."""
 
 
-def with_command(keys: Sequence[str]) -> tuple[str, ...]:
-    """The columns for these keys: without duplicates, with the PID, and the command last."""
-    kept = dict.fromkeys(keys if "pid" in keys else ["pid", *keys])
+class GpuColumn(Struct, frozen=True):
+    """A column that can be added to the list of GPUs.
+
+    Attributes:
+        key: Its row in ``metrics.GPU_METRICS``.
+        label: The header.
+        width: Cells, with the gap before it.
+    """
+
+    key: str
+    label: str
+    width: int
+
+    @property
+    def about(self) -> str:
+        """What it means, in a sentence."""
+        return GPU_METRIC[self.key].about
+
+
+GPU_COLUMNS: tuple[GpuColumn, ...] = (
+    GpuColumn("utilization_memory", "mem bw", 8),
+    GpuColumn("fan_speed", "fan", 6),
+    GpuColumn("pstate", "pstate", 8),
+)
+"""All columns that can be added to the list of GPUs; none is shown by default."""
+
+GPU_COLUMN: dict[str, GpuColumn] = {column.key: column for column in GPU_COLUMNS}
+
+COLUMN_SETS: dict[str, tuple[str, ...]] = {
+    "default": DEFAULT_COLUMNS,
+    "nvitop": (
+        *("gpu", "pid", "user", "memory_used", "sm", "memory_activity"),
+        *("cpu", "host_memory", "age", "command"),
+        *GPU_COLUMN,
+    ),
+}
+"""Named sets of columns, which stand for their columns in the configuration."""
+
+
+def whole_choice(keys: Sequence[str]) -> tuple[str, ...]:
+    """The columns for these keys, without duplicates.
+
+    Those of the process table come first, with the PID, and the command as their last; then those
+    of the list of GPUs.
+
+    Args:
+        keys: Keys of columns, and names of sets.
+    """
+    each = [key for name in keys for key in COLUMN_SETS.get(name, (name,))]
+    kept = dict.fromkeys(each if "pid" in each else ["pid", *each])
     kept.pop("command", None)
-    return (*kept, "command")
+    return (*process_columns(tuple(kept)), "command", *(key for key in kept if key in GPU_COLUMN))
+
+
+@lru_cache(maxsize=16)
+def process_columns(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys of the process table's columns among these."""
+    return tuple(key for key in keys if key in COLUMN)
+
+
+@lru_cache(maxsize=16)
+def gpu_columns(keys: tuple[str, ...]) -> tuple[GpuColumn, ...]:
+    """The columns of the list of GPUs among these."""
+    return tuple(GPU_COLUMN[key] for key in keys if key in GPU_COLUMN)

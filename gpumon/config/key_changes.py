@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.config.keymap import ACTIONS, KeyAction, fixed_keys
-from gpumon.config.table import InvalidValue, meant, shown
+from gpumon.config.keymap import ACTIONS, KEYMAP, fixed_keys
+from gpumon.config.suggestions import did_you_mean
+from gpumon.config.table import InvalidValue, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from gpumon.config.key_action import KeyAction, Preset
 
 _NAMED = (
     *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "insert", "delete"),
@@ -22,7 +25,7 @@ def read_keys(value: object) -> tuple[str, ...]:
     """The keys that the file has for an action.
 
     Raises:
-        Wrong: They are not valid keys, or there are none.
+        InvalidValue: They are not valid keys, or there are none.
     """
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not keys:
@@ -46,43 +49,58 @@ def _read_key(key: object) -> str:
             # Textual names modifiers in this order.
             return "+".join((*held, name))
     raise InvalidValue(
-        f"{shown(key)} is no key{meant(key, _NAMED)}; give a letter or sign, or a name such as f5, "
-        "delete, pageup, shift+up or ctrl+k"
+        f"{shown(key)} is no key{did_you_mean(key, _NAMED)}; give a letter or sign, or a name "
+        "such as f5, delete, pageup, shift+up or ctrl+k"
     )
 
 
 def settle(
-    changes: Mapping[str, Sequence[str]],
+    changes: Mapping[str, Sequence[str]], preset: Preset = "default"
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Decide which of the configured keys apply.
 
-    An action that requests a fixed key, or a key of another action, keeps its default keys. If two
+    An action that requests a fixed key, or a key of another action, keeps its usual keys. If two
     actions request the same key, the first one in the file gets it.
 
     Args:
         changes: The requested keys by action name, in the order of the file.
+        preset: The preset that has the usual keys.
 
     Returns:
-        The keys of actions that have other than their usual ones, and what to say of the actions
-        that do not get theirs.
+        The keys of each action with changed keys, and an error message for each action that keeps
+        its usual keys.
     """
     granted = {name: tuple(keys) for name, keys in changes.items()}
     refused: dict[str, str] = {}
-    while clash := _clash(granted):
+    while clash := _clash(granted, preset):
         name, why = clash
-        # Its default keys may now conflict with others, so they are checked again.
+        # Its usual keys may now conflict with others, so they are checked again.
         del granted[name]
         refused[name] = why
     return granted, refused
 
 
-def _clash(granted: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
-    fixed, on_pages = fixed_keys("app", "dashboard"), fixed_keys("page")
+def keys_in_force(
+    preset: Preset, changed: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """The keys of each action that has other keys than the default ones, by the action's id.
+
+    Args:
+        preset: The preset that has the usual keys.
+        changed: The keys of each action with changed keys, by name.
+    """
+    keys = [(one, changed.get(one.name, one.usual_keys(preset))) for one in KEYMAP]
+    return {one.id: now for one, now in keys if now != one.keys}
+
+
+def _clash(granted: Mapping[str, tuple[str, ...]], preset: Preset) -> tuple[str, str] | None:
+    fixed = fixed_keys("app", "dashboard", preset=preset)
+    on_pages = fixed_keys("page", preset=preset)
     taken = {
         key: action
         for name, action in ACTIONS.items()
         if name not in granted
-        for key in action.keys
+        for key in action.usual_keys(preset)
     }
     for name, keys in granted.items():
         for key in keys:
@@ -102,6 +120,6 @@ def _clash(granted: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
 def works_on_pages(action: KeyAction) -> bool:
     """Whether pages have the action too, so that its keys must be free there."""
     # The default key of "quit" closes a page.
-    return not action.on.keys().isdisjoint(("app", "card", "process")) and fixed_keys(
+    return not action.on.keys().isdisjoint(("app", "card", "process", "job")) and fixed_keys(
         "page"
     ).keys().isdisjoint(action.keys)

@@ -10,226 +10,337 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpumon.config.chart_windows import WINDOWS
 from gpumon.config.columns import COLUMNS
+from gpumon.config.key_action import KeyAction, also_on_fleet, changeable, fixed, in_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Literal, TypeAlias
+    from collections.abc import Iterable
 
-    Place: TypeAlias = Literal[
-        "app", "dashboard", "page", "card", "process", "help", "themes", "columns", "moment", "end"
-    ]
-    """Where a key works: everywhere, on a screen, on all pages, in a dialog."""
+    from gpumon.config.key_action import Place, Preset
 
-
-class KeyAction(Struct, frozen=True):
-    """An action on one or several screens, and its keys.
-
-    Attributes:
-        name: Its name in the configuration.
-        keys: Its default keys.
-        action: The action method of the screens, with its arguments, as Textual writes it.
-        on: The screens, with its description on each; the help page omits an empty one.
-        label: Its word in a footer.
-        fixed: Whether its keys cannot be changed.
-        priority: Whether it takes precedence over the focused widget's keys.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    action: str
-    on: Mapping[Place, str]
-    label: str = ""
-    fixed: bool = False
-    priority: bool = False
-
-    @property
-    def method(self) -> str:
-        """The action without its arguments."""
-        return self.action.partition("(")[0]
-
-
-def _key(
-    name: str, keys: str, action: str, about: str, label: str = "", place: Place = "dashboard"
-) -> KeyAction:
-    """Configurable keys of one screen."""
-    return KeyAction(name, tuple(keys.split()), action, {place: about}, label)
-
-
-def _fixed(
-    place: Place, keys: str, action: str, about: str = "", name: str = "", *, priority: bool = False
-) -> KeyAction:
-    """Keys that cannot be changed; without a name no footer offers them."""
-    return KeyAction(
-        name, tuple(keys.split()), action, {place: about}, name, fixed=True, priority=priority
-    )
-
+_LISTS: tuple[Place, ...] = ("themes", "columns")
+"""Dialogs with a list."""
+_SORT_IN_VIM = {"gpu": "#", "job": "X"}
+"""Letters that move the cursor with the preset ``vim`` do not sort."""
 
 KEYMAP: tuple[KeyAction, ...] = (
-    _key("help", "? f1", "help", "Help: keys, signs, columns", "help", place="app"),
-    _key("quit", "q", "leave", "Quit", "quit", place="app"),
-    _fixed("app", "ctrl+c ctrl+q", "leave", "Quit", "interrupt", priority=True),
-    _fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend"),
-    _fixed("app", "ctrl+p", "command_palette", "Find a command by name", "palette", priority=True),
-    # -- the dashboard ---------------------------------------------------------------------------
-    _key("filter", "/", "filter", "Filter the processes as you type", "filter"),
-    KeyAction(
-        "end",
-        ("k", "f9", "delete"),
-        "end",
-        {
-            "dashboard": "End the process, or the tagged ones …",
-            "card": "End the processes that hold the card unlisted …",
-            "process": "End the process …",
-        },
-        "end…",
+    *in_group(
+        "Find",
+        changeable(
+            "filter",
+            "/",
+            "filter",
+            "Filter the processes as you type",
+            "filter",
+            fleet="Filter the hosts or processes as you type",
+        ),
+        changeable("mine", "m", "mine", "Show only my processes (toggle)", "mine"),
+        changeable(
+            "only_gpu", "d", "only_gpu", "Show only this GPU's processes (toggle)", "only this GPU"
+        ),
+        changeable(
+            "only_user",
+            "f",
+            "only_user",
+            "Show only this user's processes (toggle)",
+            "only this user",
+        ),
+        changeable("kind", "v", "kind", "Show only compute, only graphics, or both"),
+        fixed(
+            "dashboard",
+            "escape",
+            "release",
+            "Clear in turn: report, tags, filter, selection; then return to now, or to the hosts",
+            "clear",
+            fleet="Clear in turn: filter, list, selection",
+        ),
     ),
-    _key("tag", "space", "tag", "Tag the process (toggle)", "tag"),
-    _key("tag_all", "a", "tag_all", "Tag all listed processes (toggle)"),
-    _fixed("dashboard", "enter", "open", "Open the process or card under the cursor", "open"),
-    KeyAction(
-        "copy",
-        ("y",),
-        "copy",
-        {
-            "dashboard": "Copy the kill command, or the card's CUDA_VISIBLE_DEVICES",
-            "card": "Copy the card's CUDA_VISIBLE_DEVICES",
-            "process": "Copy the kill command",
-        },
-        "copy",
+    *in_group(
+        "Look",
+        fixed(
+            "dashboard",
+            "enter",
+            "open",
+            "Open the process, job or GPU under the cursor",
+            "open",
+            fleet="Open the host; of a process its host, of a user the processes",
+        ),
+        changeable(
+            "users",
+            "u",
+            "listing('users')",
+            "Users and their totals (toggle)",
+            "users",
+            fleet="Users across all hosts (toggle)",
+        ),
+        changeable("jobs", "g", "listing('jobs')", "Group by job (toggle)", "jobs", vim="J"),
+        changeable(
+            "tree", "t", "listing('tree')", "Tree: launchers, shells, data loaders (toggle)", "tree"
+        ),
+        changeable(
+            "graph",
+            "c",
+            "next_graph",
+            "Change the small graph: utilisation, memory, power, temperature",
+            "graph",
+        ),
+        changeable(
+            "host_strip",
+            "h",
+            "host_strip",
+            "Host: CPU, memory, load over time (toggle)",
+            "host",
+            vim="H",
+        ),
+        changeable("columns", "e f2", "columns", "Choose columns …"),
+        *(
+            changeable(
+                f"chart_{one.label}",
+                one.key,
+                f"window('{one.key}')",
+                f"Charts: {one.title.lower()}",
+                one.label,
+                place="card",
+            )
+            for one in WINDOWS
+        ),
+        changeable(
+            "secrets", "s", "reveal", "Show what looks like secrets (toggle)", place="process"
+        ),
     ),
-    _key(
-        "tell_when_free",
-        "w",
-        "tell_when_free",
-        "Notify when this GPU is free (toggle)",
-        "tell if free",
+    *in_group(
+        "End",
+        KeyAction(
+            "end",
+            ("k", "f9", "delete"),
+            "end",
+            {
+                "dashboard": "End the process or job, or the tagged ones …",
+                "card": "End the processes that hold the GPU unlisted …",
+                "process": "End the process …",
+                "job": "End the job …",
+            },
+            "end…",
+            ("K", "f9", "delete"),
+        ),
+        changeable("tag", "space", "tag", "Tag the process (toggle)", "tag"),
+        changeable("tag_all", "a", "tag_all", "Tag all listed processes (toggle)"),
+        KeyAction(
+            "copy",
+            ("y",),
+            "copy",
+            {
+                "dashboard": "Copy the kill command, or the GPU's CUDA_VISIBLE_DEVICES",
+                "card": "Copy the GPU's CUDA_VISIBLE_DEVICES",
+                "process": "Copy the kill command",
+            },
+            "copy",
+        ),
     ),
-    _key("mine", "m", "mine", "Show only my processes (toggle)", "mine"),
-    _key("kind", "v", "kind", "Show only compute, only graphics, or both"),
-    _key("tree", "t", "listing('tree')", "Tree: launchers, shells, data loaders (toggle)", "tree"),
-    _key("users", "u", "listing('users')", "Users and their totals (toggle)", "users"),
-    _key("jobs", "g", "listing('jobs')", "Group by job (toggle)", "jobs"),
-    _key("columns", "e f2", "columns", "Choose columns …"),
-    _key("previous_line", "up", "move(-1)", "Previous line", "select"),
-    _key("next_line", "down j", "move(1)", "Next line", "select"),
-    _key("page_up", "pageup", "page(-1)", "Page up"),
-    _key("page_down", "pagedown", "page(1)", "Page down"),
-    _key("first_line", "home", "edge(-1)", "First line; in the past: oldest sample", "first"),
-    _key("last_line", "end", "edge(1)", "Last line; in the past: now, or end of the log", "last"),
-    _key("scroll_back", "left", "aside(-1)", "Scroll commands back; fold in a tree"),
-    _key("scroll_on", "right", "aside(1)", "Scroll commands; unfold in a tree"),
-    _key("change_side", "tab", "change_side", "Switch between processes and cards"),
-    _key("cards_before", "shift+up", "cards(-1)", "Scroll the cards up"),
-    _key("cards_after", "shift+down", "cards(1)", "Scroll the cards down"),
-    _fixed(
-        "dashboard",
-        "escape",
-        "release",
-        "Clear in turn: report, tags, filter, selection; then return to now",
-        "clear",
+    *in_group(
+        "Log",
+        changeable("log", "L", "log", "Log every sample to a file (toggle)", "log"),
+        changeable(
+            "tell_when_free",
+            "w",
+            "tell_when_free",
+            "Notify when this GPU is free (toggle)",
+            "tell if free",
+        ),
     ),
-    _key("sort_before", "< ,", "sort_step(-1)", "Sort by the previous column"),
-    _key("sort_next", "> .", "sort_step(1)", "Sort by the next column"),
-    _key("reverse", "r", "reverse", "Reverse the order"),
+    *in_group(
+        "Time",
+        changeable(
+            "pause", "p", "pause", "Hold the picture (toggle); in the past: play or hold", "pause"
+        ),
+        changeable("step_back", "[", "step(-1)", "Back in time by a sample"),
+        changeable("step_on", "]", "step(1)", "Forward in time by a sample"),
+        changeable(
+            "next_event", "n", "event(1)", "Next event: process started or exited, error, full"
+        ),
+        changeable("event_before", "b", "event(-1)", "Previous event"),
+        changeable("go_to", "@", "go_to", "Go to a time of day …", "go to"),
+        changeable("back_10s", "{", "jump(-10)", "Back by 10 s"),
+        changeable("on_10s", "}", "jump(10)", "Forward by 10 s"),
+        changeable("back_1m", "(", "jump(-60)", "Back by a minute"),
+        changeable("on_1m", ")", "jump(60)", "Forward by a minute"),
+        changeable("back_10m", "shift+left", "jump(-600)", "Back by ten minutes"),
+        changeable("on_10m", "shift+right", "jump(600)", "Forward by ten minutes"),
+        changeable("longer_interval", "+ =", "pace(1)", "Longer interval; in the past: faster"),
+        changeable("shorter_interval", "- _", "pace(-1)", "Shorter interval; in the past: slower"),
+    ),
+    *in_group(
+        "Move",
+        changeable(
+            "previous_line",
+            "up",
+            "move(-1)",
+            "Previous line",
+            "select",
+            vim="up k",
+            fleet="Previous line",
+        ),
+        changeable(
+            "next_line", "down", "move(1)", "Next line", "select", vim="down j", fleet="Next line"
+        ),
+        changeable(
+            "change_side",
+            "tab",
+            "change_side",
+            "From a process to its GPU, or from a GPU to its process",
+            fleet="From the hosts to the processes of all hosts, or back",
+        ),
+        changeable(
+            "first_line",
+            "home",
+            "edge(-1)",
+            "First line; in the past: oldest sample",
+            "first",
+            vim="home g",
+            fleet="First line",
+        ),
+        changeable(
+            "last_line",
+            "end",
+            "edge(1)",
+            "Last line; in the past: now, or end of the log",
+            "last",
+            vim="end G",
+            fleet="Last line",
+        ),
+        changeable("page_up", "pageup", "page(-1)", "Page up", fleet="Page up"),
+        changeable("page_down", "pagedown", "page(1)", "Page down", fleet="Page down"),
+        changeable(
+            "scroll_back",
+            "left",
+            "aside(-1)",
+            "Scroll commands back; fold; GPU at the left",
+            vim="left h",
+            fleet="Host at the left",
+        ),
+        changeable(
+            "scroll_on",
+            "right",
+            "aside(1)",
+            "Scroll commands; unfold; GPU at the right",
+            vim="right l",
+            fleet="Host at the right",
+        ),
+        changeable("cards_before", "shift+up", "cards(-1)", "Scroll the GPUs up"),
+        changeable("cards_after", "shift+down", "cards(1)", "Scroll the GPUs down"),
+        fixed("page", "escape q", "close", "Back", "back"),
+        fixed("page", "up", "scroll_rows(-1)", "Up", "scroll up", vim="up k"),
+        fixed("page", "down", "scroll_rows(1)", "Down", "scroll down", vim="down j"),
+        fixed("page", "pageup", "scroll_pages(-1)", "Page up", "page up"),
+        fixed("page", "pagedown space", "scroll_pages(1)", "Page down", "page down"),
+        fixed("page", "home", "scroll_edge(-1)", "To the top", "top", vim="home g"),
+        fixed("page", "end", "scroll_edge(1)", "To the end", "bottom", vim="end G"),
+    ),
+    *in_group(
+        "gpumon",
+        changeable("help", "? f1", "help", "Help: keys, signs, columns", "help", place="app"),
+        changeable("quit", "q", "leave", "Quit", "quit", place="app"),
+        fixed(
+            "app", "ctrl+p", "command_palette", "Find a command by name", "palette", priority=True
+        ),
+        changeable("theme", "T", "themes", "Choose a theme …", "theme", place="app"),
+        changeable("own_cost", "o", "own_cost", "Show what gpumon itself costs (toggle)"),
+        fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend"),
+        fixed("app", "ctrl+c ctrl+q", "leave", "Quit", "interrupt", priority=True),
+    ),
+    *in_group(
+        "Sort",
+        *also_on_fleet(
+            changeable("sort_before", "< ,", "sort_step(-1)", "Sort by the previous column"),
+            changeable("sort_next", "> .", "sort_step(1)", "Sort by the next column"),
+            changeable("reverse", "r", "reverse", "Reverse the order"),
+            *(
+                changeable(
+                    f"sort_{one.key}",
+                    one.letter,
+                    f"sort('{one.key}')",
+                    f"Sort by {one.name} (again: reverse)",
+                    vim=_SORT_IN_VIM.get(one.key, ""),
+                )
+                for one in COLUMNS
+            ),
+        ),
+        *(
+            changeable(
+                name, key, f"sort('{column}')", f"Sort by {about} (again: reverse)", place="fleet"
+            )
+            for name, key, column, about in (
+                ("sort_free", "F", "free", "free GPUs"),
+                ("sort_most_free", "D", "most_free", "the free memory of one GPU"),
+                ("sort_host", "Z", "host", "host"),
+            )
+        ),
+    ),
+    # -- the help page and dialogs, which describe their own keys --------------------------------
+    fixed("help", "escape ? q", "close"),
+    fixed("help", "up", "scroll('up')"),
+    fixed("help", "down", "scroll('down')"),
+    fixed("help", "pageup", "scroll('page_up')"),
+    fixed("help", "pagedown", "scroll('page_down')"),
+    fixed("help", "home", "scroll('home')"),
+    fixed("help", "end", "scroll('end')"),
     *(
-        _key(
-            f"sort_{one.key}",
-            one.letter,
-            f"sort('{one.key}')",
-            f"Sort by {one.label} (again: reverse)",
+        one
+        for place in _LISTS
+        for one in (
+            fixed(place, "up", "go('cursor_up')", vim="up k"),
+            fixed(place, "down", "go('cursor_down')", vim="down j"),
+            fixed(place, "home", "go('first')", vim="home g"),
+            fixed(place, "end", "go('last')", vim="end G"),
         )
-        for one in COLUMNS
     ),
-    _key(
-        "graph",
-        "c",
-        "next_graph",
-        "Change the small graph: utilisation, memory, power, temperature",
-        "graph",
-    ),
-    _key("host_strip", "h", "host_strip", "Host: CPU, memory, load over time (toggle)", "host"),
-    _key("theme", "T", "themes", "Choose a theme …", "theme", place="app"),
-    _key("pause", "p", "pause", "Hold the picture (toggle); in the past: play or hold", "pause"),
-    _key("longer_interval", "+ =", "pace(1)", "Longer interval; in the past: faster"),
-    _key("shorter_interval", "- _", "pace(-1)", "Shorter interval; in the past: slower"),
-    _key("log", "L", "log", "Log every sample to a file (toggle)", "log"),
-    _key("own_cost", "o", "own_cost", "Show what gpumon itself costs (toggle)"),
-    # -- pages -----------------------------------------------------------------------------------
-    *(
-        _key(
-            f"chart_{one.label}",
-            one.key,
-            f"window('{one.key}')",
-            f"Charts: {one.title.lower()}",
-            one.label,
-            place="card",
-        )
-        for one in WINDOWS
-    ),
-    _key("secrets", "s", "reveal", "Show what looks like secrets (toggle)", place="process"),
-    _fixed("page", "escape q", "close", "Back", "back"),
-    _fixed("page", "up", "scroll_rows(-1)", "Up", "scroll up"),
-    _fixed("page", "down j", "scroll_rows(1)", "Down", "scroll down"),
-    _fixed("page", "pageup", "scroll_pages(-1)", "Page up", "page up"),
-    _fixed("page", "pagedown space", "scroll_pages(1)", "Page down", "page down"),
-    _fixed("page", "home", "scroll_edge(-1)", "To the top", "top"),
-    _fixed("page", "end", "scroll_edge(1)", "To the end", "bottom"),
-    # -- the past, on the dashboard --------------------------------------------------------------
-    _key("step_back", "[", "step(-1)", "Back in time by a sample"),
-    _key("step_on", "]", "step(1)", "Forward in time by a sample"),
-    _key("back_10s", "{", "jump(-10)", "Back by 10 s"),
-    _key("on_10s", "}", "jump(10)", "Forward by 10 s"),
-    _key("back_1m", "(", "jump(-60)", "Back by a minute"),
-    _key("on_1m", ")", "jump(60)", "Forward by a minute"),
-    _key("back_10m", "shift+left", "jump(-600)", "Back by ten minutes"),
-    _key("on_10m", "shift+right", "jump(600)", "Forward by ten minutes"),
-    _key("next_event", "n", "event(1)", "Next event: process started or exited, error, full"),
-    _key("event_before", "b", "event(-1)", "Previous event"),
-    _key("go_to", "@", "go_to", "Go to a time of day …", "go to"),
-    # -- the help page and dialogs, which say themselves what their keys do ----------------------
-    _fixed("help", "escape ? q", "close"),
-    _fixed("themes", "j", "step(1)"),
-    _fixed("themes", "enter", "keep", priority=True),
-    _fixed("themes", "escape q T", "cancel"),
-    _fixed("columns", "space", "turn"),
-    _fixed("columns", "shift+up", "shift(-1)"),
-    _fixed("columns", "shift+down", "shift(1)"),
-    _fixed("columns", "d", "default"),
-    _fixed("columns", "enter", "keep", priority=True),
-    _fixed("columns", "escape q", "cancel"),
-    _fixed("moment", "escape", "cancel"),
-    _fixed("end", "escape q", "cancel"),
-    _fixed("end", "left", "button('cancel')"),
-    _fixed("end", "right", "button('send')"),
-    _fixed("end", "up", "scroll_who('up')"),
-    _fixed("end", "down", "scroll_who('down')"),
-    _fixed("end", "pageup", "scroll_who('page_up')"),
-    _fixed("end", "pagedown", "scroll_who('page_down')"),
-    _fixed("end", "home", "scroll_who('home')"),
-    _fixed("end", "end", "scroll_who('end')"),
-    _fixed("end", "i", "choose('INT')"),
-    _fixed("end", "t", "choose('TERM')"),
-    _fixed("end", "9", "choose('KILL')"),
-    _fixed("end", "w", "turn_tree"),
+    fixed("themes", "enter", "keep", priority=True),
+    fixed("themes", "escape q T", "cancel"),
+    fixed("columns", "space", "turn"),
+    fixed("columns", "shift+up", "shift(-1)", vim="shift+up K"),
+    fixed("columns", "shift+down", "shift(1)", vim="shift+down J"),
+    fixed("columns", "d", "default"),
+    fixed("columns", "enter", "keep", priority=True),
+    fixed("columns", "escape q", "cancel"),
+    fixed("moment", "escape", "cancel"),
+    fixed("end", "escape q", "cancel"),
+    fixed("end", "left", "button('cancel')", vim="left h"),
+    fixed("end", "right", "button('send')", vim="right l"),
+    fixed("end", "up", "scroll_who('up')", vim="up k"),
+    fixed("end", "down", "scroll_who('down')", vim="down j"),
+    fixed("end", "pageup", "scroll_who('page_up')"),
+    fixed("end", "pagedown", "scroll_who('page_down')"),
+    fixed("end", "home", "scroll_who('home')", vim="home g"),
+    fixed("end", "end", "scroll_who('end')", vim="end G"),
+    fixed("end", "i", "choose('INT')"),
+    fixed("end", "t", "choose('TERM')"),
+    fixed("end", "9", "choose('KILL')"),
+    fixed("end", "w", "turn_tree"),
+    fixed("signals", "down right", "choose_next(1)", vim="down right j l"),
+    fixed("signals", "up left", "choose_next(-1)", vim="up left k h"),
+    fixed("signals", "enter space", "leave"),
 )
 
+MOST_USED = (
+    *("filter", "open", "end", "users", "jobs", "tree", "mine"),
+    *("sort_memory_used", "step_back", "pause", "log", "help", "quit"),
+)
+"""The actions with which the command palette opens."""
+
 NAMED = {one.name: one for one in KEYMAP if one.name}
-"""What footers and sentences can name."""
+"""Actions that footers and messages can refer to."""
 ACTIONS = {name: one for name, one in NAMED.items() if not one.fixed}
-"""What the configuration can give other keys."""
+"""Actions whose keys can be configured."""
 
 
-def fixed_keys(*places: Place) -> dict[str, KeyAction]:
+def fixed_keys(*places: Place, preset: Preset = "default") -> dict[str, KeyAction]:
     """The keys that always have the same effect on these screens."""
     return {
         key: one
         for one in KEYMAP
         if one.fixed and not one.on.keys().isdisjoint(places)
-        for key in one.keys
+        for key in one.usual_keys(preset)
     }
 
 

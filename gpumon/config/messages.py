@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _HEAD = """\
-# What gpumon does unless told otherwise. A line without its # is in force; gpumon config check
-# says what is wrong with it. The command line goes over GPUMON_… variables, those over this file.
+# The defaults of gpumon. Remove the # of a line to change it; gpumon config check reports errors.
+# The command line overrides GPUMON_… variables, and these override this file.
 """
 
 
@@ -29,10 +29,13 @@ def toml(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{toml(key)} = {toml(text)}" for key, text in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
     return json.dumps(value, ensure_ascii=False)
 
 
-def commented() -> str:
+def template() -> str:
     """A file with every setting, its meaning and its default, all commented out."""
     lines = [_HEAD]
     for table, names in _by_table():
@@ -42,13 +45,13 @@ def commented() -> str:
             lines += textwrap.wrap(about, _WIDTH, initial_indent="# ", subsequent_indent="# ")
             lines.append(f"#{name.rpartition('.')[2]} = {toml(SETTINGS[name].default)}")
         lines.append("")
-    lines.append("[keys]")
-    lines.append('# a key or several for each: letters and signs, or "f5", "shift+up"')
+    # The table [keys] is the last one.
+    lines[-1] = '# one key or several for each action: letters and signs, or "f5", "shift+up"'
     lines += [f"#{action.name} = {toml(action.keys)}" for action in ACTIONS.values()]
     return "\n".join(lines) + "\n"
 
 
-def in_force(loaded: Loaded) -> str:
+def effective(loaded: Loaded) -> str:
     """Every effective setting with its origin, as TOML."""
     settings, lines = loaded.settings, [f"# {loaded.path}"]
     for table, names in _by_table():
@@ -57,9 +60,9 @@ def in_force(loaded: Loaded) -> str:
             value = value_of(settings, name)
             value = SETTINGS[name].default if value is None else value
             lines.append(_told(name.rpartition(".")[2], value, loaded.origins.get(name)))
-    lines += ["", "[keys]"]
+    # The table [keys] is the last one.
     for name, action in ACTIONS.items():
-        keys = settings.keys.get(name, action.keys)
+        keys = settings.keys.changed.get(name, action.usual_keys(settings.keys.preset))
         lines.append(_told(name, keys, loaded.origins.get(f"keys.{name}")))
     return "\n".join(lines) + "\n"
 

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.config.settings import ConfigError, Loaded, Settings
-from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, InvalidValue, meant, nearest, shown
+from gpumon.config.suggestions import did_you_mean, nearest
+from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, InvalidValue, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpumon.config.key_action import Preset
+
 MOST_BYTES = 2**20
-"""No configuration is longer: what is has been mistaken for one."""
+"""Maximum size of the file; a larger one is no configuration."""
 _LONGEST = 1000
-"""Characters of a complaint."""
+"""Maximum length of an error message."""
 
 
 def read(path: str, environ: Mapping[str, str]) -> Loaded:
@@ -30,7 +33,7 @@ def read(path: str, environ: Mapping[str, str]) -> Loaded:
             try:
                 values = variable.read(text)
             except InvalidValue as wrong:
-                reader.complain(name, f"it cannot be {shown(text)}: {wrong}")
+                reader.add_error(name, f"it cannot be {shown(text)}: {wrong}")
             else:
                 for setting, value in values.items():
                     reader.take(setting, value, name, name)
@@ -44,11 +47,11 @@ class _Reader:
         self._path = path
         self._values: dict[str, object] = {}
         self._origins: dict[str, str] = {}
-        self._complaints: list[ConfigError] = []
+        self._errors: list[ConfigError] = []
         self._lines: dict[str, int] = {}
 
     def loaded(self) -> Loaded:
-        """All of it."""
+        """The result."""
         tree: dict[str, object] = {}
         for name, value in self._values.items():
             table, _, key = name.rpartition(".")
@@ -56,13 +59,13 @@ class _Reader:
             assert isinstance(inner, dict)  # noqa: S101 - no setting is named as a table is
             inner[key] = value
         settings = msgspec.convert(tree, Settings)
-        return Loaded(self._path, settings, tuple(self._complaints), self._origins)
+        return Loaded(self._path, settings, tuple(self._errors), self._origins)
 
-    def complain(self, place: str, what: str) -> None:
+    def add_error(self, place: str, what: str) -> None:
         """Record an error; the default applies."""
         # A name in the file may be as long as the file.
         words = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
-        self._complaints.append(ConfigError(place, f"{words}."))
+        self._errors.append(ConfigError(place, f"{words}."))
 
     def take(self, name: str, value: object, place: str, origin: str) -> None:
         """Apply a setting from the file or a variable."""
@@ -70,7 +73,7 @@ class _Reader:
             self._values[name] = SETTINGS[name].read(value)
         except InvalidValue as wrong:
             subject = "it" if place in BY_VARIABLE else name
-            self.complain(place, f"{subject} cannot be {shown(value)}: {wrong}")
+            self.add_error(place, f"{subject} cannot be {shown(value)}: {wrong}")
         else:
             self._origins[name] = origin
 
@@ -80,18 +83,18 @@ class _Reader:
             text = _text(self._path)
         except FileNotFoundError:
             if os.path.lexists(self._path):
-                self.complain(self._path, "it is a link to a file that is not there")
+                self.add_error(self._path, "it is a link to a file that is not there")
             return
         except InvalidValue as wrong:
-            self.complain(self._path, str(wrong))
+            self.add_error(self._path, str(wrong))
             return
         except OSError as error:
-            self.complain(self._path, f"it cannot be read: {error.strerror}")
+            self.add_error(self._path, f"it cannot be read: {error.strerror}")
             return
         try:
             tree = msgspec.toml.decode(text)
         except (ValueError, RecursionError) as error:
-            self.complain(*_syntax(self._path, error))
+            self.add_error(*_syntax(self._path, error))
             return
         self._lines = _lines_of(text)
         for key, value in tree.items():
@@ -101,7 +104,7 @@ class _Reader:
                 for name, inner in value.items():
                     self._take_from_file(f"{key}.{name}", inner)
             elif key in TABLES:
-                self.complain(self._place(key), f"{key} is a table: write [{key}] on a line alone")
+                self.add_error(self._place(key), f"{key} is a table: write [{key}] on a line alone")
             else:
                 self._take_from_file(key, value)
 
@@ -117,7 +120,7 @@ class _Reader:
         if tables:
             table = tables[0].rpartition(".")[0]
             where = f"under [{table}]" if table else "before the first table"
-            self.complain(place, f"{key} stands {where}, not here")
+            self.add_error(place, f"{key} stands {where}, not here")
             return
         table = name.rpartition(".")[0]
         # A missing or wrong table name must not hide which setting was meant.
@@ -127,7 +130,7 @@ class _Reader:
         near = f" (did you mean {names[found]}?)" if found else ""
         beside = [known for known in SETTINGS if known.rpartition(".")[0] == table]
         here = [known.rpartition(".")[2] for known in beside] + ([] if table else list(TABLES))
-        self.complain(place, f"{name} is no setting{near or '; there are ' + ', '.join(here)}")
+        self.add_error(place, f"{name} is no setting{near or '; there are ' + ', '.join(here)}")
 
     def _take_keys(self, table: Mapping[str, object]) -> None:
         from gpumon.config.key_changes import read_keys, settle
@@ -136,21 +139,25 @@ class _Reader:
         wanted: dict[str, tuple[str, ...]] = {}
         for name, value in table.items():
             place = self._place(f"keys.{name}")
+            if name == "preset":
+                self._take_from_file("keys.preset", value)
+                continue
             if name not in ACTIONS:
-                near = meant(name, ACTIONS) or (
+                near = did_you_mean(name, [*ACTIONS, "preset"]) or (
                     f"; the nearest is {nearest(name, ACTIONS, 0)}, "
                     "and gpumon config show lists all"
                 )
-                self.complain(place, f"{name} is nothing that a key does{near}")
+                self.add_error(place, f"{name} is nothing that a key does{near}")
                 continue
             try:
                 wanted[name] = read_keys(value)
             except InvalidValue as wrong:
-                self.complain(place, f"keys.{name} cannot be {shown(value)}: {wrong}")
-        granted, refused = settle(wanted)
+                self.add_error(place, f"keys.{name} cannot be {shown(value)}: {wrong}")
+        preset: Preset = "vim" if self._values.get("keys.preset") == "vim" else "default"
+        granted, refused = settle(wanted, preset)
         for name, why in refused.items():
-            self.complain(self._place(f"keys.{name}"), f"keys.{name}: {why}")
-        self._values["keys"] = granted
+            self.add_error(self._place(f"keys.{name}"), f"keys.{name}: {why}")
+        self._values["keys.changed"] = granted
         for name in granted:
             line = self._lines.get(f"keys.{name}")
             self._origins[f"keys.{name}"] = "the file" + (f", line {line}" if line else "")
@@ -164,7 +171,7 @@ def _text(path: str) -> str:
     """The text of the file.
 
     Raises:
-        Wrong: It is not a text file; the message says why.
+        InvalidValue: It is not a text file; the message says why.
         OSError: It cannot be read.
     """
     # A pipe must not block gpumon.

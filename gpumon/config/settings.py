@@ -23,6 +23,54 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     descending: bool = True
 
 
+class Keys(Struct, frozen=True, forbid_unknown_fields=True):
+    """The keys of the screens.
+
+    Attributes:
+        preset: The set of usual keys.
+        changed: The keys of each action that has other keys than those of the preset.
+    """
+
+    preset: Literal["default", "vim"] = "default"
+    changed: Mapping[str, tuple[str, ...]] = {}
+
+
+class Hosts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Other machines. ``gpumon.fleet`` reads the lists of hosts.
+
+    Attributes:
+        groups: Lists of hosts by the names of their groups.
+        ssh: The command of the ssh client.
+        command: The command of gpumon on a host.
+        commands: Other commands of gpumon, by lists of the hosts that have them.
+    """
+
+    groups: Mapping[str, str] = {}
+    ssh: str = "ssh"
+    command: str = "gpumon"
+    commands: Mapping[str, str] = {}
+
+
+class Prometheus(Struct, frozen=True, forbid_unknown_fields=True):
+    """The Prometheus server of ``--prometheus``.
+
+    Attributes:
+        url: Its URL; the only server that gets the password or the token.
+        match: Matchers of PromQL that narrow the metrics.
+        user: The user of basic authentication; empty for none.
+        password_file: The file with the password.
+        token_file: The file with a bearer token; empty for none.
+        ca_file: The certificates of authorities, instead of those of the system; empty for these.
+    """
+
+    url: str = ""
+    match: str = ""
+    user: str = ""
+    password_file: str = ""
+    token_file: str = ""
+    ca_file: str = ""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """The effective settings, without the command line.
 
@@ -36,7 +84,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         sort: The initial sort order.
         units: The units on screen.
         thresholds: The thresholds for findings.
-        keys: The keys of each action with changed keys.
+        hosts: Other machines.
+        prometheus: The Prometheus server that knows other machines.
+        keys: The keys of the screens.
     """
 
     interval: float = 0.5
@@ -48,7 +98,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     sort: Order = Order()
     units: Units = Units()
     thresholds: Thresholds = DEFAULTS
-    keys: Mapping[str, tuple[str, ...]] = {}
+    hosts: Hosts = Hosts()
+    prometheus: Prometheus = Prometheus()
+    keys: Keys = Keys()
 
 
 class ConfigError(Struct, frozen=True):
@@ -74,23 +126,23 @@ class Loaded(Struct, frozen=True):
     Attributes:
         path: The path of the file, existing or not.
         settings: The effective settings.
-        complaints: The errors; for each of these the default applies.
+        errors: The errors; for each of these the default applies.
         origins: The origin of each setting that is not a default, by name.
     """
 
     path: str
     settings: Settings = Settings()
-    complaints: tuple[ConfigError, ...] = ()
+    errors: tuple[ConfigError, ...] = ()
     origins: Mapping[str, str] = {}
 
     @property
     def brief(self) -> str:
         """The errors in one line for a screen; empty if there are none."""
-        if not self.complaints:
+        if not self.errors:
             return ""
-        first = self.complaints[0]
+        first = self.errors[0]
         folder = self.path.removesuffix("config.toml")
         said = f"{first.place.removeprefix(folder)}: {first.what}"
-        if len(self.complaints) == 1:
+        if len(self.errors) == 1:
             return said
-        return f"{len(self.complaints)} mistakes (gpumon config check): {said}"
+        return f"{len(self.errors)} mistakes (gpumon config check): {said}"

@@ -8,30 +8,31 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.config.columns import CHOSEN, COLUMN, with_command
+from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLUMN, whole_choice
 from gpumon.config.settings import Settings
+from gpumon.config.suggestions import did_you_mean
 from gpumon.config.themes import DEFAULT as DEFAULT_THEME
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 LEAST_INTERVAL = 0.1
 LONGEST_INTERVAL = 3600.0
 _SHOWN = 40
 
 
-class InvalidValue(Exception):  # noqa: N818 - becomes a Complaint once its place is known
+class InvalidValue(Exception):  # noqa: N818 - becomes a ConfigError once its place is known
     """A value is invalid; the text says what is valid."""
 
 
 class Setting(Struct, frozen=True):
-    """Something that can be settled.
+    """A setting.
 
     Attributes:
-        name: Its key in the file, after that of its table: ``units.memory``.
-        about: What it settles, a sentence without an end, and what it takes.
-        read: Makes the value of what stands in the file; raises ``InvalidValue``.
+        name: The names of its table and key in the file: ``units.memory``.
+        about: Its effect and valid values, without a full stop.
+        read: Converts the value from the file; raises ``InvalidValue``.
     """
 
     name: str
@@ -42,35 +43,18 @@ class Setting(Struct, frozen=True):
     def default(self) -> object:
         """The default value."""
         if self.name == "columns":
-            return CHOSEN
+            return DEFAULT_COLUMNS
         if self.name == "theme":
             return DEFAULT_THEME
         return value_of(Settings(), self.name)
 
 
 def value_of(settings: Settings, name: str) -> object:
-    """What a setting is set to."""
+    """The value of a setting."""
     value: object = settings
     for part in name.split("."):
         value = getattr(value, part)
     return value
-
-
-def nearest(word: object, names: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The most similar known name, if it is similar enough; 0 accepts any."""
-    from difflib import get_close_matches
-
-    if not isinstance(word, str):
-        return None
-    lower = {name.lower(): name for name in names}
-    found = get_close_matches(word.lower(), lower, n=1, cutoff=likeness)
-    return lower[found[0]] if found else None
-
-
-def meant(word: object, names: Iterable[str]) -> str:
-    """`` (did you mean interval?)``, or nothing if no name is similar."""
-    near = nearest(word, names)
-    return "" if near is None else f" (did you mean {near}?)"
 
 
 def shown(value: object) -> str:
@@ -118,7 +102,7 @@ def _switch(value: object) -> bool:
 def _choice(*names: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in names:
-            near = meant(value, names) if len(names) > 2 else ""
+            near = did_you_mean(value, names) if len(names) > 2 else ""
             raise InvalidValue(f"give {', '.join(names[:-1])} or {names[-1]}{near}")
         return value
 
@@ -131,21 +115,51 @@ def _name(value: object) -> str:
     return value
 
 
-def _column(value: object) -> str:
-    if not isinstance(value, str) or value not in COLUMN:
-        raise InvalidValue(f"give a column{meant(value, COLUMN)}; there are {', '.join(COLUMN)}")
+def _command(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise InvalidValue("give a command as in a shell, on one line")
     return value
 
 
-def _columns(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
+def _line(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise InvalidValue("give a text on one line")
+    return value
+
+
+def _lists(example: str) -> Callable[[object], Mapping[str, str]]:
+    def read(value: object) -> Mapping[str, str]:
+        if not isinstance(value, dict) or not all(
+            key.strip() and isinstance(text, str) and text.strip() and text.isprintable()
+            for key, text in value.items()
+        ):
+            raise InvalidValue(f"give a table of texts, such as {example}")
+        return value
+
+    return read
+
+
+def _column(value: object) -> str:
+    if not isinstance(value, str) or value not in COLUMN:
+        near = did_you_mean(value, COLUMN)
+        raise InvalidValue(f"give a column{near}; there are {', '.join(COLUMN)}")
+    return value
+
+
+def read_columns(value: object) -> tuple[str, ...]:
+    """The columns for a list of keys, or for the name of a set; raises ``InvalidValue``."""
+    keys = [value] if isinstance(value, str) else value
+    if not isinstance(keys, list) or not keys:
         raise InvalidValue('give a list of columns, such as ["pid", "user", "memory_used"]')
-    for key in value:
-        if not isinstance(key, str) or key not in COLUMN:
+    known = (*COLUMN, *GPU_COLUMN, *COLUMN_SETS)
+    for key in keys:
+        if not isinstance(key, str) or key not in known:
+            near = did_you_mean(key, known)
             raise InvalidValue(
-                f"{shown(key)} is no column{meant(key, COLUMN)}; there are {', '.join(COLUMN)}"
+                f"{shown(key)} is no column{near}; there are {', '.join(COLUMN)}, "
+                f"for the GPUs {', '.join(GPU_COLUMN)}, and the sets {' and '.join(COLUMN_SETS)}"
             )
-    return with_command(value)
+    return whole_choice(keys)
 
 
 SETTINGS: dict[str, Setting] = {
@@ -157,18 +171,22 @@ SETTINGS: dict[str, Setting] = {
             _seconds(LEAST_INTERVAL, LONGEST_INTERVAL),
         ),
         Setting(
-            "columns", f"columns of the process table, in order: {', '.join(COLUMN)}", _columns
+            "columns",
+            f"columns of the process table, in order: {', '.join(COLUMN)}; "
+            f"added to the list of GPUs: {', '.join(GPU_COLUMN)}; "
+            f"or the name of a set: {' or '.join(COLUMN_SETS)}",
+            read_columns,
         ),
-        Setting("theme", "colours, by their name", _name),
+        Setting("theme", "the name of the theme", _name),
         Setting("readonly", "true: never send a signal to any process", _switch),
         Setting(
             "graph",
-            "what the small graph of a card shows at first: util, memory, power or temperature",
+            "the metric of the small graphs at start: util, memory, power or temperature",
             _choice("util", "memory", "power", "temperature"),
         ),
-        Setting("host_strip", "true: show the strip of the host at first", _switch),
-        Setting("sort.column", "the column that the processes are sorted by at first", _column),
-        Setting("sort.descending", "true: the largest first", _switch),
+        Setting("host_strip", "true: show the line of the host at start", _switch),
+        Setting("sort.column", "the column by which the processes are sorted at start", _column),
+        Setting("sort.descending", "true: sort the largest first", _switch),
         Setting(
             "units.memory",
             "GiB, powers of 1024 as nvidia-smi counts, or GB, powers of 1000; on screen only",
@@ -177,44 +195,81 @@ SETTINGS: dict[str, Setting] = {
         Setting("units.temperature", "C or F; on screen only", _choice("C", "F")),
         Setting(
             "thresholds.hot_margin",
-            "a card is hot from so many degrees Celsius below its own slowdown temperature on",
+            "a GPU is hot from this many degrees Celsius below its slowdown temperature",
             _number(0, 100, "degrees Celsius"),
         ),
         Setting(
             "thresholds.hot_unknown",
-            "and from this temperature on where it does not tell that, degrees Celsius",
+            "a GPU that does not report its slowdown temperature is hot from here, degrees Celsius",
             _number(0, 200, "degrees Celsius"),
         ),
         Setting(
             "thresholds.full_share",
-            "a card is full below this share of free memory, 0 to 1",
+            "a GPU is full below this share of free memory, 0 to 1",
             _number(0, 1, "a share"),
         ),
         Setting(
             "thresholds.idle_after",
-            "seconds without work from which on a card or a process is idle",
+            "seconds without work after which a GPU or a process is idle",
             _seconds(1, 604800),
         ),
         Setting(
             "thresholds.stuck_utilization",
-            "a card is perhaps stuck from this utilisation on, percent",
+            "a GPU may be stuck from this utilisation, percent",
             _number(1, 100, "percent"),
         ),
         Setting(
             "thresholds.stuck_power_share",
-            "and at less than this share of its power limit, 0 to 1",
+            "and below this share of its power limit, 0 to 1",
             _number(0, 1, "a share"),
         ),
         Setting(
             "thresholds.stuck_after",
-            "when both have held for so many seconds",
+            "after both have held for this many seconds",
             _seconds(1, 604800),
+        ),
+        Setting(
+            "hosts.groups",
+            'lists of hosts, such as { lab = "gpu-[01-16],ann@box" }; --hosts group:lab names one, '
+            "group:all all of them",
+            _lists('{ lab = "gpu-[01-16]" }'),
+        ),
+        Setting("hosts.ssh", "the command of the ssh client, such as ssh -F lab_config", _command),
+        Setting(
+            "hosts.command",
+            "the command of gpumon on a host, such as /opt/gpumon/bin/gpumon",
+            _command,
+        ),
+        Setting(
+            "hosts.commands",
+            'other commands for some hosts, such as { "gpu-[03-04]" = "sudo -n gpumon" }',
+            _lists('{ "gpu-03" = "sudo -n gpumon" }'),
+        ),
+        Setting(
+            "prometheus.url",
+            "the server of --prometheus without a URL, and the only one that gets the password or "
+            "the token below; without them in it",
+            _line,
+        ),
+        Setting("prometheus.match", 'matchers of PromQL, such as job="dcgm", as --match', _line),
+        Setting("prometheus.user", "the user of basic authentication", _line),
+        Setting("prometheus.password_file", "the file with the password", _line),
+        Setting("prometheus.token_file", "the file with a bearer token", _line),
+        Setting(
+            "prometheus.ca_file",
+            "the file with the authorities to trust, instead of those of this machine",
+            _line,
+        ),
+        Setting(
+            "keys.preset",
+            "the usual keys: default, or vim, in which h j k l g G move",
+            _choice("default", "vim"),
         ),
     )
 }
 
-TABLES = ("sort", "units", "thresholds", "keys")
-"""Tables of the file; all else stands before them."""
+TABLES = ("sort", "units", "thresholds", "hosts", "prometheus", "keys")
+"""Tables of the file; all other settings come before them."""
 
 
 class Variable(Struct, frozen=True):
@@ -223,7 +278,7 @@ class Variable(Struct, frozen=True):
     Attributes:
         example: An example value.
         names: The settings that it overrides.
-        read: Makes of its text what could stand in the file, by setting; raises ``InvalidValue``.
+        read: Converts its text to values as in the file, by setting; raises ``InvalidValue``.
     """
 
     example: str
@@ -268,4 +323,4 @@ BY_VARIABLE: dict[str, Variable] = {
     "GPUMON_READONLY": Variable("1", ("readonly",), _readonly),
     "GPUMON_UNITS": Variable("GB,F", ("units.memory", "units.temperature"), _units),
 }
-"""By the names in ``gpumon.config.VARIABLES``."""
+"""The variables of ``gpumon.config.VARIABLES``."""

@@ -19,7 +19,7 @@ NAME = "screen.json"
 _MOST_BYTES = 4096
 
 
-class Remembered(msgspec.Struct, frozen=True):
+class UiState(msgspec.Struct, frozen=True):
     """The saved state.
 
     Attributes:
@@ -30,16 +30,16 @@ class Remembered(msgspec.Struct, frozen=True):
     host_strip: bool | None = None
 
 
-def load(folder: Folder) -> Remembered:
+def load(folder: Folder) -> UiState:
     """The saved state, or the defaults."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
         descriptor = os.open(os.path.join(folder, NAME), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=Remembered)
-    return Remembered()
+            return msgspec.json.decode(file.read(_MOST_BYTES), type=UiState)
+    return UiState()
 
 
-def store(folder: Folder, what: Remembered) -> bool:
+def store(folder: Folder, what: UiState) -> bool:
     """Save the state, readable by this user only, with an atomic replacement of the file.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import failed, passed, warned
-from gpumon.host.namespaces import in_initial_pid_namespace, pid_trust
+from gpumon.host.namespaces import in_initial_pid_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +26,9 @@ _CONTROL_MINOR = 255
 _CARD = re.compile(r"nvidia(\d+)")
 
 _AGAIN = (
-    "Start the container with its cards (--gpus all); one that had them and lost them, as after "
-    "`systemctl daemon-reload`, must be started again. A batch system grants cards only inside a "
-    "job that asks for them (--gres=gpu:1)."
+    "Start the container with its GPUs (--gpus all). If it lost them, as after `systemctl "
+    "daemon-reload`, start it again. A batch system grants GPUs only to a job that requests them "
+    "(--gres=gpu:1)."
 )
 
 
@@ -64,19 +64,18 @@ def device_files(case: DiagnosticContext) -> Result | None:
             f"The driver is loaded, but there is no {missing}.",
             _AGAIN
             if _in_container(case)
-            else "`sudo nvidia-smi` makes them; `sudo nvidia-modprobe -c 0` does, too.",
+            else "Run `sudo nvidia-smi` or `sudo nvidia-modprobe -c 0` to create it.",
         )
     barred = [file for file in (control, *cards) if not os.access(file, os.R_OK | os.W_OK)]
     if barred:
         names = ", ".join(case.machine.name(file) for file in barred)
-        verb = "are" if len(barred) > 1 else "is"
         return failed(
             name,
-            f"{names} {verb} closed to you.",
+            f"You have no permission to open {names}.",
             _how_to_get_in(barred[0]),
             *(f"{case.machine.name(file)}  {_rights(file)}" for file in barred),
         )
-    return passed(name, f"{_CONTROL} and {len(cards)} of cards, all open to you.")
+    return passed(name, f"You may open {_CONTROL} and the files of {len(cards)} GPUs.")
 
 
 def _group(file: Path) -> str:
@@ -99,12 +98,12 @@ def _how_to_get_in(file: Path) -> str:
     group = _group(file)
     if file.stat().st_mode & 0o060 == 0o060 and group not in {"root", "0"}:
         return (
-            f"Ask to be put into the group {group} (`sudo usermod -aG {group} $USER`), then log "
-            "in again."
+            f"Ask to be added to the group {group} (`sudo usermod -aG {group} $USER`), then log in "
+            "again."
         )
     return (
-        "The administrator opens them: the driver's parameter NVreg_DeviceFileMode=0666, or a rule "
-        "of udev."
+        "An administrator must allow access: with the driver's parameter "
+        "NVreg_DeviceFileMode=0666, or with a udev rule."
     )
 
 
@@ -114,13 +113,13 @@ def unified_memory(case: DiagnosticContext) -> Result | None:
     if not _has_driver(case) or not case.machine.path(_CONTROL).exists():
         return None
     if case.machine.path(_UVM).exists():
-        return passed(name, f"{_UVM} is there, as CUDA needs it.")
+        return passed(name, f"{_UVM} exists; CUDA needs it.")
     if _in_container(case):
-        advice = "Start the container again with its cards (--gpus all), once the host has it."
+        advice = "Run `nvidia-modprobe -u -c 0` on the host, then start the container again."
     else:
-        advice = "`sudo nvidia-modprobe -u -c 0`, or `sudo modprobe nvidia-uvm`."
+        advice = "Run `sudo nvidia-modprobe -u -c 0` or `sudo modprobe nvidia-uvm`."
     return failed(
-        name, f"There is no {_UVM}: nvidia-smi works, CUDA programs do not start.", advice
+        name, f"There is no {_UVM}: nvidia-smi works, but CUDA programs do not start.", advice
     )
 
 
@@ -141,21 +140,21 @@ def device_limits(case: DiagnosticContext) -> Result | None:
         if _refused(case, device):
             return failed(
                 name,
-                f"The mode of {device} allows it, but the cgroup of this session does not.",
+                f"The mode of {device} allows access, but the cgroup of this session does not.",
                 _AGAIN,
             )
     minors = [_minor(file) for file in _card_files(case)]
     shut = [] if rules is None else [minor for minor in minors if not _allowed(rules, minor)]
     if shut and len(shut) == len(minors):
-        return failed(name, "The cgroup of this session allows no card.", _AGAIN)
+        return failed(name, "The cgroup of this session allows no GPU.", _AGAIN)
     if shut:
         allowed = index_list(minor for minor in minors if minor not in shut)
         return passed(
             name,
-            f"Cards by the number of their file: {allowed}; the others are not "
-            "for this session, as under a batch system.",
+            f"The cgroup of this session allows only the device files {allowed}, as a batch system "
+            "does.",
         )
-    return passed(name, "None that keep a card from you.")
+    return passed(name, "No cgroup denies you a GPU.")
 
 
 def _refused(case: DiagnosticContext, device: str) -> bool:
@@ -202,21 +201,22 @@ def pid_namespace(case: DiagnosticContext) -> Result | None:
     if not case.gpus and not _has_driver(case):
         return None
     if not _in_container(case):
-        return passed(name, "The machine's own: every process can be named.")
+        return passed(name, "This is the host's PID namespace: every process can be identified.")
+    from gpumon.sources.nvml.pids import pid_trust
+
     trust = pid_trust(case.module_version or case.driver.library_version, False)
     if not trust.processes:
         return warned(
             name,
-            "This is a container, and this driver tells the host's numbers, which mean others "
-            "here: processes stand without a name.",
+            "This is a container, and the driver reports PIDs of the host, which differ here: "
+            "processes have no name.",
             "Run gpumon on the host, start the container with --pid=host, or upgrade the driver "
             "to 570 or later.",
         )
     return warned(
         name,
-        "This is a container: only its own processes are seen, and memory that others hold has no "
-        "owner here.",
-        "To see everybody, run gpumon on the host or start the container with --pid=host.",
+        "This is a container: gpumon sees only its processes, and other memory has no owner.",
+        "To see all processes, run gpumon on the host or start the container with --pid=host.",
     )
 
 
@@ -234,15 +234,17 @@ def hidden_processes(case: DiagnosticContext) -> Result | None:
     known = dict(option.partition("=")[::2] for option in options)
     hiding = known.get("hidepid", "0")
     if hiding in {"0", "off"}:
-        return passed(name, "Shown by /proc.")
+        return passed(name, "/proc shows their processes.")
     if case.machine.root_user:
-        return passed(name, f"Hidden from others (hidepid={hiding}), not from root.")
+        return passed(name, f"/proc hides processes (hidepid={hiding}), but not from root.")
     group = known.get("gid")
     if group is not None and int(group) in os.getgroups():
-        return passed(name, f"Hidden from others (hidepid={hiding}), not from your group.")
-    through = "" if group in {None, "0"} else f", or ask to be put into the group number {group}"
+        return passed(name, f"/proc hides processes (hidepid={hiding}), but not from your group.")
+    through = (
+        "" if group in {None, "0"} else f", or ask to be added to the group with the ID {group}"
+    )
     return warned(
         name,
-        f"/proc hides them (hidepid={hiding}): the owners of memory are unknown.",
+        f"/proc hides their processes (hidepid={hiding}): the owners of memory are unknown.",
         f"Run gpumon with sudo{through}.",
     )

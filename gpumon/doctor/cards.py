@@ -8,8 +8,8 @@ from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.doctor.kernel_log import read_xids
 from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
-from gpumon.findings.errors import LOOK_IT_UP, PROGRAM_XIDS, XID_MEANINGS
 from gpumon.model.snapshot import CardStatus
+from gpumon.sources.makers import error_code
 from gpumon.sources.nvml.sleep import may_sleep
 from gpumon.text.formatting import duration
 
@@ -29,45 +29,45 @@ _WRONG = {
     CardStatus.RESET_REQUIRED: (CheckVerdict.FAIL, "must be reset"),
     CardStatus.FAILING: (CheckVerdict.FAIL, "fails"),
     CardStatus.NO_ANSWER: (CheckVerdict.FAIL, "does not answer"),
-    CardStatus.NO_PERMISSION: (CheckVerdict.WARN, "may not be used by you"),
+    CardStatus.NO_PERMISSION: (CheckVerdict.WARN, "denies you access"),
 }
 
 
 def _cards(gpus: Sequence[Gpu]) -> str:
-    return f"card{'' if len(gpus) == 1 else 's'} {index_list(gpu.index for gpu in gpus)}"
+    return f"GPU{'' if len(gpus) == 1 else 's'} {index_list(gpu.index for gpu in gpus)}"
 
 
 def answering(case: DiagnosticContext) -> Result | None:
     """Whether every GPU responds to the driver."""
-    name = "cards answer"
+    name = "GPUs answer"
     gpus = case.gpus
     if not gpus:
         return None
     wrong = [gpu for gpu in gpus if gpu.status in _WRONG]
-    details = tuple(f"card {gpu.index} {_WRONG[gpu.status][1]}" for gpu in wrong)
+    details = tuple(f"GPU {gpu.index} {_WRONG[gpu.status][1]}" for gpu in wrong)
     if any(_WRONG[gpu.status][0] is CheckVerdict.FAIL for gpu in wrong):
         return failed(
             name,
-            f"{_cards(wrong).capitalize()} cannot be used.",
-            "`sudo dmesg | grep NVRM` says what happened. A card that must be reset: end what uses "
-            "it, then `sudo nvidia-smi --gpu-reset -i INDEX`; one that fell off the bus often "
-            "takes a reboot.",
+            f"{_cards(wrong)} cannot be used.",
+            "Run `sudo dmesg | grep NVRM` to see what happened. To reset a GPU, end its processes, "
+            "then run `sudo nvidia-smi --gpu-reset -i INDEX`. A GPU that fell off the bus often "
+            "needs a reboot.",
             *details,
         )
     if wrong:
         return warned(
             name,
-            f"{_cards(wrong).capitalize()} may not be used by you.",
-            "A batch system grants cards only inside a job, a container only those it was started "
-            "with; else see the device files above.",
+            f"You may not use {_cards(wrong)}.",
+            "A batch system grants GPUs only to a job, a container only the GPUs it was started "
+            "with. Otherwise see the check of the device files above.",
             *details,
         )
     models: dict[str, list[Gpu]] = {}
     for gpu in gpus:
-        models.setdefault(gpu.name or "a card without a name", []).append(gpu)
+        models.setdefault(gpu.name or "a GPU without a name", []).append(gpu)
     return passed(
         name,
-        "Yes, all of them." if len(gpus) > 1 else "Yes.",
+        "All GPUs answer." if len(gpus) > 1 else "The GPU answers.",
         *(f"{index_list(gpu.index for gpu in same)}: {model}" for model, same in models.items()),
     )
 
@@ -85,54 +85,53 @@ def persistence(case: DiagnosticContext) -> Result | None:
         and not (gpu.pci_bus_id is not None and may_sleep(gpu.pci_bus_id, sys))
     ]
     if not server:
-        return passed(name, "Not needed: these cards power down while nobody uses them.")
+        return passed(name, "Not needed: these GPUs power down while they are unused.")
     if all(gpu.persistence_mode is None for gpu in server):
-        return unknown(name, "The driver does not tell.")
+        return unknown(name, "The driver does not report it.")
     off = [gpu for gpu in server if gpu.persistence_mode is False]
     if not off:
         return passed(name, "On.")
     return warned(
         name,
-        f"Off on {_cards(off)}: the first program on an unused card waits 1 to 3 s, and error "
-        "counters and power limits are forgotten in between.",
-        "`sudo systemctl enable --now nvidia-persistenced`, or `sudo nvidia-smi -pm 1` until the "
-        "next reboot.",
+        f"Off on {_cards(off)}: the first program on an unused GPU waits 1 to 3 s, and error "
+        "counters and power limits are lost in between.",
+        "Run `sudo systemctl enable --now nvidia-persistenced`, or, until the next reboot, `sudo "
+        "nvidia-smi -pm 1`.",
     )
 
 
 def memory_health(case: DiagnosticContext) -> Result | None:
     """ECC errors, rows and pages to be replaced, and the driver's recovery action."""
-    name = "card memory"
+    name = "GPU memory"
     gpus = [gpu for gpu in case.gpus if gpu.status is CardStatus.OK]
     if not gpus:
         return None
     faults = [(gpu, fault) for gpu in gpus for fault in memory_faults(gpu)]
     asked = [(gpu, action) for gpu in gpus if (action := recovery_action(gpu)) is not None]
     details = (
-        *(f"card {gpu.index}: {fault.sentence}" for gpu, fault in faults),
-        *(f"card {gpu.index}: the driver asks for {action}" for gpu, action in asked),
+        *(f"GPU {gpu.index}: {fault.sentence}" for gpu, fault in faults),
+        *(f"GPU {gpu.index}: the driver asks for {action}" for gpu, action in asked),
     )
     broken = [gpu for gpu in gpus if gpu.remapped_rows_failure]
     if broken:
         return failed(
             name,
-            f"{_cards(broken).capitalize()} should be returned: bad memory can no longer be "
-            "replaced.",
-            "Take the card out of use and show its vendor the output of `nvidia-smi -q`.",
+            f"Return {_cards(broken)}: bad memory can no longer be replaced.",
+            "Take the GPU out of use and show its vendor the output of `nvidia-smi -q`.",
             *details,
         )
     if details:
         troubled = sorted({gpu.index for gpu, _ in (*faults, *asked)})
         return warned(
             name,
-            f"There were errors on card{'' if len(troubled) == 1 else 's'} {index_list(troubled)}.",
-            "End what uses the card, then `sudo nvidia-smi --gpu-reset -i INDEX`: a reset replaces "
+            f"There were errors on GPU{'' if len(troubled) == 1 else 's'} {index_list(troubled)}.",
+            "End what uses the GPU, then `sudo nvidia-smi --gpu-reset -i INDEX`: a reset replaces "
             "what is bad.",
             *details,
         )
     if all(_tells_nothing(gpu) for gpu in gpus):
-        return unknown(name, "These cards do not count memory errors (no ECC).")
-    return passed(name, "No uncorrected error, nothing to be replaced.")
+        return unknown(name, "These GPUs do not count memory errors (no ECC).")
+    return passed(name, "No uncorrected errors, nothing to replace.")
 
 
 def _tells_nothing(gpu: Gpu) -> bool:
@@ -153,19 +152,19 @@ def reported_errors(case: DiagnosticContext) -> Result | None:
         return unknown(
             name,
             "You may not read the kernel log, which contains them.",
-            "`sudo dmesg | grep -i xid`",
+            "Run `sudo dmesg | grep -i xid`.",
         )
     if not xids:
-        return passed(name, "No XID in the kernel's log.")
+        return passed(name, "There is no XID in the kernel log.")
     details = _told(xids, case)
-    own = [xid for xid in xids if xid.number not in PROGRAM_XIDS]
+    own = [xid for xid in xids if not error_code(xid.number).by_program]
     if not own:
-        return passed(name, "Only errors that programs cause themselves.", *details)
+        return passed(name, "There are only errors that programs caused.", *details)
     return warned(
         name,
-        f"{len(own)} XID{'' if len(own) == 1 else 's'} of the cards themselves.",
+        f"The GPUs themselves caused {len(own)} XID{'' if len(own) == 1 else 's'}.",
         "Look the numbers up in NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors): some "
-        "want a reset, some a new card.",
+        "need a reset, some a new GPU.",
         *details,
     )
 
@@ -179,18 +178,18 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
         newest[key] = xid
         counts[key] = counts.get(key, 0) + 1
     now = case.machine.uptime()
-    ordered = sorted(newest.values(), key=lambda xid: (xid.number in PROGRAM_XIDS, -xid.at))
+    ordered = sorted(newest.values(), key=lambda xid: (error_code(xid.number).by_program, -xid.at))
     lines = []
     for xid in ordered[:_TOLD]:
         times = counts[xid.slot, xid.number]
         often = "" if times == 1 else f", {times} times"
-        meaning = XID_MEANINGS.get(xid.number, LOOK_IT_UP)
+        error = error_code(xid.number)
         lines.append(
-            f"{_card_at(xid.slot, case.gpus)}: XID {xid.number} {duration(now - xid.at)} ago"
-            f"{often}: {meaning}"
+            f"{_card_at(xid.slot, case.gpus)}: {error.label} {duration(now - xid.at)} ago"
+            f"{often}: {error.explanation}"
         )
     if len(ordered) > _TOLD:
-        lines.append(f"and {len(ordered) - _TOLD} kinds more")
+        lines.append(f"and {len(ordered) - _TOLD} more kinds")
     return tuple(lines)
 
 
@@ -198,7 +197,7 @@ def _card_at(slot: str, gpus: Sequence[Gpu]) -> str:
     for gpu in gpus:
         # NVML writes more zeros in front, and the function at the end.
         if gpu.pci_bus_id is not None and slot in gpu.pci_bus_id.lower():
-            return f"card {gpu.index}"
+            return f"GPU {gpu.index}"
     return slot
 
 
@@ -209,6 +208,6 @@ def asleep(case: DiagnosticContext) -> Result | None:
         return None
     return passed(
         "asleep",
-        f"{_cards(sleeping).capitalize()}: powered down until a program wants to compute. gpumon "
-        "does not wake them, and so knows little of them.",
+        f"{_cards(sleeping)}: powered down until a program computes. gpumon does not wake a GPU, "
+        "so most values are unknown.",
     )

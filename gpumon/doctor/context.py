@@ -62,9 +62,10 @@ class DiagnosticContext:
     @cached_property
     def slots(self) -> tuple[str, ...]:
         """NVIDIA GPUs on the PCI bus by kernel name, whatever driver they have."""
-        from gpumon.host.power import nvidia_pci_devices
+        from gpumon.host.power import graphics_devices
+        from gpumon.sources.nvml.sleep import PCI_VENDOR
 
-        return tuple(nvidia_pci_devices(str(self.machine.path("/sys"))))
+        return tuple(graphics_devices(PCI_VENDOR, str(self.machine.path("/sys"))))
 
     @cached_property
     def module_version(self) -> str | None:
@@ -75,7 +76,7 @@ class DiagnosticContext:
 
     @property
     def in_wsl(self) -> bool:
-        """Whether this is a guest of Windows, which drives the cards itself."""
+        """Whether this is a guest of Windows, which drives the GPUs itself."""
         return self.machine.path("/dev/dxg").exists()
 
     @property

@@ -41,10 +41,10 @@ def newest(case: DiagnosticContext) -> Result | None:
     if case.driver.snapshot is None:
         return None
     if case.cuda_version is None:
-        return unknown("newest CUDA", "The driver does not tell.")
+        return unknown("newest CUDA", "The driver does not report it.")
     major, minor = case.cuda_version
     return passed(
-        "newest CUDA", f"{major}.{minor}; what was built for a later {major}.x mostly runs, too."
+        "newest CUDA", f"{major}.{minor}; most programs built for a later {major}.x run too."
     )
 
 
@@ -53,7 +53,7 @@ def toolkits(case: DiagnosticContext) -> Result:
     name = "toolkits"
     there = dict(_toolkits(case.machine))
     if not there:
-        return passed(name, "None: Python packages bring what they need; compilers need one.")
+        return passed(name, "None: Python packages include their own; compilers need one.")
     details = tuple(f"{version or 'unknown version'}  {path}" for path, version in there.items())
     allowed = case.cuda_version
     versions = {path: parse_version(version or "") for path, version in there.items()}
@@ -66,7 +66,7 @@ def toolkits(case: DiagnosticContext) -> Result:
         version = versions[newer[0]] or (0, 0)
         return warned(
             name,
-            f"{newer[0]} is newer than the driver: what it builds does not run here.",
+            f"{newer[0]} is newer than the driver: programs built with it do not run here.",
             _upgrade(version[0]),
             *details,
         )
@@ -155,7 +155,7 @@ def cudnn(case: DiagnosticContext) -> Result | None:
     if not versions:
         return None
     details = (f"{version}  {machine.name(path)}" for path, version in versions.items())
-    return passed("cuDNN", "Found by its header.", *details)
+    return passed("cuDNN", "Found its header.", *details)
 
 
 def cudnn_version(header: str) -> str | None:
@@ -174,12 +174,14 @@ def cudnn_of_packages(folder: Path) -> str | None:
 
 def visible(case: DiagnosticContext) -> Result | None:
     """The GPUs that a program started from here would see."""
-    name = "visible cards"
+    name = "visible GPUs"
     value = case.machine.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return None
     if not case.gpus:
-        return unknown(name, f"CUDA_VISIBLE_DEVICES={value}, and no driver to compare it with.")
+        return unknown(
+            name, f"CUDA_VISIBLE_DEVICES={value}; without a driver its meaning is unknown."
+        )
     meaning = visible_devices(value, case.machine.environ.get("CUDA_DEVICE_ORDER"), case.gpus)
     why = f"; {meaning.why}" if meaning.why else ""
     words = f"CUDA_VISIBLE_DEVICES={value}: {meaning.sentence}{why}."
@@ -189,10 +191,10 @@ def visible(case: DiagnosticContext) -> Result | None:
         return warned(
             name,
             words,
-            "Name cards by UUID, or set CUDA_DEVICE_ORDER=PCI_BUS_ID for nvidia-smi's order.",
+            "Use UUIDs, or set CUDA_DEVICE_ORDER=PCI_BUS_ID for nvidia-smi's order.",
         )
     return warned(
         name,
         words,
-        "`unset CUDA_VISIBLE_DEVICES` unless a batch system set it.",
+        "Run `unset CUDA_VISIBLE_DEVICES`, unless a batch system set it.",
     )

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from gpumon.doctor.result import Result
 
 _SLOW_SECONDS = 5.0
-"""Initialising eight cards without persistence mode takes longer than this; all else does not."""
+"""Initialising eight GPUs without persistence mode takes longer than this; all else does not."""
 
 _GIVEN = {"vfio-pci", "pci-stub", "xen-pciback"}
-"""Drivers that hold a card for a virtual machine."""
+"""Drivers that hold a GPU for a virtual machine."""
 
 _LIBRARY_FOLDERS = (
     "/usr/lib/wsl/lib",
@@ -35,43 +35,45 @@ _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 def cards_on_the_bus(case: DiagnosticContext) -> Result | None:
     """Whether the machine has a GPU, and which driver it has."""
-    name = "cards on the bus"
+    name = "GPUs on the bus"
     if case.in_wsl:
-        return passed(name, "Windows drives the cards of this guest (WSL).")
+        return passed(name, "Windows controls the GPUs of this guest (WSL).")
     if not case.slots:
         if case.module_version is not None or case.gpus:
             return None  # On some chips the GPU is not on a PCI bus.
         return failed(
             name,
-            "This machine has no NVIDIA card on its PCI bus.",
-            "A virtual machine must be given one by its host; a card that was just put in may sit "
-            "loose or lack power. `lspci -d 10de:` lists what the kernel sees.",
+            "This machine has no NVIDIA GPU on its PCI bus.",
+            "The host must assign a GPU to a virtual machine. A GPU that was just installed may "
+            "sit loose or lack power. `lspci -d 10de:` lists what the kernel sees.",
         )
     drivers = {slot: _driver_of(case, slot) for slot in case.slots}
     details = tuple(f"{slot}  {driver or 'no driver'}" for slot, driver in drivers.items())
-    cards = count(len(drivers), "NVIDIA card")
+    cards = count(len(drivers), "NVIDIA GPU")
     other = sorted({driver for driver in drivers.values() if driver and driver != "nvidia"})
     if "nouveau" in other or "nova_core" in other:
         taken = "nouveau" if "nouveau" in other else "nova_core"
         return failed(
             name,
-            f"The kernel's own driver {taken} has taken a card.",
-            f"Install NVIDIA's driver and keep {taken} away: write `blacklist {taken}` to a file "
-            "in /etc/modprobe.d, then renew the initramfs and reboot.",
+            f"The kernel's own driver {taken} controls a GPU.",
+            f"Install NVIDIA's driver and disable {taken}: write `blacklist {taken}` to a file in "
+            "/etc/modprobe.d, then rebuild the initramfs and reboot.",
             *details,
         )
     idle = [slot for slot, driver in drivers.items() if driver is None]
     if idle and case.module_version is not None:
         return warned(
             name,
-            f"{cards}, {len(idle)} of them with no driver.",
-            "`sudo dmesg | grep NVRM` says why the driver refused it: too old a driver for this "
-            "card, or open kernel modules for one from before Turing.",
+            f"{cards}, {len(idle)} of them without a driver.",
+            "Run `sudo dmesg | grep NVRM` to see why the driver refused the GPU: the driver may be "
+            "too old for it, or the open kernel modules do not support it (before Turing).",
             *details,
         )
     given = [slot for slot, driver in drivers.items() if driver in _GIVEN]
     if given:
-        return passed(name, f"{cards}, {len(given)} of them held for virtual machines.", *details)
+        return passed(
+            name, f"{cards}, {len(given)} of them reserved for virtual machines.", *details
+        )
     return passed(name, f"{cards}.")
 
 
@@ -94,14 +96,14 @@ def kernel_module(case: DiagnosticContext) -> Result | None:
     if case.in_wsl:
         return None
     if case.machine.path("/sys/module/nvidia").exists():
-        return unknown(name, "Loaded, but /proc does not tell its version here.")
+        return unknown(name, "Loaded, but /proc does not report its version.")
     if not case.slots:
         return None  # Reported already: there is no GPU.
     return failed(
         name,
         "The NVIDIA kernel module is not loaded.",
-        "`sudo modprobe nvidia`; after a kernel upgrade the module must be built anew: `sudo dkms "
-        "autoinstall` and `sudo dmesg | grep -i nvidia` say why it will not load.",
+        "Run `sudo modprobe nvidia`. After a kernel upgrade rebuild the module with `sudo dkms "
+        "autoinstall`. `sudo dmesg | grep -i nvidia` says why it does not load.",
     )
 
 
@@ -116,30 +118,30 @@ def library(case: DiagnosticContext) -> Result:
     if stubs:
         return failed(
             name,
-            f"LD_LIBRARY_PATH holds {stubs[0]}: its libraries are stubs for linking.",
-            "Take that folder out of LD_LIBRARY_PATH.",
+            f"LD_LIBRARY_PATH contains {stubs[0]}: its libraries are stubs for linking.",
+            "Remove that folder from LD_LIBRARY_PATH.",
         )
     if not case.driver.library:
         return failed(
             name,
             "The driver's library libnvidia-ml.so.1 was not found.",
-            "Install the NVIDIA driver; a container needs the NVIDIA container toolkit and must be "
-            "started with its cards (--gpus all).",
+            "Install the NVIDIA driver. For a container install the NVIDIA container toolkit, and "
+            "start the container with its GPUs (--gpus all).",
         )
     version, module = case.driver.library_version, case.module_version
     if version is None:
-        return unknown(name, "libnvidia-ml.so.1 is there, but does not tell its version.")
+        return unknown(name, "libnvidia-ml.so.1 exists, but does not report its version.")
     if module is None:
         return passed(name, f"libnvidia-ml {version}.")
     if version != module:
         return failed(
             name,
-            f"libnvidia-ml is {version}, the loaded kernel module {module}: the driver was "
+            f"libnvidia-ml is {version}, but the loaded kernel module is {module}: the driver was "
             "upgraded while it was running.",
-            "Reboot, or end all that uses the cards and load the nvidia modules anew. A container "
-            "must be started again.",
+            "Reboot, or end every process on the GPUs and reload the nvidia modules. Start a "
+            "container again.",
         )
-    return passed(name, f"libnvidia-ml {version}, as the kernel module.")
+    return passed(name, f"libnvidia-ml {version}, the same version as the kernel module.")
 
 
 def cuda_library(case: DiagnosticContext) -> Result | None:
@@ -155,22 +157,22 @@ def cuda_library(case: DiagnosticContext) -> Result | None:
     if link is None:
         return unknown(
             name,
-            "libcuda.so.1 is in none of the usual folders.",
-            "If programs do not find it either: a container must be given it "
-            "(NVIDIA_DRIVER_CAPABILITIES=compute,utility), a machine needs the driver's CUDA part.",
+            "libcuda.so.1 is not in the usual folders.",
+            "If programs do not find it either: start a container with "
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility; on a host install the driver's CUDA part.",
         )
     shown = case.machine.name(link)
     version = _version_of(link)
     module = case.module_version
     if version is None or module is None or version == module:
-        return passed(name, f"{version or 'there'}, {shown}.")
+        return passed(name, f"{version or 'unknown version'}, {shown}.")
     if "compat" in str(link.resolve()):
         return passed(name, f"{version} in {shown}, NVIDIA's forward compatibility package.")
     return failed(
         name,
-        f"{shown} is {version}, the loaded kernel module {module}: CUDA programs fail.",
-        "Reboot after an upgrade of the driver; else remove what was left behind by an earlier "
-        "installation, or take its folder out of LD_LIBRARY_PATH.",
+        f"{shown} is {version}, but the loaded kernel module is {module}: CUDA programs fail.",
+        "Reboot after an upgrade of the driver. Otherwise remove the files of an earlier "
+        "installation, or remove their folder from LD_LIBRARY_PATH.",
     )
 
 
@@ -188,21 +190,21 @@ def answer(case: DiagnosticContext) -> Result | None:
     if snapshot is None:
         sentence = "The driver does not answer." if trouble is None else trouble.sentence
         return failed(name, sentence, "" if trouble is None else trouble.advice)
-    cards = count(len(snapshot.gpus), "card")
+    cards = count(len(snapshot.gpus), "GPU")
     expected = sum(_driver_of(case, slot) == "nvidia" for slot in case.slots)
     if snapshot.host.in_container is False and expected > len(snapshot.gpus):
         return failed(
             name,
-            f"The driver reports {cards}; on the bus it drives {expected}.",
-            "A card may have fallen off the bus or failed to start: `sudo dmesg | grep NVRM` says "
-            "which and why. It often takes a reboot.",
+            f"The driver reports {cards}, but controls {expected} on the bus.",
+            "A GPU may have fallen off the bus or failed to start: run `sudo dmesg | grep NVRM` to "
+            "see which one and why. It often needs a reboot.",
         )
     seconds = case.driver.seconds
     if seconds > _SLOW_SECONDS:
         return warned(
             name,
             f"{cards}, but it took {seconds:.0f} s to answer.",
-            "Persistence mode keeps the cards initialised; else something is wrong with a card: "
-            "`sudo dmesg | grep NVRM`.",
+            "Turn on persistence mode, which keeps the GPUs initialised. If it is on, a GPU may be "
+            "faulty: run `sudo dmesg | grep NVRM`.",
         )
-    return passed(name, f"{cards}, within {seconds:.1f} s.")
+    return passed(name, f"{cards}, in {seconds:.1f} s.")

@@ -36,7 +36,7 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
         ),
     ),
     (
-        "Cards",
+        "GPUs",
         (
             cards.answering,
             cards.persistence,

@@ -34,14 +34,12 @@ class Build(Struct, frozen=True):
     """A framework in one environment.
 
     Attributes:
-        framework: Its name.
         folder: The environment.
         version: Its own.
-        cuda: The CUDA that it was built for, ``12.4`` or ``12``; ``None`` for none.
-        extra: What else is worth knowing.
+        cuda: The CUDA that it was built for, ``12.4`` or ``12``; ``None`` without CUDA.
+        extra: Further information.
     """
 
-    framework: str
     folder: str
     version: str
     cuda: str | None
@@ -50,18 +48,20 @@ class Build(Struct, frozen=True):
 
 def torch(case: DiagnosticContext) -> Result | None:
     """PyTorch, by ``torch/version.py``."""
-    return _judged(case, "torch", _torch, "`pip install torch` on Linux brings one with CUDA.")
+    return _judged(case, "torch", _torch, "Run `pip install torch`: on Linux it includes CUDA.")
 
 
 def tensorflow(case: DiagnosticContext) -> Result | None:
     """TensorFlow, by its build information."""
-    advice = "`pip install 'tensorflow[and-cuda]'`"
+    advice = "Run `pip install 'tensorflow[and-cuda]'`."
     return _judged(case, "TensorFlow", _tensorflow, advice)
 
 
 def jax(case: DiagnosticContext) -> Result | None:
     """JAX, by its installed plugins."""
-    return _judged(case, "JAX", _jax, "`pip install 'jax[cuda12]'`, or 13 for newer drivers")
+    return _judged(
+        case, "JAX", _jax, "Run `pip install 'jax[cuda12]'`, or cuda13 for newer drivers."
+    )
 
 
 def _judged(
@@ -80,7 +80,7 @@ def _judged(
         words = f"{first.version} in {first.folder} was built {first.extra or 'without CUDA'}"
         if not case.gpus:
             return passed(name, f"{words}.", *details[1:])
-        words += ": it does not compute on these cards."
+        words += ": it does not compute on these GPUs."
         return warned(name, words, without, *details[1:])
     built = _major(first.cuda)
     words = f"{first.version}, built for CUDA {first.cuda}"
@@ -92,7 +92,7 @@ def _judged(
         needed = "a newer driver" if least is None else f"driver {least} or later"
         return failed(
             name,
-            f"{words}; the driver allows no more than {major}.{minor}.",
+            f"{words}; the driver supports CUDA up to {major}.{minor}.",
             f"Upgrade to {needed}, or install a build for CUDA {major}.",
             *details,
         )
@@ -107,8 +107,10 @@ def _not_compared(
 ) -> Result:
     """The result if the driver's limit is unknown."""
     if case.driver.snapshot is None:
-        return passed(name, f"{words}; without a driver there is nothing to compare.", *details)
-    return unknown(name, f"{words}; which CUDA the driver allows is not known.")
+        return passed(
+            name, f"{words}; without a driver there is nothing to compare it with.", *details
+        )
+    return unknown(name, f"{words}; the newest CUDA that the driver supports is unknown.")
 
 
 def _major(cuda: str) -> int | None:
@@ -132,7 +134,7 @@ def _torch(folder: Path, prefix: str) -> Build | None:
     cuda = known.get("cuda") or None
     extra = hip or ("" if cudnn is None or cuda is None else f"cuDNN {cudnn}")
     version = known.get("__version__") or "unknown version"
-    return Build("torch", prefix, version, cuda, extra)
+    return Build(prefix, version, cuda, extra)
 
 
 def _tensorflow(folder: Path, prefix: str) -> Build | None:
@@ -142,7 +144,7 @@ def _tensorflow(folder: Path, prefix: str) -> Build | None:
     known = dict(_TENSORFLOW.findall(text)) if _CUDA_BUILD.search(text) else {}
     version = _distribution(folder, "tensorflow") or _distribution(folder, "tensorflow_gpu")
     extra = f"cuDNN {known['cudnn']}" if known.get("cudnn") else ""
-    return Build("TensorFlow", prefix, version or "unknown version", known.get("cuda"), extra)
+    return Build(prefix, version or "unknown version", known.get("cuda"), extra)
 
 
 def _jax(folder: Path, prefix: str) -> Build | None:
@@ -156,7 +158,7 @@ def _jax(folder: Path, prefix: str) -> Build | None:
     ]
     old = _OLD_JAXLIB.search(_distribution(folder, "jaxlib") or "")
     cuda = max(plugins, key=int, default=old[1] if old else None)
-    return Build("JAX", prefix, version, cuda)
+    return Build(prefix, version, cuda)
 
 
 def _distribution(folder: Path, name: str) -> str | None:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _RECORD_BYTES = 8192
-"""What the kernel writes of a record at most: ``PRINTKRB_RECORD_MAX`` is less."""
+"""Largest record that the kernel writes: ``PRINTKRB_RECORD_MAX`` is less."""
 _MOST_SECONDS = 1.0
 _KMSG = 1 << 8 | 11
-"""Major and minor number of it: ``Documentation/admin-guide/devices.txt`` of the kernel."""
+"""Its major and minor number: ``Documentation/admin-guide/devices.txt`` of the kernel."""
 
 # NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
 _XID = re.compile(
@@ -33,7 +33,7 @@ class Xid(Struct, frozen=True):
 
     Attributes:
         number: Its XID.
-        slot: Where the card is on the PCI bus, ``0000:41:00``.
+        slot: Where the GPU is on the PCI bus, ``0000:41:00``.
         at: Seconds after the machine started.
     """
 
@@ -45,7 +45,7 @@ class Xid(Struct, frozen=True):
 def read_xids(log: Path) -> list[Xid] | None:
     """The XIDs in the kernel's buffer, oldest first.
 
-    The kernel keeps a few thousand lines; what came before is in the system's own log files. See
+    The kernel keeps a few thousand lines; older ones are in the system's log files. See
     ``Documentation/ABI/testing/dev-kmsg`` of the kernel for the form.
 
     Args:

@@ -17,7 +17,7 @@ def open_once(path: Path) -> None:
     """Open a device file for reading and writing, and close it.
 
     Raises:
-        OSError: The kernel does not let this program.
+        OSError: The kernel refuses.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
 
@@ -31,10 +31,10 @@ class Machine(Struct, frozen=True):
     """The machine to examine.
 
     Attributes:
-        root: What stands for ``/``.
+        root: The folder used as ``/``.
         environ: The environment.
-        prefix: Of the Python that gpumon runs in.
-        root_user: Whether this program may do everything.
+        prefix: The prefix of the Python that runs gpumon.
+        root_user: Whether gpumon runs as root.
         try_open: Opens a device file and closes it, or raises ``OSError``.
         uptime: Seconds since the machine started, by the clock of the kernel's log.
     """

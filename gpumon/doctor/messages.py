@@ -20,5 +20,5 @@ def index_list(indices: Iterable[int]) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """A number of things: ``1 card``, ``8 cards``."""
+    """A number of things: ``1 GPU``, ``8 GPUs``."""
     return f"{number} {what}{'' if number == 1 else 's'}"

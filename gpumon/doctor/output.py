@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpumon.doctor/1"
 EXIT_FAILED = 1
 _COLUMNS = 80
-"""Of what goes to a file, where it is read in a browser or an editor."""
+"""Width of output to a file, which is read in a browser or an editor."""
 
 # The terminal's own colours, because they fit its background.
 _COLOURS = {
@@ -60,7 +60,7 @@ class Report(msgspec.Struct, frozen=True):
     """All checks in JSON.
 
     Attributes:
-        schema: Which form this is.
+        schema: The schema's name and version.
         version: Of gpumon.
         scrubbed: Whether names were left out.
         verdict: The worst of all.
@@ -82,20 +82,20 @@ def doctor(
     scrub: bool = False,
     machine: Machine | None = None,
 ) -> int:
-    """Examine the machine, and print each result as soon as it is there.
+    """Examine the machine, and print each result as soon as it is known.
 
     Args:
         source: The driver.
         stream: Where to.
-        as_json: For a program.
+        as_json: Whether to print JSON.
         scrub: Leave out names.
-        machine: Where to look; this machine by default.
+        machine: The machine to examine; this machine by default.
 
     Returns:
         The exit status: 0, or 1 where a check failed.
 
     Raises:
-        OSError: The stream takes no more.
+        OSError: The stream cannot be written.
     """
     case = DiagnosticContext(machine or Machine(), partial(ask_driver, partial(take_one, source)))
     found = _scrubbed(examine(case), _scrubber(case)) if scrub else examine(case)

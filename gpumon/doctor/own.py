@@ -31,16 +31,16 @@ def configuration(case: DiagnosticContext) -> Result:
     name = "configuration"
     environ = case.machine.environ
     loaded = load(environ)
-    if loaded.complaints:
+    if loaded.errors:
         return warned(
             name,
             f"{loaded.path}: some settings are invalid; their defaults apply.",
-            "`gpumon config check` after each change.",
-            *(complaint.sentence for complaint in loaded.complaints),
+            "Correct them, and run `gpumon config check` after each change.",
+            *(error.sentence for error in loaded.errors),
         )
     if not Path(loaded.path).exists():
-        return passed(name, f"{loaded.path} is not there: everything is as by default.")
-    return passed(name, f"{loaded.path}, understood.")
+        return passed(name, f"{loaded.path} does not exist: the defaults apply.")
+    return passed(name, f"{loaded.path} is valid.")
 
 
 def state(_case: DiagnosticContext) -> Result:
@@ -50,11 +50,13 @@ def state(_case: DiagnosticContext) -> Result:
     name = "state"
     folder = Path(state_folder())
     if _writable(folder):
-        return passed(name, f"{folder}: what the screen was left like, and every signal sent.")
+        return passed(
+            name, f"{folder} holds the last state of the screen and a log of the sent signals."
+        )
     return warned(
         name,
         f"{folder} cannot be written: no state is saved, and signals are not logged.",
-        "Make the folder yours, or name another with XDG_STATE_HOME.",
+        "Make the folder writable, or set XDG_STATE_HOME to another one.",
     )
 
 
@@ -68,15 +70,15 @@ def locks(case: DiagnosticContext) -> Result | None:
     asked = case.machine.environ.get("GPUMON_LOCK_DIR") or None
     path = usual_path() if asked is None else Path(asked)
     if not os.path.lexists(path):
-        return passed(name, f"{path}: made when gpumon run first needs it.")
+        return passed(name, f"{path}: gpumon run creates it when it needs it.")
     try:
         folder = shared_folder(asked, make=False)
     except FolderError as error:
         return warned(
             name,
-            f"{error}: gpumon run guards only against your own programs.",
-            "Have the administrator make it anew: `sudo install -d -m 1777 FOLDER`; or name "
-            "another, the same for all users, with GPUMON_LOCK_DIR.",
+            f"{error}: gpumon run reserves GPUs only among your own programs.",
+            "Ask an administrator to create it anew with `sudo install -d -m 1777 FOLDER`, or set "
+            "GPUMON_LOCK_DIR to another folder for all users.",
         )
     if folder is not None:
         everybody = folder.status().st_mode & stat.S_IWOTH
@@ -84,11 +86,11 @@ def locks(case: DiagnosticContext) -> Result | None:
         if not everybody:
             return warned(
                 name,
-                f"{path} is not open to everybody: gpumon run guards those who may not write "
-                "there only against their own programs.",
-                f"`chmod 1777 {path}`, unless all who use the cards may write there.",
+                f"{path} is not writable by everybody: for users who may not write there, gpumon "
+                "run reserves GPUs only among their own programs.",
+                f"Run `chmod 1777 {path}`, unless every user of the GPUs may write there.",
             )
-    return passed(name, f"{path}, shared by all users.")
+    return passed(name, f"All users share {path}.")
 
 
 def _writable(folder: Path) -> bool:

@@ -87,7 +87,7 @@ def _where_to_begin(results: Iterable[Result]) -> str:
     failing = [result.check for result in results if result.verdict is CheckVerdict.FAIL]
     if len(failing) < 2:
         return ""
-    return f"Begin with {failing[0]}: what comes after it may follow from it."
+    return f"Begin with {failing[0]}: it may cause the failures after it."
 
 
 def _wrapped(text: str, width: int) -> list[str]:

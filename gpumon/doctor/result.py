@@ -15,9 +15,9 @@ class CheckVerdict(str, Enum):
     """The verdict, from best to worst."""
 
     PASS = "pass"  # noqa: S105 - a verdict, and no secret
-    """As it should be, or of no harm."""
+    """It works, or does no harm."""
     UNKNOWN = "unknown"
-    """It could not be found out."""
+    """It could not be determined."""
     WARN = "warn"
     """It works, but not as well as it could, or not for everybody."""
     FAIL = "fail"
@@ -34,10 +34,10 @@ class Result(Struct, frozen=True):
 
     Attributes:
         check: Its name, in a few words; the same in every version of gpumon.
-        verdict: How it is.
+        verdict: The verdict.
         found: What was found, for a person.
-        todo: What to do about it; empty where nothing is to be done.
-        details: Facts behind it, one a line.
+        todo: What to do about it; empty if there is nothing to do.
+        details: The facts, one per line.
     """
 
     check: str

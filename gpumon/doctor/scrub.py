@@ -22,7 +22,7 @@ _SHORTEST = 2
 class Scrubber:
     """Removes names from texts.
 
-    Home folders become ``~``, other people's ``/home/USER``; users, the machine and cards
+    Home folders become ``~``, other people's ``/home/USER``; users, the machine and GPUs
     lose their names. Versions, numbers and the rest of a path stay: they are what a
     report is for.
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from gpumon.doctor.result import Result
 
 _LEAST_COLUMNS, _LEAST_LINES = 60, 15
-"""What the dashboard is made for at least."""
+"""The smallest size that the dashboard supports."""
 
 _ANSWER_SECONDS = 1.0
-"""How long a terminal gets to answer, over whatever line it is reached."""
+"""How long a terminal has to answer, also over a slow connection."""
 
 # DECRQM for mode 2026, and after it a question that every terminal answers (DA1): a terminal that
 # knows nothing of the first answers the second at once.
@@ -38,20 +38,20 @@ def kind(case: DiagnosticContext) -> Result:
         return warned(
             name,
             f"{shown}: the dashboard cannot move the cursor.",
-            "Over ssh, `ssh -t`; in a container, `docker exec -it -e TERM=xterm-256color`; without "
-            "a terminal use gpumon snapshot.",
+            "Over ssh use `ssh -t`, in a container `docker exec -it -e TERM=xterm-256color`, "
+            "without a terminal `gpumon snapshot`.",
         )
     inside = " in tmux" if "TMUX" in case.machine.environ else ""
     inside = inside or (" in screen" if "STY" in case.machine.environ else "")
     size = _size()
     if size is None:
-        return passed(name, f"{printable(term)}{inside}; output goes elsewhere.")
+        return passed(name, f"{printable(term)}{inside}; output is not a terminal.")
     if not (size.columns and size.lines):
-        return passed(name, f"{printable(term)}{inside}; it does not tell its size.")
+        return passed(name, f"{printable(term)}{inside}; it does not report its size.")
     words = f"{printable(term)}{inside}, {size.columns}×{size.lines}."
     if size.columns < _LEAST_COLUMNS or size.lines < _LEAST_LINES:
         least = f"{_LEAST_COLUMNS}×{_LEAST_LINES}"
-        return warned(name, words, f"Make it larger: the dashboard wants {least} or more.")
+        return warned(name, words, f"Make it larger: the dashboard needs at least {least}.")
     return passed(name, words)
 
 
@@ -70,16 +70,16 @@ def characters(case: DiagnosticContext) -> Result:
     locale = next(filter(None, map(environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), None)
     shown = "no locale is set" if locale is None else f"locale {printable(locale)}"
     if environ.get("GPUMON_ASCII", "0") not in {"", "0"}:
-        return passed(name, "ASCII alone, as GPUMON_ASCII asks for.")
+        return passed(name, "ASCII only, because GPUMON_ASCII is set.")
     if codeset == UTF_8:
         return passed(name, f"UTF-8 ({shown}).")
     if codeset == CONSOLE:
-        return passed(name, "UTF-8, as far as the Linux console's font goes.")
+        return passed(name, "UTF-8, limited to the font of the Linux console.")
     words = "ASCII" if codeset == ASCII else codeset
     return warned(
         name,
-        f"The {shown} is not UTF-8: graphs are drawn in {words}.",
-        "`export LANG=C.UTF-8` (or en_US.UTF-8) where the terminal shows UTF-8.",
+        f"UTF-8 is not available ({shown}): gpumon draws graphs with {words}.",
+        "If the terminal shows UTF-8: `export LANG=C.UTF-8` (or en_US.UTF-8).",
     )
 
 
@@ -88,7 +88,7 @@ def colours(case: DiagnosticContext) -> Result:
     name = "colours"
     environ = case.machine.environ
     if environ.get("NO_COLOR"):
-        return passed(name, "None, as NO_COLOR asks for.")
+        return passed(name, "None, because NO_COLOR is set.")
     if environ.get("COLORTERM", "").lower() in {"truecolor", "24bit"}:
         return passed(name, "16 million.")
     term = environ.get("TERM", "")
@@ -108,11 +108,11 @@ def whole_frames(case: DiagnosticContext) -> Result | None:
         return None  # There is no terminal to query.
     answer = _ask()
     if answer is None:
-        return unknown(name, "The terminal does not answer questions.")
+        return unknown(name, "The terminal does not answer the query.")
     match = _ANSWER.search(answer)
     if match is not None and match[1] in {b"1", b"2", b"3"}:
-        return passed(name, "Yes: the terminal has synchronized output.")
-    return passed(name, "No synchronized output: over a slow line a frame may show half drawn.")
+        return passed(name, "The terminal supports synchronized output.")
+    return passed(name, "No synchronized output: a slow connection may show half a frame.")
 
 
 def _is_terminal(stream: object) -> bool:

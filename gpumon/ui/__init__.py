@@ -1,1 +1,1 @@
-"""The screen: the only room that knows Textual."""
+"""The screen: the only package that imports Textual."""

@@ -1,4 +1,4 @@
-"""Slow work off the screen's thread."""
+"""Runs slow work outside the application's thread."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_errand(
+def run_in_thread(
     app: App[Any],
     work: Callable[[], T],
     done: Callable[[T], None],
     failed: Callable[[Exception], None] | None = None,
-    name: str = "gpumon-errand",
+    name: str = "gpumon-background",
 ) -> None:
-    """Do some work on a thread of its own, and deliver what it gives on the application's.
+    """Run work on its own thread, and pass the result to the application's thread.
 
-    The thread is a daemon and no executor's: an executor is joined at the end of the program, and
-    a look at ``/proc`` that hangs would keep that from coming. When the application has gone
-    meanwhile the result is dropped; whether a screen is still there is for ``done`` to see.
+    The thread is a daemon, not part of an executor: Python joins executors at exit, so a read of
+    ``/proc`` that hangs would block the exit. If the application has ended meanwhile, the result is
+    dropped; ``done`` must check whether its screen still exists.
 
     Args:
-        app: Where the result is wanted.
-        work: What takes time; touches nothing of the screen.
-        done: Takes the result.
-        failed: Takes what the work raised; without it that ends the application as any other fault
-            of its own does.
-        name: The thread's.
+        app: The application.
+        work: The slow work; must not touch the screen.
+        done: Receives the result.
+        failed: Receives an exception of the work; by default it ends the application.
+        name: Name of the thread.
     """
 
     def fail(error: Exception) -> None:
@@ -42,13 +41,13 @@ def run_errand(
     def run() -> None:
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - told on the application's thread
+        except Exception as error:  # noqa: BLE001 - passed to the application's thread
             deliver(failed or fail, error)
         else:
             deliver(done, result)
 
     def deliver(take: Callable[[Any], None], result: object) -> None:
-        # The loop may be closed between Textual's look at it and its use.
+        # The event loop may close after Textual has checked it.
         with contextlib.suppress(RuntimeError):
             app.call_later(take, result)
 

@@ -1,15 +1,15 @@
-"""Lines for the clipboard of whoever sits at the terminal, also over ssh.
+"""Copies lines to the clipboard of the user's terminal, also over ssh.
 
 Textual's ``App.copy_to_clipboard`` writes OSC 52 (xterm's control sequences, "Manipulate Selection
-Data"), which asks the terminal to take a text. No terminal answers whether it did, some never do,
-and what runs in between may keep it: tmux passes it on under ``set-clipboard on`` alone, while its
-default since 2.6, ``external``, ignores what programs send; GNU screen never passes it on. So the
-line itself always belongs on the screen too.
+Data"). No terminal confirms it, some ignore it, and multiplexers may drop it: tmux passes it on
+only with ``set-clipboard on``, while its default since 2.6, ``external``, ignores programs; GNU
+screen never passes it on. So the line is always shown on the screen too.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from gpumon.host.cuda_visible_devices import visible_devices_line
@@ -26,19 +26,19 @@ PAST_NUMBER = "this is the past: the number may be another process's by now, so 
 
 
 def cuda_line(uuids: Sequence[str]) -> str:
-    """What to set so that a program sees these cards and no others, under any order of CUDA's."""
+    """The assignment of ``CUDA_VISIBLE_DEVICES`` for these GPUs, in any device order of CUDA."""
     return visible_devices_line([printable(uuid) for uuid in uuids])
 
 
 def copy(app: App[Any], text: str) -> str:
-    """Offer a line to the terminal's clipboard.
+    """Copy a line to the terminal's clipboard.
 
     Args:
-        app: Whose terminal.
+        app: The application.
         text: One printable line: it will be pasted into a shell.
 
     Returns:
-        What to tell, the line included.
+        The message for the user, which contains the line.
 
     Raises:
         ValueError: The text is no printable line.
@@ -53,12 +53,21 @@ def copy(app: App[Any], text: str) -> str:
     return f"{text}   copied, if the terminal allows it"
 
 
-def copy_kill(app: App[Any], process: ProcessId) -> str:
-    """Offer what to type to end a process by hand. It names a number, which may be another's later.
+def copy_kill(app: App[Any], process: ProcessId, machine: str | None = None) -> str:
+    """Copy the command that ends a process. Its PID may be reused later.
+
+    Args:
+        app: The application.
+        process: The process.
+        machine: Its machine, as the user named it; ``None`` for this one.
 
     Returns:
-        What to tell: the line, or why there is none.
+        The message for the user: the line, or why there is none.
     """
     if process.start_time is None:
         return f"{process.pid} is not visible here: that number means another process, or none"
-    return copy(app, f"kill {process.pid}")
+    if machine is None:
+        return copy(app, f"kill {process.pid}")
+    # Refused where the name reaches another machine, which has no process with this start.
+    subject = f"{process.pid}:{process.start_time}"
+    return copy(app, f"gpumon end {subject} --hosts {shlex.quote(printable(machine))}")

@@ -1,4 +1,4 @@
-"""What colours a terminal has, and what is left of a theme's where they are few, or none."""
+"""Detects a terminal's colours, and reduces a theme to them."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ _SYSTEMS = {
     "truecolor": ColorSystem.TRUECOLOR,
 }
 _HUES = (1, 3, 2, 6, 4, 5)
-"""The six colours of the sixteen in the order of their hues, from red on."""
+"""The six hues among the sixteen colours, in order from red."""
 _BRIGHT, _BLACK, _GREY, _WHITE = 8, 0, 7, 15
 _LEAST_CHROMA = 0.2
-"""Below this a colour is a grey."""
+"""A colour with a smaller chroma counts as grey."""
 _BUTTON_CHROMA = 0.5
-"""A ground of at least this is no grey."""
+"""A background with at least this chroma is a button's."""
 _LIGHT = {2, 3, 6}
-"""Of the six, those on which black is legible."""
+"""The hues on which black text is legible."""
 _STANDS_OUT = 0.3
-"""A ground this much lighter or darker than the screen's marks what stands on it."""
+"""A background this much lighter or darker than the screen's marks a selection."""
 
 
 def refuses_colour(environ: Mapping[str, str]) -> bool:
-    """Whether nobody wants colours here, or the terminal has none (https://no-color.org)."""
+    """Whether the user disabled colours (https://no-color.org), or the terminal has none."""
     return bool(environ.get("NO_COLOR")) or environ.get("TERM", "").startswith("vt")
 
 
 def colour_system(environ: Mapping[str, str], detected: str | None) -> ColorSystem | None:
-    """What the terminal can show; ``None`` is no colour at all.
+    """The terminal's colour system; ``None`` means no colours.
 
     Args:
         environ: The environment.
-        detected: What Rich calls it.
+        detected: The system that Rich has detected.
     """
     return None if refuses_colour(environ) else _SYSTEMS.get(str(detected))
 
 
 @lru_cache(maxsize=1024)
 def shown_as(fore: Color, ground: Color, system: ColorSystem) -> tuple[RichColor, RichColor]:
-    """What a terminal shows for a text of one colour on a ground of another.
+    """The terminal colours for a text colour and its background.
 
-    The nearest of sixteen colours would mostly be grey, and often the ground's own: of these a text
-    gets the one of its hue, on a ground that is black, grey or white, or a button's own colour.
+    With sixteen colours the nearest one is mostly grey, and often that of the background. So a text
+    gets the colour of its hue, and a background black, grey, white, or a button's own hue.
     """
     if system is not ColorSystem.STANDARD:
         return fore.rich_color.downgrade(system), ground.rich_color.downgrade(system)
@@ -69,7 +69,7 @@ def shown_as(fore: Color, ground: Color, system: ColorSystem) -> tuple[RichColor
 
 
 def _grey(colour: Color) -> int:
-    """The grey of the sixteen that a ground is nearest to."""
+    """The nearest of the four greys."""
     light = colour.brightness
     return next(grey for grey, below in _GREYS if light < below)
 
@@ -91,12 +91,12 @@ def _chroma(colour: Color) -> float:
 
 
 class FewColours(LineFilter):
-    """Brings what Textual draws down to a terminal's colours, or to none.
+    """Reduces the colours of Textual's widgets to those of the terminal.
 
-    Without colours what stands on a ground that stands out is reversed, as the line that is chosen.
+    Without colours, text on a highlighted background, such as the selected line, is reversed.
 
     Args:
-        system: What the terminal shows; ``None`` is no colour at all.
+        system: The terminal's colour system; ``None`` means no colours.
     """
 
     def __init__(self, system: ColorSystem | None) -> None:

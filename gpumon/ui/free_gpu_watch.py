@@ -22,7 +22,7 @@ class FreeGpuWatch:
     def __init__(self) -> None:
         self.cards: frozenset[str] = frozenset()
 
-    def turn(self, gpu: Gpu, history: History) -> str:
+    def toggle(self, gpu: Gpu, history: History) -> str:
         """Start or stop watching a GPU; returns the message for the user."""
         if gpu.uuid in self.cards:
             self.cards -= {gpu.uuid}
@@ -33,7 +33,7 @@ class FreeGpuWatch:
         key = keycap("tell_when_free")
         return f"will notify when GPU {gpu.index} is free ({key} cancels)"
 
-    def take(self, history: History) -> list[str]:
+    def check(self, history: History) -> list[str]:
         """Check the newest snapshot; returns a message for each GPU that has become free."""
         latest = history.latest
         if not self.cards or latest is None:

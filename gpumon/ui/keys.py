@@ -1,4 +1,4 @@
-"""The keymap as Textual wants it, and keys that are pressed with the mouse."""
+"""Converts the keymap to Textual's bindings, and runs key actions for clicks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.screen import Screen
 
-    from gpumon.config.keymap import Place
+    from gpumon.config.key_action import Place
 
 
 def bindings_of(place: Place) -> list[BindingType]:
-    """The keys that work in a place, each known by the name of its action."""
+    """Textual's bindings for a screen, with the ids of the actions."""
     return [
         Binding(
             _textual(one.keys),
             one.action,
             one.on[place],
-            id=one.name or None,
+            id=one.id,
             priority=one.priority,
         )
         for one in KEYMAP
@@ -34,23 +34,23 @@ def bindings_of(place: Place) -> list[BindingType]:
 
 
 def textual_keymap(changed: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Textual's keymap for changed keys, by the names of their actions."""
-    return {name: _textual(keys) for name, keys in changed.items()}
+    """Textual's keymap for keys other than the default ones, by the action's id."""
+    return {one: _textual(keys) for one, keys in changed.items()}
 
 
 def _textual(keys: Iterable[str]) -> str:
     return ",".join("comma" if key == "," else key for key in keys)
 
 
-def press(screen: Screen[None], name: str | None) -> None:
-    """Do what the key of an action does on a screen, if anything.
+def click_key(screen: Screen[None], name: str | None) -> None:
+    """Run a key's action for a click on its label; does nothing if the screen lacks the action.
 
     Args:
-        screen: Where it is pressed.
+        screen: The screen.
         name: The action's name in the keymap.
     """
     for active in screen.active_bindings.values():
         if name is not None and active.binding.id == name:
-            # Not within the click that asks for it: a dialog would wait for that click to end.
+            # Not inside the click handler: a dialog would wait for that handler to return.
             screen.call_later(partial(screen.app.run_action, active.binding.action, active.node))
             return

@@ -1,4 +1,4 @@
-"""The ending of processes, from the question to the memory that came back."""
+"""Terminates processes, from the dialog to the reclaimed memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.host import target_of_kin
+from gpumon.kill.descendants import descendants
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
-from gpumon.ui.background import run_errand
+from gpumon.ui.background import run_in_thread
 from gpumon.ui.dialogs.end import EndDialog
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from gpumon.ui.session import Session
 
 _CLOSE_SECONDS = 2.0
-"""How long the program's end waits for what was ordered, all cases together."""
+"""Maximum seconds to wait at exit for pending signals of all terminations."""
 
 _SHOWN_SECONDS = 60.0
-"""How long the report of a case stays once all is well; what went wrong stays until Esc."""
+"""Seconds for which the report of a successful termination is shown; others stay until Esc."""
 
 
 class KillController:
-    """Asks, sends, and stays with every case until it is dismissed.
+    """Opens the dialog, starts terminations, and keeps their reports until they are dismissed.
 
     Args:
-        app: Where the dialog opens.
-        session: Whom to ask and what to write.
-        changed: Called, on the screen's thread, when there is something new to show.
-        say: Puts a sentence before the person.
+        app: The application.
+        session: The data sources.
+        changed: Called on the application's thread when a report has changed.
+        say: Shows a message.
     """
 
     def __init__(
@@ -53,37 +53,41 @@ class KillController:
         self._changed = changed
         self._say = say
         self._open: list[TerminationSession] = []
-        self._leaving: list[TerminationSession] = []
+        self._closing: list[TerminationSession] = []
         self._done_at: dict[int, float] = {}
         self._newest_listed: Snapshot | None = None
 
     @property
     def reports(self) -> tuple[TerminationReport, ...]:
-        """How the cases stand, the oldest first."""
-        return tuple(case.report for case in self._open)
+        """The reports, oldest first."""
+        return tuple(termination.report for termination in self._open)
 
     def take(self, snapshot: Snapshot) -> None:
-        """Look in a newer snapshot for the memory that came back."""
+        """Pass a newer snapshot, to find reclaimed memory in it."""
         at, listed = snapshot.processes_at, self._newest_listed
-        # Lists are read less often than memory: only in the first snapshot with a list are both of
-        # one moment.
+        # Process lists are read less often than memory: only in the first snapshot with a new list
+        # do both have the same time.
         if listed is None or at is None or at != listed.processes_at:
             self._newest_listed = snapshot
-            for case in self._open:
-                case.see(snapshot)
+            for termination in self._open:
+                termination.see(snapshot)
         now = time.monotonic()
-        for case in list(self._open):
-            report = case.report
+        for termination in list(self._open):
+            report = termination.report
             if not report.done:
                 continue
-            done_at = self._done_at.setdefault(id(case), now)
+            done_at = self._done_at.setdefault(id(termination), now)
             if _went_well(report) and now - done_at > _SHOWN_SECONDS:
-                self._forget(case)
+                self._forget(termination)
 
-    def ask(self, targets: Sequence[Target]) -> None:
-        """Open the dialog for these processes; their children are looked up meanwhile.
+    def ask(self, targets: Sequence[Target], name: str = "") -> None:
+        """Open the dialog for these processes; their children are read meanwhile.
 
-        KILL is proposed once they were given time to end by what they were sent.
+        KILL is proposed if an earlier signal has not ended them in time.
+
+        Args:
+            targets: The processes.
+            name: What they are together, such as a job.
         """
         host = self._session.host
         if host.readonly:
@@ -102,17 +106,18 @@ class KillController:
         def look() -> Sequence[RelatedProcess]:
             return host.families(asked)
 
-        dialog = EndDialog(targets, host.uid, number, now, look)
+        dialog = EndDialog(targets, host.uid, number, now, look, name)
         self._app.push_screen(dialog, self._begin)
 
         def found(family: Sequence[RelatedProcess]) -> None:
             protected = {kin.id for kin in family if kin.protected}
             free = [target for target in targets if target.id not in protected]
-            children = self._children(free, family)
+            latest = self._session.history.latest
+            children = descendants(free, family, latest.processes if latest else ())
             named = [one for one in children if one.id not in asked]
             dialog.add_children(named, protected, family)
 
-        run_errand(
+        run_in_thread(
             self._app,
             look,
             found,
@@ -120,119 +125,107 @@ class KillController:
             name="gpumon-families",
         )
 
-    def ask_for_the_rest(self) -> bool:
-        """Ask whether to kill what is left of the newest case that offers it; False without one."""
+    def ask_again(self) -> bool:
+        """Propose KILL for the newest termination that offers it; False if there is none."""
         for report in reversed(self.reports):
             if report.offers_kill:
                 waiting = _waiting(report)
-                self.ask([fate.target for fate in report.fates if fate.target.id in waiting])
+                targets = [fate.target for fate in report.outcomes if fate.target.id in waiting]
+                self.ask(targets, report.name)
                 return True
         return False
 
     def dismiss(self) -> bool:
-        """Put away the newest report that is complete, or that has waited long enough.
-
-        Returns:
-            False when there is none.
-        """
-        for case in reversed(self._open):
-            if _is_told(case.report) or case.report.offers_kill:
-                self._forget(case)
+        """Dismiss the newest report that is complete or offers KILL; False if there is none."""
+        for termination in reversed(self._open):
+            if _is_final(termination.report) or termination.report.offers_kill:
+                self._forget(termination)
                 return True
         return False
 
     def close(self) -> None:
-        """Let go of every process, once what was ordered is sent.
+        """Send pending signals, and release all processes.
 
         Raises:
-            BaseException: A bug that a case has met.
+            BaseException: A bug in one of the terminations.
         """
-        cases = [*self._open, *self._leaving]
-        for case in cases:
-            case.close()
+        terminations = [*self._open, *self._closing]
+        for termination in terminations:
+            termination.close()
         deadline = time.monotonic() + _CLOSE_SECONDS
-        for case in cases:
-            case.join(max(0.0, deadline - time.monotonic()))
-        for case in cases:
-            if case.failure is not None:
-                raise case.failure
-
-    def _children(self, roots: Sequence[Target], family: Sequence[RelatedProcess]) -> list[Target]:
-        """Those below the roots, parents first."""
-        latest = self._session.history.latest
-        uses = {process.id: process.uses for process in (latest.processes if latest else ())}
-        known = {kin.id for kin in family}
-        places = {root.id.pid: root.place for root in roots if root.id in known}
-        found = []
-        for kin in family:
-            if kin.parent in places:
-                place = places.setdefault(kin.id.pid, places[kin.parent])
-                found.append(target_of_kin(kin, uses.get(kin.id, ()), place))
-        return found
+        for termination in terminations:
+            termination.join(max(0.0, deadline - time.monotonic()))
+        for termination in terminations:
+            if termination.failure is not None:
+                raise termination.failure
 
     def _begin(self, choice: SignalChoice | None) -> None:
         if choice is None:
             return
-        case = self._case_of(choice.targets) or self._new_case(choice.targets)
-        case.send(choice.number, whole_tree=choice.whole_tree)
+        termination = self._termination_of(choice.targets) or self._new_termination(choice)
+        termination.send(choice.number, whole_tree=choice.whole_tree)
         self._changed()
 
-    def _case_of(self, targets: Sequence[Target]) -> TerminationSession | None:
-        """The case whose next signal would reach all of these, as far as they live, and no other.
+    def _termination_of(self, targets: Sequence[Target]) -> TerminationSession | None:
+        """The termination that has exactly these living processes.
 
-        One that was refused is tried again, and that takes a new case.
+        A refused process needs a new termination, which tries it again.
         """
         named = {target.id: target.command for target in targets}
-        for case in self._open:
-            waiting = _waiting(case.report)
+        for termination in self._open:
+            waiting = _waiting(termination.report)
             reached = {
                 fate.target.id: fate.target.command
-                for fate in case.report.fates
+                for fate in termination.report.outcomes
                 if fate.outcome is not Outcome.REFUSED
             }
-            # Another command is another question, and is to stand in the log of signals.
+            # A process with another command is confirmed anew, and logged with that command.
             if waiting and waiting <= named.keys() and named.items() <= reached.items():
-                return case
+                return termination
         return None
 
-    def _new_case(self, targets: Sequence[Target]) -> TerminationSession:
+    def _new_termination(self, choice: SignalChoice) -> TerminationSession:
         session = self._session
-        case = TerminationSession(
-            session.host, targets, journal=session.journal, changed=self._ring
+        termination = TerminationSession(
+            session.host,
+            choice.targets,
+            audit_log=session.audit_log,
+            changed=self._notify_changed,
+            name=choice.name,
         )
         latest = self._newest_listed or session.history.latest
         if latest is not None:
-            case.see(latest)
-        self._open.append(case)
-        return case
+            termination.see(latest)
+        self._open.append(termination)
+        return termination
 
-    def _forget(self, case: TerminationSession) -> None:
-        case.close()
-        self._leaving = [one for one in (*self._leaving, case) if not one.join(0)]
-        self._open.remove(case)
-        self._done_at.pop(id(case), None)
+    def _forget(self, termination: TerminationSession) -> None:
+        termination.close()
+        self._closing = [one for one in (*self._closing, termination) if not one.join(0)]
+        self._open.remove(termination)
+        self._done_at.pop(id(termination), None)
 
-    def _ring(self) -> None:
-        """On the case's thread: there is news."""
-        # The loop may be closed between Textual's look at it and its use.
+    def _notify_changed(self) -> None:
+        """Announce a new report; called on the termination's thread."""
+        # The event loop may close after Textual has checked it.
         with contextlib.suppress(RuntimeError):
             self._app.call_later(self._changed)
 
 
 def _waiting(report: TerminationReport) -> set[ProcessId]:
-    return {fate.target.id for fate in report.fates if fate.outcome is Outcome.WAITING}
+    return {fate.target.id for fate in report.outcomes if fate.outcome is Outcome.WAITING}
 
 
-def _is_told(report: TerminationReport) -> bool:
-    """Whether the sum of a report is final; a zombie's parent or the log may be waited for."""
-    over = report.fates and not _waiting(report) and all(card.settled for card in report.returns)
+def _is_final(report: TerminationReport) -> bool:
+    """Whether a report's result is final; zombies or the audit log may still be pending."""
+    over = report.outcomes and not _waiting(report) and all(card.settled for card in report.memory)
     return report.done or bool(over)
 
 
 def _went_well(report: TerminationReport) -> bool:
     return (
-        all(fate.outcome in {Outcome.ENDED, Outcome.GONE} for fate in report.fates)
-        and not any(fate.sentence for fate in report.fates)
-        and not any(card.short for card in report.returns)
+        all(fate.outcome in {Outcome.ENDED, Outcome.GONE} for fate in report.outcomes)
+        and not any(fate.sentence for fate in report.outcomes)
+        and not any(card.short for card in report.memory)
         and not report.unlogged
     )

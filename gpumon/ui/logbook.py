@@ -1,6 +1,6 @@
-"""The log that a screen writes beside what it shows.
+"""Starts and stops logging from the dashboard.
 
-What writes it is imported when it is wanted: most runs write none.
+The recorder is imported only when a log is started, because most runs write none.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Logbook:
-    """Starts a log, stops it, and says how it stands.
+    """Starts a log, stops it, and reports its status.
 
     Args:
-        collector: Whose samples are logged; ``None`` for a replay, which is a log already.
-        path: Where to; a new file of its own in the working directory each time unless told.
-        user: Log the processes of this user alone.
-        commands: Whether to write command lines, which can hold secrets.
+        collector: The source of samples; ``None`` for a replay, which is a log already.
+        path: The path; by default a new file in the working directory each time.
+        user: Log only the processes of this user.
+        commands: Whether to log command lines, which may contain secrets.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Logbook:
         self._commands = commands
         self._recorder: Recorder | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._told: list[str] = []
-        self._turning = Lock()
+        self._summaries: list[str] = []
+        self._toggle_lock = Lock()
 
     @property
     def note(self) -> LogNote | None:
-        """How the log stands, while one is written."""
-        # Once: the errand that ends a log is on another thread.
+        """The status of the log for the header; ``None`` while none is written."""
+        # Read once: another thread may stop the log meanwhile.
         recorder = self._recorder
         if recorder is None:
             return None
@@ -63,10 +63,10 @@ class Logbook:
         return LogNote(f"log {_size(status)} {duration(status.seconds)}")
 
     def begin(self) -> str | None:
-        """Begin the log that was asked for on the command line, if one was.
+        """Start the log that the command line requests, if any.
 
         Returns:
-            Why it cannot be written, as a sentence.
+            Why it cannot be written, as a sentence; ``None`` if it can.
         """
         if self._path is None:
             return None
@@ -79,7 +79,7 @@ class Logbook:
         return None
 
     def start(self) -> str:
-        """Begin a log. Returns where it is written, as a sentence.
+        """Start a log. Returns a message with its path.
 
         Raises:
             LogError: It cannot be written.
@@ -97,26 +97,26 @@ class Logbook:
         return f"logging to {_place(recorder.status.path)}; {keycap('log')} stops"
 
     def stop(self) -> str:
-        """End the log. Returns where it is and what it holds, as a sentence."""
+        """Stop the log. Returns a message with its path and size."""
         recorder, unsubscribe = self._recorder, self._unsubscribe
         if recorder is None or unsubscribe is None:
             return ""
         unsubscribe()
         self._recorder = self._unsubscribe = None
         status = recorder.stop()
-        told = f"logged {_amounts(status)}. To see them: gpumon replay {status.path}"
-        self._told.append(told)
-        # The screen may be narrow, so where the log is comes first; what to type comes at the end.
+        summary = f"logged {_amounts(status)}. To see them: gpumon replay {status.path}"
+        self._summaries.append(summary)
+        # The screen may be narrow, so the path comes first.
         return f"logged to {_place(status.path)}: {_amounts(status)}"
 
-    def turn(self) -> str:
-        """Begin a log, or end the one there is. Returns what to tell the person.
+    def toggle(self) -> str:
+        """Start a log, or stop the current one. Returns the message for the user.
 
-        Waits for the disk. One that is asked for while another is under way comes after it.
+        Blocks on the disk; parallel calls run one after another.
         """
         from gpumon.recording.csv.opening import LogError
 
-        with self._turning:
+        with self._toggle_lock:
             if self._recorder is not None:
                 return self.stop()
             try:
@@ -125,14 +125,14 @@ class Logbook:
                 return error.sentence
 
     def close(self) -> list[str]:
-        """End the log. Returns what all of them hold, to be told when the screen is gone."""
-        with self._turning:
+        """Stop the log. Returns a summary of each log, to be printed after the screen is gone."""
+        with self._toggle_lock:
             self.stop()
-        return self._told
+        return self._summaries
 
 
 def _place(path: Path) -> str:
-    """The file, and its folder where that is not the working directory."""
+    """The file name, and its folder if that is not the working directory."""
     folder = path.parent.resolve()
     return path.name if folder == path.cwd() else f"{path.name} in {folder}"
 

@@ -1,4 +1,4 @@
-"""What the screens work with: who samples, what was seen, and the processes of the machine."""
+"""The data sources of the screens."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ class Session(NamedTuple):
     """One run of the dashboard.
 
     Attributes:
-        collector: Samples; the screens set its interval.
-        history: What was seen; the screens only read it.
+        collector: Samples the machine; the screens set its interval.
+        history: The history of the samples; the screens only read it.
         host: The processes of the machine.
-        lookup: The slow looks at them.
-        journal: Where every signal sent is written.
-        tape: What can be shown of the past.
-        logbook: Writes a log when asked to.
-        player: What plays a log, where this is a replay: then ``collector`` is its own.
+        lookup: Slow queries about them, on another thread.
+        audit_log: The log of all sent signals.
+        recording: The recorded past, for rewinding.
+        logbook: Starts and stops logs.
+        player: Plays a log in a replay, and then owns ``collector``; otherwise ``None``.
+        machine: The machine of the processes as the user named it, if it is another one.
     """
 
     collector: Collector
     history: History
     host: ProcessHost
     lookup: Lookup
-    journal: AuditLog
-    tape: Recording
+    audit_log: AuditLog
+    recording: Recording
     logbook: Logbook
     player: Player | None = None
+    machine: str | None = None

@@ -1,64 +1,63 @@
-"""What a person has settled for the screens before they start."""
+"""The options of the dashboard from the command line and the configuration."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.config.columns import CHOSEN
-from gpumon.ui.view.graphs import UTIL
-from gpumon.ui.view.processes import Sort
+from gpumon.config.columns import DEFAULT_COLUMNS
+from gpumon.ui.view.graph_choices import UTIL
+from gpumon.ui.view.process_table import Sort
 from gpumon.ui.view.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.config.themes import ThemeChoice
-    from gpumon.ui.view.listing import ProcessFilter
+    from gpumon.ui.view.table_entries import ProcessFilter
 
 
 class StartupOptions(NamedTuple):
-    """How the dashboard begins.
+    """The initial state of the dashboard.
 
     Attributes:
-        columns: Keys of the process table's columns.
-        sort: How it is sorted.
-        keys: For each action that does not have its usual keys: those it has.
-        complaint: What is wrong with the configuration, to be said at first.
-        theme: The theme to begin with; gpumon's default where there is none.
-        graph: Key of what the small graph of a card shows.
-        host_strip: Whether the strip of the host is shown where nobody has opened or closed it yet.
+        columns: Keys of the columns.
+        sort: Its sort order.
+        keys: The keys of each action that has other keys than the default ones, by its id.
+        config_error: The errors in the configuration, shown at start; empty if there are none.
+        theme: The theme; ``None`` for the default.
+        graph: Key of the metric in the small graphs.
+        host_strip: Whether the host line is shown, unless the user has toggled it before.
     """
 
-    columns: tuple[str, ...] = CHOSEN
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
     sort: Sort = Sort()
     keys: Mapping[str, tuple[str, ...]] = {}
-    complaint: str = ""
+    config_error: str = ""
     theme: ThemeChoice | None = None
     graph: str = UTIL.key
     host_strip: bool = False
 
 
-USUAL = StartupOptions()
-"""Where nothing is settled."""
+DEFAULT_OPTIONS = StartupOptions()
 
 
 def first_view(
-    interval: float, narrowing: ProcessFilter, chosen: StartupOptions, *, readonly: bool
+    interval: float, narrowing: ProcessFilter, options: StartupOptions, *, readonly: bool
 ) -> View:
-    """What the dashboard shows before a key is pressed.
+    """The view before the first key.
 
     Args:
         interval: Seconds between samples.
-        narrowing: Which of the processes are shown.
-        chosen: What is settled.
+        narrowing: The process filter.
+        options: The options.
         readonly: Whether every signal is refused.
     """
     return View(
         interval=interval,
         narrowing=narrowing,
-        columns=chosen.columns,
-        sort=chosen.sort,
+        columns=options.columns,
+        sort=options.sort,
         readonly=readonly,
-        graph=chosen.graph,
-        host_strip=chosen.host_strip,
+        graph=options.graph,
+        host_strip=options.host_strip,
     )

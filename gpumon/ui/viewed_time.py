@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.findings import conditions
 from gpumon.ui.view.view import Timeline
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from gpumon.ui.session import Session
 
 _MARKS_SECONDS = 1.0
-"""The bar's marks are asked for this often: there may be thousands."""
+"""Seconds between two reads of the timeline's events: there may be thousands."""
 
 
 class ViewedTime:
@@ -28,14 +27,14 @@ class ViewedTime:
 
     Args:
         session: The session.
-        ring: Called on another thread when the past has something new to show.
+        wake: Called on another thread when playback has something new to show.
     """
 
-    def __init__(self, session: Session, ring: Callable[[], None]) -> None:
+    def __init__(self, session: Session, wake: Callable[[], None]) -> None:
         self._session = session
-        self._ring = ring
+        self._wake = wake
         self.player: Player | None = session.player
-        """What plays the past; ``None`` in the present."""
+        """The player in the past; ``None`` in the present."""
         self._marks: Sequence[Event] = ()
         self._marked_at = -_MARKS_SECONDS
 
@@ -50,9 +49,14 @@ class ViewedTime:
         return self.player is not None
 
     @property
-    def marks_complete(self) -> bool:
+    def events_complete(self) -> bool:
         """Whether all events of the past are known by now."""
-        return self._session.tape.marks_complete
+        return self._session.recording.events_complete
+
+    @property
+    def machine(self) -> str | None:
+        """The machine of the processes as the user named it, if it is another one."""
+        return self._session.machine
 
     @property
     def history(self) -> History:
@@ -81,19 +85,19 @@ class ViewedTime:
         now = time.monotonic()
         if now - self._marked_at >= _MARKS_SECONDS:
             self._marked_at = now
-            self._marks = self._session.tape.marks(playing.first, playing.last)
+            self._marks = self._session.recording.events(playing.first, playing.last)
         return Timeline(playing, self._marks, self.is_live, player.settled)
 
-    def marks(self, first: float, last: float) -> Sequence[Event]:
+    def events(self, first: float, last: float) -> Sequence[Event]:
         """The events from one moment to another, oldest first."""
-        return self._session.tape.marks(first, last)
+        return self._session.recording.events(first, last)
 
     def follow(self) -> None:
         """Return to the present once playback has caught up with it."""
         if self.is_live and self.player is not None:
             playing = self.player.playing
             if playing.playing and playing.at_end:
-                self.come_back()
+                self.return_to_present()
 
     def rewind(self) -> Player | None:
         """Leave the present for the newest moment of the recording, paused; or stay in the past.
@@ -102,16 +106,12 @@ class ViewedTime:
             The player; ``None`` while nothing is recorded.
         """
         if self.player is None:
-            if self._session.tape.first is None:
+            if self._session.recording.first is None:
                 return None
             from gpumon.recording.playback import Player
 
-            history = self._session.history
-            watched = conditions(history.thresholds)
-            self.player = Player(
-                self._session.tape, watched, thresholds=history.thresholds, history=history
-            )
-            self.player.subscribe(lambda _: self._ring(), lambda _: self._ring())
+            self.player = Player(self._session.recording, self._session.history)
+            self.player.subscribe(lambda _: self._wake(), lambda _: self._wake())
             self.player.start()
         return self.player
 
@@ -120,7 +120,7 @@ class ViewedTime:
         """Why the past can no longer be shown."""
         return None if self.player is None else self.player.collector.failure
 
-    def come_back(self) -> None:
+    def return_to_present(self) -> None:
         """Return to the present, if there is one."""
         if self.is_live and self.player is not None:
             player, self.player = self.player, None

@@ -1,4 +1,4 @@
-"""Calls the application's thread from any other, at half of what a message of Textual's costs."""
+"""Calls the application's thread from other threads, at half the cost of a Textual message."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ if TYPE_CHECKING:
 
 
 class Wakeup:
-    """Rung on any thread, heard on the application's; rings that were not yet heard are one.
+    """Wakes the application from any thread; calls before the callback has run are merged.
 
     Args:
-        app: Whose thread it is.
-        hear: Called there.
+        app: The application.
+        callback: Called on the application's thread.
     """
 
-    def __init__(self, app: App[int], hear: Callable[[], None]) -> None:
+    def __init__(self, app: App[int], callback: Callable[[], None]) -> None:
         self._app = app
-        self._hear = hear
+        self._callback = callback
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._rung = False
+        self._pending = False
 
-    def hang(self) -> None:
-        """From now on it is heard. Called on the application's thread, in one of its handlers."""
-        # Textual finds its application in the context of whatever runs.
+    def start(self) -> None:
+        """Start; must be called on the application's thread, in one of its handlers."""
+        # Textual finds the active application in the context of the running code.
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
 
-    def take_down(self) -> None:
-        """It is heard no longer."""
+    def stop(self) -> None:
+        """Stop; later calls have no effect."""
         self._loop = None
 
-    def ring(self) -> None:
-        """Have it heard soon."""
+    def wake(self) -> None:
+        """Run the callback soon."""
         loop = self._loop
-        if loop is None or self._rung:
+        if loop is None or self._pending:
             return
-        self._rung = True
-        # The loop may have been closed a moment ago.
+        self._pending = True
+        # Another thread may have closed the loop meanwhile.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._heard, context=self._context)
+            loop.call_soon_threadsafe(self._run_callback, context=self._context)
 
-    def _heard(self) -> None:
-        self._rung = False
+    def _run_callback(self) -> None:
+        self._pending = False
         if self._loop is None:
             return
         try:
-            self._hear()
-        except Exception as bug:  # noqa: BLE001 - asyncio would write it into the screen and go on
+            self._callback()
+        except Exception as bug:  # noqa: BLE001 - asyncio would print it onto the screen and continue
             self._app.call_later(_raise, bug)
 
 

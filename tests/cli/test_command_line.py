@@ -86,6 +86,7 @@ def test_the_help_is_grouped_and_names_every_option(the_help: str) -> None:
         "how to draw",
         "how often",
         "the dashboard",
+        "other machines",
         "commands",
     ]
     bodies = re.split(r"^[a-z ]+:$", the_help, flags=re.MULTILINE)[1:]
@@ -105,9 +106,19 @@ def test_the_help_fits_eighty_columns(the_help: str) -> None:
     assert max(map(len, the_help.splitlines())) <= 80
 
 
+def test_the_help_begins_with_five_examples_of_what_a_newcomer_does(the_help: str) -> None:
+    examples = the_help.partition("examples:\n")[2].partition("\n\n")[0].splitlines()
+    for line, words in zip(
+        examples,
+        ("gpumon  ", "CUDA_VISIBLE_DEVICES=$(gpumon select)", "run --wait", "log ", "report "),
+        strict=True,
+    ):
+        assert words in line
+
+
 def test_every_example_of_help_and_readme_is_a_command_that_can_be_read(the_help: str) -> None:
     examples = the_help.partition("examples:\n")[2] + README.read_text(encoding="utf-8")
-    commands = re.findall(r"^ +(gpumon(?: \S+)*)(?:  |$)", examples, re.MULTILINE)
+    commands = re.findall(r"(?:^ +|\$\()(gpumon(?: [^\s)]+)*)(?:  |$|\))", examples, re.MULTILINE)
     assert len(commands) >= 10
     for command in commands:
         make_parser().parse_args(shlex.split(command)[1:])
@@ -169,15 +180,15 @@ def test_a_bad_flag_is_one_sentence_that_names_it(arguments: list[str], named: s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--log", "x.csv", "log", "y.csv"], "--log does nothing for gpumon log: leave it out."),
-        (["--columns", "pid", "snapshot"], "--columns does nothing for gpumon snapshot"),
-        (["--readonly", "report", "y.csv"], "--readonly does nothing for gpumon report"),
-        (["--gpus", "0", "report", "y.csv"], "--gpus does nothing for gpumon report"),
-        (["--filter", "ann", "replay", "y.csv"], "--filter does nothing for gpumon replay"),
-        (["-n", "1", "replay", "y.csv"], "--interval does nothing for gpumon replay"),
-        (["-n", "1", "--demo", "snapshot"], "--interval does nothing for gpumon snapshot"),
-        (["--theme", "mono", "--demo", "snapshot"], "--theme does nothing for gpumon snapshot"),
-        (["--demo", "config", "path"], "--demo does nothing for gpumon config"),
+        (["--log", "x.csv", "log", "y.csv"], "--log has no effect on gpumon log: leave it out."),
+        (["--columns", "pid", "snapshot"], "--columns has no effect on gpumon snapshot"),
+        (["--readonly", "report", "y.csv"], "--readonly has no effect on gpumon report"),
+        (["--gpus", "0", "report", "y.csv"], "--gpus has no effect on gpumon report"),
+        (["--filter", "ann", "replay", "y.csv"], "--filter has no effect on gpumon replay"),
+        (["-n", "1", "replay", "y.csv"], "--interval has no effect on gpumon replay"),
+        (["-n", "1", "--demo", "snapshot"], "--interval has no effect on gpumon snapshot"),
+        (["--theme", "mono", "--demo", "snapshot"], "--theme has no effect on gpumon snapshot"),
+        (["--demo", "config", "path"], "--demo has no effect on gpumon config"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(
@@ -203,7 +214,7 @@ def test_a_time_that_cannot_be_read_names_its_option(tmp_path: Path) -> None:
     log = write_log(tmp_path / "run.csv", [(build_snapshot(), 0.0)])
     with Screen([*GPUMON, "replay", str(log), "--at", "foo"], columns=200) as screen:
         assert screen.wait_end() == 2
-        assert "gpumon: --at 'foo' is no time that gpumon reads" in screen.text()
+        assert "gpumon: --at 'foo' is not a time" in screen.text()
 
 
 @pytest.mark.parametrize(
@@ -245,7 +256,7 @@ def test_without_a_terminal_to_read_keys_from_it_says_what_to_use() -> None:
     shell = f"{shlex.quote(sys.executable)} -m gpumon --demo </dev/null"
     with Screen(["sh", "-c", shell]) as screen:
         assert screen.wait_end() == 1
-        assert "standard input is no terminal" in screen.text()
+        assert "standard input is not a terminal" in screen.text()
         assert "gpumon snapshot" in screen.text()
         assert b"\x1b" not in screen.output
 
@@ -288,21 +299,21 @@ def test_a_machine_without_the_cards_asked_for_names_those_it_has(driver: Driver
     for chosen, missing in (("5", "5"), ("0,9", "9"), ("0,GPU-nope", "GPU-nope")):
         done = gpumon("snapshot", "--gpus", chosen, env=driver.env())
         assert (done.returncode, done.stdout) == (1, "")
-        said = f"There is no card {missing}. This machine has only card 0."
+        said = f"There is no GPU {missing}. This machine has only GPU 0."
         assert done.stderr == f"gpumon: {said}\n"
 
 
 def test_a_machine_of_many_cards_names_them_in_one_short_sentence() -> None:
     with Driver([h100()] * 8) as machine:
         done = gpumon("--gpus", "9,11", env=machine.env())
-    said = "There is no card 9, 11. This machine has cards 0 to 7."
+    said = "There is no GPU 9, 11. This machine has GPUs 0 to 7."
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"gpumon: {said}\n")
 
 
 def test_a_demo_without_the_card_asked_for_does_not_advise_the_demo() -> None:
     done = gpumon("snapshot", "--demo", "--gpus", "0,6-15")
     assert (done.returncode, done.stdout) == (1, "")
-    said = "There is no card 8, 9, 10, 11 and 4 more. The demo has cards 0 to 7."
+    said = "There is no GPU 8, 9, 10, 11 and 4 more. The demo has GPUs 0 to 7."
     assert done.stderr == f"gpumon: {said}\n"
 
 
@@ -311,7 +322,7 @@ def test_a_user_who_has_no_process_is_said_to_have_none() -> None:
     assert "0 of 18 processes · of nobodyhere, who has none ─" in done.stdout
     assert (done.returncode, done.stderr) == (
         0,
-        "gpumon: nobodyhere has no process on these cards\n",
+        "gpumon: nobodyhere has no process on these GPUs\n",
     )
 
 

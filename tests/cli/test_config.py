@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.config.messages import commented
+from gpumon.config.messages import template
 from tests.lives import needs
 from tests.screen import PATIENCE
 
@@ -50,7 +50,7 @@ def test_a_first_file_is_written_once(tmp_path: Path) -> None:
     path = tmp_path / "not there yet" / "gpumon" / "config.toml"
     done = gpumon("config", "init", home=path.parents[1])
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}\n", "")
-    assert path.read_text(encoding="utf-8") == commented()
+    assert path.read_text(encoding="utf-8") == template()
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     path.write_text("interval = 3\n", encoding="utf-8")
@@ -84,7 +84,7 @@ def test_a_check_says_what_is_wrong_and_fails_then(tmp_path: Path) -> None:
     assert "does not exist: the defaults apply." in done.stdout
     path = write(tmp_path, "interval = 1\n")
     done = gpumon("config", "check", home=tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"{path}: all of it can be used.\n")
+    assert (done.returncode, done.stdout) == (0, f"{path} is valid.\n")
     write(tmp_path, "intervall = 1\ntheme = 5\n")
     done = gpumon("config", "check", home=tmp_path, GPUMON_READONLY="perhaps")
     assert (done.returncode, done.stdout) == (1, "")

@@ -93,7 +93,7 @@ def test_a_healthy_machine_passes_and_exits_with_0(tmp_path: Path) -> None:
     join_watchers()
     assert status == 0, out.getvalue()
     assert "FAIL" not in out.getvalue()
-    assert " PASS  answer            1 card, within" in out.getvalue()
+    assert " PASS  answer            1 GPU, in" in out.getvalue()
 
 
 def test_scrubbing_leaves_out_who_and_where() -> None:
@@ -180,4 +180,4 @@ def test_options_of_the_dashboard_are_refused(option: str) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "does nothing for gpumon doctor" in done.stderr
+    assert "has no effect on gpumon doctor" in done.stderr

@@ -32,15 +32,15 @@ FULL = replace(GOES, lost=12, trouble="run.csv is not written: the disk is full.
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--for", "0"], "'0' is no length of time"),
+        (["--for", "0"], "'0' is not a length of time"),
         (["--for", "1y"], "cannot read '1y': write seconds, or a time such as 30s, 15m"),
-        (["--for", "9" * 400], "is no length of time"),
+        (["--for", "9" * 400], "is not a length of time"),
         (["-n", "0.01"], "'0.01' is not a number of seconds from 0.1 to 3600"),
         (["--rotate", "100"], "cannot read '100': write a number with K, M, G or T"),
-        (["--rotate", "1K"], "'1K' is no size for a file: give 64K at least"),
-        (["--rotate", "9" * 400 + "G"], "is no size for a file"),
-        (["--rotate", "1M", "--keep", "0"], "'0' is no number of files to keep"),
-        (["--keep", "3"], "--keep goes with --rotate"),
+        (["--rotate", "1K"], "'1K' is not a size for a file: give 64K or more"),
+        (["--rotate", "9" * 400 + "G"], "is not a size for a file"),
+        (["--rotate", "1M", "--keep", "0"], "'0' is not a number of files to keep"),
+        (["--keep", "3"], "--keep needs --rotate"),
         (["--filter", "ann"], "unrecognized arguments: --filter"),
         (["--fo", "5"], "unrecognized arguments: --fo"),
         (["two.csv"], "unrecognized arguments: two.csv"),
@@ -63,7 +63,7 @@ def test_what_is_shown_cannot_be_chosen_for_a_log(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "a log takes --user and --gpus" in done.stderr
+    assert "for a log use --user and --gpus" in done.stderr
 
 
 def test_options_before_the_command_count_too(tmp_path: Path) -> None:
@@ -164,10 +164,10 @@ def test_how_it_goes_is_said_with_what_is_logged_and_who_is_busiest() -> None:
     cards = (gpu(utilization_gpu=3), gpu(index=1, utilization_gpu=98), gpu(index=2))
     taken = snapshot(NOON, *cards, processes=(process(1), process(2, user="bo")))
     assert words.amounts(GOES) == ["724 samples", "3.2 MiB"]
-    assert words.machine(taken, None) == ["3 cards, 2 processes", "busiest: GPU 1 98 %"]
-    assert words.machine(taken, "bo") == ["3 cards, 1 process", "busiest: GPU 1 98 %"]
+    assert words.machine(taken, None) == ["3 GPUs, 2 processes", "busiest: GPU 1 98 %"]
+    assert words.machine(taken, "bo") == ["3 GPUs, 1 process", "busiest: GPU 1 98 %"]
     unknown = snapshot(NOON, gpu(utilization_gpu=None))
-    assert words.machine(unknown, None) == ["1 card, 0 processes"]
+    assert words.machine(unknown, None) == ["1 GPU, 0 processes"]
 
 
 def test_cards_that_do_not_answer_are_named() -> None:
@@ -212,7 +212,7 @@ def test_what_cannot_be_written_comes_before_what_cannot_be_read() -> None:
 
 def test_a_machine_that_stands_still_is_told() -> None:
     stale = snapshot(NOON, gpu(sampled_at=NOON - 8), gpu(index=1, sampled_at=NOON - 9))
-    assert words.trouble_of(GOES, stale, 1.0) == "No card has been read for 8s."
+    assert words.trouble_of(GOES, stale, 1.0) == "No GPU has been read for 8s."
     assert words.trouble_of(GOES, stale, 10.0) is None
     asleep = snapshot(NOON, gpu(sampled_at=NOON - 900, status=CardStatus.ASLEEP))
     assert words.trouble_of(GOES, asleep, 1.0) is None
@@ -270,10 +270,10 @@ def test_where_there_is_no_standard_error_nothing_is_told() -> None:
 _TWICE = """
 import signal
 from queue import SimpleQueue
-from gpumon.recording.csv.log_session import told_by_signals
+from gpumon.system.ending_signals import queue_ending_signals
 news = SimpleQueue()
 before = [signal.getsignal(number) for number in (2, 15, 1)]
-with told_by_signals(news):
+with queue_ending_signals(news):
     signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 
 from gpumon.scheduling.reservation.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
+from tests.lives import NEEDS_ALL_PIDS
 from tests.recording.csv.command import logging, wait_for_samples, wait_until
 from tests.screen import PATIENCE
 
@@ -71,7 +73,7 @@ def test_a_free_card_is_printed_and_the_small_ones_go_first(driver: Driver) -> N
 def test_indices_come_with_the_order_in_which_they_are_true(driver: Driver) -> None:
     done = select(driver, "--format", "env", "--total", "50G")
     assert done.stdout == "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=2\n"
-    assert "where a card has MIG on, CUDA may count the cards otherwise" in done.stderr
+    assert "where a GPU has MIG on, CUDA may count the GPUs otherwise" in done.stderr
     assert select(driver, "--format", "index", "--total", "50G").stdout == "2\n"
 
 
@@ -79,7 +81,7 @@ def test_where_nothing_fits_each_card_has_one_reason(driver: Driver) -> None:
     done = select(driver, "-n", "2", "--total", "50G")
     assert (done.returncode, done.stdout) == (1, "")
     lines = done.stderr.splitlines()
-    assert lines[0] == "gpumon: only 1 card fits; 2 cards asked."
+    assert lines[0] == "gpumon: only 1 GPU fits; 2 GPUs asked."
     assert [line.split()[:2] for line in lines[1:]] == [["GPU", str(n)] for n in range(4)]
     assert lines[1].endswith(f"'s python ({driver.cards[0].processes[0].pid}) holds 40.0 GiB")
     assert lines[2].endswith("24.0 GiB in all, 50.0 GiB asked")
@@ -91,7 +93,7 @@ def test_where_nothing_fits_each_card_has_one_reason(driver: Driver) -> None:
 def test_more_cards_than_there_are_is_said_at_once(driver: Driver, more: list[str]) -> None:
     done = select(driver, "-n", "9", *more)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("gpumon: this machine has 4 cards; 9 cards asked.\n")
+    assert done.stderr.startswith("gpumon: this machine has 4 GPUs; 9 GPUs asked.\n")
 
 
 def test_json_tells_all_of_it(driver: Driver) -> None:
@@ -165,21 +167,21 @@ def test_cards_are_watched_or_a_log_tells_how_they_were(driver: Driver, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-n", "0"], "'0' is no number of cards: write 2, or 1-4"),
+        (["-n", "0"], "'0' is not a number of GPUs: write 2, or 1-4"),
         (["-n", "4-1"], "runs backwards: write 1-4"),
-        (["-n", "x"], "no number of cards"),
+        (["-n", "x"], "not a number of GPUs"),
         (["--free", "much"], "cannot read 'much': write a number with K, M, G or T"),
         (["--total", "-1"], "cannot read '-1'"),
         (["--util", "101"], "more than 100 %"),
-        (["--temp", "hot"], "no temperature"),
-        (["--processes", "-1"], "no number of processes"),
-        (["--capability", "new"], "write 8.0 or 9"),
+        (["--temp", "hot"], "not a temperature"),
+        (["--processes", "-1"], "not a number of processes"),
+        (["--capability", "new"], "such as 8.0 or 9"),
         (["--stable", "a while"], "cannot read 'a while'"),
-        (["--stable", "0"], "no length of time"),
-        (["--from", "run.csv"], "--from goes with --stable"),
-        (["--gpus", "a"], "cannot read 'a' as a card"),
-        (["--model", ","], "names nothing"),
-        (["--lock-dir", ""], "'' is no folder"),
+        (["--stable", "0"], "not a length of time"),
+        (["--from", "run.csv"], "--from needs --stable"),
+        (["--gpus", "a"], "cannot read 'a' as a GPU"),
+        (["--model", ","], "contains no name"),
+        (["--lock-dir", ""], "'' is not a folder"),
         (["--format", "yaml"], "invalid choice"),
     ],
 )
@@ -199,14 +201,14 @@ def test_a_bad_option_is_one_sentence(
 def test_a_card_that_there_is_not_is_named(driver: Driver) -> None:
     done = select(driver, "--gpus", "1,9")
     assert done.returncode == 1
-    assert done.stderr == "gpumon: There is no card 9. This machine has cards 0 to 3.\n"
+    assert done.stderr == "gpumon: There is no GPU 9. This machine has GPUs 0 to 3.\n"
 
 
 MIB = 2**20
 
 
 def state_on_screen(driver: Driver, index: int) -> str:
-    """What the table says of a card, in its last column."""
+    """What the table says of a card."""
     done = subprocess.run(
         [sys.executable, "-m", "gpumon", "snapshot"],
         env={**driver.env(), "COLUMNS": "150"},
@@ -217,16 +219,18 @@ def state_on_screen(driver: Driver, index: int) -> str:
         check=True,
     )
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(f" {index} ")]
-    return line.split("  ")[-1].strip()
+    found = re.search(r"[^\w\s] .*?(?=  )", line)
+    return "" if found is None else found[0]
 
 
+@NEEDS_ALL_PIDS
 @pytest.mark.parametrize(
     ("used", "busy", "state", "reason"),
     [
         (4 * MIB, 0, "○ free", None),
         (250 * MIB, 0, "○ free", None),
-        (500 * MIB, 0, "◐ 0.5G stray", "0.5 GiB held by no process that the driver lists"),
-        (0, 60, "◐ busy, by nobody listed", "60 % busy, by nobody that the driver lists"),
+        (500 * MIB, 0, "▚ 0.5G unattributed", "0.5 GiB held by no process that the driver lists"),
+        (0, 60, "◎ busy, by nobody listed", "60 % busy, by nobody that the driver lists"),
     ],
 )
 def test_the_table_and_select_agree_whether_a_card_is_free(

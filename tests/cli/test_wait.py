@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.scheduling.lookout import PATIENCE as PATIENCE_OF_A_LOOK
+from gpumon.scheduling.card_sampler import PATIENCE as PATIENCE_OF_A_LOOK
 from tests.driver import GIB, Driver, Owner, h100
 from tests.scheduling.reservation.holding import holder
 from tests.screen import PATIENCE, Screen
@@ -66,7 +66,7 @@ def test_a_free_card_is_not_waited_for(driver: Driver) -> None:
 def test_the_line_says_who_is_there_and_goes_when_a_card_is_free(driver: Driver) -> None:
     with Screen([*WAIT, "--bell"], env=driver.env(), columns=80, lines=10) as screen:
         screen.wait_for(
-            r"○ waiting \d+s for 1 free card  GPU 0: 3999990 30\.0G  GPU 1: 3999991 30\.0G"
+            r"○ waiting \d+s for 1 free GPU  GPU 0: 3999990 30\.0G  GPU 1: 3999991 30\.0G"
         )
         release(driver, 0)
         screen.wait_for(r"gpumon: GPU 0 is free after \d+s of waiting\.")
@@ -103,7 +103,7 @@ def test_the_time_may_be_over_before_and_then_every_card_is_told(driver: Driver)
     done = run("-n", "2", "--timeout", "0.2", env=driver.env())
     assert done.returncode == 124
     assert "gave up after" in done.stderr
-    assert "waiting for 2 free cards" in done.stderr
+    assert "waiting for 2 free GPUs" in done.stderr
     table = done.stderr.partition("gave up")[2]
     assert table.count("holds 30.0 GiB") == 2
 
@@ -111,7 +111,7 @@ def test_the_time_may_be_over_before_and_then_every_card_is_told(driver: Driver)
 def test_what_waiting_cannot_bring_is_refused_at_once(driver: Driver) -> None:
     done = run("-n", "3", env=driver.env())
     assert done.returncode == 1
-    first = "gpumon: this machine has 2 cards; 3 cards asked. Waiting does not change that.\n"
+    first = "gpumon: this machine has 2 GPUs; 3 GPUs asked. Waiting does not change that.\n"
     assert done.stderr.startswith(first)
 
 

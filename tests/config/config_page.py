@@ -11,6 +11,7 @@ from pathlib import Path
 from gpumon.config.keymap import ACTIONS, fixed_keys
 from gpumon.config.messages import toml
 from gpumon.config.table import BY_VARIABLE, SETTINGS
+from tests.pages import with_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"
 
@@ -30,9 +31,14 @@ def with_tables(page: str) -> str:
             ),
         ],
         "actions": [
-            ("action", "usual keys", "what it does"),
+            ("action", "usual keys", 'with `preset = "vim"`', "what it does"),
             *(
-                (f"`{one.name}`", _codes(one.keys, " "), next(iter(one.on.values())))
+                (
+                    f"`{one.name}`",
+                    _codes(one.keys, " "),
+                    _codes(one.vim, " "),
+                    next(iter(one.on.values())),
+                )
                 for one in ACTIONS.values()
             ),
         ],
@@ -46,9 +52,7 @@ def with_tables(page: str) -> str:
         ],
     }
     for name, rows in tables.items():
-        before, begin, rest = page.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition("<!-- end -->")
-        page = before + begin + _table(rows) + end + after
+        page = with_table(page, name, _table(rows))
     return page
 
 

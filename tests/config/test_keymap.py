@@ -12,20 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.binding import Binding
 
-from gpumon.config.key_changes import read_keys, settle, works_on_pages
-from gpumon.config.keymap import ACTIONS, KEYMAP, NAMED, KeyAction, display, fixed_keys
+from gpumon.config.key_changes import keys_in_force, read_keys, settle, works_on_pages
+from gpumon.config.keymap import ACTIONS, KEYMAP, MOST_USED, NAMED, display, fixed_keys
 from gpumon.config.table import InvalidValue
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.dialogs.columns import ColumnsDialog
-from gpumon.ui.dialogs.end import EndDialog
+from gpumon.ui.dialogs.end import EndDialog, _Signals
 from gpumon.ui.dialogs.moment import MomentDialog
 from gpumon.ui.dialogs.themes import ThemesDialog
 from gpumon.ui.screens.card import CardScreen
 from gpumon.ui.screens.dashboard import DashboardScreen
+from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.process import ProcessScreen
-from gpumon.ui.view.dashboard import footer_keys
+from gpumon.ui.view.footer_keys import footer_keys
 from gpumon.ui.view.key_names import explained, keycap, use_keys
 from gpumon.ui.view.view import View
 
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
 
     from textual.dom import DOMNode
 
-    from gpumon.config.keymap import Place
+    from gpumon.config.key_action import KeyAction, Place, Preset
 
 PLACES: dict[Place, type[DOMNode]] = {
     "app": GpumonApp,
     "dashboard": DashboardScreen,
+    "fleet": FleetScreen,
     "page": PageScreen,
     "card": CardScreen,
     "process": ProcessScreen,
@@ -47,7 +49,9 @@ PLACES: dict[Place, type[DOMNode]] = {
     "columns": ColumnsDialog,
     "moment": MomentDialog,
     "end": EndDialog,
+    "signals": _Signals,
 }
+DIALOGS: set[Place] = {"help", "themes", "columns", "moment", "end", "signals"}
 
 
 def rows(*places: Place) -> list[KeyAction]:
@@ -61,33 +65,86 @@ FIXED = fixed_keys("app", "dashboard")
 def test_what_a_screen_binds_is_what_the_keymap_says(place: Place) -> None:
     bound = [one for one in PLACES[place].BINDINGS if isinstance(one, Binding)]
     assert [(one.id, one.action, one.description) for one in bound] == [
-        (one.name or None, one.action, one.on[place]) for one in rows(place)
+        (one.id, one.action, one.on[place]) for one in rows(place)
     ]
     for one in rows(place):
         assert callable(getattr(PLACES[place], f"action_{one.method}")), one.name
 
 
-def test_a_key_does_one_thing_wherever_it_works() -> None:
+@pytest.mark.parametrize("preset", ["default", "vim"])
+def test_a_key_does_one_thing_wherever_it_works(preset: Preset) -> None:
+    def keys(place: Place) -> list[str]:
+        return [key for one in rows(place) for key in one.usual_keys(preset)]
+
     for place in PLACES:
-        keys = [key for one in rows(place) for key in one.keys]
-        assert len(keys) == len(set(keys)), place
-    pairs: list[tuple[Place, Place]] = [("app", "dashboard"), ("page", "card"), ("page", "process")]
+        assert len(keys(place)) == len(set(keys(place))), place
+    pairs: list[tuple[Place, Place]] = [
+        *(
+            ("app", "dashboard"),
+            ("app", "fleet"),
+            ("page", "card"),
+            ("page", "process"),
+            ("end", "signals"),
+        ),
+    ]
+    shared = {"left", "right", "up", "down", "h", "j", "k", "l"}
     for around, nearer in pairs:
-        far = {key for one in rows(around) for key in one.keys}
-        assert far.isdisjoint(key for one in rows(nearer) for key in one.keys)
+        # In the list of signals the arrows choose one; elsewhere in that dialog they scroll.
+        both = shared if nearer == "signals" else set()
+        assert set(keys(around)) & set(keys(nearer)) <= both
+
+
+def test_the_usual_keys_are_no_trap_for_hands_that_know_vim() -> None:
+    assert NAMED["end"].keys[0] == "k"
+    assert not [one for one in KEYMAP if "j" in one.keys]
+
+
+def test_vim_moves_everywhere_and_ends_with_shift() -> None:
+    for place in ("dashboard", "fleet", "page", "themes", "columns", "end"):
+        keys = {key for one in rows(place) for key in one.usual_keys("vim")}
+        assert set("jkgG") <= keys, place
+    for name, key in (("end", "K"), ("jobs", "J"), ("host_strip", "H"), ("log", "L")):
+        assert NAMED[name].usual_keys("vim")[0] == key
+
+
+def test_the_keys_in_force_are_those_of_the_preset_and_the_changed_ones() -> None:
+    assert keys_in_force("default", {}) == {}
+    vim = keys_in_force("vim", {"end": ("x",), "tree": ("F",)})
+    assert (vim["end"], vim["tree"], vim["next_line"]) == (("x",), ("F",), ("down", "j"))
+    assert vim["scroll up"] == ("up", "k")
+    assert vim["themes.go('last')"] == ("end", "G")
+    # The keys with which gpumon comes, wanted back.
+    assert "end" not in keys_in_force("vim", {"end": ("k", "f9", "delete")})
+
+
+def test_every_action_has_its_own_id_and_every_explained_one_a_group() -> None:
+    assert len({one.id for one in KEYMAP}) == len(KEYMAP)
+    assert all(one.group for one in KEYMAP if one.name)
+    assert NAMED.keys() >= set(MOST_USED)
 
 
 def test_every_key_of_a_screen_is_explained_and_has_a_name() -> None:
-    for place in PLACES.keys() - {"help", "themes", "columns", "moment", "end"}:
+    for place in PLACES.keys() - DIALOGS:
         told = [one for one, _ in explained(place)]
         assert told == rows(place)
         assert all(NAMED[one.name] is one for one in told)
 
 
-def test_no_two_actions_share_a_usual_key() -> None:
-    keys = [key for action in ACTIONS.values() for key in action.keys]
+@pytest.mark.parametrize("preset", ["default", "vim"])
+def test_no_two_actions_share_a_usual_key(preset: Preset) -> None:
+    keys = [key for action in ACTIONS.values() for key in action.usual_keys(preset)]
     assert len(keys) == len(set(keys))
     assert not set(keys) & set(FIXED)
+
+
+def test_what_is_wanted_is_held_against_the_keys_of_the_preset() -> None:
+    assert settle({"mine": ["j"]}) == ({"mine": ("j",)}, {})
+    assert 'j is already the key for "next_line"' in settle({"mine": ["j"]}, "vim")[1]["mine"]
+    assert settle({"end": ["k"], "previous_line": ["up"]}, "vim")[1].keys() == {"end"}
+    assert (
+        'k is already the key for "scroll up"'
+        in settle({"end": ["k"], "previous_line": ["up"]}, "vim")[1]["end"]
+    )
 
 
 def test_a_key_that_is_free_is_given() -> None:
@@ -117,15 +174,20 @@ def test_who_is_refused_is_in_the_way_with_the_usual_keys() -> None:
 @given(
     st.dictionaries(
         st.sampled_from(list(ACTIONS)),
-        st.lists(st.sampled_from([*"abckmqxyz", "f5", "enter", "up"]), min_size=1, max_size=3),
-    )
+        st.lists(st.sampled_from([*"abcjkmqxyz", "f5", "enter", "up"]), min_size=1, max_size=3),
+    ),
+    st.sampled_from(["default", "vim"]),
 )
 def test_however_keys_are_changed_no_two_actions_share_one(
-    changes: dict[str, Sequence[str]],
+    changes: dict[str, Sequence[str]], preset: Preset
 ) -> None:
-    granted, refused = settle(changes)
+    granted, refused = settle(changes, preset)
     assert set(granted) | set(refused) == set(changes)
-    held = [key for name, one in ACTIONS.items() for key in set(granted.get(name, one.keys))]
+    held = [
+        key
+        for name, one in ACTIONS.items()
+        for key in set(granted.get(name, one.usual_keys(preset)))
+    ]
     assert len(held) == len(set(held))
     assert not set(held) & set(FIXED)
 
@@ -147,7 +209,7 @@ def test_an_action_that_pages_have_cannot_have_a_key_that_every_page_has() -> No
     there = {one.name for one in rows("app", "card", "process") if not one.fixed}
     assert on_pages == there - {"quit"}
     granted, refused = settle(
-        {"tag": ["x"], "copy": ["space"], "tree": ["home"], "first_line": "Z", "quit": ["q", "F"]}
+        {"tag": ["x"], "copy": ["space"], "tree": ["home"], "first_line": "z", "quit": ["q", "i"]}
     )
     assert set(granted) == {"tag", "tree", "first_line", "quit"}
     said = 'space is already the key for "page down"; its usual keys stay'
@@ -192,5 +254,5 @@ def test_sentences_and_footers_name_changed_keys() -> None:
     assert keycap("end") == "x"
     use_keys(dict.fromkeys(ACTIONS, ("ä",)))
     shown = {keycap(*one.names) for one in footer_keys(View(1.0), None)}
-    assert shown == {"ä", "ä ä"}
+    assert shown == {"ä", "ä ä", display(NAMED["palette"].keys)}
     assert display(("k", "f9", "delete", "shift+up")) == "k F9 Del Shift+↑"

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.config import VARIABLES, Loaded, Settings, config_path, load
-from gpumon.config.messages import commented, in_force, toml
+from gpumon.config.messages import effective, template, toml
 from gpumon.config.table import BY_VARIABLE, SETTINGS, value_of
 from gpumon.system.folders import state_folder
 from tests.config.config_page import PAGE, with_tables
@@ -42,12 +42,12 @@ def written(tmp_path: Path) -> Callable[..., Loaded]:
 def said(loaded: Loaded) -> list[str]:
     """The complaints, the file by its name alone."""
     folder = loaded.path.removesuffix("config.toml")
-    return [complaint.sentence.removeprefix(folder) for complaint in loaded.complaints]
+    return [error.sentence.removeprefix(folder) for error in loaded.errors]
 
 
 def test_without_a_file_and_variables_the_defaults_hold(written: Callable[..., Loaded]) -> None:
     loaded = written(GPUMON_INTERVAL="")
-    assert (loaded.settings, loaded.complaints, loaded.brief) == (Settings(), (), "")
+    assert (loaded.settings, loaded.errors, loaded.brief) == (Settings(), (), "")
 
 
 def test_without_a_file_and_variables_nothing_is_imported_for_them(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ end = "x"
     assert (settings.units.memory, settings.units.temperature) == ("GB", "F")
     assert (lines.hot_margin, lines.hot_unknown, lines.full_share) == (8, 80, 0.1)
     assert (lines.idle_after, lines.stuck_after, lines.stuck_utilization) == (600, 60.5, 90)
-    assert settings.keys == {"end": ("x",), "mine": ("!", "ctrl+f5")}
+    assert settings.keys.changed == {"end": ("x",), "mine": ("!", "ctrl+f5")}
 
 
 def test_every_mistake_is_told_with_its_line_and_all_else_holds(
@@ -361,10 +361,10 @@ def test_the_variables_that_are_looked_for_are_those_that_are_read() -> None:
 def test_the_file_to_begin_with_changes_nothing_and_names_everything(
     written: Callable[..., Loaded],
 ) -> None:
-    assert written(commented()) == Loaded(written().path)
+    assert written(template()) == Loaded(written().path)
     live = "\n".join(
         line if line.startswith("# ") else line.removeprefix("#")
-        for line in commented().splitlines()
+        for line in template().splitlines()
     )
     loaded = written(live)
     assert said(loaded) == []
@@ -375,14 +375,14 @@ def test_the_file_to_begin_with_changes_nothing_and_names_everything(
 
 def test_what_is_in_force_is_a_file_that_says_the_same(written: Callable[..., Loaded]) -> None:
     loaded = written('interval = 2\n[keys]\nend = "x"\n', GPUMON_UNITS="F")
-    told = in_force(loaded)
+    told = effective(loaded)
     assert "interval = 2 " in told
     assert "# the file, line 1" in told
     assert 'temperature = "F"                         # GPUMON_UNITS\n' in told
     again = written(told)
     assert said(again) == []
     assert again.settings.units == loaded.settings.units
-    assert again.settings.keys["end"] == ("x",)
+    assert again.settings.keys.changed["end"] == ("x",)
 
 
 _words = st.sampled_from([*SETTINGS, "keys", "keys.end", "sort", "units", "wrong", "a.b"])
@@ -397,7 +397,7 @@ def test_nothing_in_a_file_can_make_it_fail(pairs: list[tuple[str, object]]) -> 
         path.write_text("\n".join(lines), encoding="utf-8")
         loaded = load({"XDG_CONFIG_HOME": folder})
     assert isinstance(loaded.settings, Settings)
-    assert all("\n" not in complaint.sentence for complaint in loaded.complaints)
+    assert all("\n" not in error.sentence for error in loaded.errors)
 
 
 def test_the_page_tells_the_settings_as_the_code_has_them() -> None:

@@ -55,7 +55,7 @@ def test_files_that_are_closed_to_this_user_name_the_group_to_ask_for(
     monkeypatch.setattr(access, "_group", lambda _: "video")
     result = access.device_files(tree.case())
     assert verdict(result) is CheckVerdict.FAIL
-    assert "/dev/nvidia0 is closed to you" in words(result)
+    assert "no permission to open /dev/nvidia0" in words(result)
     assert "usermod -aG video" in words(result)
     assert "-rw-rw---- group video" in words(result)
 
@@ -107,7 +107,7 @@ def _limits(tree: Tree, rules: str) -> DiagnosticContext:
 def test_a_cgroup_of_version_1_that_allows_all_cards_passes(tree: Tree, rules: str) -> None:
     result = access.device_limits(_limits(tree, rules))
     assert verdict(result) is CheckVerdict.PASS
-    assert "None that keep" in words(result)
+    assert "No cgroup denies" in words(result)
 
 
 def test_a_job_that_was_given_some_cards_is_no_fault(tree: Tree) -> None:

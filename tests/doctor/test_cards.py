@@ -47,14 +47,14 @@ def test_a_lost_card_is_a_fault_that_names_it() -> None:
         driver.cards[1].lost = True
         result = cards.answering(ask(driver))
     assert verdict(result) is CheckVerdict.FAIL
-    assert "card 1 fell off the bus" in words(result)
+    assert "GPU 1 fell off the bus" in words(result)
 
 
 def test_a_card_of_somebody_else_is_no_fault(tree: Tree) -> None:
     case = tree.case(gpu(), gpu(index=1, status=CardStatus.NO_PERMISSION))
     result = cards.answering(case)
     assert verdict(result) is CheckVerdict.WARN
-    assert "card 1 may not be used" in words(result)
+    assert "You may not use GPU 1" in words(result)
 
 
 @pytest.mark.parametrize(("on", "expected"), [(1, CheckVerdict.PASS), (0, CheckVerdict.WARN)])
@@ -64,7 +64,7 @@ def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: Check
         result = cards.persistence(ask(driver))
     assert verdict(result) is expected
     assert ("nvidia-persistenced" in words(result)) == (not on)
-    assert ("card 1" in words(result)) == (not on)
+    assert ("GPU 1" in words(result)) == (not on)
 
 
 def test_a_driver_that_does_not_tell_of_persistence_is_not_praised() -> None:
@@ -94,9 +94,9 @@ def _failure(card: Card) -> None:
 @pytest.mark.parametrize(
     ("harm", "expected", "told"),
     [
-        (_ecc, CheckVerdict.WARN, "card 1: 3 uncorrected ECC errors"),
-        (_pending, CheckVerdict.WARN, "card 1: a bad memory row is replaced at the next reset"),
-        (_failure, CheckVerdict.FAIL, "Card 1 should be returned"),
+        (_ecc, CheckVerdict.WARN, "GPU 1: 3 uncorrected ECC errors"),
+        (_pending, CheckVerdict.WARN, "GPU 1: a bad memory row is replaced at the next reset"),
+        (_failure, CheckVerdict.FAIL, "Return GPU 1"),
     ],
 )
 def test_bad_memory_is_told_with_what_to_do(
@@ -126,7 +126,7 @@ def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
     case = tree.case(gpu(), gpu(index=1, status=CardStatus.ASLEEP))
     result = cards.asleep(case)
     assert verdict(result) is CheckVerdict.PASS
-    assert "Card 1" in words(result)
+    assert "GPU 1" in words(result)
     assert cards.asleep(tree.case()) is None
 
 
@@ -173,9 +173,9 @@ def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
     result = cards.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
     assert verdict(result) is CheckVerdict.WARN
     assert result is not None
-    assert result.found == "1 XID of the cards themselves."
+    assert result.found == "The GPUs themselves caused 1 XID."
     assert result.details == (
-        "card 0: XID 79 1h00m ago: the card fell off the bus",
+        "GPU 0: XID 79 1h00m ago: the GPU fell off the bus",
         "0000:42:00: XID 31 10m ago, 2 times: a program touched memory that it does not own",
     )
 

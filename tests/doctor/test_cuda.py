@@ -122,7 +122,7 @@ def test_a_framework_newer_than_the_driver_is_a_fault_that_names_the_driver_it_n
     _torch(tree, "2.9.0+cu130", "13.0")
     result = frameworks.torch(tree.case(environ=ENVIRON))
     assert verdict(result) is CheckVerdict.FAIL
-    assert "no more than 12.8" in words(result)
+    assert "CUDA up to 12.8" in words(result)
     assert "driver 580 or later" in words(result)
 
 
@@ -146,7 +146,7 @@ def test_a_build_for_other_cards_is_told_as_such(tree: Tree) -> None:
     tree.write(f"{SITE}/torch/version.py", text)
     result = frameworks.torch(tree.case(environ=ENVIRON))
     assert verdict(result) is CheckVerdict.WARN
-    assert "was built for ROCm 6.2.41: it does not compute on these cards" in words(result)
+    assert "was built for ROCm 6.2.41: it does not compute on these GPUs" in words(result)
 
 
 def test_what_the_driver_allows_may_not_be_known(tree: Tree) -> None:

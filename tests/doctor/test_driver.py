@@ -135,7 +135,7 @@ def test_a_driver_that_misses_a_card_of_the_bus_is_a_fault(tree: Tree) -> None:
     tree.card("0000:42:00.0")
     result = driver.answer(tree.case())
     assert verdict(result) is CheckVerdict.FAIL
-    assert "1 card;" in words(result)
+    assert "1 GPU," in words(result)
 
 
 def test_a_container_that_was_given_some_cards_misses_none(tree: Tree) -> None:

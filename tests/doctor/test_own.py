@@ -29,9 +29,9 @@ def test_a_state_folder_that_cannot_be_written_is_told(
 
 def test_a_configuration_is_named_and_what_is_wrong_with_it_told(tree: Tree) -> None:
     case = tree.case(environ={"XDG_CONFIG_HOME": str(tree.path("/home/ann/.config"))})
-    assert "as by default" in words(own.configuration(case))
+    assert "the defaults apply" in words(own.configuration(case))
     tree.write("/home/ann/.config/gpumon/config.toml", "")
-    assert "understood" in words(own.configuration(case))
+    assert "is valid" in words(own.configuration(case))
     tree.write("/home/ann/.config/gpumon/config.toml", "intervall = 3\n")
     result = own.configuration(case)
     assert verdict(result) is CheckVerdict.WARN
@@ -41,11 +41,11 @@ def test_a_configuration_is_named_and_what_is_wrong_with_it_told(tree: Tree) -> 
 def test_a_folder_of_locks_is_looked_at_and_not_made(tree: Tree) -> None:
     folder = tree.path("/run/locks")
     case = tree.case(environ={"GPUMON_LOCK_DIR": str(folder)})
-    assert "first needs it" in words(own.locks(case))
+    assert "when it needs it" in words(own.locks(case))
     assert not folder.exists()
     folder.mkdir(parents=True)
     folder.chmod(0o1777)
-    assert "shared by all users" in words(own.locks(case))
+    assert "All users share" in words(own.locks(case))
     folder.chmod(0o777)
     result = own.locks(case)
     assert verdict(result) is CheckVerdict.WARN
@@ -53,4 +53,4 @@ def test_a_folder_of_locks_is_looked_at_and_not_made(tree: Tree) -> None:
     folder.chmod(0o755)
     result = own.locks(case)
     assert verdict(result) is CheckVerdict.WARN
-    assert "not open to everybody" in words(result)
+    assert "not writable by everybody" in words(result)

@@ -41,14 +41,14 @@ def test_a_terminal_that_does_not_tell_its_size_is_not_called_small(
     monkeypatch.setattr(terminal, "_size", lambda: os.terminal_size((0, 0)))
     result = terminal.kind(tree.case(environ=UTF_8))
     assert verdict(result) is CheckVerdict.PASS
-    assert "does not tell its size" in words(result)
+    assert "does not report its size" in words(result)
 
 
 @pytest.mark.parametrize(
     ("environ", "expected", "told"),
     [
         (UTF_8, CheckVerdict.PASS, "UTF-8 (locale de_DE.UTF-8)"),
-        ({"LANG": "C"}, CheckVerdict.WARN, "drawn in ASCII"),
+        ({"LANG": "C"}, CheckVerdict.WARN, "draws graphs with ASCII"),
         ({"LC_ALL": "de_DE.ISO-8859-1"}, CheckVerdict.WARN, "iso8859-1"),
         ({"GPUMON_ASCII": "1"}, CheckVerdict.PASS, "GPUMON_ASCII"),
         ({**UTF_8, "TERM": "linux"}, CheckVerdict.PASS, "console"),
@@ -111,7 +111,7 @@ def test_a_terminal_that_never_answers_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     ("answer", "verdict_", "told"),
     [
-        (b"\x1b[?2026;2$y\x1b[?62c", CheckVerdict.PASS, "Yes"),
+        (b"\x1b[?2026;2$y\x1b[?62c", CheckVerdict.PASS, "supports synchronized"),
         (b"\x1b[?2026;0$y\x1b[?62c", CheckVerdict.PASS, "No synchronized"),
         (b"\x1b[?62c", CheckVerdict.PASS, "No synchronized"),
         (None, CheckVerdict.UNKNOWN, "does not answer"),

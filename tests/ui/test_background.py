@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.app import App
 
-from gpumon.ui.background import run_errand
+from gpumon.ui.background import run_in_thread
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ async def until(pilot: Pilot[int], holds: Callable[[], bool], what: str) -> None
         await pilot.pause(0.01)
 
 
-async def test_an_errand_delivers_on_the_applications_thread() -> None:
+async def test_a_result_is_delivered_on_the_applications_thread() -> None:
     async with App[int]().run_test() as pilot:
         here = threading.get_ident()
         seen: list[tuple[object, bool, bool]] = []
-        run_errand(
+        run_in_thread(
             pilot.app,
             lambda: (threading.get_ident() != here, threading.current_thread().daemon),
             lambda found: seen.append((*found, threading.get_ident() == here)),
@@ -38,36 +38,36 @@ async def test_an_errand_delivers_on_the_applications_thread() -> None:
         assert seen == [(True, True, True)]
 
 
-async def test_an_errand_that_fails_is_told() -> None:
+async def test_an_exception_is_delivered() -> None:
     def fail() -> None:
         raise OSError("no such thing")
 
     async with App[int]().run_test() as pilot:
         errors: list[Exception] = []
-        run_errand(pilot.app, fail, lambda _: None, errors.append)
+        run_in_thread(pilot.app, fail, lambda _: None, errors.append)
         await until(pilot, lambda: bool(errors), "waiting for the failure")
         assert str(errors[0]) == "no such thing"
 
 
-async def test_an_errand_that_fails_unheard_ends_the_application() -> None:
+async def test_an_exception_without_a_handler_ends_the_application() -> None:
     def fail() -> None:
         raise OSError("no such thing")
 
     async def run() -> None:
         async with App[int]().run_test() as pilot:
-            run_errand(pilot.app, fail, lambda _: None)
+            run_in_thread(pilot.app, fail, lambda _: None)
             await until(pilot, lambda: not pilot.app.is_running, "waiting for the end")
 
     with pytest.raises(OSError, match="no such thing"):
         await run()
 
 
-async def test_what_comes_too_late_is_dropped() -> None:
+async def test_a_late_result_is_dropped() -> None:
     go = threading.Event()
     delivered: list[object] = []
     try:
         async with App[int]().run_test() as pilot:
-            run_errand(pilot.app, go.wait, delivered.append, name="late-errand")
+            run_in_thread(pilot.app, go.wait, delivered.append, name="late-errand")
             late = [one for one in threading.enumerate() if one.name == "late-errand"]
             assert len(late) == 1
     finally:

@@ -15,9 +15,9 @@ from tests.ui.test_pages import Pages, at, history_of, shown, stage_of, text, un
 
 
 def page_of(app: Pages, history: History, happened: tuple[Event, ...] = ()) -> CardScreen:
-    stage = stage_of(history)
-    stage.happened = list(happened)
-    return CardScreen(stage, app.pen, app.palette, "GPU-1")
+    viewed_time = stage_of(history)
+    viewed_time.happened = list(happened)
+    return CardScreen(viewed_time, app.renderer, app.palette, "GPU-1")
 
 
 async def test_the_keys_choose_how_much_of_the_past_is_shown() -> None:
@@ -25,7 +25,7 @@ async def test_the_keys_choose_how_much_of_the_past_is_shown() -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         app.push_screen(page_of(app, history_of()))
         await shown(pilot, "The last 5 minutes")
-        await shown(pilot, "2 [5m]  3 30m  4 all")
+        await shown(pilot, "2[5m] 3 30m  4 all")
         for key, title in (
             ("1", "The last minute"),
             ("3", "The last 30 minutes"),
@@ -35,7 +35,7 @@ async def test_the_keys_choose_how_much_of_the_past_is_shown() -> None:
             await shown(pilot, title)
 
 
-async def test_only_what_happened_on_the_card_is_marked() -> None:
+async def test_only_events_of_the_gpu_are_marked() -> None:
     app = Pages()
     history = history_of()
     history.add(at(60))
@@ -57,7 +57,7 @@ class Counted(History):
         return super().gpu_buckets(*place, **how)
 
 
-async def test_a_page_that_is_not_seen_draws_nothing() -> None:
+async def test_a_hidden_page_draws_nothing() -> None:
     app = Pages()
     history = Counted(conditions())
     history.add(at(0))

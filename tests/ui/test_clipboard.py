@@ -41,7 +41,15 @@ async def test_the_kill_command_names_the_number() -> None:
         assert pilot.app.clipboard == "kill 41233"
 
 
-async def test_a_number_of_another_name_space_is_never_copied() -> None:
+async def test_on_another_machine_the_command_names_it_and_the_very_process() -> None:
+    async with App[None]().run_test() as pilot:
+        copy_kill(pilot.app, ProcessId(41233, 99), "ann@gpu-04")
+        assert pilot.app.clipboard == "gpumon end 41233:99 --hosts ann@gpu-04"
+        copy_kill(pilot.app, ProcessId(41233, 99), "x;reboot\n")
+        assert pilot.app.clipboard.endswith("--hosts 'x;reboot '")
+
+
+async def test_a_pid_of_another_namespace_is_never_copied() -> None:
     async with App[None]().run_test() as pilot:
         assert "not visible here" in copy_kill(pilot.app, ProcessId(3999999, None))
         assert pilot.app.clipboard == ""
@@ -62,14 +70,14 @@ def test_the_cuda_line_names_cards_and_does_nothing_else_in_a_shell() -> None:
     assert done.stdout.endswith("'`")
 
 
-async def test_the_line_itself_is_always_told() -> None:
+async def test_the_line_itself_is_always_shown() -> None:
     async with App[None]().run_test() as pilot:
         assert "kill 7" in copy(pilot.app, "kill 7")
         assert pilot.app.clipboard == "kill 7"
 
 
 @pytest.mark.parametrize(("name", "words"), [("TMUX", "set-clipboard on"), ("STY", "by hand")])
-async def test_what_keeps_it_from_the_terminal_is_told(
+async def test_the_message_says_what_may_prevent_the_copy(
     name: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "1")
@@ -80,7 +88,7 @@ async def test_what_keeps_it_from_the_terminal_is_told(
 
 
 @pytest.mark.parametrize("text", ["kill 7\nrm x", "kill 7\x1b[31m", "a\tb"])
-async def test_what_would_do_more_than_stand_there_is_refused(text: str) -> None:
+async def test_text_with_control_characters_is_refused(text: str) -> None:
     async with App[None]().run_test() as pilot:
         with pytest.raises(ValueError, match="printable"):
             copy(pilot.app, text)

@@ -79,7 +79,9 @@ def test_a_second_click_beside_the_palette_closes_nothing_more() -> None:
         assert b"Traceback" not in screen.output
 
 
-@pytest.mark.parametrize("keys", ["Tj", "e jJ", "jkq", "\x10\x1b[6~", "\x10x\r"])
+@pytest.mark.parametrize(
+    "keys", ["T\x1b[B", "e \x1b[B\x1b[1;2B", "\x1b[Bkq", "\x10\x1b[6~", "\x10x\r"]
+)
 def test_keys_that_come_together_with_the_one_that_opens_do_no_harm(keys: str) -> None:
     with Screen(DEMO) as screen:
         screen.wait_for(READY)
@@ -93,7 +95,7 @@ def test_keys_that_come_together_with_the_one_that_opens_do_no_harm(keys: str) -
 
 
 @pytest.mark.parametrize("name", OPENED)
-async def test_it_goes_without_a_word(name: str) -> None:
+async def test_it_closes_without_an_error(name: str) -> None:
     app: App[None] = App()
     async with app.run_test() as pilot:
         screen = OPENED[name]()
@@ -106,7 +108,7 @@ async def test_it_goes_without_a_word(name: str) -> None:
         assert app.screen is not screen
 
 
-async def test_a_palette_that_is_opened_in_the_moment_of_the_end_says_nothing(
+async def test_a_palette_opened_during_the_exit_raises_nothing(
     tmp_path: Path,
 ) -> None:
     with machine(tmp_path) as made, made.session(replay=False) as session:
@@ -119,7 +121,7 @@ async def test_a_palette_that_is_opened_in_the_moment_of_the_end_says_nothing(
                 app.exit()
 
 
-async def test_a_palette_that_is_closed_before_it_has_begun_says_nothing(tmp_path: Path) -> None:
+async def test_a_palette_closed_before_its_start_raises_nothing(tmp_path: Path) -> None:
     async with shown(tmp_path) as (app, pilot):
         for turns in range(25):
             app.action_command_palette()
@@ -136,7 +138,7 @@ async def test_a_palette_that_is_closed_before_it_has_begun_says_nothing(tmp_pat
 
 
 @pytest.mark.parametrize("kind", [events.AppBlur, events.AppFocus, lambda: events.Paste("j")])
-async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothing(
+async def test_input_after_the_end_is_ignored(
     kind: Callable[[], events.Event], tmp_path: Path
 ) -> None:
     with machine(tmp_path) as made, made.session(replay=False) as session:
@@ -148,9 +150,7 @@ async def test_what_the_terminal_sends_after_the_end_finds_nobody_and_says_nothi
 
 
 @pytest.mark.parametrize("name", ["end", "columns"])
-async def test_a_key_for_a_dialog_that_is_not_yet_filled_or_no_longer_does_nothing(
-    name: str, tmp_path: Path
-) -> None:
+async def test_a_key_for_an_empty_or_closed_dialog_does_nothing(name: str, tmp_path: Path) -> None:
     action = {"end": "choose('KILL')", "columns": "turn"}[name]
     async with shown(tmp_path) as (app, pilot):
         dialog = OPENED[name]()
@@ -166,7 +166,7 @@ async def test_a_key_for_a_dialog_that_is_not_yet_filled_or_no_longer_does_nothi
 
 
 @pytest.mark.parametrize("made", [OPENED["columns"], CommandPalette], ids=["columns", "palette"])
-async def test_a_page_down_in_a_list_that_has_no_place_yet_does_nothing(
+async def test_a_page_down_in_a_list_before_its_layout_does_nothing(
     made: Callable[[], TextualScreen[Any]], tmp_path: Path
 ) -> None:
     async with shown(tmp_path) as (app, pilot):
@@ -187,7 +187,7 @@ async def test_a_page_down_in_a_list_that_has_no_place_yet_does_nothing(
         assert listed.option_count
 
 
-async def test_a_bug_in_what_a_key_does_is_told_all_the_same(
+async def test_a_bug_in_a_key_action_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shown(tmp_path) as (app, _):
@@ -205,14 +205,14 @@ async def test_keys_of_one_packet_that_follow_the_opening_key_confirm_nothing(
 ) -> None:
     guard = Guard(monkeypatch)
     # Not even where nobody has to wait for the children.
-    monkeypatch.setattr(cases, "run_errand", at_once)
+    monkeypatch.setattr(cases, "run_in_thread", at_once)
     async with shown(tmp_path) as (app, pilot):
         await pilot.press("down")
         for keys in ("right", "right enter", "right enter right enter", "enter", "down tab enter"):
             for key in ("k", *keys.split()):
                 app.post_message(events.Key(key, None))
             await settled(pilot)
-            assert not app.cases.reports, keys
+            assert not app.kill_controller.reports, keys
             if not isinstance(app.screen, EndDialog):
                 await pilot.press("k")
                 await settled(pilot)
@@ -239,7 +239,7 @@ async def shown(folder: Path) -> AsyncIterator[tuple[GpumonApp, Pilot[int]]]:
             yield app, pilot
 
 
-async def test_what_was_closed_is_forgotten(tmp_path: Path) -> None:
+async def test_closed_screens_are_not_kept_in_memory(tmp_path: Path) -> None:
     async with shown(tmp_path) as (app, pilot):
         # Others of this process have rows too.
         before = _rows()

@@ -110,7 +110,7 @@ async def test_the_buttons_are_on_screen(
         assert str(targets[0].id.pid) in seen
 
 
-async def test_whoever_has_no_room_is_scrolled_to() -> None:
+async def test_processes_out_of_sight_can_be_scrolled_to() -> None:
     targets = [another(pid) for pid in range(500, 530)]
     async with asked(*targets, size=(80, 24)) as (dialog, pilot, _):
         seen = await look(pilot, dialog)
@@ -131,7 +131,7 @@ async def test_a_long_command_leaves_room_for_the_others() -> None:
         assert "2 ann" in await look(pilot, dialog)
 
 
-async def test_children_that_are_known_after_the_answer_change_nothing() -> None:
+async def test_children_read_after_the_answer_change_nothing() -> None:
     async with asked(TRAINING) as (dialog, pilot, answers):
         await pilot.press("escape")
         await until(pilot, lambda: answers, "the answer")
@@ -147,9 +147,7 @@ async def test_before_the_children_are_known_no_key_sends() -> None:
         assert answers == [None]
 
 
-async def test_a_press_that_comes_all_the_same_before_the_children_are_known_sends_nothing() -> (
-    None
-):
+async def test_a_button_press_before_the_children_are_known_sends_nothing() -> None:
     async with asked(TRAINING) as (dialog, pilot, answers):
         send = dialog.query_one("#send", Button)
         send.disabled = False
@@ -158,7 +156,7 @@ async def test_a_press_that_comes_all_the_same_before_the_children_are_known_sen
         assert answers == [None]
 
 
-async def test_a_look_that_hangs_keeps_nobody_from_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_read_that_hangs_does_not_prevent_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(end, "LOOK_SECONDS", 0.05)
     async with asked(TRAINING) as (dialog, pilot, answers):
         await until(pilot, lambda: "could not be looked up" in text(pilot), "the end of patience")
@@ -168,14 +166,14 @@ async def test_a_look_that_hangs_keeps_nobody_from_sending(monkeypatch: pytest.M
         assert answers == [SignalChoice((TRAINING,), 15, whole_tree=False)], "those that were named"
 
 
-async def test_whose_owner_is_unknown_is_not_called_anothers() -> None:
+async def test_a_process_of_unknown_owner_is_not_called_anothers() -> None:
     async with asked(another(5, uid=None, user=None)) as (dialog, pilot, _):
         seen = await look(pilot, dialog)
         assert "not yours" not in seen
         assert "will free about 40.0 GiB on GPU 0" in seen
 
 
-async def test_one_that_is_not_visible_here_is_told_to_be_refused() -> None:
+async def test_an_invisible_process_is_announced_as_refused() -> None:
     hidden = another(5, None, uid=None, user=None)
     async with asked(hidden) as (dialog, pilot, _):
         seen = await look(pilot, dialog)
@@ -183,7 +181,7 @@ async def test_one_that_is_not_visible_here_is_told_to_be_refused() -> None:
         assert "frees no memory" in seen
 
 
-async def test_memory_of_those_who_are_not_permitted_is_not_promised() -> None:
+async def test_memory_of_processes_without_permission_is_not_promised() -> None:
     async with asked(TRAINING, another(5, uid=BO, user="bo")) as (dialog, pilot, _):
         seen = await look(pilot, dialog)
         assert "bo's, not yours: it will not be permitted" in seen
@@ -201,7 +199,7 @@ async def test_children_of_another_are_marked(count: int) -> None:
         assert "not yours" not in await look(pilot, dialog, children)
 
 
-async def test_the_button_counts_those_whom_the_signal_can_reach() -> None:
+async def test_the_button_counts_reachable_processes() -> None:
     others = [another(pid, uid=BO, user="bo") for pid in range(50, 54)]
     hidden = another(60, None, uid=None, user=None)
     async with asked(TRAINING, another(5), hidden, size=(100, 60)) as (dialog, pilot, answers):
@@ -225,7 +223,7 @@ async def test_a_child_takes_a_line_and_keeps_its_script() -> None:
         assert [line.split()[0] for line in shown] == ["700", "701", "702", "703"]
 
 
-async def test_what_is_scrolled_away_is_counted() -> None:
+async def test_the_dialog_says_how_many_lines_are_out_of_sight() -> None:
     children = [another(pid) for pid in range(700, 730)]
     async with asked(TRAINING, size=(80, 24)) as (dialog, pilot, _):
         await look(pilot, dialog, children)
@@ -259,7 +257,7 @@ async def test_moving_the_focus_never_chooses_a_signal() -> None:
         assert not answers
 
 
-async def test_arrows_choose_among_the_signals_and_enter_goes_on_to_the_buttons() -> None:
+async def test_arrows_choose_a_signal_and_enter_moves_to_the_buttons() -> None:
     async with asked(TRAINING) as (dialog, pilot, answers):
         await look(pilot, dialog)
         await pilot.press("tab")
@@ -275,7 +273,7 @@ async def test_arrows_choose_among_the_signals_and_enter_goes_on_to_the_buttons(
         assert not answers
 
 
-async def test_where_nothing_may_be_signalled_nothing_can_be_sent() -> None:
+async def test_without_a_permitted_target_nothing_can_be_sent() -> None:
     others = [another(pid, uid=BO, user="bo") for pid in range(5)]
     async with asked(*others, size=(100, 40)) as (dialog, pilot, answers):
         seen = await look(pilot, dialog)
@@ -293,7 +291,7 @@ async def test_where_nothing_may_be_signalled_nothing_can_be_sent() -> None:
         assert not dialog.query_one("#send", Button).disabled
 
 
-async def test_what_gpumon_runs_in_is_named_and_not_meant() -> None:
+async def test_ancestors_of_gpumon_are_named_and_excluded() -> None:
     async with asked(another(5), TRAINING) as (dialog, pilot, answers):
         assert "neither it nor its children get a signal" in await look(
             pilot, dialog, protected=[ProcessId(5, 7)]

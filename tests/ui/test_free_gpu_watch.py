@@ -19,46 +19,46 @@ def busy_history() -> History:
     return history
 
 
-def test_a_word_comes_once_when_the_card_is_free() -> None:
+def test_a_notification_comes_once_when_the_gpu_is_free() -> None:
     history, awaited = busy_history(), FreeGpuWatch()
-    assert "when GPU 0 is free" in awaited.turn(BUSY, history)
+    assert "when GPU 0 is free" in awaited.toggle(BUSY, history)
     assert awaited.cards == {"GPU-0"}
-    assert awaited.take(history) == []
+    assert awaited.check(history) == []
     history.add(snapshot(NOON + 1, gpu()))
-    assert awaited.take(history) == ["GPU 0 is free"]
+    assert awaited.check(history) == ["GPU 0 is free"]
     assert awaited.cards == frozenset()
-    assert awaited.take(history) == []
+    assert awaited.check(history) == []
 
 
-def test_the_same_key_again_wants_no_word() -> None:
+def test_the_same_key_again_stops_watching() -> None:
     history, awaited = busy_history(), FreeGpuWatch()
-    awaited.turn(BUSY, history)
-    assert "no longer" in awaited.turn(BUSY, history)
+    awaited.toggle(BUSY, history)
+    assert "no longer" in awaited.toggle(BUSY, history)
     history.add(snapshot(NOON + 1, gpu()))
-    assert awaited.take(history) == []
+    assert awaited.check(history) == []
 
 
-def test_a_free_card_is_not_waited_for() -> None:
+def test_a_free_gpu_is_not_watched() -> None:
     history, awaited = busy_history(), FreeGpuWatch()
     history.add(snapshot(NOON + 1, gpu()))
-    assert awaited.turn(gpu(), history) == "GPU 0 is free"
+    assert awaited.toggle(gpu(), history) == "GPU 0 is free"
     assert awaited.cards == frozenset()
 
 
-def test_a_card_that_somebody_keeps_is_not_free() -> None:
+def test_a_reserved_gpu_is_not_free() -> None:
     history, awaited = busy_history(), FreeGpuWatch()
-    awaited.turn(BUSY, history)
+    awaited.toggle(BUSY, history)
     kept = snapshot(NOON + 1, gpu())
     history.add(msgspec.structs.replace(kept, reserved=(Reserved("GPU-0", user="bo"),)))
-    assert awaited.take(history) == []
+    assert awaited.check(history) == []
     history.add(snapshot(NOON + 2, gpu()))
-    assert awaited.take(history) == ["GPU 0 is free"]
+    assert awaited.check(history) == ["GPU 0 is free"]
 
 
-def test_a_card_that_went_away_is_waited_for_until_it_is_back() -> None:
+def test_a_missing_gpu_is_watched_until_it_is_back() -> None:
     history, awaited = busy_history(), FreeGpuWatch()
-    awaited.turn(BUSY, history)
+    awaited.toggle(BUSY, history)
     history.add(snapshot(NOON + 1, gpu(index=1)))
-    assert awaited.take(history) == []
+    assert awaited.check(history) == []
     history.add(snapshot(NOON + 2, gpu()))
-    assert awaited.take(history) == ["GPU 0 is free"]
+    assert awaited.check(history) == ["GPU 0 is free"]

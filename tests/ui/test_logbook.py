@@ -22,40 +22,40 @@ def shown(message: str) -> str:
     return "".join(text for text, _ in footer_row((), message, 80)).strip()
 
 
-def test_a_name_of_usual_length_is_whole_at_80_columns(
+def test_a_file_name_of_usual_length_is_complete_at_80_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     name = default_name("gpu-node-07", NOON)
     logbook = Logbook(Collector(DemoSource()), name)
-    assert shown(logbook.turn()) == f"logging to {name}; L stops"
-    assert shown(logbook.turn()) == f"logged to {name}: 0 samples in 0s, 2K"
-    [told] = logbook.close()
-    assert told.endswith(f"gpumon replay {name}")
+    assert shown(logbook.toggle()) == f"logging to {name}; L stops"
+    assert shown(logbook.toggle()) == f"logged to {name}: 0 samples in 0s, 2K"
+    [summary] = logbook.close()
+    assert summary.endswith(f"gpumon replay {name}")
 
 
 def test_one_sample_is_one_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     collector = Collector(DemoSource())
     logbook = Logbook(collector, "run.csv")
-    logbook.turn()
+    logbook.toggle()
     collector._source.open()
     collector._tick()
-    assert "run.csv: 1 sample in " in shown(logbook.turn())
+    assert "run.csv: 1 sample in " in shown(logbook.toggle())
 
 
 @pytest.mark.parametrize("named", ["", "run.csv"])
-def test_the_folder_is_named_where_it_is_not_this_one(
+def test_the_folder_is_named_unless_it_is_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     (tmp_path / "logs").mkdir()
     monkeypatch.chdir(tmp_path)
     logbook = Logbook(Collector(DemoSource()), os.path.join("logs", named))
     folder = str(tmp_path / "logs")
-    begun = logbook.turn()
+    begun = logbook.toggle()
     name = named or default_name(DemoSource().hostname, NOON)[:-19]
     assert begun.startswith(f"logging to {name}")
     assert begun.endswith(f".csv in {folder}; L stops")
-    assert f" in {folder}: 0 samples" in logbook.turn()
-    [told] = logbook.close()
-    assert f"gpumon replay logs/{name}" in told
+    assert f" in {folder}: 0 samples" in logbook.toggle()
+    [summary] = logbook.close()
+    assert f"gpumon replay logs/{name}" in summary

@@ -22,11 +22,12 @@ from gpumon.host.details import read_details
 from gpumon.host.processes import ProcessReader
 from gpumon.model.snapshot import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
 from gpumon.recording.history import History
+from gpumon.remote.client import RemoteHost
+from gpumon.ui.palette import Palette, load_theme
 from gpumon.ui.screens.card import CardScreen
 from gpumon.ui.screens.page import EndRequested, PageScreen
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
-from gpumon.ui.theme import Palette, load_theme
 from gpumon.ui.widgets.cell_view import CellView
 from tests.build import GIB, NOON, device_files, gpu, process, snapshot
 from tests.screen import PATIENCE, Screen
@@ -53,7 +54,7 @@ class Pages(App[int]):
         self.register_theme(load_theme("gpumon"))
         self.theme = "gpumon"
         self.palette = Palette(self.get_css_variables(), ColorSystem.TRUECOLOR)
-        self.pen = TerminalRenderer(self, self.palette.inks)
+        self.renderer = TerminalRenderer(self, self.palette.sgr_styles)
         self.asked: list[EndRequested] = []
 
     def on_end_requested(self, event: EndRequested) -> None:
@@ -61,17 +62,18 @@ class Pages(App[int]):
 
 
 class Present:
-    """A stage on which it is always now."""
+    """A viewed time at which it is always now."""
 
     is_past = False
     is_live = True
     settled = True
+    machine = None
 
     def __init__(self, history: History) -> None:
         self.history = history
         self.happened: list[Event] = []
 
-    def marks(self, _: float, __: float) -> list[Event]:
+    def events(self, _: float, __: float) -> list[Event]:
         return self.happened
 
 
@@ -137,10 +139,10 @@ async def opened(size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[Pages,
 
 
 def process_page(app: Pages, history: History, host: Any, who: GpuProcess = ANN) -> ProcessScreen:
-    return ProcessScreen(stage_of(history), host, app.pen, app.palette, who.id)
+    return ProcessScreen(stage_of(history), host, app.renderer, app.palette, who.id)
 
 
-async def test_it_opens_at_once_and_the_details_come_when_they_are_there() -> None:
+async def test_a_page_opens_at_once_and_shows_the_details_later() -> None:
     host = Told(looked())
     host.go.clear()
     try:
@@ -154,31 +156,31 @@ async def test_it_opens_at_once_and_the_details_come_when_they_are_there() -> No
         host.go.set()
 
 
-async def test_a_moment_of_the_past_is_told_anew_when_more_of_it_is_known(
+async def test_a_past_moment_is_redrawn_when_more_data_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     history = history_of(ANN)
-    stage = stage_of(history)
-    stage.settled = False
+    viewed_time = stage_of(history)
+    viewed_time.settled = False
     made: list[bool] = []
     page = CardScreen.page
 
     def counted(screen: CardScreen, width: int) -> list[Row]:
-        made.append(stage.settled)
+        made.append(viewed_time.settled)
         return page(screen, width)
 
     monkeypatch.setattr(CardScreen, "page", counted)
     async with opened() as (app, pilot):
-        app.push_screen(CardScreen(stage, app.pen, app.palette, "GPU-0"))
+        app.push_screen(CardScreen(viewed_time, app.renderer, app.palette, "GPU-0"))
         await shown(pilot, "H100")
-        stage.settled = True
+        viewed_time.settled = True
         await until(pilot, lambda: made[-1], "the page anew")
-        stage.history = history_of(ANN)
+        viewed_time.history = history_of(ANN)
         known = len(made)
         await until(pilot, lambda: len(made) > known, "the page of another history")
 
 
-async def test_a_look_that_hangs_is_not_joined_by_another() -> None:
+async def test_no_second_read_starts_while_one_hangs() -> None:
     host = Told(looked())
     host.go.clear()
     try:
@@ -198,7 +200,7 @@ async def test_a_look_that_hangs_is_not_joined_by_another() -> None:
         host.go.set()
 
 
-async def test_a_real_process_is_told_as_it_is() -> None:
+async def test_the_page_shows_the_details_of_a_real_process() -> None:
     class Real:
         readonly = True
 
@@ -232,6 +234,21 @@ async def test_a_real_process_is_told_as_it_is() -> None:
             assert "cuda:0 is GPU 1" in text(app)
 
 
+async def test_the_page_of_a_process_out_of_reach_says_why_and_guesses_nothing() -> None:
+    host = RemoteHost("gpu-04", ["sh", "-c", "echo Network is unreachable >&2; exit 255"])
+    async with opened((120, 60)) as (app, pilot):
+        history = history_of(ANN)
+        screen = process_page(app, history, host)
+        app.push_screen(screen)
+        await shown(pilot, "the connection to gpu-04 ended (Network is unreachable).")
+        assert "74.0 GiB" in text(app)
+        history.add(at(1))
+        screen.follow()
+        screen.renew()
+        await shown(pilot, "it may have ended")
+        assert "Ended at" not in text(app)
+
+
 async def test_secrets_are_hidden_whenever_it_opens_and_shown_by_a_key() -> None:
     async with opened((100, 90)) as (app, pilot):
         history, host = history_of(ANN), Told(looked())
@@ -250,7 +267,7 @@ async def test_secrets_are_hidden_whenever_it_opens_and_shown_by_a_key() -> None
 
 
 @pytest.mark.parametrize("key", ["escape", "q"])
-async def test_it_closes_and_only_itself(key: str) -> None:
+async def test_a_page_closes_only_itself(key: str) -> None:
     async with opened() as (app, pilot):
         below = app.screen
         app.push_screen(process_page(app, history_of(ANN), Told(looked())))
@@ -260,7 +277,7 @@ async def test_it_closes_and_only_itself(key: str) -> None:
         assert app.is_running
 
 
-async def test_the_kill_command_is_copied_and_stays_in_sight_until_the_next_key() -> None:
+async def test_the_kill_command_is_copied_and_shown_until_the_next_key() -> None:
     async with opened() as (app, pilot):
         app.push_screen(process_page(app, history_of(ANN), Told(looked())))
         await shown(pilot, "74.0 GiB")
@@ -274,7 +291,7 @@ async def test_the_kill_command_is_copied_and_stays_in_sight_until_the_next_key(
 
 
 @pytest.mark.parametrize("key", ["k", "f9", "delete"])
-async def test_ending_is_asked_for_with_the_process_as_it_is_on_screen(key: str) -> None:
+async def test_the_end_is_requested_for_the_process_on_screen(key: str) -> None:
     async with opened() as (app, pilot):
         app.push_screen(process_page(app, history_of(ANN), Told(looked())))
         await shown(pilot, "k end…")
@@ -284,7 +301,7 @@ async def test_ending_is_asked_for_with_the_process_as_it_is_on_screen(key: str)
         assert (target.id, target.user, target.uses) == (ANN.id, ANN.user, ANN.uses)
 
 
-async def test_readonly_leaves_no_key_that_ends_anything() -> None:
+async def test_readonly_disables_the_key_end() -> None:
     async with opened() as (app, pilot):
         app.push_screen(process_page(app, history_of(ANN), Told(looked(), readonly=True)))
         await shown(pilot, "copy kill")
@@ -294,7 +311,7 @@ async def test_readonly_leaves_no_key_that_ends_anything() -> None:
         assert app.asked == []
 
 
-async def test_one_that_ended_is_asked_about_and_ended_no_more() -> None:
+async def test_no_end_is_requested_for_an_ended_process() -> None:
     async with opened((100, 40)) as (app, pilot):
         history, host = history_of(ANN), Told(looked())
         screen = process_page(app, history, host)
@@ -303,7 +320,7 @@ async def test_one_that_ended_is_asked_about_and_ended_no_more() -> None:
         host.answer = None
         history.add(at(180))
         screen._look()
-        await shown(pilot, "what is shown is the last that was seen of it")
+        await shown(pilot, "these are its last values")
         assert "/home/ann" in text(app)
         assert "74.0 GiB" in text(app)
         looks = host.looks
@@ -314,7 +331,7 @@ async def test_one_that_ended_is_asked_about_and_ended_no_more() -> None:
         await shown(pilot, "41233 has ended already")
 
 
-async def test_one_that_left_the_cards_and_lives_is_not_called_ended() -> None:
+async def test_a_living_process_that_left_the_gpus_is_not_called_ended() -> None:
     async with opened((100, 40)) as (app, pilot):
         history = history_of(ANN)
         screen = process_page(app, history, Told(looked()))
@@ -324,19 +341,19 @@ async def test_one_that_left_the_cards_and_lives_is_not_called_ended() -> None:
         screen.renew()
         assert "it may have ended" in text(app)
         screen._look()
-        await shown(pilot, "it still runs, and holds none")
+        await shown(pilot, "it is still running, on no GPU")
         history.add(at(2, ANN))
         await until(pilot, lambda: "holds none" not in text(app), "waiting for its return")
 
 
-async def test_a_process_that_no_card_lists_has_a_page_too() -> None:
+async def test_an_unlisted_process_has_a_page_too() -> None:
     async with opened((100, 40)) as (app, pilot):
         app.push_screen(process_page(app, history_of(), Told(looked())))
-        await shown(pilot, "The driver lists it on no card")
+        await shown(pilot, "The driver lists it on no GPU")
         await shown(pilot, "/home/ann")
 
 
-async def test_one_that_is_not_visible_here_is_not_looked_up() -> None:
+async def test_details_of_an_invisible_process_are_not_read() -> None:
     hidden = process(visible=False, user=None, start_time=None, started_at=None)
     host = Told(None)
     async with opened((100, 40)) as (app, pilot):
@@ -359,7 +376,7 @@ async def test_the_page_scrolls_from_end_to_end_and_no_further() -> None:
         assert "1–22 of " in text(app)
         await pilot.press("up")
         assert "1–22 of " in text(app)
-        await pilot.press("down", "j")
+        await pilot.press("down", "down")
         assert "3–24 of " in text(app)
         await pilot.press("pagedown")
         assert "24–45 of " in text(app)
@@ -372,7 +389,7 @@ async def test_the_page_scrolls_from_end_to_end_and_no_further() -> None:
         assert "1–22 of " in text(app)
 
 
-async def test_another_size_brings_other_rows() -> None:
+async def test_a_resize_rebuilds_the_rows() -> None:
     async with opened((60, 15)) as (app, pilot):
         app.push_screen(process_page(app, history_of(ANN), Told(looked())))
         await shown(pilot, "/home/ann")
@@ -410,10 +427,10 @@ class Counted(PageScreen):
         return [((" " * width, ""),)]
 
 
-async def test_a_page_is_made_anew_for_what_is_new_and_never_while_it_is_hidden() -> None:
+async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
     async with opened() as (app, pilot):
         history = history_of(ANN)
-        screen = Counted(stage_of(history), app.pen, app.palette)
+        screen = Counted(stage_of(history), app.renderer, app.palette)
         app.push_screen(screen)
         await until(pilot, lambda: screen.made > 0, "waiting for the page")
         await pilot.pause()
@@ -436,8 +453,8 @@ async def test_a_page_is_made_anew_for_what_is_new_and_never_while_it_is_hidden(
 async def test_a_card_that_vanishes_is_shown_as_it_was_and_comes_back() -> None:
     async with opened((100, 60)) as (app, pilot):
         history = history_of(ANN)
-        app.push_screen(CardScreen(stage_of(history), app.pen, app.palette, "GPU-1"))
-        await shown(pilot, "Where the memory is")
+        app.push_screen(CardScreen(stage_of(history), app.renderer, app.palette, "GPU-1"))
+        await shown(pilot, "Memory ─")
         await pilot.press("y")
         await shown(pilot, "CUDA_VISIBLE_DEVICES=GPU-1   copied")
         assert app.clipboard == "CUDA_VISIBLE_DEVICES=GPU-1"
@@ -467,16 +484,16 @@ async def asked_to_end(*holders: Suspect, readonly: bool = False) -> list[Target
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, holders)))
     async with opened((100, 60)) as (app, pilot):
         app.push_screen(
-            CardScreen(stage_of(history), app.pen, app.palette, "GPU-1", readonly=readonly)
+            CardScreen(stage_of(history), app.renderer, app.palette, "GPU-1", readonly=readonly)
         )
-        await shown(pilot, "Where the memory is")
+        await shown(pilot, "Memory ─")
         await pilot.press("k")
         await pilot.pause()
         assert ("k end unlisted holders…" in text(app)) == bool(app.asked)
         return [target for request in app.asked for target in request.targets]
 
 
-async def test_the_weakly_suspect_are_offered_to_be_ended_only_where_nobody_better_is() -> None:
+async def test_weak_suspects_are_offered_only_without_better_ones() -> None:
     weak = holder(1, HoldReason.HOLDS)
     child, monitor = holder(2, HoldReason.CHILD), holder(3, HoldReason.OBSERVER)
     assert [one.id.pid for one in await asked_to_end(holder(4), weak, child, monitor)] == [4]
@@ -488,13 +505,13 @@ async def test_readonly_offers_no_unlisted_holder() -> None:
     assert await asked_to_end(holder(4), readonly=True) == []
 
 
-async def test_who_is_listed_by_now_is_not_offered_to_be_ended() -> None:
+async def test_a_listed_process_is_no_unlisted_holder() -> None:
     came = msgspec.structs.replace(holder(ANN.id.pid), id=ANN.id, gpu_uuids=("GPU-0",))
     history = History(conditions())
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, (came,))))
     async with opened((100, 60)) as (app, pilot):
-        app.push_screen(CardScreen(stage_of(history), app.pen, app.palette, "GPU-0"))
-        await shown(pilot, "Where the memory is")
+        app.push_screen(CardScreen(stage_of(history), app.renderer, app.palette, "GPU-0"))
+        await shown(pilot, "Memory ─")
         assert "unlisted holders" not in text(app)
 
 
@@ -505,7 +522,7 @@ async def test_an_unlisted_holder_is_offered_with_its_cards_and_where_it_runs() 
     assert target.place == Place(slurm_job="88123")
 
 
-async def test_other_colours_are_taken() -> None:
+async def test_new_colours_are_applied() -> None:
     async with opened() as (app, pilot):
         screen = process_page(app, history_of(ANN), Told(looked()))
         app.push_screen(screen)
@@ -518,7 +535,7 @@ async def test_other_colours_are_taken() -> None:
 
 PROGRAM = """
 import threading
-from gpumon.ui.background import run_errand
+from gpumon.ui.background import run_in_thread
 from gpumon.ui.screens.process import ProcessScreen
 from tests.ui.test_pages import ANN, Pages, Told, at, history_of, looked, stage_of
 from textual.binding import Binding
@@ -530,8 +547,8 @@ class Program(Pages):
         self.history, self.ticks = history_of(ANN), 0
         host = Told(looked(*("value",) * 60))
         stage = stage_of(self.history)
-        self.push_screen(ProcessScreen(stage, host, self.pen, self.palette, ANN.id))
-        run_errand(self, threading.Event().wait, print)
+        self.push_screen(ProcessScreen(stage, host, self.renderer, self.palette, ANN.id))
+        run_in_thread(self, threading.Event().wait, print)
 
     def action_whole(self):
         for view in self.screen.query("CellView"):
@@ -556,7 +573,7 @@ def terminal() -> Iterator[Screen]:
         yield screen
 
 
-def test_in_a_terminal_changed_cells_alone_make_the_picture_of_a_whole_repaint(
+def test_in_a_terminal_changed_cells_give_the_same_screen_as_a_repaint(
     terminal: Screen,
 ) -> None:
     for keys, words in (("\x1b[B" * 3, "4–25 of"), ("\x1b[F", "V059"), ("y", "kill 41233")):
@@ -588,6 +605,6 @@ def test_in_a_terminal_a_second_costs_the_cells_that_changed(terminal: Screen) -
     assert len(terminal.output) - before < 600
 
 
-def test_an_errand_that_hangs_does_not_keep_the_program_from_ending(terminal: Screen) -> None:
+def test_background_work_that_hangs_does_not_prevent_the_exit(terminal: Screen) -> None:
     terminal.type("\x18")
     assert terminal.wait_end() == 0

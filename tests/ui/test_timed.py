@@ -15,32 +15,37 @@ from tests.recordings import ListTape
 class Heard(TimedScreen):
     """A screen that keeps what it would say."""
 
-    def __init__(self, stage: Any) -> None:
-        super().__init__(stage)
+    def __init__(self, viewed_time: Any) -> None:
+        super().__init__(viewed_time)
         self.said: list[str] = []
 
-    def say(self, message: str) -> None:
+    def say(self, message: str, *, lasting: bool = False) -> None:  # noqa: ARG002 - see PaintedScreen
         self.said.append(message)
+
+    def repaint(self, palette: object) -> None:
+        pass
 
     def take(self) -> None:
         pass
 
-    def _hush(self) -> None:
+    def _clear_message(self) -> None:
         pass
 
 
 @pytest.mark.parametrize(("direction", "where"), [(1, "after"), (-1, "before")])
 @pytest.mark.parametrize("complete", [True, False])
-def test_while_a_log_is_looked_through_no_event_is_not_the_last_word(
+def test_no_event_is_qualified_while_the_log_is_still_searched(
     direction: int, where: str, complete: bool
 ) -> None:
     tape = ListTape([snapshot(NOON)])
-    player = SimpleNamespace(to_mark=lambda *, forward, **_: tape.next_mark(NOON, forward=forward))
-    stage = SimpleNamespace(player=player, rewind=lambda: player, marks_complete=complete)
-    screen = Heard(stage)
+    player = SimpleNamespace(
+        to_event=lambda *, forward, **_: tape.next_event(NOON, forward=forward)
+    )
+    viewed_time = SimpleNamespace(player=player, rewind=lambda: player, events_complete=complete)
+    screen = Heard(viewed_time)
 
     screen.action_event(direction)
 
     known = f"no event is known {where} this moment"
-    yet = "" if complete else ": not all of the log has been looked through yet"
+    yet = "" if complete else ": the log has not been searched completely yet"
     assert screen.said == [known + yet]

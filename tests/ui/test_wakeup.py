@@ -27,20 +27,20 @@ class Home:
         self.bugs.append(bug)
 
 
-def bell(hear: Callable[[], None], home: Home | None = None) -> Wakeup:
-    made = Wakeup(cast("App[int]", home or Home()), hear)
-    made.hang()
+def bell(callback: Callable[[], None], home: Home | None = None) -> Wakeup:
+    made = Wakeup(cast("App[int]", home or Home()), callback)
+    made.start()
     return made
 
 
 def ring_from_threads(bell: Wakeup) -> None:
     """Ring it many times on each of several threads, while this one hears nothing."""
 
-    def ring() -> None:
+    def wake() -> None:
         for _ in range(_RINGS):
-            bell.ring()
+            bell.wake()
 
-    threads = [threading.Thread(target=ring) for _ in range(_RINGERS)]
+    threads = [threading.Thread(target=wake) for _ in range(_RINGERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -53,7 +53,7 @@ async def hear_what_was_rung() -> None:
         await asyncio.sleep(0)
 
 
-async def test_rings_that_were_not_yet_heard_are_one_and_the_next_is_another() -> None:
+async def test_pending_calls_are_merged_and_a_later_call_is_separate() -> None:
     heard: list[int] = []
     hung = bell(lambda: heard.append(threading.get_ident()))
     ring_from_threads(hung)
@@ -61,48 +61,48 @@ async def test_rings_that_were_not_yet_heard_are_one_and_the_next_is_another() -
     # Two threads that ring in the same moment may each be the first.
     assert 1 <= len(heard) <= _RINGERS
     before = len(heard)
-    hung.ring()
+    hung.wake()
     await hear_what_was_rung()
     assert len(heard) == before + 1
     assert set(heard) == {threading.get_ident()}
 
 
-async def test_a_ring_that_comes_while_one_is_heard_is_heard_after_it() -> None:
+async def test_a_call_during_the_callback_runs_it_again() -> None:
     heard: list[int] = []
 
-    def hear() -> None:
+    def callback() -> None:
         heard.append(len(heard))
         if len(heard) == 1:
             ring_from_threads(hung)
 
-    hung = bell(hear)
-    hung.ring()
+    hung = bell(callback)
+    hung.wake()
     await hear_what_was_rung()
     assert 2 <= len(heard) <= 1 + _RINGERS
 
 
-async def test_one_that_was_taken_down_is_heard_no_longer() -> None:
+async def test_a_stopped_wakeup_calls_nothing() -> None:
     heard: list[bool] = []
     hung = bell(lambda: heard.append(True))
-    hung.ring()
-    hung.take_down()
-    hung.ring()
+    hung.wake()
+    hung.stop()
+    hung.wake()
     await hear_what_was_rung()
     assert heard == []
 
 
-def test_one_whose_loop_is_closed_says_nothing() -> None:
+def test_a_closed_loop_raises_nothing() -> None:
     heard: list[bool] = []
 
-    async def hang() -> Wakeup:
+    async def start() -> Wakeup:
         return bell(lambda: heard.append(True))
 
-    hung = asyncio.run(hang())
-    hung.ring()
+    hung = asyncio.run(start())
+    hung.wake()
     assert heard == []
 
 
-async def test_what_is_raised_while_it_is_heard_is_the_applications_to_tell() -> None:
+async def test_an_exception_of_the_callback_reaches_the_application() -> None:
     home, bug = Home(), ValueError("a bug")
 
     def fail() -> None:
@@ -110,13 +110,13 @@ async def test_what_is_raised_while_it_is_heard_is_the_applications_to_tell() ->
 
     hung = bell(fail, home)
     for _ in range(2):
-        hung.ring()
+        hung.wake()
         await hear_what_was_rung()
     assert home.bugs == [bug, bug]
 
 
-async def test_one_that_was_not_hung_is_silent() -> None:
+async def test_a_wakeup_that_was_not_started_calls_nothing() -> None:
     heard: list[bool] = []
-    Wakeup(cast("App[int]", Home()), lambda: heard.append(True)).ring()
+    Wakeup(cast("App[int]", Home()), lambda: heard.append(True)).wake()
     await hear_what_was_rung()
     assert heard == []

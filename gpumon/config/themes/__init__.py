@@ -3,18 +3,18 @@
 from gpumon.config.themes.choice import ThemeChoice, UnknownThemeError, choose_theme, remember
 from gpumon.config.themes.files import ThemeError, ThemeFile
 from gpumon.config.themes.library import DEFAULT, TEXTUAL_THEMES, ThemeLibrary
-from gpumon.config.themes.styles import Look, looks
+from gpumon.config.themes.styles import StyleColours, resolve_styles
 
 __all__ = [
     "DEFAULT",
     "TEXTUAL_THEMES",
-    "Look",
+    "StyleColours",
     "ThemeChoice",
     "ThemeError",
     "ThemeFile",
     "ThemeLibrary",
     "UnknownThemeError",
     "choose_theme",
-    "looks",
     "remember",
+    "resolve_styles",
 ]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.config.themes.files import ThemeError, ThemeFile, nearest
+from gpumon.config.suggestions import nearest_or_all
+from gpumon.config.themes.files import ThemeError, ThemeFile
 from gpumon.config.themes.library import DEFAULT, TEXTUAL_THEMES, ThemeLibrary
 from gpumon.system.folders import state_folder
 from gpumon.text.formatting import printable
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 VARIABLE = "GPUMON_THEME"
 _BYTES = "surrogateescape"
-"""A theme is called as its file is, and on Linux that need not be UTF-8."""
+"""A theme has the name of its file, which on Linux need not be UTF-8."""
 _LONGEST = 255
-"""Characters: no file has a longer name."""
+"""Maximum length of a file name."""
 
 
 class ThemeChoice(Struct, frozen=True):
@@ -31,8 +32,8 @@ class ThemeChoice(Struct, frozen=True):
 
     Attributes:
         name: Its name.
-        file: What it is; ``None`` for Textual's own.
-        sentences: Why it is not the one that was wanted, for a person.
+        file: The theme file; ``None`` for Textual's own themes.
+        sentences: Why a theme with a higher priority is not used, for the user.
     """
 
     name: str
@@ -48,24 +49,26 @@ def choose_theme(
     asked: str | None,
     configured: str | None = None,
     *,
-    shelf: ThemeLibrary | None = None,
+    library: ThemeLibrary | None = None,
     memory: Folder | None = None,
 ) -> ThemeChoice:
-    """The theme to begin with: command line, environment, remembered, configuration, default.
+    """The initial theme: from command line, environment, saved choice, configuration, or default.
 
     Args:
         asked: The name on the command line.
         configured: The name in the configuration.
-        shelf: Where themes are.
-        memory: The file in which a choice is remembered; the one in the state folder by default.
+        library: The themes.
+        memory: The file of the saved choice; by default the one in the state folder.
 
     Raises:
-        UnknownThemeError: ``asked`` is no theme's name. Names from elsewhere that are none are
-            passed over with a sentence, and so is a file that cannot be used.
+        UnknownThemeError: ``asked`` is no theme. Unknown names from elsewhere, and invalid files,
+            are skipped with a message.
     """
-    shelf = shelf or ThemeLibrary()
-    if asked is not None and asked not in shelf.names():
-        raise UnknownThemeError(f"there is no theme {asked!r}; {nearest(asked, shelf.names())}")
+    library = library or ThemeLibrary()
+    if asked is not None and asked not in library.names():
+        raise UnknownThemeError(
+            f"there is no theme {asked!r}; {nearest_or_all(asked, library.names())}"
+        )
     variable = os.environ.get(VARIABLE) or None
     if configured == variable:
         # The configuration includes the variable: do not report it twice.
@@ -82,21 +85,21 @@ def choose_theme(
     for name, where in wanted:
         if name is None:
             continue
-        if name not in shelf.names():
-            hint = nearest(name, shelf.names())
+        if name not in library.names():
+            hint = nearest_or_all(name, library.names())
             sentences.append(printable(f"{where}: there is no theme {name!r}; {hint}."))
             continue
         try:
-            return ThemeChoice(name, _read(shelf, name), tuple(sentences))
+            return ThemeChoice(name, _read(library, name), tuple(sentences))
         except ThemeError as error:
             sentences.append(error.brief)
-    return ThemeChoice(DEFAULT, shelf.default(), tuple(sentences))
+    return ThemeChoice(DEFAULT, library.default(), tuple(sentences))
 
 
-def _read(shelf: ThemeLibrary, name: str) -> ThemeFile | None:
-    if shelf.path(name) is None and name in TEXTUAL_THEMES:
+def _read(library: ThemeLibrary, name: str) -> ThemeFile | None:
+    if library.path(name) is None and name in TEXTUAL_THEMES:
         return None
-    return shelf.read(name)
+    return library.read(name)
 
 
 def memory_path() -> str:

@@ -17,7 +17,7 @@ class Rgb(NamedTuple):
 
     @property
     def hex(self) -> str:
-        """As themes write it, ``#rrggbb``."""
+        """The notation of theme files, ``#rrggbb``."""
         return f"#{self.red:02x}{self.green:02x}{self.blue:02x}"
 
 
@@ -25,7 +25,7 @@ BLACK, WHITE = Rgb(0, 0, 0), Rgb(255, 255, 255)
 
 
 def parse(text: str) -> Rgb:
-    """A colour from ``#rgb`` or ``#rrggbb``; what ``#rrggbbaa`` says of opacity is left out.
+    """A colour from ``#rgb``, ``#rrggbb`` or ``#rrggbbaa``, without the opacity.
 
     Raises:
         ValueError: It is not such a colour.
@@ -50,7 +50,7 @@ def luminance(colour: Rgb) -> float:
 
 
 def linear(part: int) -> float:
-    """One part of a colour as an amount of light, 0 to 1 (IEC 61966-2-1)."""
+    """The linear intensity of an sRGB component, 0 to 1 (IEC 61966-2-1)."""
     value = part / 255
     return value / 12.92 if value <= 0.04045 else float(((value + 0.055) / 1.055) ** 2.4)
 

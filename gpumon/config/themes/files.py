@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from gpumon.config.suggestions import nearest_or_all
 from gpumon.config.themes.colours import parse
 from gpumon.config.themes.styles import DASHBOARD, PREFIX, is_dark
 from gpumon.text.formatting import printable
@@ -19,19 +20,19 @@ COLOURS = (
     *("primary", "secondary", "accent", "success", "warning", "error"),
     *("foreground", "background", "surface", "panel"),
 )
-"""Textual's colours, as theme files name them."""
+"""Names of Textual's colours in theme files."""
 
 _TABLES = {"colours": COLOURS, "dashboard": DASHBOARD}
 _TOP = ("about", "base", *_TABLES)
 _LARGEST = 100_000
-"""Bytes: what is longer is no theme."""
+"""Maximum size in bytes; a larger file is no theme."""
 
 
 class ThemeError(Exception):
     """A theme is invalid.
 
     Attributes:
-        sentences: What is wrong, for a person, each with the file and the key.
+        sentences: The errors, for the user, each with its file and key.
     """
 
     def __init__(self, *sentences: str) -> None:
@@ -52,10 +53,10 @@ class ThemeFile(Struct, frozen=True):
 
     Attributes:
         name: The file's name without ``.toml``.
-        about: What its maker says of it.
+        about: The author's description.
         colours: Textual's colours by name, ``#rrggbb``.
         dashboard: The dashboard's colours by name, ``#rrggbb``.
-        paths: The file and those that it builds on.
+        paths: The file and those of its base themes.
     """
 
     name: str
@@ -71,19 +72,19 @@ class ThemeFile(Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """All colours by the names that ``looks`` knows."""
+        """All colours by the names that ``resolve_styles`` knows."""
         own = {PREFIX + key: value for key, value in self.dashboard.items()}
         return {**self.colours, **own}
 
 
-class Written(Struct, frozen=True):
+class ParsedTheme(Struct, frozen=True):
     """The contents of one file.
 
     Attributes:
-        about: What its maker says of it.
-        base: The theme it builds on; ``None`` when it stands alone.
-        colours: As in ``ThemeFile``, as far as they are given.
-        dashboard: As in ``ThemeFile``, as far as they are given.
+        about: The author's description.
+        base: Name of its base theme, or ``None``.
+        colours: See ``ThemeFile``; may be incomplete.
+        dashboard: See ``ThemeFile``; may be incomplete.
     """
 
     about: str
@@ -92,7 +93,7 @@ class Written(Struct, frozen=True):
     dashboard: Mapping[str, str]
 
 
-def read_file(path: str) -> Written:
+def read_file(path: str) -> ParsedTheme:
     """Read a theme file and check everything that does not depend on its base theme.
 
     Raises:
@@ -154,13 +155,13 @@ def _plain(content: bytes) -> dict[str, Any] | None:
     return read
 
 
-def _checked(path: str, read: dict[str, Any]) -> Written:
+def _checked(path: str, read: dict[str, Any]) -> ParsedTheme:
     faults: list[str] = []
     for key in read:
         if key not in _TOP:
             # A colour before the first table belongs in one of the tables.
             home = next((name for name, keys in _TABLES.items() if key in keys), None)
-            advice = f"write it below [{home}]" if home else nearest(key, _TOP)
+            advice = f"write it below [{home}]" if home else nearest_or_all(key, _TOP)
             faults.append(f"{path}: unknown key {key!r}; {advice}.")
     words: dict[str, str | None] = {"about": None, "base": None}
     for key in words:
@@ -186,7 +187,7 @@ def _checked(path: str, read: dict[str, Any]) -> Written:
     if faults:
         raise ThemeError(*faults)
     about = printable(words["about"] or "")
-    return Written(about, words["base"], tables["colours"], tables["dashboard"])
+    return ParsedTheme(about, words["base"], tables["colours"], tables["dashboard"])
 
 
 def _colours(
@@ -196,7 +197,7 @@ def _colours(
     found: dict[str, str] = {}
     for key, value in table.items():
         if key not in keys:
-            advice = nearest(key, keys)
+            advice = nearest_or_all(key, keys)
             faults.append(f"{path}: unknown key {f'{name}.{key}'!r}; {advice}.")
             continue
         if not isinstance(value, str):
@@ -212,13 +213,3 @@ def _colours(
                 f"#5aa9e6."
             )
     return found
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The most similar known word, or all known words."""
-    # Most names are known.
-    from difflib import get_close_matches
-
-    names = list(known)
-    close = get_close_matches(word, names, 1)
-    return f"the nearest is {close[0]!r}" if close else f"there are {', '.join(names)}"

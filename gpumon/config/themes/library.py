@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import gpumon
-from gpumon.config.themes.files import ThemeError, ThemeFile, nearest, read_file
+from gpumon.config.suggestions import nearest_or_all
+from gpumon.config.themes.files import ThemeError, ThemeFile, read_file
 from gpumon.system.folders import config_folder
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ TEXTUAL_THEMES = (
     *("catppuccin-macchiato", "rose-pine", "rose-pine-moon", "rose-pine-dawn"),
     *("atom-one-dark", "atom-one-light"),
 )
-"""Textual's own, less those that leave the colours to the terminal, from which none can be derived,
-and the Solarized pair, which gpumon has itself."""
+"""Textual's themes, without those that use the terminal's own colours, from which none can be
+derived, and without the Solarized pair, which gpumon has itself."""
 
 
 def shipped_folder() -> str:
@@ -43,8 +44,8 @@ class ThemeLibrary:
     """Finds and reads themes.
 
     Args:
-        own: Where a person's own are.
-        shipped: Where gpumon's are.
+        own: The folder of the user's own themes.
+        shipped: The folder of gpumon's themes.
     """
 
     def __init__(self, own: Folder | None = None, shipped: Folder | None = None) -> None:
@@ -53,7 +54,7 @@ class ThemeLibrary:
 
     @property
     def folder(self) -> Path:
-        """Where a person's own themes go."""
+        """The folder of the user's own themes."""
         from pathlib import Path
 
         return Path(self._own)
@@ -63,19 +64,19 @@ class ThemeLibrary:
         return sorted(_names(self._shipped), key=lambda name: (name != DEFAULT, name))
 
     def own(self) -> list[str]:
-        """Names of a person's own themes, usable or not."""
+        """Names of the user's own themes, valid or not."""
         return sorted(_names(self._own))
 
     def names(self) -> list[str]:
-        """Every theme's name: a person's own, gpumon's, Textual's."""
+        """Names of all themes: the user's own, gpumon's, Textual's."""
         return list(dict.fromkeys((*self.own(), *self.shipped(), *TEXTUAL_THEMES)))
 
     def is_own(self, name: str) -> bool:
-        """Whether a name is that of a file of the person's own."""
+        """Whether a theme is the user's own."""
         return name in self.own()
 
     def path(self, name: str) -> str | None:
-        """The file of a theme, a person's own before gpumon's; ``None`` for Textual's."""
+        """The file of a theme, the user's own before gpumon's; ``None`` for Textual's."""
         for folder in (self._own, self._shipped):
             # A name is not a path: it comes from the environment, and from untrusted files.
             if name in _names(folder):
@@ -90,7 +91,7 @@ class ThemeLibrary:
         """
         path = self.path(name)
         if path is None:
-            raise ThemeError(f"There is no theme {name!r}; {nearest(name, self.names())}.")
+            raise ThemeError(f"There is no theme {name!r}; {nearest_or_all(name, self.names())}.")
         return self.read_path(path)
 
     def default(self) -> ThemeFile:
@@ -125,7 +126,7 @@ class ThemeLibrary:
             raise ThemeError(f"{path}: base leads back to this file; build on gpumon's own themes.")
         usable = list(dict.fromkeys((*self.own(), *self.shipped())))
         raise ThemeError(
-            f"{path}: base is {name!r}, which is no theme file; {nearest(name, usable)}."
+            f"{path}: base is {name!r}, which is no theme file; {nearest_or_all(name, usable)}."
         )
 
 

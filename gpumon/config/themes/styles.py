@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "gpumon-"
-"""Of the dashboard's colours among Textual's variables."""
+"""The prefix of the dashboard's colours among Textual's variables."""
 
 # Style name -> (colour, background, bold). A background of "" is the screen's own.
 STYLES: dict[str, tuple[str, str, bool]] = {
@@ -32,6 +32,7 @@ STYLES: dict[str, tuple[str, str, bool]] = {
     "header.alarm": ("critical", "header", True),
     "footer": ("dim", "header", False),
     "footer.key": ("title", "header", True),
+    "footer.on": ("title", "cursor", True),
     "footer.message": ("foreground", "header", True),
     "bar.memory.low": ("memory_low", "trough", False),
     "bar.memory": ("memory", "trough", False),
@@ -51,7 +52,6 @@ STYLES: dict[str, tuple[str, str, bool]] = {
     "state.warning": ("warning", "", True),
     "state.critical": ("critical", "", True),
     "panel.title": ("title", "header", True),
-    "panel.users": ("dim", "header", False),
     "panel.state.good": ("good", "header", True),
     "panel.state.quiet": ("dim", "header", False),
     "panel.state.note": ("note", "header", True),
@@ -92,16 +92,16 @@ _DERIVED: dict[str, tuple[str, str, float]] = {
     "series6": ("secondary", "secondary", 0.0),
 }
 DASHBOARD = tuple(_DERIVED)
-"""The dashboard's colours, as theme files name them."""
+"""Names of the dashboard's colours in theme files."""
 
 DRAWN = ("bar.", "graph.", "series.", "rule")
-"""Styles of what is drawn and not read begin so."""
+"""Prefixes of styles for graphics, which need less contrast than text."""
 _LEAST_DRAWN = 1.3
 LEAST_CONTRAST = 4.5
-"""What WCAG 2.2 asks for text (success criterion 1.4.3, level AA)."""
+"""The contrast that WCAG 2.2 requires for text (success criterion 1.4.3, level AA)."""
 
 
-class Look(NamedTuple):
+class StyleColours(NamedTuple):
     """Colour, background and weight of a style."""
 
     fore: Rgb
@@ -109,21 +109,21 @@ class Look(NamedTuple):
     bold: bool
 
 
-def looks(variables: Mapping[str, str]) -> dict[str, Look]:
-    """Every style's look.
+def resolve_styles(variables: Mapping[str, str]) -> dict[str, StyleColours]:
+    """The colours of all styles.
 
     Args:
-        variables: Textual's names of colours, such as ``primary``, and the dashboard's with
-            ``PREFIX`` before theirs, as far as the theme gives them.
+        variables: Textual's colours by name, such as ``primary``, and the dashboard's with
+            ``PREFIX``, as far as the theme defines them.
     """
-    found: dict[str, Look] = {}
+    found: dict[str, StyleColours] = {}
     for name, (colour, ground, bold) in STYLES.items():
         behind = _resolve(ground or "background", variables)
         shown = _resolve(colour, variables)
         if PREFIX + colour not in variables:
             least = _LEAST_DRAWN if name.startswith(DRAWN) else LEAST_CONTRAST
             shown = _legible(shown, behind, parse(variables["foreground"]), least)
-        found[name] = Look(shown, behind, bold)
+        found[name] = StyleColours(shown, behind, bold)
     return found
 
 
@@ -150,7 +150,7 @@ def _legible(colour: Rgb, ground: Rgb, foreground: Rgb, least: float) -> Rgb:
 
 
 _MIDDLE = 0.179
-"""The luminance on which black and white stand out alike."""
+"""The luminance at which black and white have equal contrast."""
 
 
 def is_dark(background: str) -> bool:

@@ -1,4 +1,4 @@
-"""The dialog for the columns of the process table and their order."""
+"""The dialog for the columns of the process table and of the list of GPUs, and their order."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
-from gpumon.config.columns import CHOSEN, COLUMN
+from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN, whole_choice
+from gpumon.ui.dialogs.list_dialog import ListDialog
 from gpumon.ui.keys import bindings_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _ALWAYS = frozenset({"pid", "command"})
 """Without PID and command it is not visible which process a key affects."""
 
 
-class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
+class ColumnsDialog(ListDialog["tuple[str, ...] | None"]):
     """A list of all columns, the chosen ones first and in their order.
 
     Args:
@@ -39,10 +39,10 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
         self._order = _with_hidden(chosen)
 
     def compose(self) -> ComposeResult:
-        """The list, and its keys."""
+        """Compose the list and its keys."""
         with Vertical(id="columns"):
             yield OptionList(id="list")
-            yield Static("Space show or hide  Shift+↑↓ move  d as at first  Enter keep  Esc cancel")
+            yield Static("Space show or hide  Shift+↑↓ move  d next set  Enter keep  Esc cancel")
 
     def on_mount(self) -> None:
         """Highlight the first column."""
@@ -62,8 +62,10 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
         shown = key in self._chosen
         # No colours: they would have to be legible on the highlighted line's background, too.
         text = Text("● " if shown else "○ ")
-        text.append(f"{COLUMN[key].label:<10}", "bold" if shown else "")
-        text.append(COLUMN[key].about)
+        gpu = GPU_COLUMN.get(key)
+        label = f"GPU {gpu.label}" if gpu is not None else COLUMN[key].label
+        text.append(f"{label:<11}", "bold" if shown else "")
+        text.append((gpu or COLUMN[key]).about)
         return text
 
     @property
@@ -82,7 +84,7 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
         self._fill(self._at)
 
     def action_shift(self, step: int) -> None:
-        """Move the column; the command column stays last, because it takes the rest of the row."""
+        """Move the column; the command stays last, because it takes the rest of its row."""
         at, to = self._at, self._at + step
         if "command" in (self._order[at], self._order[max(0, min(to, len(self._order) - 1))]):
             return
@@ -91,9 +93,12 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
             self._fill(to)
 
     def action_default(self) -> None:
-        """Restore the default columns."""
-        self._chosen = set(CHOSEN)
-        self._order = _with_hidden(CHOSEN)
+        """Show the next named set: the default first, unless it is shown already."""
+        sets = list(COLUMN_SETS.values())
+        shown = tuple(key for key in self._order if key in self._chosen)
+        columns = sets[(sets.index(shown) + 1) % len(sets) if shown in sets else 0]
+        self._chosen = set(columns)
+        self._order = _with_hidden(columns)
         self._fill(0)
 
     def action_keep(self) -> None:
@@ -106,6 +111,5 @@ class ColumnsDialog(ModalScreen["tuple[str, ...] | None"]):
 
 
 def _with_hidden(chosen: Sequence[str]) -> list[str]:
-    """All columns: the chosen ones in order, then the others, the command last."""
-    rest = [key for key in COLUMN if key not in chosen and key != "command"]
-    return [*(key for key in chosen if key != "command"), *rest, "command"]
+    """All columns: of each table the chosen ones in order, then the others."""
+    return list(whole_choice([*chosen, *COLUMN, *GPU_COLUMN]))

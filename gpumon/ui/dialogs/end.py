@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 from rich.text import Text
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 
 from gpumon.kill.signals import signal_name
+from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, duration, gib, gibibytes, printable
-from gpumon.ui.background import run_errand
+from gpumon.ui.background import run_in_thread
 from gpumon.ui.keys import bindings_of
-from gpumon.ui.theme import colour_of
-from gpumon.ui.view.command_lines import shorten_command
-from gpumon.ui.view.pages import wrap
-from gpumon.ui.view.processes import card_list
+from gpumon.ui.palette import colour_of
+from gpumon.ui.view.page_layout import wrap
+from gpumon.ui.view.process_table import card_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from gpumon.host import RelatedProcess, Target
     from gpumon.model.snapshot import ProcessId
@@ -36,23 +37,23 @@ _ABOUT = {
     "KILL": "ends it at once; nothing is saved",
     "HUP": "as when its terminal closes",
     "QUIT": "ends it with a core dump",
-    "STOP": "halts it; it keeps its memory",
-    "CONT": "lets a halted one go on",
-    "USR1": "means what the program makes of it; many end by it",
-    "USR2": "means what the program makes of it; many end by it",
+    "STOP": "stops it; it keeps its memory",
+    "CONT": "continues a stopped process",
+    "USR1": "the program defines its meaning; many end",
+    "USR2": "the program defines its meaning; many end",
 }
-"""Those to choose from, the usual ones first, by name: not every system has them."""
+"""The signals, most usual first, by name, because not every system has all of them."""
 
 _ENDING = {"INT", "TERM", "KILL", "HUP", "QUIT"}
 
 _WHOLE_NAMES = 76
-"""Cells of a terminal in which the signals have their whole names."""
+"""Minimum width of the terminal for the full names of the signals."""
 _COMMAND = 200
-"""Cells of a command, three lines: enough to know it by."""
+"""Maximum cells of a command: three lines identify it."""
 _INDENT = 2
 _ANOTHER_COMMAND = "its command has changed: this is what it runs now"
 LOOK_SECONDS = 2.0
-"""How long children are waited for: whoever wants a process ended need not wait for ``/proc``."""
+"""Seconds to wait for the children: a hung ``/proc`` must not prevent the signal."""
 
 
 class SignalChoice(NamedTuple):
@@ -62,11 +63,13 @@ class SignalChoice(NamedTuple):
         targets: The processes named in the dialog, without those marked to get no signal.
         number: The signal.
         whole_tree: Whether to include children that they fork from now on.
+        name: What they are together, such as a job; may be empty.
     """
 
     targets: tuple[Target, ...]
     number: int
     whole_tree: bool
+    name: str = ""
 
 
 class _Signal(RadioButton):
@@ -90,13 +93,7 @@ class _Tick(Checkbox):
 class _Signals(RadioSet):
     """The signal options: arrow keys choose, and nothing else moves the choice."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,right", "choose_next(1)", show=False),
-        Binding("up,left", "choose_next(-1)", show=False),
-        Binding("enter", "leave", show=False),
-        # The chosen option is highlighted already.
-        Binding("space", "leave", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("signals")
 
     def action_choose_next(self, step: int) -> None:
         """Choose the next or previous signal."""
@@ -104,7 +101,7 @@ class _Signals(RadioSet):
         signals[(self.pressed_index + step) % len(signals)].value = True
 
     def action_leave(self) -> None:
-        """Move the focus to the buttons."""
+        """Move the focus to the buttons: the chosen option is highlighted already."""
         self.screen.set_focus(self.screen.query_one("#cancel", Button))
 
 
@@ -119,8 +116,9 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         number: The signal that is proposed.
         now: The reference time for run times, in seconds since the epoch; the system clock by
             default.
-        look: Reads the processes asked for anew before the answer is given, on a thread of its own:
-            whoever has another command by then is asked about again. ``None``: nobody looks.
+        look: Reads the selected processes again before the answer, on another thread: a process
+            with another command must be confirmed again. ``None`` skips that.
+        name: What the processes are together, such as a job, for the title.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("end")
@@ -136,8 +134,10 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         number: int = signal.SIGTERM,
         now: float | None = None,
         look: Callable[[], Sequence[RelatedProcess]] | None = None,
+        name: str = "",
     ) -> None:
         super().__init__()
+        self._name_of_all = name
         self._look = look
         self._answer: SignalChoice | None = None
         self._ended: frozenset[ProcessId] = frozenset()
@@ -178,17 +178,22 @@ class EndDialog(ModalScreen[SignalChoice | None]):
             # If it was closed as soon as it was opened, it has no widgets.
             return
         self._describe()
+        if self._name_of_all:
+            count = len(self._targets)
+            plural = "" if count == 1 else "es"
+            title = Content(f"End {self._name_of_all}: {count} process{plural}")
+            self.query_one("#end").border_title = title
         who = self.query_one("#who", VerticalScroll)
         for attribute in ("scroll_y", "max_scroll_y", "virtual_size"):
-            self.watch(who, attribute, self._tell_place)
+            self.watch(who, attribute, self._show_scroll_position)
         self.set_timer(LOOK_SECONDS, lambda: self.add_children(None))
 
     def on_resize(self) -> None:
         """Wrap the lines for the new width."""
         self._describe()
-        self.call_after_refresh(self._tell_place)
+        self.call_after_refresh(self._show_scroll_position)
 
-    def _tell_place(self) -> None:
+    def _show_scroll_position(self) -> None:
         """Show the active keys, and how many processes are out of sight."""
         if not self.query("#send"):
             return
@@ -211,10 +216,10 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         """Name the children once they are known; a late result changes nothing.
 
         Args:
-            children: Those of all that are asked for but the protected; ``None`` when the look
-                failed.
-            protected: Those asked for that get no signal, nor do their children.
-            found: Those asked for as they are now, among others; ``None`` when that is not known.
+            children: The children of the selected processes that are not protected; ``None`` if
+                they could not be read.
+            protected: Selected processes that get no signal, like their children.
+            found: The current state of the selected processes, among others; ``None`` if unknown.
         """
         if not self._looking:
             return
@@ -249,7 +254,9 @@ class EndDialog(ModalScreen[SignalChoice | None]):
                 changed.add(target.id)
             self._stack_starts[target.id] = now.stack_start
         self._targets = tuple(
-            _renewed(target, kin[target.id]) if target.id in changed else target
+            _renewed(target, kin[target.id])
+            if target.id in changed or (target.id in kin and not target.command)
+            else target
             for target in self._targets
         )
         self._changed |= changed
@@ -262,14 +269,14 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         return bool(self._children) and self.query_one("#tree", Checkbox).value
 
     @property
-    def _meant(self) -> tuple[Target, ...]:
+    def _selected(self) -> tuple[Target, ...]:
         asked = tuple(target for target in self._targets if target.id not in self._protected)
         return asked + ((self._children or ()) if self._whole_tree else ())
 
     @property
-    def _reached(self) -> tuple[Target, ...]:
+    def _reachable(self) -> tuple[Target, ...]:
         """The processes that the signal can reach, as far as known beforehand."""
-        return tuple(target for target in self._meant if not self._obstacle(target))
+        return tuple(target for target in self._selected if not self._obstacle(target))
 
     def _obstacle(self, target: Target) -> str:
         """Why a process will get no signal, as far as known beforehand; otherwise empty."""
@@ -295,9 +302,9 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         tree = self.query_one("#tree", Checkbox)
         tree.display = bool(self._children)
         send = self.query_one("#send", Button)
-        many = "" if len(self._meant) == 1 else f" to {len(self._reached)}"
+        many = "" if len(self._selected) == 1 else f" to {len(self._reachable)}"
         send.label = f"Send {self._signal}{many}"
-        send.disabled = self._looking or not self._reached
+        send.disabled = self._looking or not self._reachable
 
     @property
     def _quiet(self) -> str:
@@ -333,12 +340,12 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         if self._children is None:
             return Text("Its children could not be looked up: they are not signalled.", self._alarm)
         if not self._children:
-            return Text("no children" if self._meant else "", self._quiet)
+            return Text("no children" if self._selected else "", self._quiet)
         count = len(self._children)
         text = Text()
         text.append(f"+ {count} {'child' if count == 1 else 'children'}", "bold")
         if not self._whole_tree:
-            text.append(", not meant", self._quiet)
+            text.append(", not selected", self._quiet)
         if others := sum(map(bool, map(self._obstacle, self._children))):
             text.append(f", {others} of these will not be permitted", f"bold {self._alarm}")
         room = self._line_width - _INDENT
@@ -361,12 +368,12 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         return max(0, who.container_size.width - who.styles.scrollbar_size_vertical)
 
     def _sum(self) -> str:
-        if self._meant and all(map(self._is_anothers, self._meant)):
-            owners = sorted({_owner(target) for target in self._meant})
+        if self._selected and all(map(self._is_anothers, self._selected)):
+            owners = sorted({_owner(target) for target in self._selected})
             return f"nothing can be sent: not yours but {' and '.join(owners)}'s; ask, or use sudo"
         if self._signal not in _ENDING:
             return "frees no memory"
-        reached = self._reached
+        reached = self._reachable
         if not reached:
             return "frees no memory: none of these may be signalled from here"
         freed: dict[int, int] = {}
@@ -380,7 +387,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
             f"{gibibytes(size)} {gib()} on GPU {index}" for index, size in sorted(freed.items())
         ]
         if unknown:
-            parts.append("what the driver does not tell")
+            parts.append("an unknown amount")
         return f"will free about {', '.join(parts)}" if parts else "holds no GPU memory"
 
     def action_button(self, name: str) -> None:
@@ -423,11 +430,12 @@ class EndDialog(ModalScreen[SignalChoice | None]):
         if self._answer is not None:
             return  # Pressed twice.
         number = signal.Signals[f"SIG{self._signal}"]
-        answer = self._answer = SignalChoice(self._reached, number, self._whole_tree)
+        reached, tree = self._reachable, self._whole_tree
+        answer = self._answer = SignalChoice(reached, number, tree, self._name_of_all)
         if self._look is None:
             self._give(answer, None)
             return
-        run_errand(
+        run_in_thread(
             self.app,
             self._look,
             lambda found: self._give(answer, found),
@@ -451,7 +459,7 @@ class EndDialog(ModalScreen[SignalChoice | None]):
 def _holds(target: Target) -> str:
     """``74.0 GiB on GPU 5``, or that it holds no memory."""
     if not target.uses:
-        return "no card"
+        return "no GPU"
     indices = card_list(sorted({use.gpu_index for use in target.uses}))
     sizes = [use.memory_used for use in target.uses]
     if any(size is None for size in sizes):
@@ -460,9 +468,15 @@ def _holds(target: Target) -> str:
 
 
 def _renewed(target: Target, now: RelatedProcess) -> Target:
-    """The same process with its current command."""
+    """The same process as it is now."""
     return msgspec.structs.replace(
-        target, uid=now.uid, user=now.user, name=now.name, command=now.command
+        target,
+        uid=now.uid,
+        user=now.user,
+        name=now.name,
+        command=now.command,
+        started_at=now.started_at,
+        parent=now.parent,
     )
 
 

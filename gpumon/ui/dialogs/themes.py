@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gpumon.text.formatting import printable
+from gpumon.ui.dialogs.list_dialog import ListDialog
 from gpumon.ui.keys import bindings_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from gpumon.ui.themes import ThemeController
+    from gpumon.ui.theme_controller import ThemeController
 
 
-class ThemesDialog(ModalScreen["str | None"]):
+class ThemesDialog(ListDialog["str | None"]):
     """A list of all themes: the user's own, gpumon's, Textual's.
 
     Args:
@@ -50,8 +50,8 @@ class ThemesDialog(ModalScreen["str | None"]):
         if not self.query("#fault"):
             # If it was closed as soon as it was opened, it has no widgets.
             return
-        names, shelf = self._themes.shelf.names(), self._themes.shelf
-        own, shipped = set(shelf.own()), set(shelf.shipped())
+        names, library = self._themes.library.names(), self._themes.library
+        own, shipped = set(library.own()), set(library.shipped())
         listed = self.query_one(OptionList)
         for name in names:
             whose = "yours" if name in own else "" if name in shipped else "Textual"
@@ -69,11 +69,6 @@ class ThemesDialog(ModalScreen["str | None"]):
     def on_option_list_option_selected(self, _: OptionList.OptionSelected) -> None:
         """A click on a theme keeps it."""
         self.action_keep()
-
-    def action_step(self, step: int) -> None:
-        """Move with the dashboard's keys."""
-        listed = self.query_one(OptionList)
-        listed.highlighted = min((listed.highlighted or 0) + step, listed.option_count - 1)
 
     def action_keep(self) -> None:
         """Keep the shown theme; a theme that cannot be shown cannot be kept."""

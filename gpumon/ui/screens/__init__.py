@@ -1,1 +1,1 @@
-"""Whole screens."""
+"""The dashboard, the pages and the help page, as Textual screens."""

@@ -1,4 +1,4 @@
-"""The dashboard on screen: what its keys and the mouse do."""
+"""The dashboard: the actions of its keys and of the mouse."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec
 from msgspec.structs import replace
 from textual.message import Message
 
-from gpumon.config.ui_state import Remembered, load, store
+from gpumon.config.ui_state import UiState, load, store
+from gpumon.findings.groups import job_with_key
 from gpumon.host import target_of, target_of_kin
-from gpumon.ui.background import run_errand
+from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill, cuda_line
-from gpumon.ui.keys import bindings_of, press
+from gpumon.ui.job_targets import targets_of_job
+from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.drawing import DrawingScreen
 from gpumon.ui.view import update
-from gpumon.ui.view.cards import card_at
-from gpumon.ui.view.dashboard import footer_keys
+from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, is_tiny
+from gpumon.ui.view.footer_keys import footer_keys
+from gpumon.ui.view.gpu_graphs import tile_at
+from gpumon.ui.view.gpu_table_layout import card_at
 from gpumon.ui.view.header_footer import interval_text, key_at
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, is_tiny
-from gpumon.ui.view.listing import Listing
-from gpumon.ui.view.processes import column_at
-from gpumon.ui.view.tiles import tile_at
+from gpumon.ui.view.process_table import column_at
+from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.timeline import time_at
 
 if TYPE_CHECKING:
@@ -32,11 +34,12 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
 
+    from gpumon.findings.groups import JobGroup
     from gpumon.host import Target
     from gpumon.model.snapshot import Gpu, ProcessId
     from gpumon.system.folders import Folder
-    from gpumon.ui.view.listing import Entry
-    from gpumon.ui.view.update import Said
+    from gpumon.ui.view.table_entries import TableEntry
+    from gpumon.ui.view.update import ViewUpdate
     from gpumon.ui.view.view import View
     from gpumon.ui.widgets.filter_bar import FilterBar
 
@@ -50,26 +53,30 @@ _WITHOUT_TABLE = {
     *("release", "pause", "pace", "own_cost", "log"),
     *("step", "jump", "event", "go_to", "edge"),
 }
-"""Actions of this screen that do something where there is no room for a table."""
+"""Actions that work on a terminal too small for a table."""
 
 
-class PageWanted(Message):
-    """Somebody wants to see one thing from near.
+class PageRequested(Message):
+    """The user opens the page of a process or GPU.
 
     Attributes:
-        subject: A process, or the UUID of a card.
+        subject: A process, a job, or the UUID of a card.
     """
 
-    def __init__(self, subject: ProcessId | str) -> None:
+    def __init__(self, subject: ProcessId | JobGroup | str) -> None:
         super().__init__()
         self.subject = subject
 
 
-class WordWanted(Message):
-    """Somebody wants to be told when a card is free, or no longer.
+class LeaveRequested(Message):
+    """The user wants to leave the dashboard, with nothing left on it to clear."""
+
+
+class NotifyWhenFreeRequested(Message):
+    """The user starts or stops watching a GPU.
 
     Attributes:
-        card: Which.
+        card: The GPU.
     """
 
     def __init__(self, card: Gpu) -> None:
@@ -78,9 +85,9 @@ class WordWanted(Message):
 
 
 def _updating(
-    change: Callable[Concatenate[View, Layout, _P], View | Said],
+    change: Callable[Concatenate[View, Layout, _P], View | ViewUpdate],
 ) -> Callable[Concatenate[DashboardScreen, _P], None]:
-    """Make an action of a function of ``update``: it shows the next view."""
+    """Make an action from a function of ``update``; it shows the next view."""
 
     def action(self: DashboardScreen, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         self._show(change(self._view, self._layout, *args, **kwargs))
@@ -89,7 +96,7 @@ def _updating(
 
 
 class DashboardScreen(DrawingScreen):
-    """What a person sees after typing ``gpumon``."""
+    """The screen of ``gpumon``."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("dashboard")
 
@@ -98,30 +105,31 @@ class DashboardScreen(DrawingScreen):
     _state_folder: Folder | None = None
     _remembering: ClassVar = Lock()
 
-    # -- moving about ----------------------------------------------------------------------------
+    # -- movement --------------------------------------------------------------------------------
 
     action_move = _updating(update.move)
     action_page = _updating(update.page)
-    action_aside = _updating(update.aside)
+    action_aside = _updating(update.fold_or_scroll)
     action_change_side = _updating(update.change_side)
     action_cards = _updating(update.scroll_cards)
 
     def action_edge(self, end: int) -> None:
-        """Move the cursor to the first or last line; in the past go to its ends."""
+        """Move the cursor to the first or last line; in the past move to its start or end."""
         if not self.go_to_edge(end):
-            self._show(update.edge(self._view, self._layout, end))
+            self._show(update.move_to_end(self._view, self._layout, end))
 
     def action_release(self) -> None:
-        """Clear the last of what was chosen."""
+        """Clear the most recent of filter, reports, tags and selection."""
         view = self._view
         if view.editing:
             self._close_bar()
             self._view = replace(self._view, narrowing=replace(view.narrowing, filter=None))
-        elif not self._cases.dismiss():
-            self._view = update.release(view)
-            if self._view is view and self._stage.is_live:
-                self.come_back()
-        self._hush()
+        elif not self._kill_controller.dismiss():
+            self._view = update.clear_choice(view)
+            returns = self._viewed_time.is_live and self._view is view
+            if returns and not self.return_to_present():
+                self.post_message(LeaveRequested())
+        self._clear_message()
         self.draw()
 
     @property
@@ -129,30 +137,36 @@ class DashboardScreen(DrawingScreen):
         return () if self._snapshot is None else self._snapshot.gpus
 
     @property
-    def _entry(self) -> Entry | None:
+    def _entry(self) -> TableEntry | None:
         """The line under the cursor."""
-        return self._layout.entry(self._view.cursor)
+        return self._layout.entry
 
-    # -- what is listed --------------------------------------------------------------------------
+    # -- the table -------------------------------------------------------------------------------
 
-    action_kind = _updating(update.kind)
+    action_only_gpu = _updating(update.toggle_only_gpu)
+    action_kind = _updating(update.cycle_kind)
     action_sort = _updating(update.sort)
     action_sort_step = _updating(update.sort_step)
     action_reverse = _updating(update.reverse)
 
     def action_listing(self, name: str) -> None:
-        """List families, users or jobs; the same again: processes."""
-        self._view = update.list_(self._view, self._layout, name)
+        """List the tree, users or jobs; pressed again: processes."""
+        self._view = update.switch_listing(self._view, self._layout, name)
         self._session.lookup.want_kin(self._view.listing is Listing.TREE)
         self.draw()
 
     def action_mine(self) -> None:
-        """Show only the processes of whoever looks, or everybody's again."""
+        """Show only the user's own processes, or all again."""
         me = self._session.host.user
         if me is None:
             self.say("nobody is logged in on this machine")
         else:
-            self._show(update.mine(self._view, me))
+            self._show(update.toggle_mine(self._view, me))
+
+    def action_only_user(self) -> None:
+        """Show only the processes of the user under the cursor, or of all again."""
+        processes = () if self._snapshot is None else self._snapshot.processes
+        self._show(update.toggle_only_user(self._view, self._layout, processes))
 
     def action_filter(self) -> None:
         """Open the filter line."""
@@ -164,7 +178,7 @@ class DashboardScreen(DrawingScreen):
         self.draw()
 
     def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
-        """Filter by what is typed; what is wrong is told, and the last good filter stays."""
+        """Apply the typed filter; after an error the last valid filter stays."""
         if not self._view.editing:
             return
         view = replace(self._view, message=event.wrong)
@@ -173,7 +187,7 @@ class DashboardScreen(DrawingScreen):
         self._show(view)
 
     def take_key(self, event: events.Key) -> bool:
-        """Take a key that is no command now: a letter of the filter, or one for what is not there.
+        """Handle a key that is no command now: a letter of the filter, or one that needs more room.
 
         Returns:
             False when it may be a command.
@@ -191,18 +205,18 @@ class DashboardScreen(DrawingScreen):
         return refused
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
-        """No key acts on a table that a small terminal has no room for."""
+        """Disable keys for the table if the terminal is too small for it."""
         width, height = self._room()
         return self._view.editing or not is_tiny(width, height) or action in _WITHOUT_TABLE
 
     def _keep_filter(self) -> None:
-        """Close the line, and put the cursor where the eye is; stay where something is wrong."""
+        """Close the filter line, and move the cursor to a visible line; stay after an error."""
         read = self._bar.read()
         self.on_filter_bar_changed(read)
         if read.wrong:
             return
         self._close_bar()
-        if self._entry is None:
+        if self._entry is None and self._view.card is None:
             self._view = update.move_to(self._view, self._layout, self._view.top)
         self.draw()
 
@@ -211,7 +225,7 @@ class DashboardScreen(DrawingScreen):
         self._view = replace(self._view, editing=False, message="")
 
     def action_columns(self) -> None:
-        """Open the dialog in which columns are chosen."""
+        """Open the dialog for columns."""
         from gpumon.ui.dialogs.columns import ColumnsDialog
 
         def take(columns: tuple[str, ...] | None) -> None:
@@ -220,89 +234,97 @@ class DashboardScreen(DrawingScreen):
 
         self.app.push_screen(ColumnsDialog(self._view.columns), take)
 
-    # -- what is done with it --------------------------------------------------------------------
+    # -- actions on processes and GPUs -----------------------------------------------------------
 
     action_tag = _updating(update.tag)
     action_tag_all = _updating(update.tag_all)
 
     def action_open(self) -> None:
-        """Look at what is under the cursor from near; keep the filter while it is typed."""
+        """Open the line under the cursor; while a filter is typed, keep the filter."""
         entry = self._entry
         if self._view.editing:
             self._keep_filter()
         elif self._view.card is not None:
-            self.post_message(PageWanted(self._view.card))
+            self.post_message(PageRequested(self._view.card))
         elif entry is None:
-            self.say(f"{update.choose_first()}, or a card: {keycap('change_side')}")
+            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
         elif entry.user is not None:
-            self._show(update.narrow_to_user(self._view, entry.user.user))
+            self._show(update.open_user(self._view, entry.user.user))
         elif entry.job is not None:
-            self._show(update.turn(self._view, entry))
+            self.post_message(PageRequested(entry.job))
         elif entry.process is not None:
-            self.post_message(PageWanted(entry.process.id))
+            self.post_message(PageRequested(entry.process.id))
 
     def action_copy(self) -> None:
         """Copy a line to the clipboard, and show it."""
         if self._view.card is not None:
             self.say(copy(self.app, cuda_line([self._view.card])))
-        elif self._stage.is_past:
+        elif self._viewed_time.is_past:
             self.say(PAST_NUMBER)
         elif (entry := self._entry) is not None and entry.process is not None:
-            self.say(copy_kill(self.app, entry.process.id))
+            self.say(copy_kill(self.app, entry.process.id, self._viewed_time.machine))
         else:
-            self.say(f"{update.choose_first()}, or a card: {keycap('change_side')}")
+            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
 
     def action_tell_when_free(self) -> None:
-        """Have a word when the card under the cursor is free, or no longer."""
-        card = next((gpu for gpu in self._gpus if gpu.uuid == self._view.card), None)
-        if self._stage.player is not None:
+        """Notify when the GPU under the cursor is free (toggle)."""
+        card = self._layout.gpu
+        if self._viewed_time.player is not None:
             self.say("this is the past: nothing becomes free in it")
         elif card is None:
-            self.say(f"choose a card first: {keycap('change_side')}")
+            self.say(f"choose a GPU first: {keycap('change_side')}")
         else:
-            self.post_message(WordWanted(card))
+            self.post_message(NotifyWhenFreeRequested(card))
 
-    def await_cards(self, cards: frozenset[str]) -> None:
-        """Know which cards somebody is to be told of."""
-        self._view = replace(self._view, awaited=cards)
+    def point_at(self, process: ProcessId) -> None:
+        """Move the cursor to a process, also before the first snapshot."""
+        self._view = replace(self._view, card=None, cursor=process, follows_cursor=True)
+
+    def show_watched_gpus(self, cards: frozenset[str]) -> None:
+        """Show which GPUs are watched."""
+        self._view = replace(self._view, watched_gpus=cards)
 
     def action_end(self) -> None:
-        """Ask whether to end the tagged processes, or the one under the cursor."""
-        chosen = self._chosen()
-        if self._stage.player is not None:
-            back = f"; {keycap('last_line')} returns to now" if self._stage.is_live else ""
+        """Ask whether to end the tagged processes, or the process or job under the cursor."""
+        chosen, name = self._chosen()
+        if self._viewed_time.player is not None:
+            back = f"; {keycap('last_line')} returns to now" if self._viewed_time.is_live else ""
             self.say(f"this is the past: nothing can be ended in it{back}")
         elif self._session.host.readonly:
             self.say("gpumon is read-only here: no signal is sent")
-        elif not chosen and self._cases.ask_for_the_rest():
+        elif not chosen and self._kill_controller.ask_again():
             pass
         elif not chosen:
             self.say(update.no_process(self._view, self._layout))
         else:
-            self._cases.ask(chosen)
+            self._kill_controller.ask(chosen, name)
 
-    def _chosen(self) -> list[Target]:
-        """The tagged processes, wherever they are; without any the one under the cursor."""
-        if self._view.tags and self._snapshot is not None:
-            known = {relative.id: target_of_kin(relative) for relative in self._view.kin}
-            known |= {process.id: target_of(process) for process in self._snapshot.processes}
-            return [known[tag] for tag in sorted(self._view.tags) if tag in known]
-        entry = self._entry
-        if entry is None or self._view.card is not None:
-            return []
-        return [target_of(process) for process in entry.processes]
+    def _chosen(self) -> tuple[Sequence[Target], str]:
+        """The tagged processes, or without any those under the cursor, and a job's name."""
+        entry, snapshot = self._entry, self._snapshot
+        if snapshot is None:
+            return (), ""
+        if self._view.tags:
+            known = {relative.id: target_of_kin(relative) for relative in self._view.relatives}
+            known |= {process.id: target_of(process) for process in snapshot.processes}
+            return [known[tag] for tag in sorted(self._view.tags) if tag in known], ""
+        if entry is not None and entry.job is not None:
+            # A filter hides processes, but a job is ended as a whole.
+            job = job_with_key(snapshot.processes, entry.job.key) or entry.job
+            return targets_of_job(job), f"job {job.label}"
+        return [target_of(process) for process in entry.processes] if entry else (), ""
 
     def action_pause(self) -> None:
-        """Hold the picture, or go on with the newest. Sampling goes on all the while."""
+        """Pause the view, or continue with the newest snapshot. Sampling continues meanwhile."""
         if self.play_or_pause():
             return
         self._view = replace(self._view, paused=not self._view.paused)
         if not self._view.paused:
-            self._snapshot = self._stage.history.latest
+            self._snapshot = self._viewed_time.history.latest
         self.say(f"the picture is held; {keycap('pause')} goes on" if self._view.paused else "")
 
     def action_pace(self, step: int) -> None:
-        """Take the next longer or shorter interval; in the past play faster or slower."""
+        """Use the next longer or shorter interval; in the past play faster or slower."""
         if self.change_speed(step):
             return
         collector = self._session.collector
@@ -318,8 +340,8 @@ class DashboardScreen(DrawingScreen):
 
     def action_log(self) -> None:
         """Start to log, or stop."""
-        # Opening a file may wait for the disk, and closing it does.
-        turn = self._session.logbook.turn
+        # Opening and closing a file may block on the disk.
+        turn = self._session.logbook.toggle
 
         def failed(error: Exception) -> None:
             if not isinstance(error, OSError):
@@ -327,54 +349,53 @@ class DashboardScreen(DrawingScreen):
             self.say(f"no log can be started or stopped now: {error.strerror}", lasting=True)
 
         told = partial(self.say, lasting=True)
-        run_errand(self.app, turn, told, failed, name="gpumon-logbook")
+        run_in_thread(self.app, turn, told, failed, name="gpumon-logbook")
 
     action_next_graph = _updating(update.show_next_graph)
     action_own_cost = _updating(update.show_cost)
 
     def action_host_strip(self) -> None:
-        """Show or hide the line of the machine, and keep that for the next time."""
+        """Show or hide the host line, and save that for the next start."""
         self._show(replace(self._view, host_strip=not self._view.host_strip))
         if self._state_folder is not None:
             # A home directory on a network may hang.
-            run_errand(self.app, self._remember, lambda _: None, name="gpumon-remember")
+            run_in_thread(self.app, self._remember, lambda _: None, name="gpumon-remember")
 
     def remember_in(self, folder: Folder) -> None:
-        """Begin as the screen was left, and keep in this folder how it is left."""
+        """Load the saved state from this folder, and save changes there."""
         self._state_folder = folder
         remembered = load(folder).host_strip
         if remembered is not None:
             self._view = replace(self._view, host_strip=remembered)
 
     def _remember(self) -> None:
-        """Of two at once the later one writes what is so by then."""
-        assert self._state_folder is not None  # noqa: S101 - asked for only then
+        """Save the state; of two parallel calls the later one saves the newest."""
+        assert self._state_folder is not None  # noqa: S101 - called only with a folder
         with self._remembering:
-            store(self._state_folder, Remembered(host_strip=self._view.host_strip))
+            store(self._state_folder, UiState(host_strip=self._view.host_strip))
 
     # -- mouse -----------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """The heading sorts, a row or a card takes the cursor; a double click opens it."""
+        """Sort by a clicked header, select a clicked row or GPU; a double click opens it."""
         view, _ = self.get_widget_at(event.screen_x, event.screen_y)
         line = event.screen_y - view.region.y
-        if view is self._views["cards"]:
-            self._click_card(event.screen_x, line)
-        elif view is self._views["graphs"]:
-            self._click_graph(event.screen_x, line)
-            line += 1
-        elif view is self._views["processes"]:
-            self._click_line(event.screen_x, line)
-        elif view is self._views["timeline"]:
-            self._click_time(event.screen_x)
-            return
-        elif view is self._views["footer"]:
-            self._click_key(event.screen_x)
-            return
-        else:
-            return
-        if event.chain == 2 and line > 0:
+        views = self._views
+        heading = view is not views["graphs"] and line == 0
+        lists = (views["cards"], views["graphs"], views["processes"])
+        if event.chain == 2 and view in lists and not heading:
+            # The first click has moved the cursor, and with it perhaps the row.
             self.action_open()
+        elif view is views["cards"]:
+            self._click_card(event.screen_x, line)
+        elif view is views["graphs"]:
+            self._click_graph(event.screen_x, line)
+        elif view is views["processes"]:
+            self._click_line(event.screen_x, line)
+        elif view is views["timeline"]:
+            self._click_time(event.screen_x)
+        elif view is views["footer"]:
+            self._click_key(event.screen_x)
 
     def _click_card(self, x: int, y: int) -> None:
         shape = self._layout.shape
@@ -395,38 +416,38 @@ class DashboardScreen(DrawingScreen):
     def _click_key(self, x: int) -> None:
         if not self._view.message:
             keys = footer_keys(self._view, self._entry)
-            press(self, key_at(keys, self.size.width, x))
+            click_key(self, key_at(keys, self.size.width, x))
 
     def _click_time(self, x: int) -> None:
-        player, drawn = self._stage.player, self._view.timeline
+        player, drawn = self._viewed_time.player, self._view.timeline
         if player is None or drawn is None:
             return
-        time = time_at(x, drawn.playing, drawn.marks, self.size.width)
+        time = time_at(x, drawn.playing, drawn.events, self.size.width)
         if time is not None:
             player.seek(time)
             self._moved()
 
     def _click_line(self, x: int, line: int) -> None:
-        at = self._view.top + line - 1
+        at = self._view.table_top + line - 1
         if line > 0:
             if at < len(self._layout.entries):
                 self._show(update.move_to(self._view, self._layout, at))
-        elif (column := column_at(self._layout.headed, x)) is not None:
+        elif (column := column_at(self._layout.headers, x)) is not None:
             self.action_sort(column.key)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """The bar of time follows a button that is held down."""
-        if event.button and self._stage.player is not None:
+        """Follow the mouse on the timeline while a button is held down."""
+        if event.button and self._viewed_time.player is not None:
             view, _ = self.get_widget_at(event.screen_x, event.screen_y)
             if view is self._views["timeline"]:
                 self._click_time(event.screen_x)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll what is under the pointer."""
+        """Scroll the part under the pointer."""
         self._scroll(event, _WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll what is under the pointer."""
+        """Scroll the part under the pointer."""
         self._scroll(event, -_WHEEL_ROWS)
 
     def _scroll(self, event: events.MouseEvent, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Draws the dashboard on screen: sends its rows to the widgets, and messages to the footer."""
+"""Draws the dashboard: passes its rows to the widgets, and messages to the footer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.ui.screens.timed import TimedScreen
-from gpumon.ui.startup_options import USUAL, first_view
+from gpumon.ui.startup_options import DEFAULT_OPTIONS, first_view
 from gpumon.ui.view import update
-from gpumon.ui.view.dashboard import Dashboard
-from gpumon.ui.view.layout import Layout
-from gpumon.ui.view.listing import Listing
-from gpumon.ui.view.update import Said
+from gpumon.ui.view.dashboard_layout import Layout
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.update import ViewUpdate
 from gpumon.ui.widgets.cell_view import CellView
 from gpumon.ui.widgets.filter_bar import FilterBar
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from gpumon.ui.kill_controller import KillController
+    from gpumon.ui.palette import Palette
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
     from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.theme import Palette
-    from gpumon.ui.view.dashboard import Parts
-    from gpumon.ui.view.listing import ProcessFilter
+    from gpumon.ui.view.dashboard_rows import Parts
+    from gpumon.ui.view.table_entries import ProcessFilter
     from gpumon.ui.view.view import View
     from gpumon.ui.viewed_time import ViewedTime
 
@@ -45,99 +45,96 @@ _PARTS = (
     "footer",
     "tiny",
 )
-_BY_URGENCY = (
-    "processes",
-    "footer",
-    *(name for name in _PARTS if name not in {"processes", "footer"}),
-)
-"""Where a slow terminal has no room for all, keys are obeyed first."""
+_IN_TABLE = ("processes", "footer")
+_ON_GPUS = ("cards", *_IN_TABLE)
+"""The parts that show the effect of keys, by the place of the cursor: first on a slow line."""
 _MESSAGE_SECONDS = 3.0
 _READING_SECONDS = 10.0
 _CATCH_UP_SECONDS = 0.1
 _BENEATH_SECONDS = 0.5
-"""Seconds between two pictures while a dialog lies on top: Textual draws these, at its own cost."""
+"""Seconds between two frames under a dialog: Textual draws these, which is slower."""
 _BEHIND_SECONDS = 1.0
-"""Likewise between two lists that the terminal has no room to show."""
+"""Seconds between two updates of the table while the terminal accepts no output."""
 
 
 class DrawingScreen(TimedScreen):
-    """Draws a view of the newest snapshot, less often where the terminal is slow."""
+    """Draws a view of the newest snapshot, less often on a slow terminal."""
 
     AUTO_FOCUS = ""
 
     def __init__(
         self,
         session: Session,
-        stage: ViewedTime,
-        cases: KillController,
-        pen: TerminalRenderer,
+        viewed_time: ViewedTime,
+        kill_controller: KillController,
+        renderer: TerminalRenderer,
         palette: Palette,
         narrowing: ProcessFilter,
-        chosen: StartupOptions = USUAL,
+        options: StartupOptions = DEFAULT_OPTIONS,
     ) -> None:
         """Make the screen.
 
         Args:
-            session: Whom to ask.
-            stage: What to show.
-            cases: Ends processes.
-            pen: Writes changed cells.
-            palette: Colours.
-            narrowing: Which of the processes to show at first.
-            chosen: What is settled for it: columns, order, keys.
+            session: The data sources.
+            viewed_time: The source of snapshots and history.
+            kill_controller: Ends processes.
+            renderer: Writes changed cells.
+            palette: The colours.
+            narrowing: The initial process filter.
+            options: Columns, order, keys.
         """
-        super().__init__(stage)
+        super().__init__(viewed_time)
         self._session = session
-        self._cases = cases
-        self._pen = pen
+        self._kill_controller = kill_controller
+        self._renderer = renderer
         self._palette = palette
         self._view = first_view(
-            session.collector.interval, narrowing, chosen, readonly=session.host.readonly
+            session.collector.interval, narrowing, options, readonly=session.host.readonly
         )
         self._layout = Layout(self._view)
-        self._dashboard = Dashboard(stage.history)
-        self._snapshot = stage.history.latest
+        self._dashboard = Dashboard(viewed_time.history)
+        self._snapshot = viewed_time.history.latest
         self._views: dict[str, CellView] = {}
         self._heights: tuple[int, ...] = ()
         self._bar = FilterBar()
         self._drawn_beneath = 0.0
         self._listed_behind = 0.0
-        self._told_trouble = ""
-        self._owed: Timer | None = None
-        self._owed_to_key = False
-        self._unsaying: Timer | None = None
-        self._complaint = chosen.complaint
+        self._shown_trouble = ""
+        self._catch_up_timer: Timer | None = None
+        self._key_pending = False
+        self._message_timer: Timer | None = None
+        self._config_error = options.config_error
 
     def compose(self) -> ComposeResult:
-        """The parts from the top down."""
-        self._views = {name: CellView(self._pen, self._palette, id=name) for name in _PARTS}
+        """Compose the parts from top to bottom."""
+        self._views = {name: CellView(self._renderer, self._palette, id=name) for name in _PARTS}
         for name, view in self._views.items():
             if name == "footer":
                 yield self._bar
             yield view
 
     def on_mount(self) -> None:
-        """Give the parts their places before the first layout."""
-        if self._complaint:
-            self.say(self._complaint, lasting=True)
+        """Set the heights of the parts before the first layout."""
+        if self._config_error:
+            self.say(self._config_error, lasting=True)
         else:
             self.draw()
 
     def on_resize(self) -> None:
-        """Share the terminal out anew."""
+        """Draw for the new size."""
         self.draw()
 
     def on_screen_resume(self) -> None:
-        """Nothing was drawn while another screen lay on top."""
+        """Redraw: nothing was drawn while another screen was on top."""
         self._drawn_beneath = 0.0
         self.draw()
 
     def on_screen_suspend(self) -> None:
-        """The keys of the footer do not work under a dialog."""
+        """Redraw without the footer's keys, which do not work under a dialog."""
         self.draw()
 
     def repaint(self, palette: Palette) -> None:
-        """Take other colours."""
+        """Apply other colours."""
         self._palette = palette
         for view in self._views.values():
             view.repaint(palette)
@@ -145,68 +142,69 @@ class DrawingScreen(TimedScreen):
     # -- what is shown ---------------------------------------------------------------------------
 
     def take(self) -> None:
-        """Show the newest snapshot, unless the picture is held or the terminal is behind."""
-        self._stage.follow()
+        """Show the newest snapshot, unless the view is paused or the terminal is slow."""
+        self._viewed_time.follow()
         was_past = self._view.timeline is not None
-        if self._view.paused and self._stage.player is None and not was_past:
+        if self._view.paused and self._viewed_time.player is None and not was_past:
             return
-        # A past that is being made has nothing to show yet: what is shown stays until then.
-        self._snapshot = self._stage.history.latest or self._snapshot
-        self._tell_of_log()
+        # A new player has no snapshot yet: keep the current one until then.
+        self._snapshot = self._viewed_time.history.latest or self._snapshot
+        self._show_log_trouble()
         self.draw()
 
-    def _tell_of_log(self) -> None:
-        """Say why a log loses samples, once for each trouble."""
+    def _show_log_trouble(self) -> None:
+        """Show why a log loses samples, once for each reason."""
         note = self._session.logbook.note
         trouble = "" if note is None else note.trouble
-        if trouble and trouble != self._told_trouble:
+        if trouble and trouble != self._shown_trouble:
             self.say(trouble, lasting=True)
-        self._told_trouble = trouble
+        self._shown_trouble = trouble
 
     def draw(self) -> None:
-        """Bring every part up to date; what did not change sends nothing.
+        """Update all parts; unchanged cells are not sent.
 
-        While the terminal has not taken what was written before, nothing is added to it: the frame
-        is left out, and its changes come with the one that is drawn when there is room again.
+        While the terminal has not accepted the previous output, the frame is dropped, and a later
+        frame contains its changes.
         """
         if not self.is_attached or not self._is_seen():
             return
-        # The first frame is due however slow the line: before it Textual draws blank rows.
-        behind = bool(self._heights) and self._pen.behind()
+        # The first frame is always drawn, because Textual draws blank rows before it.
+        behind = bool(self._heights) and self._renderer.behind()
         if behind and not self._is_due():
             return
         width, height = self._room()
-        # Without the tree nobody sees its other processes, and so no tag of theirs stays.
-        in_tree = self._view.listing is Listing.TREE and self._stage.player is None
+        # Relatives are visible, and can be tagged, only in the tree.
+        in_tree = self._view.listing is Listing.TREE and self._viewed_time.player is None
         view = replace(
             self._view,
-            covered=self.app.screen is not self,
-            reports=self._cases.reports,
-            kin=self._session.lookup.kin if in_tree else (),
-            timeline=self._stage.timeline,
+            dialog_open=self.app.screen is not self,
+            reports=self._kill_controller.reports,
+            relatives=self._session.lookup.kin if in_tree else (),
+            timeline=self._viewed_time.timeline,
             log=self._session.logbook.note,
         )
-        if self._stage.history.latest is not None:
-            self._dashboard.look_at(self._stage.history)
-        # The next key may be about what is listed now, though it cannot be seen yet.
+        if self._viewed_time.history.latest is not None:
+            self._dashboard.use_history(self._viewed_time.history)
+        # The next key may refer to these rows, even if the terminal does not show them yet.
         parts = self._dashboard.rows(self._snapshot, view, width, height)
         self._layout, self._view = parts.layout, parts.layout.view
         if behind:
             return
-        moved, ready = self._place(parts), self._pen.ready(self.screen)
-        for name in _BY_URGENCY:
+        moved, ready = self._place(parts), self._renderer.ready(self.screen)
+        urgent = _IN_TABLE if self._view.card is None else _ON_GPUS
+        for name in (*urgent, *(name for name in _PARTS if name not in urgent)):
             self._views[name].show(getattr(parts, name), width, moved=moved, ready=ready)
-        self._pen.flush()
+        self._renderer.flush()
 
     def _room(self) -> Size:
-        """Cells there are."""
+        """The size in cells."""
         size = self.size
         # The screen has no size before its first layout; the terminal has.
         return size if size.width else self.app.size
 
     def _is_seen(self) -> bool:
         """Whether this screen is the current one, or lies beneath a dialog and may be drawn."""
-        # Textual calls the screen right below a page current too.
+        # Textual also treats the screen right under a page as current.
         if self.app.screen is self:
             return True
         for screen in reversed(self.app.screen_stack):
@@ -221,27 +219,27 @@ class DrawingScreen(TimedScreen):
         return True
 
     def _is_due(self) -> bool:
-        """Whether to list anew for a terminal that is behind: for a key, or once in a while."""
-        if self._owed is None:
-            self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
-        self._owed_to_key |= not self._pen.leisurely
+        """Whether to update the table on a slow terminal: after a key, or once in a while."""
+        if self._catch_up_timer is None:
+            self._catch_up_timer = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        self._key_pending |= self._renderer.interactive
         now = time.monotonic()
-        if self._pen.leisurely and now - self._listed_behind < _BEHIND_SECONDS:
+        if not self._renderer.interactive and now - self._listed_behind < _BEHIND_SECONDS:
             return False
         self._listed_behind = now
         return True
 
     def _catch_up(self) -> None:
-        self._owed = None
-        with nullcontext() if self._owed_to_key else self._pen.at_leisure():
-            if self._pen.behind():
-                self._owed = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
+        self._catch_up_timer = None
+        with nullcontext() if self._key_pending else self._renderer.in_background():
+            if self._renderer.behind():
+                self._catch_up_timer = self.set_timer(_CATCH_UP_SECONDS, self._catch_up)
             else:
-                self._owed_to_key = False
+                self._key_pending = False
                 self.draw()
 
     def _place(self, parts: Parts) -> bool:
-        """Give each part its height; a layout pass only when one changes. Returns whether."""
+        """Set the heights of the parts; returns whether one has changed, which causes a layout."""
         heights = (*(len(getattr(parts, name)) for name in _PARTS), int(self._view.editing))
         if heights == self._heights:
             return False
@@ -252,9 +250,9 @@ class DrawingScreen(TimedScreen):
             view.styles.height = height
         return True
 
-    def _show(self, after: View | Said) -> None:
+    def _show(self, after: View | ViewUpdate) -> None:
         """Draw the next view, and show its message if it has one."""
-        if isinstance(after, Said):
+        if isinstance(after, ViewUpdate):
             self._view = after.view
             self.say(after.message)
         else:
@@ -262,18 +260,18 @@ class DrawingScreen(TimedScreen):
             self.draw()
 
     def say(self, message: str, *, lasting: bool = False) -> None:
-        """Put a message in the footer's place for a moment, or for one to read a path in."""
+        """Show a message in place of the footer, longer if it may contain a path."""
         self._show(replace(self._view, message=message))
-        if self._unsaying is not None:
-            self._unsaying.stop()
-        self._unsaying = None
+        if self._message_timer is not None:
+            self._message_timer.stop()
+        self._message_timer = None
         if message:
             seconds = _READING_SECONDS if lasting else _MESSAGE_SECONDS
-            self._unsaying = self.set_timer(seconds, self._unsay)
+            self._message_timer = self.set_timer(seconds, self._expire_message)
 
-    def _unsay(self) -> None:
+    def _expire_message(self) -> None:
         self._show(replace(self._view, message=""))
 
-    def _hush(self) -> None:
-        """Something else is chosen now: what was said of the choice before is over."""
-        self._view = update.quiet(self._view)
+    def _clear_message(self) -> None:
+        """Remove the message about an earlier selection."""
+        self._view = update.clear_message(self._view)

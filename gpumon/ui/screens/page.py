@@ -1,4 +1,4 @@
-"""A page over the dashboard: rows that scroll, kept fresh, and a way back."""
+"""The base of the pages over the dashboard: rows that scroll and are updated."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.message import Message
-from textual.screen import Screen
 
 from gpumon.text.cells import fill
-from gpumon.ui.keys import bindings_of, press
+from gpumon.ui.keys import bindings_of, click_key
+from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.view.header_footer import footer_row, key_at
 from gpumon.ui.view.key_names import FooterKey, explained, footer_key
-from gpumon.ui.view.pages import page_header
+from gpumon.ui.view.page_layout import page_header
 from gpumon.ui.widgets.cell_view import CellView
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.timer import Timer
 
-    from gpumon.config.keymap import KeyAction, Place
+    from gpumon.config.key_action import KeyAction, Place
     from gpumon.host import Target
     from gpumon.recording.history import History
     from gpumon.text.cells import Row
+    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.theme import Palette
     from gpumon.ui.viewed_time import ViewedTime
 
 SCROLL = footer_key("scroll up", "scroll down", label="scroll")
 REBUILD_SECONDS = 0.5
-"""A page is made anew at most so often; it is read, not watched."""
+"""Minimum seconds between two updates: a page is read, not watched."""
 _MESSAGE_SECONDS = 3.0
 _WHEEL_ROWS = 3
 _CHROME = 2
@@ -42,40 +42,41 @@ _NOTHING: tuple[object, object, object] = (None, None, None)
 
 
 class EndRequested(Message):
-    """Somebody wants processes ended; whoever handles it asks them to confirm.
+    """The user wants to end processes; the handler opens the confirmation dialog.
 
     Attributes:
         targets: The processes as they were on screen.
+        name: What they are together, such as a job; may be empty.
     """
 
-    def __init__(self, targets: tuple[Target, ...]) -> None:
+    def __init__(self, targets: tuple[Target, ...], name: str = "") -> None:
         super().__init__()
         self.targets = targets
+        self.name = name
 
 
-class PageScreen(Screen[None]):
-    """A header, rows to scroll through, and the keys.
-
-    Subclasses give the rows; what did not change of them sends nothing.
-    """
+class PageScreen(PaintedScreen):
+    """A header, rows that scroll, and the keys. Subclasses provide the rows."""
 
     place: ClassVar[Place] = "page"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
-    # Textual looks for a bare name beside each subclass.
+    # Textual resolves a relative path beside the file of each subclass.
     CSS_PATH = Path(__file__).with_name("page.tcss")
 
-    def __init__(self, stage: ViewedTime, pen: TerminalRenderer, palette: Palette) -> None:
+    def __init__(
+        self, viewed_time: ViewedTime, renderer: TerminalRenderer, palette: Palette
+    ) -> None:
         """Make the screen.
 
         Args:
-            stage: Where all that is shown comes from.
-            pen: Writes changed cells.
-            palette: Colours.
+            viewed_time: The data source.
+            renderer: Writes changed cells.
+            palette: The colours.
         """
         super().__init__()
-        self._stage = stage
-        self._pen = pen
+        self._viewed_time = viewed_time
+        self._renderer = renderer
         self._palette = palette
         self._views: dict[str, CellView] = {}
         self._rows: list[Row] = []
@@ -83,30 +84,30 @@ class PageScreen(Screen[None]):
         self._drawn_from = _NOTHING
         self._top = 0
         self._message = ""
-        self._unsaying: Timer | None = None
+        self._message_timer: Timer | None = None
 
-    # -- what subclasses say ---------------------------------------------------------------------
+    # -- provided by subclasses ------------------------------------------------------------------
 
     @property
     @abstractmethod
     def heading(self) -> str:
-        """What the page is of."""
+        """The name of its subject, for the header."""
 
     @property
     @abstractmethod
     def keys(self) -> Sequence[FooterKey]:
-        """The footer's keys, most needed first."""
+        """The footer's keys, most important first."""
 
     @abstractmethod
     def follow(self) -> None:
-        """Take what the page is of from the newest snapshot."""
+        """Update the subject from the newest snapshot."""
 
     @abstractmethod
     def page(self, width: int) -> list[Row]:
         """All rows of the page."""
 
     def explained(self) -> list[tuple[KeyAction, str]]:
-        """Its keys that do something now, and what."""
+        """The page's active keys, with descriptions."""
         return [
             (one, about)
             for one, about in explained(self.place, "page")
@@ -117,59 +118,59 @@ class PageScreen(Screen[None]):
 
     @property
     def _history(self) -> History:
-        return self._stage.history
+        return self._viewed_time.history
 
     @property
     def in_sight(self) -> bool:
-        """Whether anything of the page can be seen: it is on top, or under a dialog."""
-        # Textual also calls the screen current that lies under one without a hole.
+        """Whether the page is visible: on top, or under a dialog."""
+        # Textual also treats the screen right under a page as current.
         top = self.app.screen
         return self.is_attached and self.is_current and (top is self or top.is_modal)
 
     def compose(self) -> ComposeResult:
-        """Header, body, footer."""
+        """Compose header, body and footer."""
         self._views = {
-            name: CellView(self._pen, self._palette, id=name)
+            name: CellView(self._renderer, self._palette, id=name)
             for name in ("header", "body", "footer")
         }
         yield from self._views.values()
 
     def on_mount(self) -> None:
-        """Show it at once, then keep it fresh."""
+        """Show it at once, then update it repeatedly."""
         self.renew()
         self.set_interval(REBUILD_SECONDS, self._refresh_page)
 
     def on_resize(self) -> None:
-        """Other rows for another width."""
+        """Rebuild the rows for the new width."""
         self.renew()
 
     def on_screen_resume(self) -> None:
-        """Nothing was drawn while another screen lay on top."""
+        """Redraw: nothing was drawn while another screen was on top."""
         self.renew()
 
     def on_screen_suspend(self) -> None:
-        """The keys of the footer do not work under a dialog."""
+        """Redraw without the footer's keys, which do not work under a dialog."""
         self.draw()
 
     def repaint(self, palette: Palette) -> None:
-        """Take other colours."""
+        """Apply other colours."""
         self._palette = palette
         for view in self._views.values():
             view.repaint(palette)
 
     def _refresh_page(self) -> None:
-        """Make the rows anew when there is something new, and nobody else is on top."""
+        """Rebuild the rows if their data has changed."""
         now = self._told()
         if any(one is not before for one, before in zip(now, self._drawn_from, strict=True)):
             self.renew()
 
     def _told(self) -> tuple[object, object, object]:
-        """What the rows are made of: of the past, more may be known of the same moment later."""
-        settled, history = self._stage.settled, self._history
+        """The data of the rows: for a past moment more data may arrive later."""
+        settled, history = self._viewed_time.settled, self._history
         return history, history.latest, settled
 
     def renew(self) -> None:
-        """Make the rows anew and show them."""
+        """Rebuild the rows and show them."""
         if not self.in_sight:
             return
         self._drawn_from = self._told()
@@ -180,10 +181,10 @@ class PageScreen(Screen[None]):
         self.draw()
 
     def draw(self) -> None:
-        """Show the part of the rows that is scrolled to."""
+        """Show the visible part of the rows."""
         if not self.in_sight:
             return
-        if self._pen.behind():
+        if self._renderer.behind():
             self._drawn_from = _NOTHING
             return
         width, height = self._rows_width, self.body_height
@@ -191,51 +192,51 @@ class PageScreen(Screen[None]):
         shown = self._rows[self._top : self._top + height]
         blank = fill((), width)
         body = [*shown, *([blank] * (height - len(shown)))]
-        source = "REWIND" if self._stage.is_past and self._stage.is_live else ""
+        source = "REWIND" if self._viewed_time.is_past and self._viewed_time.is_live else ""
         latest = self._history.latest
         header = page_header(self.heading, self._place(height), latest, width, source)
         self._views["header"].show([header], width)
         self._views["body"].show(body, width)
-        # A dialog on top has keys of its own.
+        # A dialog on top has its own keys.
         keys = self.keys if self.app.screen is self else ()
         self._views["footer"].show([footer_row(keys, self._message, width)], width)
-        self._pen.flush()
+        self._renderer.flush()
 
     @property
     def body_height(self) -> int:
-        """Rows of the page that are in sight."""
+        """Number of visible rows."""
         height = (self.size if self.size.height else self.app.size).height
         return max(0, height - _CHROME)
 
     def _place(self, height: int) -> str:
-        """Which of the rows are in sight, where not all of them are."""
+        """The range of the visible rows; empty if all are visible."""
         count = len(self._rows)
         if count <= height:
             return ""
         return f"{self._top + 1}–{min(count, self._top + height)} of {count}"
 
     def say(self, message: str, *, lasting: bool = False) -> None:
-        """Put a message in the footer's place: for a moment, or until the next key."""
+        """Show a message in place of the footer: for a few seconds, or until the next key."""
         self._message = message
-        if self._unsaying is not None:
-            self._unsaying.stop()
-            self._unsaying = None
+        if self._message_timer is not None:
+            self._message_timer.stop()
+            self._message_timer = None
         if message and not lasting:
-            self._unsaying = self.set_timer(_MESSAGE_SECONDS, self._unsay)
+            self._message_timer = self.set_timer(_MESSAGE_SECONDS, self._expire_message)
         self.draw()
 
-    def _unsay(self) -> None:
+    def _expire_message(self) -> None:
         self.say("")
 
     def on_key(self) -> None:
-        """A key ends a message that stays until then."""
-        if self._message and self._unsaying is None:
-            self._unsay()
+        """Remove a message that stays until a key is pressed."""
+        if self._message and self._message_timer is None:
+            self._expire_message()
 
     # -- keys and mouse --------------------------------------------------------------------------
 
     def action_close(self) -> None:
-        """Back to where it was opened."""
+        """Close the page."""
         self.dismiss()
 
     def action_scroll_rows(self, rows: int) -> None:
@@ -244,7 +245,7 @@ class PageScreen(Screen[None]):
         self.draw()
 
     def action_scroll_pages(self, pages: int) -> None:
-        """Scroll by what is in sight, less a row to find one's place by."""
+        """Scroll by a page less one row, for orientation."""
         self.action_scroll_rows(pages * max(1, self.body_height - 1))
 
     def action_scroll_edge(self, edge: int) -> None:
@@ -253,10 +254,10 @@ class PageScreen(Screen[None]):
         self.draw()
 
     def on_click(self, event: events.Click) -> None:
-        """A word of the footer does what its key does."""
+        """Run the action of a clicked key in the footer."""
         view, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if view is self._views["footer"] and not self._message:
-            press(self, key_at(self.keys, self.size.width, event.screen_x))
+            click_key(self, key_at(self.keys, self.size.width, event.screen_x))
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
         """Scroll down."""

@@ -1,4 +1,4 @@
-"""The page of a process on screen: details looked up beside it, keys to copy and to end."""
+"""The page of a process; its details are read on another thread."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from gpumon.host import target_of
+from gpumon.host import Details, Refused, target_of
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import GpuProcess
-from gpumon.ui.background import run_errand
+from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy_kill
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
 from gpumon.ui.view.key_names import FooterKey, footer_key
-from gpumon.ui.view.pages import moment_text
+from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_page import ProcessView, process_rows
 
 if TYPE_CHECKING:
@@ -23,42 +23,42 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from gpumon.config.keymap import Place
-    from gpumon.host import Details, ProcessHost
+    from gpumon.config.key_action import Place
+    from gpumon.host import ProcessHost
     from gpumon.model.snapshot import ProcessId
     from gpumon.text.cells import Row
+    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.theme import Palette
     from gpumon.ui.viewed_time import ViewedTime
 
 LOOK_SECONDS = 2.0
-"""The details are looked up this often while the page is seen."""
+"""Seconds between two reads of the details while the page is visible."""
 
 
 class ProcessScreen(PageScreen):
-    """All that can be said of one process."""
+    """All details of one process."""
 
     place: ClassVar[Place] = "process"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(
         self,
-        stage: ViewedTime,
+        viewed_time: ViewedTime,
         host: ProcessHost,
-        pen: TerminalRenderer,
+        renderer: TerminalRenderer,
         palette: Palette,
         process: ProcessId,
     ) -> None:
         """Make the screen.
 
         Args:
-            stage: Where all that is shown at once comes from.
-            host: Looks up the details.
-            pen: Writes changed cells.
-            palette: Colours.
-            process: Which.
+            viewed_time: The source of snapshots.
+            host: The source of details.
+            renderer: Writes changed cells.
+            palette: The colours.
+            process: The process.
         """
-        super().__init__(stage, pen, palette)
+        super().__init__(viewed_time, renderer, palette)
         self._host = host
         self._who = process
         self._view = ProcessView(GpuProcess(id=process, type="", uses=()))
@@ -69,7 +69,7 @@ class ProcessScreen(PageScreen):
         self._ended_at: float | None = None
 
     def on_mount(self) -> None:
-        """Look now, and again and again."""
+        """Read the details now and repeatedly."""
         self._look()
         self.set_interval(LOOK_SECONDS, self._look)
 
@@ -77,24 +77,24 @@ class ProcessScreen(PageScreen):
 
     @property
     def heading(self) -> str:
-        """Which process."""
+        """The process's name."""
         return f"process {self._who.pid}"
 
     @property
     def keys(self) -> Sequence[FooterKey]:
-        """What can be done here."""
-        cannot = self._host.readonly or self._stage.is_past or self._ended_at is not None
+        """See ``PageScreen.keys``."""
+        cannot = self._host.readonly or self._viewed_time.is_past or self._ended_at is not None
         end = [] if cannot else [footer_key("end")]
         reveal = "hide secrets" if self._view.revealed else "show secrets"
         copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
         return (footer_key("back"), *end, copied, secrets, SCROLL)
 
     def page(self, width: int) -> list[Row]:
-        """The page as it stands in the newest snapshot."""
+        """The page from the newest snapshot."""
         return process_rows(self._view, self._history, self._history.latest, width)
 
     def follow(self) -> None:
-        """Take the process from the newest snapshot, or notice that it is no longer there."""
+        """Find the process in the newest snapshot, or record that it is missing."""
         snapshot = self._history.latest
         if snapshot is None:
             return
@@ -108,37 +108,57 @@ class ProcessScreen(PageScreen):
             self._view,
             gone=self._gone(snapshot.time),
             ended=self._ended_at is not None or self._view.process.state == ENDED,
-            past=self._stage.is_past,
+            past=self._viewed_time.is_past,
         )
 
     def _gone(self, now: float) -> str:
-        """What became of it, when it is no longer where it was."""
+        """Why it is no longer listed; empty if it is."""
         if self._view.process.state == ENDED:
             return "Ended; the driver still lists it, with the memory below."
         if self._ended_at is not None:
             at = moment_text(self._ended_at, now)
-            return f"Ended at {at}; what is shown is the last that was seen of it."
+            return f"Ended at {at}; these are its last values."
         if self._left_at is not None:
             at = moment_text(self._left_at, now)
             alive = self._alive_at is not None and self._alive_at >= self._left_at
-            still = "it still runs, and holds none" if alive else "it may have ended"
-            return f"In no card's list since {at}: {still}."
+            still = "it is still running, on no GPU" if alive else "it may have ended"
+            return f"In no GPU's process list since {at}: {still}."
         return ""
 
     # -- looking up ------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Look up the details beside the screen; a look that hangs is never joined by another."""
-        # What runs now tells nothing of the past.
-        if self._stage.is_past or self._looking or self._ended_at is not None or not self.in_sight:
+        """Read the details on another thread, unless the previous read hangs."""
+        # The details are those of now, and the page may show the past.
+        if (
+            self._viewed_time.is_past
+            or self._looking
+            or self._ended_at is not None
+            or not self.in_sight
+        ):
             return
         if self._who.start_time is None:
-            # Its number names somebody else here, or nobody.
+            # It is in another PID namespace: its PID means another process here, or none.
             return
         self._looking = True
-        run_errand(
-            self.app, lambda: self._host.details(self._who), self._take, name="gpumon-details"
+        run_in_thread(
+            self.app,
+            lambda: self._host.details(self._who),
+            self._take,
+            self._take_failure,
+            name="gpumon-details",
         )
+
+    def _take_failure(self, error: Exception) -> None:
+        """Say why there are no newer details: their machine cannot be asked."""
+        if not isinstance(error, Refused):
+            raise error
+        self._looking = False
+        if self.is_attached:
+            last = self._view.details or Details(self._who)
+            details = msgspec.structs.replace(last, unreadable=(f"{error.sentence}.",))
+            self._view = msgspec.structs.replace(self._view, details=details)
+            self.renew()
 
     def _take(self, details: Details | None) -> None:
         self._looking = False
@@ -157,29 +177,31 @@ class ProcessScreen(PageScreen):
     # -- keys ------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
-        """No key leads to a signal where none may be sent."""
-        return not (action == "end" and (self._host.readonly or self._stage.is_past))
+        """Disable ``end`` where no signal may be sent."""
+        return not (action == "end" and (self._host.readonly or self._viewed_time.is_past))
 
     def action_end(self) -> None:
-        """Ask for it to be ended."""
+        """Request its end."""
         if self._ended_at is not None:
             self.say(f"{self._who.pid} has ended already")
             return
         self.post_message(EndRequested((target_of(self._view.process),)))
 
     def action_copy(self) -> None:
-        """Put the kill command on the clipboard, and on the screen."""
-        said = PAST_NUMBER if self._stage.is_past else copy_kill(self.app, self._who)
+        """Copy the kill command, and show it."""
+        said = PAST_NUMBER
+        if not self._viewed_time.is_past:
+            said = copy_kill(self.app, self._who, self._viewed_time.machine)
         self.say(said, lasting=True)
 
     def action_reveal(self) -> None:
-        """Show or hide what looks like secrets."""
+        """Show or hide values that look like secrets."""
         self._view = msgspec.structs.replace(self._view, revealed=not self._view.revealed)
         self.renew()
 
 
 def _unlisted(details: Details) -> GpuProcess:
-    """A process that no driver lists, an ancestor or a child of one, from what was looked up."""
+    """A process that is on no GPU, such as a parent of one, made from its details."""
     itself = next((kin for kin in details.family if kin.id == details.id), None)
     if itself is None:
         return GpuProcess(id=details.id, type="", uses=(), command=details.command)

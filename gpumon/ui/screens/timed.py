@@ -1,14 +1,13 @@
-"""A screen on which time can be turned back, and played."""
+"""The base of screens with rewind and playback."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from textual.screen import Screen
-
 from gpumon.recording import RecordingError
 from gpumon.recording.playback.replay import STEP_SECONDS
+from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
@@ -16,24 +15,20 @@ if TYPE_CHECKING:
     from gpumon.ui.viewed_time import ViewedTime
 
 
-class TimedScreen(Screen[None]):
-    """The keys that lead into the past, about in it, and back."""
+class TimedScreen(PaintedScreen):
+    """The key actions that move through the past and back to the present."""
 
-    def __init__(self, stage: ViewedTime) -> None:
+    def __init__(self, viewed_time: ViewedTime) -> None:
         super().__init__()
-        self._stage = stage
+        self._viewed_time = viewed_time
 
     @abstractmethod
-    def say(self, message: str) -> None:
-        """Put a message before the person for a moment."""
-
-    @abstractmethod
-    def _hush(self) -> None:
-        """What was said is over."""
+    def _clear_message(self) -> None:
+        """Remove the message."""
 
     @abstractmethod
     def take(self) -> None:
-        """Show what there is to show now."""
+        """Show the viewed time."""
 
     def action_step(self, samples: int) -> None:
         """Move by samples."""
@@ -48,29 +43,29 @@ class TimedScreen(Screen[None]):
             self._moved()
 
     def _reach_now(self, seconds: float) -> bool:
-        """Return to the present where so far on there is nothing newer; False where there is."""
-        player = self._stage.player
-        if seconds <= 0 or not self._stage.is_live:
+        """Return to the present if a step forward ends there; False if it does not."""
+        player = self._viewed_time.player
+        if seconds <= 0 or not self._viewed_time.is_live:
             return False
         if player is None:
             self.say(f"this is now: {keycap('step_back')} goes back in time")
             return True
-        return player.reaches_end(seconds) and self.come_back()
+        return player.reaches_end(seconds) and self.return_to_present()
 
     def _moved(self) -> None:
-        """Another moment is shown: what was said of the one before is over."""
-        self._hush()
+        """Show another moment, without the message about the previous one."""
+        self._clear_message()
         self.take()
 
     def action_event(self, direction: int) -> None:
-        """Move to where something happened."""
-        # Seen from the present, what the newest sample brought has happened already.
-        from_now = self._stage.player is None
+        """Move to the next or previous event."""
+        # From the present, an event of the newest sample counts as past.
+        from_now = self._viewed_time.player is None
         player = self._rewind()
         if player is None:
             return
         try:
-            mark = player.to_mark(forward=direction > 0, or_here=from_now)
+            mark = player.to_event(forward=direction > 0, or_here=from_now)
         except RecordingError as error:
             self.say(error.sentence)
             return
@@ -78,14 +73,14 @@ class TimedScreen(Screen[None]):
         if mark is None:
             where = "after" if direction > 0 else "before"
             known = f"no event is known {where} this moment"
-            if not self._stage.marks_complete:
-                known += ": not all of the log has been looked through yet"
+            if not self._viewed_time.events_complete:
+                known += ": the log has not been searched completely yet"
             self.say(known)
         else:
             self.say(mark.sentence)
 
     def action_go_to(self) -> None:
-        """Ask for a time, and go there."""
+        """Open the dialog for a time, and go there."""
         from gpumon.ui.dialogs.moment import MomentDialog
 
         player = self._rewind()
@@ -100,14 +95,14 @@ class TimedScreen(Screen[None]):
         self.app.push_screen(MomentDialog(player.playing), go)
 
     def _rewind(self) -> Player | None:
-        player = self._stage.rewind()
+        player = self._viewed_time.rewind()
         if player is None:
             self.say("nothing has been seen yet")
         return player
 
     def play_or_pause(self) -> bool:
-        """In the past, play or hold still; False in the present."""
-        player = self._stage.player
+        """In the past, play or pause; False in the present."""
+        player = self._viewed_time.player
         if player is None:
             return False
         playing = player.playing
@@ -120,10 +115,10 @@ class TimedScreen(Screen[None]):
 
     def change_speed(self, step: int) -> bool:
         """In the past, play faster or slower; False in the present."""
-        player = self._stage.player
+        player = self._viewed_time.player
         if player is None:
             return False
-        # What plays is imported by whoever looks back.
+        # Imported here, because most runs never play anything.
         from gpumon.recording.playback import SPEEDS
 
         now = player.playing.speed
@@ -137,21 +132,21 @@ class TimedScreen(Screen[None]):
         return True
 
     def go_to_edge(self, edge: int) -> bool:
-        """In the past, go to its first sample, or to its last and so to now; else False."""
-        player = self._stage.player
+        """In the past, go to the first sample, or return to now; False in the present."""
+        player = self._viewed_time.player
         if player is None or edge > 0:
-            return self.come_back()
+            return self.return_to_present()
         player.seek(player.playing.first)
         self._moved()
         return True
 
-    def come_back(self) -> bool:
-        """From the past to the present, or to the end of a log; False in the present."""
-        player = self._stage.player
+    def return_to_present(self) -> bool:
+        """Return to the present, or go to the end of a log; False in the present."""
+        player = self._viewed_time.player
         if player is None:
             return False
-        if self._stage.is_live:
-            self._stage.come_back()
+        if self._viewed_time.is_live:
+            self._viewed_time.return_to_present()
         elif (last := player.playing.last) is not None:
             player.seek(last)
         self._moved()

@@ -13,13 +13,12 @@ from contextlib import suppress
 from threading import Event, Lock
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpumon.config.themes.styles import looks
-from gpumon.ui.view.dashboard import Dashboard
-from gpumon.ui.view.writer import CellWriter, SgrStyle, SgrStyles
+from gpumon.config.themes.styles import resolve_styles
+from gpumon.ui.view.cell_writer import CellWriter, SgrStyle, SgrStyles
+from gpumon.ui.view.dashboard_rows import Dashboard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from gpumon.config.themes import ThemeFile
     from gpumon.config.themes.colours import Rgb
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from gpumon.ui.view.view import View
 
 Attributes: TypeAlias = "list[int | list[bytes | int]]"
-"""A terminal's settings, as ``termios`` has them."""
+"""A terminal's settings, as ``termios`` returns them."""
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
 _LEAVE = "\x1b[m\x1b[?7h\x1b[?1049l\x1b[?25h"
@@ -43,13 +42,13 @@ class FirstPicture:
     Args:
         history: The source of the graphs; it gets every snapshot before this does.
         view: The view.
-        inks: The looks of the styles; ``None`` if nothing can be painted.
+        sgr_styles: The looks of the styles; ``None`` if nothing can be painted.
     """
 
-    def __init__(self, history: History, view: View, inks: SgrStyles | None) -> None:
+    def __init__(self, history: History, view: View, sgr_styles: SgrStyles | None) -> None:
         self._dashboard = Dashboard(history)
         self._view = view
-        self._inks = inks
+        self._sgr_styles = sgr_styles
         self._rows: list[Row] = []
         self._size = (0, 0)
         self._painting = Lock()
@@ -59,12 +58,7 @@ class FirstPicture:
     def __enter__(self) -> FirstPicture:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Restore the terminal, unless it was handed over.
 
         This happens before a traceback is printed, which would vanish with the alternate screen.
@@ -78,41 +72,41 @@ class FirstPicture:
 
     def take(self, snapshot: Snapshot) -> None:
         """Paint a snapshot. A listener of a collector."""
-        if snapshot.gpus and self._inks is not None:
+        if snapshot.gpus and self._sgr_styles is not None:
             with self._painting:
-                if self._inks is not None:
+                if self._sgr_styles is not None:
                     with suppress(OSError):
-                        self._paint(snapshot, self._inks)
+                        self._paint(snapshot, self._sgr_styles)
             self._seen.set()
 
     def wait(self, seconds: float) -> None:
         """Wait for the first picture, because importing delays it."""
-        if self._inks is not None:
+        if self._sgr_styles is not None:
             self._seen.wait(seconds)
 
     def hand_over(self) -> Attributes | None:
         """Stop painting.
 
         Returns:
-            The settings that the terminal had before; ``None`` where nothing was painted, or that
-            has been handed over before.
+            The previous settings of the terminal; ``None`` if nothing was painted, or after the
+            first call.
         """
         with self._painting:
-            self._inks = None
+            self._sgr_styles = None
             attributes, self._attributes = self._attributes, None
         return attributes
 
-    def _paint(self, snapshot: Snapshot, inks: SgrStyles) -> None:
+    def _paint(self, snapshot: Snapshot, sgr_styles: SgrStyles) -> None:
         if self._attributes is None:
             self._attributes = _take_keys()
             if self._attributes is None:
-                self._inks = None
+                self._sgr_styles = None
                 return
             _write(_ENTER)
         width, height = size = os.get_terminal_size(2)
         rows = self._dashboard.rows(snapshot, self._view, width, height).all()
         before = self._rows if size == self._size else []
-        writer = CellWriter(inks)
+        writer = CellWriter(sgr_styles)
         for y, row in enumerate(rows):
             old = before[y] if y < len(before) else None
             if old == row:
@@ -125,12 +119,12 @@ class FirstPicture:
         _write(writer.take())
 
 
-def first_inks(theme: ThemeFile | None, environ: Mapping[str, str]) -> SgrStyles | None:
+def first_styles(theme: ThemeFile | None, environ: Mapping[str, str]) -> SgrStyles | None:
     """The looks of the styles, as ``Palette`` has them, without Textual.
 
     Returns:
-        ``None`` for a theme of Textual's own, and for a terminal of few colours: what is left of a
-        theme there is for Textual's colours to tell.
+        ``None`` for Textual's own themes, and for terminals with few colours, where only Textual
+        can reduce the theme.
     """
     term = environ.get("TERM", "").strip().lower()
     many = environ.get("COLORTERM", "").strip().lower() in {"truecolor", "24bit"}
@@ -138,11 +132,11 @@ def first_inks(theme: ThemeFile | None, environ: Mapping[str, str]) -> SgrStyles
     if theme is None or told or term.startswith("vt") or not (many or term.endswith("-256color")):
         return None
     codes = _true_codes if many else _codes_of_256
-    inks = {
+    sgr_styles = {
         name: SgrStyle(codes(look.fore, 38), codes(look.ground, 48), look.bold)
-        for name, look in looks(theme.variables).items()
+        for name, look in resolve_styles(theme.variables).items()
     }
-    return SgrStyles(inks)
+    return SgrStyles(sgr_styles)
 
 
 def _true_codes(colour: Rgb, which: int) -> str:

@@ -12,19 +12,19 @@ from __future__ import annotations
 import math
 
 QUESTION = "\x1b[?2026$p"
-"""Which of its modes are set (DECRQM): answered at once, and without effect."""
+"""A mode query (DECRQM): it is answered at once and has no effect."""
 
 LEAST, MOST = 120, 16384
-"""Bytes between two questions: the least are shown by 20 kB/s before anybody sees them wait."""
+"""Bytes between two queries: at 20 kB/s the minimum is shown without a visible delay."""
 
 _SLOW, _SLOW_SHARE = 0.008, 0.25
-"""Seconds that an answer may take longer than the quickest of all; or this share of that."""
+"""Seconds that an answer may take longer than the fastest one; or this share of its time."""
 _PATIENCE = 1.0
-"""An answer that takes longer may be lost, and is no more waited for."""
+"""Seconds after which an answer counts as lost."""
 _CAUTION, _MOST_CAUTION = 1.0, 16.0
-"""Seconds after a slow answer in which no more is tried: a busy machine is slow for a moment, a
-slow line for good, and each time that more was too much the next try is later."""
-_HASTY = 3
+"""Seconds after a slow answer in which the amount is not increased. A busy machine is slow for a
+moment, a slow line permanently: so each failed increase delays the next one further."""
+_INTERACTIVE = 3
 """The effects of keys are written without waiting, unless this many answers are pending."""
 
 
@@ -48,19 +48,19 @@ class Pacing:
         self._caution = _CAUTION
         self._too_much = math.inf
 
-    def room(self, now: float, *, hasty: bool = False) -> float:
+    def room(self, now: float, *, interactive: bool = False) -> float:
         """Bytes that may be written now.
 
         Args:
             now: The time.
-            hasty: Whether a key was just pressed.
+            interactive: Whether a key was just pressed.
         """
         if not self.heard:
             return math.inf
         if self._asked and now - self._asked[-1][0] >= _PATIENCE:
             self._asked = []
             self._share = LEAST
-        if self._asked and not (hasty and len(self._asked) < _HASTY):
+        if self._asked and not (interactive and len(self._asked) < _INTERACTIVE):
             return 0
         return self._share
 

@@ -20,7 +20,7 @@ from textual.widgets import Tooltip
 from textual.widgets._toast import ToastRack
 
 from gpumon.ui.terminal.pacing import MOST, QUESTION, Pacing
-from gpumon.ui.view.writer import CellWriter
+from gpumon.ui.view.cell_writer import CellWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from gpumon.ui.view.writer import SgrStyles
+    from gpumon.ui.view.cell_writer import SgrStyles
 
 _OVER_ALL = (ToastRack, Tooltip)
 """What Textual lays over a screen."""
@@ -45,20 +45,20 @@ class TerminalRenderer:
 
     Args:
         app: The application whose terminal is written to.
-        inks: The looks of the styles.
+        sgr_styles: The looks of the styles.
 
     Attributes:
         writer: Receives the cells.
         synchronized: Whether the terminal shows only complete frames (DEC mode 2026).
-        leisurely: Whether the current drawing is not the effect of a key; see ``at_leisure``.
+        interactive: Whether the current drawing is the effect of a key; see ``in_background``.
     """
 
-    def __init__(self, app: App[int], inks: SgrStyles) -> None:
+    def __init__(self, app: App[int], sgr_styles: SgrStyles) -> None:
         self._app = app
-        self.writer = CellWriter(inks)
+        self.writer = CellWriter(sgr_styles)
         self.synchronized = False
         self._pacing = Pacing()
-        self.leisurely = False
+        self.interactive = True
 
     def ready(self, screen: Screen[object]) -> bool:
         """Whether cells may be written past the compositor right now."""
@@ -78,16 +78,16 @@ class TerminalRenderer:
         if thread is not None and thread._queue.qsize() > _BACKLOG:  # noqa: SLF001 - see above
             return True
         now = time.monotonic()
-        return self._pacing.silent(now) and not self._pacing.room(now, hasty=not self.leisurely)
+        return self._pacing.silent(now) and not self._pacing.room(now, interactive=self.interactive)
 
     @contextmanager
-    def at_leisure(self) -> Iterator[None]:
+    def in_background(self) -> Iterator[None]:
         """Drawing in this block is not the effect of a key, and waits for the terminal."""
-        self.leisurely = True
+        self.interactive = False
         try:
             yield
         finally:
-            self.leisurely = False
+            self.interactive = True
 
     @property
     def limited(self) -> bool:
@@ -96,7 +96,7 @@ class TerminalRenderer:
 
     def full(self) -> bool:
         """Whether this frame has no room for more; the rest goes into the next frame."""
-        room = self._pacing.room(time.monotonic(), hasty=not self.leisurely)
+        room = self._pacing.room(time.monotonic(), interactive=self.interactive)
         # No frame is longer than that, so it need not be measured.
         return room < MOST and self.writer.size >= room
 

@@ -1,14 +1,15 @@
-"""Opens the dashboard: a first picture at once, then Textual; restores the terminal at the end.
+"""Opens the screens, and restores the terminal at the end.
 
-Textual is imported here only after the first picture was painted.
+Of one machine a first picture appears at once, then Textual's: Textual is imported here only after
+the first picture was painted.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,115 +19,207 @@ from gpumon.system.folders import state_folder
 from gpumon.system.resource_errors import lack_behind, require_files
 from gpumon.system.startup_imports import import_asyncio
 from gpumon.ui.startup_options import first_view
-from gpumon.ui.terminal.first_picture import FirstPicture, first_inks
-from gpumon.ui.terminal.terminal import EndedEarly, Ending, Terminal, mouse_is_free, read_leniently
+from gpumon.ui.terminal.first_picture import FirstPicture, first_styles
+from gpumon.ui.terminal.terminal import (
+    EndedEarly,
+    ShutdownWatchdog,
+    Terminal,
+    mouse_is_free,
+    read_leniently,
+)
 from gpumon.ui.view.key_names import use_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from signal import Signals
 
+    from gpumon.fleet import Fleet
+    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
     from gpumon.sampling.collector import Collector
     from gpumon.ui.app import GpumonApp
+    from gpumon.ui.base_app import BaseApp
+    from gpumon.ui.fleet_app import OpenHost
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
-    from gpumon.ui.view.listing import ProcessFilter
+    from gpumon.ui.view.table_entries import ProcessFilter
 
 _OPENING = 1.0
-"""Seconds to wait for the driver before the screen says that it is being waited for."""
+"""Seconds to wait for the driver before the screen opens without data."""
 _FIRST = 0.3
-"""... and for a first picture, before Textual is imported while it is waited for."""
+"""Seconds to wait for a first picture before Textual is imported."""
 _FILES = 16
-"""The screen opens ten at most, and modules and ``/proc`` are read from files meanwhile."""
+"""Files that must be available: the screen opens at most ten, modules and ``/proc`` the rest."""
 _YOUNG = 5000
-"""So many objects more than at the last look are looked through for garbage. What a sample leaves
-is none, and with Python's own 700 that would be every second."""
+"""New objects before a garbage collection. Samples leave no garbage, and with Python's default of
+700 a collection would run every second."""
 
 
 def run(
     collector: Collector,
-    furnish: Callable[[], Session],
+    build_session: Callable[[], Session],
     picture: FirstPicture,
     narrowing: ProcessFilter,
-    chosen: StartupOptions,
+    options: StartupOptions,
 ) -> int:
     """Show the dashboard until the user quits.
 
     Args:
         collector: The started collector of the first picture's snapshots.
-        furnish: Gives what the screens work with; called once the first picture stands.
+        build_session: Returns the data sources; called after the first picture.
         picture: The first picture, painted until Textual draws.
         narrowing: The process filter.
-        chosen: The options.
+        options: The options.
 
     Returns:
-        The exit status. A signal that ends it is delivered again once the terminal is restored, so
-        that whoever waits for the program sees what ended it.
+        The exit status. A signal that ends it is sent again once the terminal is restored, so that
+        the parent process sees which signal ended it.
 
     Raises:
         SourceError: The source cannot be opened.
-        Exception: The machine has run out of something; see ``lack``.
+        Exception: A resource is exhausted; see ``gpumon.system.resource_errors``.
     """
     collector.wait_open(_OPENING)
+    session: Session | None = None
+    unsubscribe: Callable[[], None] | None = None
+
+    def make_app(watchdog: ShutdownWatchdog) -> GpumonApp:
+        nonlocal session, unsubscribe
+        unsubscribe = collector.subscribe(picture.take, newest=True, closely=False)
+        picture.wait(_FIRST)
+        session = build_session()
+        watchdog.check()
+        import_asyncio()
+        watchdog.check()
+        from gpumon.ui import app as application
+        from gpumon.ui.terminal.handover import driver_after
+
+        app = application.GpumonApp(session, narrowing, options, driver_after(picture))
+        app.dashboard.remember_in(state_folder())
+        return app
+
+    def finish() -> None:
+        if unsubscribe is not None:
+            unsubscribe()
+        collector.stop()
+        if session is not None:
+            session.lookup.stop()
+
+    ended = run_app(make_app, picture, finish)
+    if isinstance(collector.failure, SourceError):
+        raise collector.failure
+    return ended.status()
+
+
+class Ended(NamedTuple):
+    """How an application ended.
+
+    Attributes:
+        code: Its exit status.
+        signal: The signal that ended it.
+    """
+
+    code: int
+    signal: Signals | None
+
+    def status(self) -> int:
+        """The exit status; a signal is sent again, now that the terminal is restored."""
+        if self.signal is not None:
+            os.kill(os.getpid(), self.signal)
+        return self.code
+
+
+def run_app(
+    make_app: Callable[[ShutdownWatchdog], BaseApp],
+    picture: AbstractContextManager[object],
+    finish: Callable[[], None],
+) -> Ended:
+    """Run an application until the user quits.
+
+    Args:
+        make_app: Makes the application; a signal interrupts it.
+        picture: What has painted the terminal so far.
+        finish: Releases everything that the application uses.
+
+    Raises:
+        Exception: A resource is exhausted; see ``gpumon.system.resource_errors``.
+    """
     # Textual, asyncio and the threads that read keys and signals fail in many different ways.
     require_files(_FILES)
-    app: GpumonApp | None = None
-    session: Session | None = None
+    app: BaseApp | None = None
 
     def leave_soon(status: int) -> bool:
         # Before the application exists, the main thread is interrupted.
         return app is None or app.leave_soon(status)
 
-    with Terminal() as terminal, Ending(terminal, leave_soon) as ending:
-        unsubscribe = collector.subscribe(picture.take, newest=True, closely=False)
+    with Terminal() as terminal, ShutdownWatchdog(terminal, leave_soon) as watchdog:
         try:
             with picture, suppress(EndedEarly):
-                with ending.interrupting():
-                    picture.wait(_FIRST)
-                    session = furnish()
-                    ending.check()
-                    import_asyncio()
-                    ending.check()
-                    from gpumon.ui import app as application
-                    from gpumon.ui.terminal.handover import driver_after
-
+                with watchdog.interrupting():
+                    made = make_app(watchdog)
                     read_leniently()
-                    driver = driver_after(picture)
-                    app = application.GpumonApp(session, narrowing, chosen, driver)
-                    app.dashboard.remember_in(state_folder())
-                    app.ending = ending
+                    made.watchdog = watchdog
+                    app = made
                 # Garbage collection was delayed. Modules are never garbage: exclude them from
                 # collection.
                 gc.freeze()
                 gc.set_threshold(_YOUNG)
                 gc.enable()
                 app.run(mouse=mouse_is_free(os.environ))
-                if app.starved_by is not None:
-                    raise app.starved_by
+                if app.resource_error is not None:
+                    raise app.resource_error
         except Exception as error:
             # Textual may also have lacked a resource when it restored the terminal.
-            starved_by = error if app is None else app.starved_by or error
-            if lack_behind(starved_by) is None:
+            resource_error = error if app is None else app.resource_error or error
+            if lack_behind(resource_error) is None:
                 raise
             terminal.restore()
-            raise starved_by from None
+            raise resource_error from None
         finally:
-            unsubscribe()
-            collector.stop()
-            if session is not None:
-                session.lookup.stop()
-    if isinstance(collector.failure, SourceError):
-        raise collector.failure
-    if ending.received is not None:
-        os.kill(os.getpid(), ending.received)
-    return 0 if app is None else app.return_code or 0
+            finish()
+    return Ended(0 if app is None else app.return_code or 0, watchdog.received)
+
+
+def run_fleet(
+    fleet: Fleet,
+    thresholds: Thresholds,
+    open_host: Callable[[str], OpenHost],
+    options: StartupOptions,
+    source: str,
+) -> int:
+    """Show many hosts until the user quits.
+
+    Args:
+        fleet: The fleet, which connects while modules are imported.
+        thresholds: The thresholds of the findings.
+        open_host: Starts the session of a host.
+        options: The options.
+        source: What the hosts are if they are not real.
+
+    Returns:
+        The exit status, as ``run`` does.
+    """
+
+    def make_app(watchdog: ShutdownWatchdog) -> BaseApp:
+        fleet.start()
+        import_asyncio()
+        watchdog.check()
+        from gpumon.fleet.summaries import FleetSummaries
+        from gpumon.ui.fleet_app import FleetApp
+        from gpumon.ui.terminal.driver import TerminalDriver
+
+        summaries = FleetSummaries(fleet, thresholds)
+        return FleetApp(fleet, summaries, open_host, options, TerminalDriver, source)
+
+    return run_app(make_app, nullcontext(), fleet.close).status()
 
 
 def first_picture(
     history: History,
     interval: float,
     narrowing: ProcessFilter,
-    chosen: StartupOptions,
+    options: StartupOptions,
     *,
     readonly: bool,
 ) -> FirstPicture:
@@ -136,15 +229,15 @@ def first_picture(
         history: The source of the graphs; it gets every snapshot before the picture does.
         interval: Seconds between samples.
         narrowing: The process filter.
-        chosen: The options.
+        options: The options.
         readonly: Whether every signal is refused.
     """
-    inks = None
-    if chosen.theme is not None:
-        inks = first_inks(chosen.theme.file, os.environ)
-    use_keys(chosen.keys)
-    view = first_view(interval, narrowing, chosen, readonly=readonly)
+    sgr_styles = None
+    if options.theme is not None:
+        sgr_styles = first_styles(options.theme.file, os.environ)
+    use_keys(options.keys)
+    view = first_view(interval, narrowing, options, readonly=readonly)
     remembered = load(state_folder()).host_strip
     if remembered is not None:
         view = replace(view, host_strip=remembered)
-    return FirstPicture(history, view, inks)
+    return FirstPicture(history, view, sgr_styles)

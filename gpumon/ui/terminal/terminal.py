@@ -25,7 +25,7 @@ _RESTORE = (
 )
 
 _ASKED_FOR = 0
-"""What is no signal's number: told where the application itself is to end."""
+"""No signal's number: it means that the application itself requested the end."""
 
 _PATIENCE = 2.0
 """Seconds an orderly end may take before the terminal is restored by force."""
@@ -110,7 +110,7 @@ class EndedEarly(BaseException):
     """A signal arrived before there was an application that could end in order."""
 
 
-class Ending:
+class ShutdownWatchdog:
     """Makes sure that the program ends when it is told to.
 
     A terminal that accepts no output blocks Textual's event loop, and a hung driver blocks a
@@ -135,7 +135,7 @@ class Ending:
         self._status = 0
         self._reader, self._writer = -1, -1
 
-    def __enter__(self) -> Ending:
+    def __enter__(self) -> ShutdownWatchdog:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         # Python's own handler runs between two steps of the main thread, which may be blocked for

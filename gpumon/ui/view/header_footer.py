@@ -1,4 +1,4 @@
-"""What stands around cards and processes: header, rule, footer, the empty state, the tiny view."""
+"""Header, rule and footer, the screen without GPUs, and the one for tiny terminals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpumon.findings import BRIEF_CELLS
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import UNKNOWN, cell_width, fit, gibibytes, number, printable
+from gpumon.ui.view.gpu_text import state_field
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.messages import state_field
-from gpumon.ui.view.processes import users_of
+from gpumon.ui.view.process_table import users_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 _TINY_MEMORY = 13
 _BRIEF_WIDTH = BRIEF_CELLS + 2
-"""A glyph, a space and the brief words."""
+"""A glyph, a space and the brief text."""
 
 
 class LogNote(Struct, frozen=True):
-    """How a log stands that is being written.
+    """The state of the log that is being written.
 
     Attributes:
-        text: How much and how long, or how much is lost, in a few words.
-        trouble: Why samples are being lost, in a sentence; empty while none are.
+        text: Its size and duration, or the number of lost samples, briefly.
+        trouble: Why samples are being lost, in a sentence; empty if none are.
     """
 
     text: str
@@ -42,16 +42,16 @@ class LogNote(Struct, frozen=True):
 
 
 class Moment(Struct, frozen=True):
-    """What the header says besides the machine.
+    """The values of the header that do not describe the machine.
 
     Attributes:
-        interval: Seconds between samples; ``None`` for a single one.
-        age: Seconds since the newest values, when that is too long; else ``None``.
-        paused: Whether the picture is held.
-        cost: Own cost, when it is to be shown.
-        log: How the log stands, while there is one.
-        source: What to call where this is from, in place of the snapshot's own word for it.
-        in_gap: Whether nobody sampled between this and the moment that is looked at.
+        interval: Seconds between samples; ``None`` for a single sample.
+        age: Seconds since the newest values if a GPU does not answer; otherwise ``None``.
+        paused: Whether the screen is paused.
+        cost: Own cost, if it is shown.
+        log: The state of the log that is being written.
+        source: Replaces the name of the snapshot's source.
+        in_gap: Whether the shown moment is in a gap of the log, so that the sample is older.
     """
 
     interval: float | None = None
@@ -64,31 +64,26 @@ class Moment(Struct, frozen=True):
 
 
 def interval_text(interval: float) -> str:
-    """An interval as it is typed: ``0.5s``, ``2s``."""
+    """An interval as the user types it: ``0.5s``, ``2s``."""
     return f"{interval:g}s"
 
 
 def header_row(snapshot: Snapshot, moment: Moment, width: int) -> Row:
-    """Machine on the left, time on the right; between them as much as there is room for."""
+    """The machine on the left, the time on the right, and between them the values that fit."""
     left: list[Field] = [(" gpumon", "header.title")]
     if not snapshot.is_live:
         left.append((f"  {moment.source or snapshot.source.upper()}", "header.mark"))
     left.append((f"  {printable(snapshot.host.name)}", "header"))
     right = _right(snapshot, moment)
-    room = width - _cells(left) - _cells(right)
-    for fields in _middle(snapshot.host, moment.cost):
-        if _cells(fields) <= room:
-            left += fields
-            room -= _cells(fields)
+    room = width - row_width(left) - row_width(right)
+    middle = _middle(snapshot.host, moment.cost, room)
+    left += middle
+    room -= row_width(middle)
     if room < 0:
-        # The time, what is wrong and that this is no real machine matter more than its name.
+        # Without the name of the machine: the time, warnings and the source matter more.
         left = left[:-1]
-        room = width - _cells(left) - _cells(right)
+        room = width - row_width(left) - row_width(right)
     return fill([*left, (" " * max(0, room), "header"), *right], width, "header")
-
-
-def _cells(fields: Sequence[Field]) -> int:
-    return sum(cell_width(text) for text, _ in fields)
 
 
 def _right(snapshot: Snapshot, moment: Moment) -> list[Field]:
@@ -104,29 +99,48 @@ def _right(snapshot: Snapshot, moment: Moment) -> list[Field]:
         fields.append((f" {who}no answer for {moment.age:.0f} s ", "header.alarm"))
     else:
         clock = time.strftime("%H:%M:%S", time.localtime(snapshot.time))
-        told = (f" no sample since {clock} ", "header.alarm")
-        fields.append(told if moment.in_gap else (f"  {clock}", "header"))
-    pace = "" if moment.interval is None else f"  {interval_text(moment.interval)}"
-    fields.append((f"{pace} ", "header.dim"))
+        gap = (f" no sample since {clock} ", "header.alarm")
+        fields.append(gap if moment.in_gap else (f"  {clock}", "header"))
+    interval = "" if moment.interval is None else f"  {interval_text(moment.interval)}"
+    fields.append((f"{interval} ", "header.dim"))
     return fields
 
 
-def _middle(host: Host, cost: OwnCost | None) -> list[list[Field]]:
-    """Parts of the header, most wanted first; each stands or falls as a whole."""
-    parts: list[list[Field]] = []
-    if cost is not None:
-        parts.append([("  self ", "header.dim"), (_cost_text(cost), "header")])
-    parts.append(_pair("driver", host.driver_version))
-    parts.append(_pair("CUDA", host.cuda_version))
+_MIDDLE = (
+    "self driver CUDA host_cpu ram load",
+    "self driver CUDA host_cpu ram",
+    "self CUDA host_cpu ram",
+    "self host_cpu ram",
+    "self cpu ram",
+    "self cpu",
+    "self",
+    "cpu ram",
+    "cpu",
+)
+"""What stands between the machine and the time, from a wide header to a narrow one."""
+
+
+def _middle(host: Host, cost: OwnCost | None, room: int) -> list[Field]:
+    """The first line of ``_MIDDLE`` that fits, without the values that are unknown."""
     cpu = None if host.cpu_percent is None else f"{host.cpu_percent:>3.0f}%"
-    parts.append(_pair("cpu", cpu))
+    ram = None
     if host.memory_total is not None and host.memory_used is not None:
         total = gibibytes(host.memory_total, 0)
-        used = f"{gibibytes(host.memory_used, 0):>{len(total)}}"
-        parts.append(_pair("mem", f"{used}/{total}G"))
-    if host.load is not None:
-        parts.append(_pair("load", f"{host.load[0]:>5.2f}"))
-    return [part for part in parts if part]
+        ram = f"{gibibytes(host.memory_used, 0):>{len(total)}}/{total}G"
+    parts = {
+        "self": _pair("self", None if cost is None else _cost_text(cost)),
+        "driver": _pair("driver", host.driver_version),
+        "CUDA": _pair("CUDA", host.cuda_version),
+        "host_cpu": _pair("host cpu", cpu),
+        "cpu": _pair("cpu", cpu),
+        "ram": _pair("ram", ram),
+        "load": _pair("load", None if host.load is None else f"{host.load[0]:>5.2f}"),
+    }
+    for line in _MIDDLE:
+        fields = [field for name in line.split() for field in parts[name]]
+        if row_width(fields) <= room:
+            return fields
+    return []
 
 
 def _pair(label: str, value: str | None) -> list[Field]:
@@ -136,24 +150,25 @@ def _pair(label: str, value: str | None) -> list[Field]:
 
 
 def _cost_text(cost: OwnCost) -> str:
-    """What gpumon itself takes: share of a core, and of the time inside the driver."""
+    """Gpumon's own cost: the share of a core, and the time inside the driver."""
     cpu = UNKNOWN if cost.cpu_percent is None else f"{cost.cpu_percent:.1f}%"
     inside = UNKNOWN if cost.driver_share is None else f"{cost.driver_share * 1000:.0f}"
     return f"{cpu} cpu, {inside} ms/s in driver"
 
 
 class Scrolled(Struct, frozen=True):
-    """What is out of sight.
+    """The filters and scroll positions, for the rule.
 
     Attributes:
-        narrowing: What the table is narrowed to, in words.
-        lines: Lines of the table.
-        lines_above: Of these, how many are scrolled away.
-        room: Rows for them; ``None`` when there is room for all.
-        cards_above: Lines of cards scrolled away.
-        cards_below: Lines of cards there was no room for.
-        worst: What is wrong with the worst of the cards out of sight; ``None`` is nothing.
-        note: What else is to be said of the table, or nothing.
+        narrowing: The conditions that select the processes, in words.
+        lines: Number of lines of the table.
+        lines_above: Number of these that are scrolled away.
+        room: Number of rows for them; ``None`` if all fit.
+        cards_above: Number of lines of GPUs scrolled away.
+        cards_below: Number of lines of GPUs that do not fit below.
+        worst: The worst state of a hidden GPU, if it is a warning or worse.
+        notes: Further texts on the table.
+        gpu: The GPU whose processes alone are shown.
     """
 
     narrowing: tuple[str, ...] = ()
@@ -163,56 +178,59 @@ class Scrolled(Struct, frozen=True):
     cards_above: int = 0
     cards_below: int = 0
     worst: Field | None = None
-    note: str = ""
+    notes: tuple[str, ...] = ()
+    gpu: str = ""
 
 
 def rule_facts(snapshot: Snapshot) -> tuple[object, ...]:
-    """What ``rule_row`` tells of the cards."""
-    return _memory_sum(snapshot), _has_incomplete_lists(snapshot), has_no_lists(snapshot)
+    """The facts about the GPUs that ``rule_row`` shows."""
+    lists = _has_incomplete_lists(snapshot), has_no_lists(snapshot), is_from_metrics(snapshot)
+    return _memory_sum(snapshot), *lists
 
 
 def rule_row(
     snapshot: Snapshot, shown: Sequence[GpuProcess], scrolled: Scrolled, width: int
 ) -> Row:
-    """The line between cards and processes, which counts them.
+    """The line between GPUs and processes, with the number of processes.
 
     Args:
-        snapshot: What is on screen.
-        shown: The processes of the table, all of them.
-        scrolled: What of it is out of sight.
+        snapshot: The snapshot.
+        shown: The processes that pass the filter.
+        scrolled: The filters and scroll positions.
         width: Cells.
     """
     fields: list[Field] = [("──", "rule"), *_hidden_cards(scrolled)]
+    if scrolled.gpu:
+        fields.append((f" {scrolled.gpu} ·", "narrowing"))
     tail = _range(scrolled)
     parts = [_count(len(shown), "process")]
     if len(shown) != len(snapshot.processes):
         parts = [f"{len(shown)} of {_count(len(snapshot.processes), 'process')}"]
     incomplete = _has_incomplete_lists(snapshot)
-    if has_no_lists(snapshot):
+    if is_from_metrics(snapshot):
+        parts = ["processes: not in Prometheus"]
+    elif has_no_lists(snapshot):
         parts = ["processes: not in this log"]
     elif incomplete:
         parts[0] += " listed, lists incomplete"
-    parts += [scrolled.note] if scrolled.note else []
+    parts += scrolled.notes
     narrowing = " · ".join(map(printable, scrolled.narrowing))
-    if not narrowing:
+    if not narrowing and not scrolled.gpu:
         parts += [_count(users_of(shown), "user")] if shown and not incomplete else []
         parts += [_memory_sum(snapshot)]
-    room = width - _cells(fields) - cell_width(tail) - 2
-    said = _as_many_as_fit([part for part in parts if part], room)
-    if said:
-        fields.append((f" {said} ", "dim"))
-    room -= cell_width(said) + 2
+    room = width - row_width(fields) - cell_width(tail) - 2
+    text = _join_fitting([part for part in parts if part], room)
+    if text:
+        fields.append((f" {text} ", "dim"))
+    room -= cell_width(text) + 2
     if narrowing and room > 0:
         fields.append((f"· {fit(narrowing, min(room, cell_width(narrowing)))} ", "narrowing"))
-    line = "─" * max(0, width - _cells(fields) - cell_width(tail))
+    line = "─" * max(0, width - row_width(fields) - cell_width(tail))
     return fill([*fields, (line, "rule"), (tail, "dim")], width, "rule")
 
 
 def _has_incomplete_lists(snapshot: Snapshot) -> bool:
-    """Whether a log does not name all who were on some card, as where its list was torn.
-
-    Of a card that does not answer nobody could have named them.
-    """
+    """Whether a log has no process list of a GPU that answered, for example in a damaged file."""
     return any(
         gpu.unknown.get("processes") is Unknown.NOT_RECORDED and gpu.status is CardStatus.OK
         for gpu in snapshot.gpus
@@ -220,39 +238,44 @@ def _has_incomplete_lists(snapshot: Snapshot) -> bool:
 
 
 def has_no_lists(snapshot: Snapshot) -> bool:
-    """Whether this is of a log that lists no processes, as nvidia-smi's output does not."""
+    """Whether the snapshot is from a log without processes, such as the output of nvidia-smi."""
     return snapshot.processes_at is None and any(
         gpu.unknown.get("processes") is Unknown.NOT_RECORDED for gpu in snapshot.gpus
     )
 
 
-def _as_many_as_fit(parts: Sequence[str], room: int) -> str:
-    """Of the parts, most wanted first, those that there is room for."""
-    said = ""
+def is_from_metrics(snapshot: Snapshot) -> bool:
+    """Whether the values are metrics of an exporter, which tells no processes."""
+    return any(gpu.unknown.get("processes") is Unknown.NOT_EXPORTED for gpu in snapshot.gpus)
+
+
+def _join_fitting(parts: Sequence[str], room: int) -> str:
+    """Join the parts that fit, the first before the others."""
+    text = ""
     for part in parts:
-        longer = f"{said} · {part}" if said else part
+        longer = f"{text} · {part}" if text else part
         if cell_width(longer) <= room:
-            said = longer
-    return said
+            text = longer
+    return text
 
 
 def _hidden_cards(scrolled: Scrolled) -> list[Field]:
-    """How many lines of cards are out of sight, the keys to them, and the worst of them."""
+    """The number of hidden lines of GPUs, the keys that scroll to them, and their worst state."""
     above, below = scrolled.cards_above, scrolled.cards_below
     if not above and not below:
         return []
     where = " ".join([f"↑{above}"] * (above > 0) + [f"↓{below}"] * (below > 0))
-    cards = "card" if above + below == 1 else "cards"
+    cards = "GPU" if above + below == 1 else "GPUs"
     keys = keycap("cards_before", "cards_after")
     fields: list[Field] = [(f" {where} more {cards} ({keys}) ", "strong")]
     if scrolled.worst is not None:
-        words, style = scrolled.worst
-        fields.append((f"{words} ", style))
+        text, style = scrolled.worst
+        fields.append((f"{text} ", style))
     return [*fields, ("──", "rule")]
 
 
 def _range(scrolled: Scrolled) -> str:
-    """Which of the table's lines are on screen, where not all of them are."""
+    """The visible range of the table's lines, if not all are visible."""
     count = scrolled.lines
     if scrolled.room is None or scrolled.room >= count:
         return ""
@@ -266,30 +289,38 @@ def _count(number: int, word: str) -> str:
 
 
 def _memory_sum(snapshot: Snapshot) -> str:
-    """Memory of all cards together, when every one of them is known."""
+    """The memory of all GPUs together; ``≥`` if that of a GPU is unknown or too old to count."""
     if len(snapshot.gpus) < 2:
         return ""
-    used = [gpu.memory_used for gpu in snapshot.gpus]
+    used = [gpu.memory_used for gpu in snapshot.gpus if gpu.status is CardStatus.OK]
     total = [gpu.memory_total for gpu in snapshot.gpus]
-    if any(size is None for size in used + total):
+    if all(size is None for size in used):
         return ""
-    return f"{gibibytes(sum(filter(None, used)))} of {gibibytes(sum(filter(None, total)))}G used"
+    exact = len(used) == len(total) and None not in used
+    return (
+        f"{'' if exact else '≥ '}{gibibytes(sum(filter(None, used)))} of "
+        f"{'≥ ' if None in total else ''}{gibibytes(sum(filter(None, total)))}G used"
+    )
 
 
 def footer_row(keys: Sequence[FooterKey], message: str, width: int) -> Row:
-    """The keys that matter, as many as fit; a message takes their place while there is one."""
+    """The keys that fit; a message replaces them."""
     if message:
         return fill([(" " + printable(message), "footer.message")], width, "footer")
     fields: list[Field] = []
     for one, key in _fitting(keys, width):
-        fields += [(f" {key} ", "footer.key"), (f"{one.label} ", "footer")]
+        if one.on:
+            # Brackets, because not every terminal has colours; and as wide as without them.
+            fields += [(f" {key}", "footer.key"), (f"[{one.label}]", "footer.on")]
+        else:
+            fields += [(f" {key} ", "footer.key"), (f"{one.label} ", "footer")]
     return fill(fields, width, "footer")
 
 
 def key_at(keys: Sequence[FooterKey], width: int, x: int) -> str | None:
-    """The action whose key or word stands at a cell of the footer.
+    """The action at a cell of the footer.
 
-    Of two keys that share a word the one that is hit, and by the word the first.
+    If two keys share a label, the label stands for the first.
     """
     start = 0
     for one, key in _fitting(keys, width):
@@ -301,7 +332,7 @@ def key_at(keys: Sequence[FooterKey], width: int, x: int) -> str | None:
 
 
 def _fitting(keys: Sequence[FooterKey], width: int) -> list[tuple[FooterKey, str]]:
-    """As many of the keys, from the first on, as there is room for, and what they are called."""
+    """The first keys that fit, with their names."""
     fitting: list[tuple[FooterKey, str]] = []
     for one in keys:
         key = keycap(*one.names)
@@ -313,7 +344,7 @@ def _fitting(keys: Sequence[FooterKey], width: int) -> list[tuple[FooterKey, str
 
 
 def empty_rows(trouble: Trouble | None, width: int, height: int) -> list[Row]:
-    """What stands in place of the cards when there are none."""
+    """What is shown instead of GPUs: why there are none."""
     if trouble is None:
         text = [("Waiting for the driver to answer ...", "dim")]
     else:
@@ -340,42 +371,42 @@ def tiny_rows(
     height: int,
     message: str = "",
 ) -> list[Row]:
-    """For a terminal too small for the dashboard: its header and a short, honest line a card.
+    """The screen for a terminal too small for the dashboard: a header and a short line per GPU.
 
-    A message takes the place of the last line while there is one.
+    A message replaces the last line.
     """
     if message and height > 1:
         above = tiny_rows(snapshot, states, moment, width, height - 1)
         return [*above, footer_row((), message, width)]
     if snapshot is None or not snapshot.gpus:
         trouble = None if snapshot is None else snapshot.trouble
-        words = "waiting" if trouble is None else printable(trouble.sentence)
-        rows = [fill([(line, "")], width) for line in textwrap.wrap(words, max(1, width))]
+        text = "waiting" if trouble is None else printable(trouble.sentence)
+        rows = [fill([(line, "")], width) for line in textwrap.wrap(text, max(1, width))]
         return _exactly(rows, width, height)
     header = [header_row(snapshot, moment, width)] if height > 1 else []
     room = height - len(header)
-    # What is wrong comes first here too: the rest may not fit.
+    # The worst states come first, because not all lines may fit.
     cards = [(states[gpu.uuid], gpu) for gpu in snapshot.gpus]
     if len(cards) > room:
         cards.sort(key=lambda pair: -pair[0].severity)
     rows = [_tiny_line(gpu, state, width) for state, gpu in cards]
     if len(rows) > room > 2:
         hidden = len(rows) - room + 1
-        rows = [*rows[: room - 1], fill([(fit(f"… {hidden} more cards", width), "dim")], width)]
+        rows = [*rows[: room - 1], fill([(fit(f"… {hidden} more GPUs", width), "dim")], width)]
     return _exactly([*header, *rows], width, height)
 
 
 def _tiny_line(gpu: Gpu, state: Finding, width: int) -> Row:
     fields: list[Field] = [
         (f"{gpu.index:>2} ", "strong"),
-        state_field(state, _BRIEF_WIDTH, brief=True),
+        state_field(state, _BRIEF_WIDTH),
         (f"{number(gpu.utilization_gpu, '%'):>4} ", ""),
     ]
-    room = min(_TINY_MEMORY, width - row_width(tuple(fields)))
+    room = min(_TINY_MEMORY, width - row_width(fields))
     used, total = gpu.memory_used, gpu.memory_total
     short = UNKNOWN if used is None else f"{gibibytes(used)}G"
     whole = UNKNOWN if used is total is None else f"{gibibytes(used)}/{gibibytes(total)}G"
-    # Half a number would be read as another one.
+    # A number that is cut would look like another number.
     memory = next((text for text in (whole, short) if len(text) <= room), "")
     return fill([*fields, (f"{memory:>{max(0, room)}}", "")], width)
 
@@ -386,7 +417,7 @@ def _exactly(rows: list[Row], width: int, height: int) -> list[Row]:
 
 
 def own_cost_sentence(cost: OwnCost | None) -> str:
-    """What gpumon itself takes, in words."""
+    """Gpumon's own cost, as a sentence."""
     if cost is None or cost.cpu_percent is None or cost.driver_share is None:
         return "gpumon is still measuring what it costs itself."
     tick = "" if cost.tick_seconds is None else f", {cost.tick_seconds * 1000:.1f} ms a sample"

@@ -1,4 +1,4 @@
-"""What keys are called on screen: changed ones by their new names."""
+"""The keys of actions as the screen shows them, with the user's changes."""
 
 from __future__ import annotations
 
@@ -12,51 +12,54 @@ from gpumon.config.keymap import KEYMAP, NAMED, display
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.config.keymap import KeyAction, Place
+    from gpumon.config.key_action import KeyAction, Place
 
 
 class FooterKey(Struct, frozen=True):
-    """Keys in a footer, and the word after them.
+    """Keys in a footer with their label.
 
     Attributes:
-        names: Of their actions, in the keymap.
-        label: The word.
+        names: The names of their actions in the keymap.
+        label: The label.
+        on: Whether they switch something on and off that is on now.
     """
 
     names: tuple[str, ...]
     label: str
+    on: bool = False
 
 
-def footer_key(*names: str, label: str = "") -> FooterKey:
-    """Keys for a footer; the word is that of the keymap by default."""
-    return FooterKey(names, label or NAMED[names[0]].label)
+@cache
+def footer_key(*names: str, label: str = "", on: bool = False) -> FooterKey:
+    """Keys for a footer; the default label is that of the keymap."""
+    return FooterKey(names, label or NAMED[names[0]].label, on)
 
 
-class _InForce:
-    """One for all of a program's screens: it has one person before it."""
+class _Current:
+    """Global, because all screens of the program have the same user."""
 
     changed: Mapping[str, Sequence[str]] = {}
 
 
 def use_keys(changed: Mapping[str, Sequence[str]]) -> None:
-    """From now on these actions have these keys, all others their default ones."""
-    _InForce.changed = changed
+    """Set the keys of actions by their id; other actions get their default keys."""
+    _Current.changed = changed
     keycap.cache_clear()
 
 
 def keys_of(name: str) -> Sequence[str]:
-    """The keys that an action has now."""
-    return _InForce.changed.get(name) or NAMED[name].keys
+    """The current keys of an action."""
+    return _Current.changed.get(name) or NAMED[name].keys
 
 
 def explained(*places: Place) -> list[tuple[KeyAction, str]]:
-    """What keys do in these places, with the descriptions."""
+    """The actions in these places, with their descriptions."""
     return [(one, one.on[place]) for one in KEYMAP for place in places if one.on.get(place)]
 
 
 @cache
 def keycap(*names: str) -> str:
-    """The first key of an action, or of several: ``k``, ``[ ]``, ``Shift+↑↓``."""
+    """The first key of each action: ``k``, ``[ ]``, ``Shift+↑↓``."""
     shown = [display(keys_of(name)[:1]) for name in names]
     if len({one[:-1] for one in shown}) == 1 and all(one[-1] in "↑↓←→" for one in shown):
         return shown[0][:-1] + "".join(one[-1] for one in shown)

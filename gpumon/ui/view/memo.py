@@ -1,4 +1,4 @@
-"""Keeps what was drawn, for as long as it would be drawn the same again."""
+"""A cache that keeps what was drawn until its inputs change."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class Memo:
-    """The newest result of each function, with what it was made of.
+    """Caches the newest result of each function, with its arguments or a key.
 
-    One result a function keeps memory bounded, for functions of a module; those that are called for
-    several cards or processes have a part for each.
+    One result per function bounds the memory. Functions that are called for several GPUs or
+    processes use a ``part`` for each.
     """
 
     __slots__ = ("_made", "_parts")
 
     def __init__(self) -> None:
-        # Functions of any type share one table; the signatures below hold each to its own.
+        # Any function may be a key; the signatures below give each result its type.
         self._made: dict[Callable[..., Any], tuple[object, Any]] = {}
         self._parts: dict[Hashable, Memo] = {}
 
     def __call__(self, make: Callable[[Unpack[_Args]], _Made], *args: Unpack[_Args]) -> _Made:
-        """Return the result of a function, called only when an argument has changed."""
+        """Return the function's result; call it only if an argument has changed."""
         known = self._made.get(make)
         if known is None or known[0] != args:
             known = self._made[make] = (args, make(*args))
@@ -38,7 +38,7 @@ class Memo:
     def by(
         self, key: object, make: Callable[[Unpack[_Args]], _Made], *args: Unpack[_Args]
     ) -> _Made:
-        """Return the result of a function, called only when the key has changed."""
+        """Return the function's result; call it only if the key has changed."""
         known = self._made.get(make)
         if known is None or known[0] != key:
             known = self._made[make] = (key, make(*args))
@@ -46,17 +46,17 @@ class Memo:
         return made
 
     def newest(self, make: Callable[..., _Made]) -> _Made | None:
-        """Return the newest result of a function, whatever it was made of."""
+        """Return the function's newest result, whatever its arguments were."""
         known = self._made.get(make)
         return None if known is None else known[1]
 
     def part(self, name: Hashable) -> Memo:
-        """Return the memo of one thing among several, such as a card."""
+        """Return the memo of one item among several, such as a GPU."""
         part = self._parts.get(name)
         if part is None:
             part = self._parts[name] = Memo()
         return part
 
     def keep(self, names: Iterable[Hashable]) -> None:
-        """Forget all parts but these."""
+        """Forget all other parts."""
         self._parts = {name: self._parts[name] for name in names if name in self._parts}

@@ -1,4 +1,4 @@
-"""What only a look at a process tells: the cards it may use, its family, its environment."""
+"""The sections of a process's page that need its details: GPUs, family and environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpumon.model.process_states import HALTED
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, cell_width, fit, printable
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.pages import Fact, fact_rows, text_rows
+from gpumon.ui.view.page_layout import Fact, fact_rows, text_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 HIDDEN = "••••••"
-"""What stands for a value that looks like a secret; as long for every one of them."""
+"""Replaces a value that looks like a secret; constant, so that it does not reveal the length."""
 
 _CUDA_LABEL = 22
 _COUNTED_INSIDE = (
-    "cards of its container, counted there: which of the machine's those are is not known here"
+    "GPUs of its container, counted there: which of the machine's those are is not known here"
 )
 _DEEPEST = 12
-"""Levels of the family up to which it is indented."""
+"""The deepest level of the family that is indented."""
 _MOST_DESCENDANTS = 40
 _PID, _USER = 8, 9
 _MOST_NAME = 30
 _MOST_LINES = 6
-"""Lines of one value of the environment."""
+"""Maximum number of lines of a variable of the environment."""
 
 
 def cuda_rows(details: Details, snapshot: Snapshot | None, width: int) -> list[Row]:
-    """Which cards its environment lets it see, and which device files it holds."""
+    """The GPUs that its environment makes visible, and the device files that it holds open."""
     if details.environment is None:
         facts = [Fact("CUDA_VISIBLE_DEVICES", UNKNOWN, note="its environment was not read")]
     else:
@@ -43,14 +43,14 @@ def cuda_rows(details: Details, snapshot: Snapshot | None, width: int) -> list[R
     if details.devices is None:
         facts.append(Fact("holds open", UNKNOWN, note="its open files were not read"))
     else:
-        facts.append(Fact("holds open", " ".join(details.devices) or "no device file of a card"))
+        facts.append(Fact("holds open", " ".join(details.devices) or "no device file of a GPU"))
     return fact_rows(facts, width, _CUDA_LABEL)
 
 
 def _cuda_facts(
     details: Details, environment: Mapping[str, str], snapshot: Snapshot | None
 ) -> list[Fact]:
-    """The two variables, and the cards they mean."""
+    """The two variables, and the GPUs that they select."""
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     order = environment.get("CUDA_DEVICE_ORDER")
     facts = [
@@ -69,26 +69,26 @@ def _cuda_facts(
 
 
 def _setting(value: str | None) -> tuple[str, str]:
-    """A variable's value and its style; empty is a value too."""
+    """The text and style of a variable's value."""
     if value is None:
         return "not set", "dim"
     return (value, "") if value else ("empty", "dim")
 
 
 def family_rows(details: Details, width: int) -> list[Row]:
-    """Its ancestors from the outermost, itself, and its descendants, each under its parent."""
-    kin = {one.id.pid: one for one in details.family}
-    itself = kin.get(details.id.pid)
+    """Its ancestors, the process itself, and its descendants, each below its parent."""
+    family = {one.id.pid: one for one in details.family}
+    itself = family.get(details.id.pid)
     if itself is None:
         return []
     chain = [itself]
-    while chain[-1].parent in kin and kin[chain[-1].parent] not in chain:
-        chain.append(kin[chain[-1].parent])
+    while chain[-1].parent in family and family[chain[-1].parent] not in chain:
+        chain.append(family[chain[-1].parent])
     chain.reverse()
-    rows = [_kin_row(one, level, one is itself, width) for level, one in enumerate(chain)]
+    rows = [_family_row(one, level, one is itself, width) for level, one in enumerate(chain)]
     descendants = _descendants(details.family, itself)
     for level, one in descendants[:_MOST_DESCENDANTS]:
-        rows.append(_kin_row(one, len(chain) - 1 + level, False, width))
+        rows.append(_family_row(one, len(chain) - 1 + level, False, width))
     hidden = len(descendants) - _MOST_DESCENDANTS
     if hidden > 0:
         rows += text_rows(f"… and {hidden} more", width, "dim")
@@ -98,9 +98,9 @@ def family_rows(details: Details, width: int) -> list[Row]:
 def _descendants(
     family: Sequence[RelatedProcess], root: RelatedProcess
 ) -> list[tuple[int, RelatedProcess]]:
-    """Descendants with their generation, each after its parent, by PID."""
+    """Descendants with their generation: depth first, siblings by PID."""
     children: dict[int, list[RelatedProcess]] = {}
-    for one in sorted(family, key=lambda kin: kin.id.pid, reverse=True):
+    for one in sorted(family, key=lambda process: process.id.pid, reverse=True):
         children.setdefault(one.parent, []).append(one)
     found: list[tuple[int, RelatedProcess]] = []
     waiting = [(1, child) for child in children.pop(root.id.pid, [])]
@@ -111,7 +111,7 @@ def _descendants(
     return found
 
 
-def _kin_row(one: RelatedProcess, level: int, itself: bool, width: int) -> Row:
+def _family_row(one: RelatedProcess, level: int, itself: bool, width: int) -> Row:
     program = one.command[0].rpartition("/")[2] if one.command else f"[{one.name}]"
     command = printable(" ".join((program, *one.command[1:])))
     indent = "  " * min(level, _DEEPEST)
@@ -128,7 +128,7 @@ def _kin_row(one: RelatedProcess, level: int, itself: bool, width: int) -> Row:
 
 
 def environment_title(details: Details, revealed: bool) -> str:
-    """How many variables there are, and how to see what is hidden of them."""
+    """The heading, with the number of hidden values and the key that shows them."""
     if details.environment is None:
         return "Environment"
     secrets = sum(is_secret(name, value) for name, value in details.environment)
@@ -141,7 +141,7 @@ def environment_title(details: Details, revealed: bool) -> str:
 
 
 def environment_rows(details: Details, revealed: bool, width: int) -> list[Row]:
-    """Its variables by name; those that look like secrets only when asked for."""
+    """Its variables by name; values that look like secrets are hidden unless ``revealed``."""
     if details.environment is None:
         why = [reason for reason in details.unreadable if "environment" in reason]
         return text_rows(" ".join(why) or "It was not read.", width, "dim")

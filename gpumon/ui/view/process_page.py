@@ -1,4 +1,4 @@
-"""The page of one process: whose it is, what it runs, where, and whether it still lives."""
+"""The page of one process: its owner, command, environment, GPUs and values over time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 from gpumon.findings import process_findings
 from gpumon.model.process_states import HALTED, STATES, UNINTERRUPTIBLE
 from gpumon.text.cells import Field, Row, fill, row_width
+from gpumon.text.command_lines import command_line, script_of, split_command
 from gpumon.text.formatting import (
     UNKNOWN,
     duration,
@@ -16,12 +17,12 @@ from gpumon.text.formatting import (
     fit_right,
     gib,
     gibibytes,
+    mig_name,
     number,
     printable,
 )
-from gpumon.ui.view.command_lines import command_line, script_of, split_command
-from gpumon.ui.view.messages import short_name
-from gpumon.ui.view.pages import (
+from gpumon.ui.view.gpu_text import mig_indices, short_name
+from gpumon.ui.view.page_layout import (
     Chart,
     Fact,
     Section,
@@ -40,7 +41,8 @@ from gpumon.ui.view.process_details import (
     environment_title,
     family_rows,
 )
-from gpumon.ui.view.trends import SPAN, bytes_course, percent_course, size_words
+from gpumon.ui.view.process_table import devices
+from gpumon.ui.view.trend_text import SPAN, bytes_trend, percent_trend, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from gpumon.host import Details
     from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Place, Snapshot
     from gpumon.recording.history import History
+    from gpumon.ui.view.gpu_text import MigIndices
 
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (
@@ -58,15 +61,15 @@ _NO_PLACE = "no container, Slurm job, notebook or tmux session found"
 
 
 class ProcessView(Struct, frozen=True):
-    """A process as a page shows it.
+    """The process of a page.
 
     Attributes:
-        process: As it was last seen.
-        details: What was looked up; ``None`` before that, and where it is not visible.
+        process: Its newest values.
+        details: Its details; ``None`` before they are read, and if it is not visible.
         revealed: Whether values that look like secrets are shown.
-        gone: That it has ended, or left the cards, for a person; empty while it is there.
+        gone: A text that says that it ended or left the GPUs; empty if it did not.
         ended: Whether it has ended.
-        past: Whether this is a moment of the past, of which nothing can be looked up.
+        past: Whether the page shows a past moment, for which there are no details.
     """
 
     process: GpuProcess
@@ -85,10 +88,10 @@ def process_rows(
     now = history.now if snapshot is None else snapshot.time
     gpus = () if snapshot is None else snapshot.gpus
     sections = [
-        Section("", lambda size: _summary(view, now, size), Side.BOTH),
+        Section("", lambda size: _summary(view, gpus, now, size), Side.BOTH),
         Section("", lambda size: _findings(view, history, size), Side.BOTH),
         Section("Process", lambda size: _process(view, now, size)),
-        Section("On the cards", lambda size: _cards(process, gpus, size), Side.RIGHT),
+        Section("On the GPUs", lambda size: _cards(process, gpus, size), Side.RIGHT),
         Section(
             _span_title(process, history), lambda size: _charts(process, history, size), Side.RIGHT
         ),
@@ -96,9 +99,7 @@ def process_rows(
     ]
     if details is not None:
         sections += [
-            Section(
-                "Cards it may use", lambda size: cuda_rows(details, snapshot, size), Side.RIGHT
-            ),
+            Section("GPUs it may use", lambda size: cuda_rows(details, snapshot, size), Side.RIGHT),
             Section("Family", lambda size: family_rows(details, size)),
             Section(
                 environment_title(details, view.revealed),
@@ -110,7 +111,7 @@ def process_rows(
 
 
 def state_words(state: str | None, wait_channel: str | None = None) -> str:
-    """A letter of ``ps`` in words, and where in the kernel a process waits."""
+    """A state letter of ``ps`` in words, and the kernel function that the process waits in."""
     if state is None:
         return UNKNOWN
     words = STATES[state].about if state in STATES else f"state {state}"
@@ -121,16 +122,15 @@ def _state_style(state: str | None) -> str:
     return "state.warning" if state in HALTED else ""
 
 
-def _summary(view: ProcessView, now: float, width: int) -> list[Row]:
-    """The answer in two lines."""
+def _summary(view: ProcessView, gpus: Sequence[Gpu], now: float, width: int) -> list[Row]:
+    """The command and the main values."""
     process = view.process
     rows = [fill([(line, "strong")], width) for line in wrap(command_line(process), width, most=2)]
     fields: list[Field] = [(printable(process.user or UNKNOWN), "user")]
     if process.uses:
-        cards = ",".join(map(str, process.gpu_indices))
         fields += [
             (f"   {gibibytes(process.memory_used)} {gib()}", "strong"),
-            (f" on GPU {cards}", ""),
+            (f" on GPU {devices(process, mig_indices(gpus))}", ""),
             ("   SM ", "dim"),
             (number(process.sm, " %"), ""),
         ]
@@ -140,10 +140,10 @@ def _summary(view: ProcessView, now: float, width: int) -> list[Row]:
         return [*rows, fill(fields, width), *text_rows(view.gone, width, "state.note")]
     state = _state(view)
     if state is not None:
-        told = ("   ", ""), (state_words(state).partition(":")[0], _state_style(state))
-        # It stands among the facts below, too.
-        if row_width((*fields, *told)) <= width:
-            fields += told
+        added = ("   ", ""), (state_words(state).partition(":")[0], _state_style(state))
+        # It may be left out here, because the facts below contain it too.
+        if row_width((*fields, *added)) <= width:
+            fields += added
     return [*rows, fill(fields, width)]
 
 
@@ -158,7 +158,7 @@ def _findings(view: ProcessView, history: History, width: int) -> list[Row]:
 
 
 def _process(view: ProcessView, now: float, width: int) -> list[Row]:
-    """Whose it is, how it stands, where it is, and why not all of that is known."""
+    """Owner, state, start time, program and place, and what could not be read."""
     process, details = view.process, view.details
     if not process.visible:
         return text_rows(_NOT_VISIBLE, width, "dim")
@@ -180,7 +180,7 @@ def _process(view: ProcessView, now: float, width: int) -> list[Row]:
         facts.append(Fact("started", moment_text(process.started_at, now), note=age))
     facts += _program(view)
     place = process.place if details is None or details.place is None else details.place
-    facts += _place(place, looked_up=view.past or details is not None)
+    facts += place_facts(place, looked_up=view.past or details is not None)
     rows = fact_rows(facts, width)
     for sentence in () if details is None else details.unreadable:
         rows += text_rows(sentence, width, "dim")
@@ -188,7 +188,7 @@ def _process(view: ProcessView, now: float, width: int) -> list[Row]:
 
 
 def _program(view: ProcessView) -> list[Fact]:
-    """What it runs, and from where."""
+    """Script, program and working directory."""
     details = view.details
     if details is None:
         return [Fact("directory", UNKNOWN if view.ended or view.past else _LOOKING, "dim")]
@@ -199,8 +199,8 @@ def _program(view: ProcessView) -> list[Fact]:
     return facts
 
 
-def _place(place: Place | None, *, looked_up: bool) -> list[Fact]:
-    """What it belongs to, a line for each that is known."""
+def place_facts(place: Place | None, *, looked_up: bool) -> list[Fact]:
+    """Job, container, notebook and so on, a line for each that is known."""
     if place is None:
         return [Fact("where", UNKNOWN)] if looked_up else []
     facts: list[Fact] = []
@@ -235,21 +235,29 @@ def _place(place: Place | None, *, looked_up: bool) -> list[Fact]:
 
 
 def _cards(process: GpuProcess, gpus: Sequence[Gpu], width: int) -> list[Row]:
-    """What it has of each card."""
+    """Its memory and utilisation on each GPU."""
     if not process.uses:
-        return text_rows("The driver lists it on no card.", width, "dim")
+        return text_rows("The driver lists it on no GPU.", width, "dim")
+    return use_rows(process.uses, process.memory_used, gpus, width)
+
+
+def use_rows(
+    uses: Sequence[GpuUse], memory: int | None, gpus: Sequence[Gpu], width: int
+) -> list[Row]:
+    """A line for each use of a GPU, and their memory together."""
     names = {gpu.uuid: gpu.name for gpu in gpus}
-    rows = [_use(use, short_name(names.get(use.gpu_uuid)), width) for use in process.uses]
-    if len(process.uses) > 1:
-        total = f"{gibibytes(process.memory_used):>7} {gib()}"
+    mig = mig_indices(gpus)
+    rows = [_use(use, short_name(names.get(use.gpu_uuid)), mig, width) for use in uses]
+    if len(uses) > 1:
+        total = f"{gibibytes(memory):>7} {gib()}"
         rows.append(fill([(fit("together", 10), "dim"), (total, "strong")], width))
     return rows
 
 
-def _use(use: GpuUse, name: str, width: int) -> Row:
+def _use(use: GpuUse, name: str, mig: MigIndices, width: int) -> Row:
     card = f"GPU {use.gpu_index}"
     if use.instance is not None:
-        card += f"/{use.instance[0]}"
+        card = f"MIG {mig_name(use.gpu_index, mig.get((use.gpu_uuid, use.instance)))}"
     fields: list[Field] = [
         (fit(card, 10), ""),
         (f"{gibibytes(use.memory_used):>7}", "strong"),
@@ -265,16 +273,16 @@ def _use(use: GpuUse, name: str, width: int) -> Row:
 
 
 def _span_title(process: GpuProcess, history: History) -> str:
-    """How much of the past the charts show, and how much of it was seen."""
+    """The time that the charts show, and how much of it has samples."""
     title = f"Last {SPAN // 60:.0f} minutes"
-    seen = history.process_window(process.id, "memory_used", SPAN)
-    if seen and history.now - seen[0][0] < SPAN - 10:
-        return f"{title}, seen for {duration(history.now - seen[0][0])}"
+    points = history.process_window(process.id, "memory_used", SPAN)
+    if points and history.now - points[0][0] < SPAN - 10:
+        return f"{title}, seen for {duration(history.now - points[0][0])}"
     return title
 
 
 def _charts(process: GpuProcess, history: History, width: int) -> list[Row]:
-    """What it took over time."""
+    """Its memory and utilisation over time."""
     charts = [
         _bytes_chart(process, history, "memory_used", "GPU memory", process.memory_used),
         _percent_chart(process, history, "sm", "SM", process.sm),
@@ -291,8 +299,8 @@ def _bytes_chart(
     peak = history.process_peak(process.id, field, SPAN)
     return Chart(
         label,
-        "not known" if now is None else size_words(now),
-        bytes_course(points, peak, history.process_slope(process.id, field, SPAN)),
+        "not known" if now is None else size_text(now),
+        bytes_trend(points, peak, history.process_slope(process.id, field, SPAN)),
         "graph.memory",
         # Room above a level that is held, so that it looks like one.
         (peak or 1) * 1.25,
@@ -308,7 +316,7 @@ def _percent_chart(
     return Chart(
         label,
         "not known" if now is None else f"{now:.0f} %",
-        percent_course(points, peak, history.process_slope(process.id, field, SPAN)),
+        percent_trend(points, peak, history.process_slope(process.id, field, SPAN)),
         "graph.util",
         max(100.0, peak or 0.0),
         lambda count: history.process_buckets(process.id, field, SPAN, count, history.now),
@@ -316,7 +324,7 @@ def _percent_chart(
 
 
 def _command(view: ProcessView, width: int) -> list[Row]:
-    """The whole command, split where its arguments are."""
+    """The whole command, split at its arguments."""
     command = view.process.command
     if view.details is not None and view.details.command:
         command = view.details.command

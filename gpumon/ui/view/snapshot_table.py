@@ -1,18 +1,20 @@
-"""The table of ``gpumon snapshot``: what the dashboard shows, from top to bottom."""
+"""The table of ``gpumon snapshot``: the dashboard as text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.config.columns import CHOSEN
-from gpumon.findings import card_state, conditions
+from gpumon.findings import card_state, conditions, mig_state
 from gpumon.recording.history import History
-from gpumon.ui.view.cards import CardsShape, card_columns, card_lines, card_rows
+from gpumon.ui.view.gpu_table import card_rows
+from gpumon.ui.view.gpu_table_layout import CardsShape, card_columns, card_lines
+from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
 from gpumon.ui.view.memo import Memo
-from gpumon.ui.view.processes import (
+from gpumon.ui.view.process_table import (
     RowContext,
     Sort,
+    default_columns,
     heading_row,
     process_row,
     sort_processes,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from gpumon.text.cells import Row
 
 _UNBOUNDED = 160
-"""Cells of a table that no terminal bounds; the commands at its end are written whole."""
+"""Width if the output is not a terminal; commands are then not cut."""
 
 
 def table(
@@ -42,10 +44,10 @@ def table(
     """The table as text.
 
     Args:
-        snapshot: With all processes, whoever they belong to.
+        snapshot: The snapshot with all processes.
         shown: The processes to list.
-        narrowing: The filters that chose them, in words.
-        stream: Where it will go; a terminal bounds its width.
+        narrowing: The filters that selected them, in words.
+        stream: The output; a terminal limits the width.
         thresholds: Thresholds of the findings.
     """
     bounded, width = stream.isatty(), _UNBOUNDED
@@ -56,18 +58,24 @@ def table(
     history = History(conditions(thresholds), thresholds)
     history.add(snapshot)
     states = {gpu.uuid: card_state(history, gpu) for gpu in snapshot.gpus}
+    states |= {one.uuid: mig_state(history, gpu, one) for gpu in snapshot.gpus for one in gpu.mig}
     shape = CardsShape(panels=0, columns=1, rows=card_lines(snapshot) + 1)
     parts = card_columns(width, snapshot.gpus, graphs=False)
-    sort, sight = Sort(), RowContext(snapshot.time)
-    # Nobody is seen to be idle in one sample, and a column left blank would say that nobody is.
-    columns = visible_columns(width, tuple(key for key in CHOSEN if key != "idle"))
-    processes = sort_processes(shown, sort, sight)
+    sort = Sort()
+    context = RowContext(
+        snapshot.time, host_memory=snapshot.host.memory_total, mig=mig_indices(snapshot.gpus)
+    )
+    # One sample cannot show that a process is idle, and a blank column would say that none is.
+    columns = visible_columns(
+        width, tuple(key for key in default_columns(snapshot.processes) if key != "idle")
+    )
+    processes = sort_processes(shown, sort, context)
     table = width if bounded else max(width, whole_width(processes, columns))
     rows: list[Row] = [
         header_row(snapshot, Moment(), width),
         *card_rows(Memo(), snapshot, history, states, parts, width, shape),
         rule_row(snapshot, processes, Scrolled(tuple(narrowing)), width),
         heading_row(columns, sort, width),
-        *(process_row(process, columns, sight, table) for process in processes),
+        *(process_row(process, columns, context, table) for process in processes),
     ]
     return "".join("".join(text for text, _ in row).rstrip() + "\n" for row in rows)

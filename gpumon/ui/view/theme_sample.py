@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from rich.color import Color, ColorSystem
 
-from gpumon.config.themes import ThemeError, ThemeLibrary, looks
-from gpumon.config.themes.files import nearest
+from gpumon.config.suggestions import nearest_or_all
+from gpumon.config.themes import ThemeError, ThemeLibrary, resolve_styles
 from gpumon.text.cells import bar, bar_style, fill
-from gpumon.ui.view.writer import CellWriter, SgrStyle, SgrStyles
+from gpumon.ui.view.cell_writer import CellWriter, SgrStyle, SgrStyles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TextIO
 
-    from gpumon.config.themes import Look, ThemeFile
+    from gpumon.config.themes import StyleColours, ThemeFile
     from gpumon.text.cells import Row
 
 _BAR = 24
 _WIDTH = 92
 _WHOLE = {"header.dim", "footer", "cursor"}
-"""Styles that go on to the end of their row."""
+"""Styles that fill the rest of their row."""
 _STATES = (
     ("good", "free"),
     ("quiet", "working"),
@@ -37,33 +37,35 @@ _SYSTEMS = {
 
 
 def show_theme(
-    name: str, out: TextIO, system: str | None, shelf: ThemeLibrary | None = None
+    name: str, out: TextIO, system: str | None, library: ThemeLibrary | None = None
 ) -> str:
-    """Print a theme: a sample in its colours, or its file where nothing shows colours.
+    """Print a theme: a sample in its colours, or its file if the output has no colours.
 
     Args:
         name: The theme.
-        out: Where to.
-        system: Rich's name of what the terminal can show; ``None`` where nothing can.
-        shelf: Where themes are.
+        out: The output.
+        system: Rich's name of the terminal's colour system; ``None`` if it has no colours.
+        library: The themes.
 
     Returns:
-        What is wrong, for a person; empty when nothing is.
+        An error message; empty on success.
     """
-    shelf = shelf or ThemeLibrary()
-    if name not in shelf.names():
-        return f"there is no theme {name!r}; {nearest(name, shelf.names())}."
-    if shelf.path(name) is None:
+    library = library or ThemeLibrary()
+    if name not in library.names():
+        return f"there is no theme {name!r}; {nearest_or_all(name, library.names())}."
+    if library.path(name) is None:
         return f"{name} is Textual's own and no file: gpumon --demo --theme {name} shows it."
     try:
-        file = shelf.read(name)
+        file = library.read(name)
     except ThemeError as error:
         return error.brief
     if system is None:
         out.write(_as_file(file))
         return ""
-    found = looks(file.variables)
-    writer = CellWriter(SgrStyles({style: _ink(look, system) for style, look in found.items()}))
+    found = resolve_styles(file.variables)
+    writer = CellWriter(
+        SgrStyles({style: _sgr_style(look, system) for style, look in found.items()})
+    )
     for row in _sample(file):
         writer.row(row)
         out.write(f"{writer.take()}\n")
@@ -71,7 +73,7 @@ def show_theme(
 
 
 def _as_file(theme: ThemeFile) -> str:
-    """A file that makes the same theme."""
+    """The theme as the text of a theme file."""
     about = theme.about.replace("\\", "\\\\").replace('"', '\\"')
     tables = (_table("colours", theme.colours), _table("dashboard", theme.dashboard))
     return "\n".join((f'about = "{about}"\n', *tables))
@@ -81,7 +83,7 @@ def _table(name: str, colours: Mapping[str, str]) -> str:
     return f"[{name}]\n" + "".join(f'{key} = "{value}"\n' for key, value in colours.items())
 
 
-def _ink(look: Look, system: str) -> SgrStyle:
+def _sgr_style(look: StyleColours, system: str) -> SgrStyle:
     fore, ground = (
         Color.from_rgb(*colour).downgrade(_SYSTEMS.get(system, ColorSystem.STANDARD))
         for colour in (look.fore, look.ground)
@@ -94,7 +96,7 @@ def _ink(look: Look, system: str) -> SgrStyle:
 
 
 def _sample(theme: ThemeFile) -> list[Row]:
-    """A few lines with all that a theme tells apart."""
+    """A few lines with all styles of a theme."""
     rows: list[Row] = [
         ((f" {theme.name}", "header.title"), (f"  {theme.about}", "header.dim")),
         (

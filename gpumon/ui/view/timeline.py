@@ -1,10 +1,10 @@
-"""The row that says which moment of the past is shown, and where on the tape that is.
+"""The timeline: the row that shows a past moment and its place in the recording.
 
-From the left: whether it is played and how fast, the moment, a bar from the tape's beginning to its
-end with what happened, and in words what happened last before the moment, where there is room.
+From the left: the playback state, the moment, a bar for the whole recording with its events, and
+the text of the last event before the moment.
 
-Each cell of the bar is a stretch of time between two round moments. So what happened stays where it
-is while the tape grows at its end, until all of it takes longer stretches or its beginning goes.
+Each cell of the bar is a time between two round moments. Events therefore keep their cells while
+the recording grows, until its length requires longer cells or its beginning is removed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ from typing import TYPE_CHECKING
 from gpumon.recording import EventKind
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import cell_width, duration, fit, fit_right, printable
+from gpumon.ui.view.event_glyphs import (
+    CAME_AND_WENT,
+    EVENT_BITS,
+    EVENT_GLYPHS,
+    PROCESS_BITS,
+    event_field,
+)
+from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,72 +34,62 @@ if TYPE_CHECKING:
     from gpumon.recording.playback.replay import Playing
 
 _STATE_WIDTH = 11
-_CLOCK_WIDTH = 10
-_WHEN_WIDTH = 24
-"""The clock, and the date or how long ago."""
-_LEAST_BAR = 24
-_LEAST_WORDS, _MOST_WORDS = 28, 64
+_CLOCK_WIDTH, _SHORT_WIDTH, _WHEN_WIDTH = 10, 20, 28
+"""The time of day; with a short age or the date; with both."""
+_LEAST_BAR, _LEAST_EXPLAINED = 16, 24
+"""The least length of a bar, and of one whose ends have words."""
+_LEAST_TEXT, _MOST_TEXT = 28, 64
 _END_WIDTH = 6
 """A time at an end of the bar, and a space."""
-_STRETCHES = (
+_BEGINS = "begins "
+_CELL_SECONDS = (
     *(0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45),
     *(60, 90, 120, 180, 240, 300, 360, 480, 600, 720, 900, 1200, 1800, 2400),
     *(3600, 5400, 7200, 10800, 14400, 21600, 28800, 43200),
 )
-"""What a cell of the bar may stand for, seconds; longer ones are whole days."""
+"""The possible lengths of a cell in seconds; longer cells are whole days."""
 _DAY = 86400
 
-_MARKS = {
-    EventKind.CAME: ("+", "header.dim"),
-    EventKind.WENT: ("-", "header.dim"),
-    EventKind.FULL: ("■", "panel.state.note"),
-    EventKind.THROTTLED: ("▼", "panel.state.warning"),
-    EventKind.ERROR: ("✖", "panel.state.critical"),
-}
-"""What a mark looks like, the most severe last."""
-_BOTH_WAYS = ("±", "header.dim")
-"""Processes came and others went."""
 _ABOUT = {
     EventKind.CAME: "a process came",
     EventKind.WENT: "a process went",
-    EventKind.FULL: "a card's memory became full",
-    EventKind.THROTTLED: "a card was slowed down",
-    EventKind.ERROR: "an error: an XID, a card lost or silent",
+    EventKind.FULL: "a GPU's memory became full",
+    EventKind.THROTTLED: "a GPU was slowed down",
+    EventKind.ERROR: "an error: an XID, a GPU lost or silent",
 }
-_GLYPHS = tuple(_MARKS.values())
-_BITS = {kind: 1 << number for number, kind in enumerate(_MARKS)}
-_CAME_AND_WENT = _BITS[EventKind.CAME] | _BITS[EventKind.WENT]
-_QUIET_PART = 3
-"""Who came and went is shown in fewer than one of so many cells; beyond that it tells nothing."""
+_CROWDED = 3
+"""If one in this many cells has process events, these mean little and are hidden."""
 _LINE = "·"
 _CURSOR = "┃"
 
 SIGNS = (
-    *((glyph, _ABOUT[kind]) for kind, (glyph, _) in _MARKS.items()),
-    (_BOTH_WAYS[0], "processes came and others went"),
+    *((glyph, _ABOUT[kind]) for kind, glyph in EVENT_GLYPHS.items()),
+    (CAME_AND_WENT, "processes came and others went"),
+    (_LINE, "the log, as far as it has been read"),
     (_CURSOR, "the moment that is shown; a click or a drag moves it"),
 )
-"""What stands on the bar, and what it means."""
+"""The glyphs of the bar with their meaning."""
 
-_mark_time = attrgetter("time")
+_event_time = attrgetter("time")
 
 
 def timeline_row(
-    playing: Playing, shown: float, marks: Sequence[Event], width: int, *, live: bool
+    playing: Playing, shown: float, events: Sequence[Event], width: int, *, live: bool
 ) -> Row:
     """The row, exactly ``width`` cells.
 
-    Where it is narrow the words of the last mark go first, then how long ago it is or the date,
-    then the bar. A tape that does not answer is told in the place of all but the moment.
+    A narrow row drops the text of the last event first, then the words at the ends of the bar, then
+    the date or the exact age, then the bar. If the recording cannot be read, the row shows only
+    this and the moment.
 
     Args:
-        playing: Where on the tape this is, and how it is being played.
-        shown: Time of the sample that is shown, which may be a little older than the place.
-        marks: What happened, in order; those before and after the tape's ends are left out.
+        playing: The playback state.
+        shown: Time of the sample that is shown, which may be a little older than the position.
+        events: The events by time; those outside the recording are ignored.
         width: Cells.
-        live: Whether there is a present to return to: then the end of the tape is now.
+        live: Whether the recording goes on, so that its end is now.
     """
-    when, bar, words = _widths(width)
+    when, bar, text = _widths(width)
     if playing.waiting is not None:
         silence = f" the log is not read: no answer for {playing.waiting:.0f} s "
         moment = _when(playing, shown, _CLOCK_WIDTH, live=live)
@@ -101,89 +99,99 @@ def timeline_row(
         *_when(playing, shown, when, live=live),
     ]
     if bar:
-        fields += [*_bar(playing, marks, bar, live=live), (" ", "header")]
-    if words:
-        fields += _words(playing, shown, marks, words)
+        fields += [*_bar(playing, events, bar, live=live), (" ", "header")]
+    if text:
+        fields += _last_event(playing, shown, events, text)
     return fill(fields, width, "header")
 
 
-def time_at(x: int, playing: Playing, marks: Sequence[Event], width: int) -> float | None:
-    """The moment that a cell of the row stands for; ``None`` beside the bar.
+def time_at(x: int, playing: Playing, events: Sequence[Event], width: int) -> float | None:
+    """The moment at a cell of the row; ``None`` if the cell is not on the bar.
 
-    That of the mark which is drawn there, where there is one; an end of the tape in its cell; else
-    the middle of what the cell stands for.
+    This is the time of the event drawn there; without one, an end of the recording in the first and
+    last cell, and otherwise the middle of the cell.
 
     Args:
         x: The cell, from 0.
-        playing: As the row was drawn from it.
-        marks: The same.
+        playing: The playback state from which the row was drawn.
+        events: The events from which the row was drawn.
         width: Cells of the row.
     """
     when, bar, _ = _widths(width)
-    margin, cells = _margin(bar), _Cells(playing, _inside(bar))
+    (margin, _), cells = _margins(bar), _Cells(playing, _inside(bar))
     place = x - _STATE_WIDTH - when - margin
     if not bar or playing.waiting is not None or not 0 <= place < cells.count:
         return None
-    drawn = _drawn(playing, marks, cells)[place]
-    there = [
-        mark.time
-        for mark in marks
-        if drawn.bit_length() == _BITS[mark.kind].bit_length()
-        and playing.first <= mark.time <= playing.last
-        and cells.place(mark.time) == place
+    bits = _event_bits(playing, events, cells)[place]
+    times = [
+        event.time
+        for event in events
+        if bits.bit_length() == EVENT_BITS[event.kind].bit_length()
+        and playing.first <= event.time <= playing.last
+        and cells.place(event.time) == place
     ]
-    if there:
-        return there[0]
+    if times:
+        return times[0]
     if place == cells.count - 1:
         return playing.last
     return playing.first if place == 0 else cells.middle(place)
 
 
 class _Cells:
-    """How the tape is cut into the cells of the bar, and how many of them it takes."""
+    """The division of the recording into cells of the bar."""
 
     def __init__(self, playing: Playing, room: int) -> None:
         length = playing.last - playing.first
-        # The ends of the tape lie somewhere within cells, and fractions are not exact.
+        # Both ends of the recording lie within cells, and floating-point division is inexact.
         least = length / max(1, room - 2)
-        fitting = (stretch for stretch in _STRETCHES if stretch >= least)
-        self.stretch = next(fitting, _DAY * math.ceil(least / _DAY))
-        self._first = math.floor(playing.first / self.stretch)
-        self.count = math.floor(playing.last / self.stretch) - self._first + 1
+        fitting = (seconds for seconds in _CELL_SECONDS if seconds >= least)
+        self.seconds = next(fitting, _DAY * math.ceil(least / _DAY))
+        self._first = math.floor(playing.first / self.seconds)
+        self.count = math.floor(playing.last / self.seconds) - self._first + 1
 
     def place(self, moment: float) -> int:
-        """The cell of a moment; the nearest, where it is beyond the ends."""
-        return min(max(0, math.floor(moment / self.stretch) - self._first), self.count - 1)
+        """The cell of a moment, or the nearest one."""
+        return min(max(0, math.floor(moment / self.seconds) - self._first), self.count - 1)
 
     def middle(self, place: int) -> float:
         """The moment in the middle of a cell."""
-        return (self._first + place + 0.5) * self.stretch
+        return (self._first + place + 0.5) * self.seconds
 
 
-def _margin(bar: int) -> int:
-    """Cells for the time at each end of the bar: none where the bar itself needs them."""
-    return _END_WIDTH if bar - 2 * _END_WIDTH >= _LEAST_BAR else 0
+def _margins(bar: int) -> tuple[int, int]:
+    """Cells for the times at the ends of the bar, with words where these fit."""
+    begin, end = _END_WIDTH + len(_BEGINS), _END_WIDTH + cell_width(_return_key(live=True))
+    if bar - begin - end >= _LEAST_EXPLAINED:
+        return begin, end
+    return (_END_WIDTH, _END_WIDTH) if bar - 2 * _END_WIDTH >= _LEAST_BAR else (0, 0)
 
 
 def _inside(bar: int) -> int:
-    return bar - 2 * _margin(bar)
+    return bar - sum(_margins(bar))
+
+
+def _return_key(*, live: bool) -> str:
+    """The key that goes to the end of the recording, which is the present if it is live."""
+    return f" ({keycap('last_line')}{': now' if live else ''})"
 
 
 def _widths(width: int) -> tuple[int, int, int]:
-    """Cells for the moment, the bar and the words; 0 is without.
+    """Cells for the moment, the bar and the text; 0 is absent.
 
-    The same whatever the moment, so that the bar stays where it is.
+    They do not depend on the moment, so that the bar does not move.
     """
-    when = _WHEN_WIDTH
-    if width - _STATE_WIDTH - when - 1 < _LEAST_BAR:
-        when = _CLOCK_WIDTH
+    least = _LEAST_BAR + 2 * _END_WIDTH
+    when = next(
+        (when for when in (_WHEN_WIDTH, _SHORT_WIDTH) if width - _STATE_WIDTH - when - 1 >= least),
+        _CLOCK_WIDTH,
+    )
     room = width - _STATE_WIDTH - when - 1
     if room < _LEAST_BAR:
         return when, 0, 0
-    words = min(_MOST_WORDS, room * 2 // 5)
-    if words < _LEAST_WORDS:
-        words = 0
-    return when, room - words, words
+    text = min(_MOST_TEXT, room * 2 // 5)
+    if text < _LEAST_TEXT:
+        text = 0
+    return when, room - text, text
 
 
 def _state(playing: Playing) -> str:
@@ -195,11 +203,13 @@ def _state(playing: Playing) -> str:
 
 
 def _when(playing: Playing, shown: float, width: int, *, live: bool) -> list[Field]:
-    """The moment; beside it how long ago that is, where there is a now, else its date."""
+    """The moment, with its age if the recording goes on, otherwise with its date."""
     then = time.localtime(shown)
     clock = time.strftime("%H:%M:%S", then)
-    if width < _WHEN_WIDTH:
+    if width < _SHORT_WIDTH:
         return [(fit(clock, width), "header")]
+    if live and width < _WHEN_WIDTH:
+        return [(fit(f"{clock} {_ago(playing.last - shown, short=True)}", width), "header")]
     date = time.strftime("%Y-%m-%d", then)
     if not live:
         return [(f"{date} ", "header.dim"), (fit(clock, width - len(date) - 1), "header")]
@@ -209,76 +219,82 @@ def _when(playing: Playing, shown: float, width: int, *, live: bool) -> list[Fie
     return [
         (fit_right(f"{date[5:]} ", 6), "header.dim"),
         (clock, "header"),
-        (fit_right(f"{ago} ", width - len(clock) - 6), "header"),
+        (fit(f" {ago}", width - len(clock) - 6), "header"),
     ]
 
 
-def _ago(seconds: float) -> str:
-    """How long before now: ``-42s``, ``-12m 30s``, ``-3h 12m``, ``-5d 4h``."""
+def _ago(seconds: float, *, short: bool = False) -> str:
+    """An age: ``42s ago``, ``12m 30s ago``, ``3h 12m ago``, ``5d 04h ago``; short: ``12m ago``."""
     whole = round(max(0.0, seconds))
-    if whole < 1:
-        return "now"
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if minutes < 1:
-        return f"-{whole}s"
-    if hours < 1:
-        return f"-{minutes}m {whole % 60:02d}s"
-    if days < 1:
-        return f"-{hours}h {minutes % 60:02d}m"
-    return f"-{days}d {hours % 24:02d}h"
+        text = f"{whole}s"
+    elif hours < 1:
+        text = f"{minutes}m {whole % 60:02d}s"
+    elif days < 1:
+        text = f"{hours}h {minutes % 60:02d}m"
+    else:
+        text = f"{days}d {hours % 24:02d}h"
+    return f"{text.partition(' ')[0] if short else text} ago"
 
 
-def _bar(playing: Playing, marks: Sequence[Event], width: int, *, live: bool) -> list[Field]:
-    """The tape from end to end: what happened, and a cursor at the moment."""
+def _bar(playing: Playing, events: Sequence[Event], width: int, *, live: bool) -> list[Field]:
+    """The whole recording with its events, and a cursor at the moment.
+
+    The line goes as far as the log has been read.
+    """
     cells = _Cells(playing, _inside(width))
-    drawn: list[Field] = [
-        (_LINE, "header.dim") if not kinds else _glyph(kinds)
-        for kinds in _drawn(playing, marks, cells)
+    read = cells.place(min(max(playing.first, playing.read_until), playing.last))
+    fields: list[Field] = [
+        event_field(bits, "header.dim", "panel.")
+        if bits
+        else (_LINE if place <= read else " ", "header.dim")
+        for place, bits in enumerate(_event_bits(playing, events, cells))
     ]
     cursor = cells.place(playing.position)
-    glyph, _ = drawn[cursor]
-    drawn[cursor] = (_CURSOR if glyph == _LINE else glyph, "cursor")
-    if _margin(width):
+    glyph, _ = fields[cursor]
+    fields[cursor] = (_CURSOR if glyph in (_LINE, " ") else glyph, "cursor")
+    begin, end = _margins(width)
+    if begin:
         form = "%H:%M" if playing.last - playing.first < _DAY else "%m-%d"
         first = time.strftime(form, time.localtime(playing.first))
-        last = "now" if live else time.strftime(form, time.localtime(playing.last))
-        drawn = [(f"{first} ", "header.dim"), *drawn, (fit(f" {last}", _END_WIDTH), "header.dim")]
-    return [*drawn, (" " * (_inside(width) - cells.count), "header")]
+        last = time.strftime(form, time.localtime(playing.last))
+        if begin > _END_WIDTH:
+            first, last = _BEGINS + first, last + _return_key(live=live)
+        fields = [(f"{first} ", "header.dim"), *fields, (fit(f" {last}", end), "header.dim")]
+    return [*fields, (" " * (_inside(width) - cells.count), "header")]
 
 
-def _glyph(kinds: int) -> Field:
-    return _BOTH_WAYS if kinds == _CAME_AND_WENT else _GLYPHS[kinds.bit_length() - 1]
-
-
-def _drawn(playing: Playing, marks: Sequence[Event], cells: _Cells) -> list[int]:
-    """What kinds of marks are drawn in each cell, as bits. There may be thousands of marks."""
+def _event_bits(playing: Playing, events: Sequence[Event], cells: _Cells) -> list[int]:
+    """The kinds of events to show in each cell, as bits."""
+    # A simple loop: there may be thousands of events.
     kinds = [0] * cells.count
     first, last = playing.first, playing.last
-    for mark in marks:
-        if first <= mark.time <= last:
-            kinds[cells.place(mark.time)] |= _BITS[mark.kind]
-    restless = sum(bool(one & _CAME_AND_WENT) for one in kinds)
-    if restless * _QUIET_PART >= max(cells.count, _LEAST_BAR):
-        kinds = [one & ~_CAME_AND_WENT for one in kinds]
+    for event in events:
+        if first <= event.time <= last:
+            kinds[cells.place(event.time)] |= EVENT_BITS[event.kind]
+    crowded = sum(bool(bits & PROCESS_BITS) for bits in kinds)
+    if crowded * _CROWDED >= max(cells.count, _LEAST_BAR):
+        kinds = [bits & ~PROCESS_BITS for bits in kinds]
     return kinds
 
 
-def _words(playing: Playing, shown: float, marks: Sequence[Event], width: int) -> list[Field]:
-    """What the newest mark until the moment says, the most severe of those that share its time."""
-    # A mark's own sample may have been thinned out since: the place decides, not what is shown.
-    until = bisect_right(marks, playing.position, key=_mark_time)
+def _last_event(playing: Playing, shown: float, events: Sequence[Event], width: int) -> list[Field]:
+    """The last event up to the moment; of several at the same time, the most severe."""
+    # The position decides: the sample of the event itself may have been thinned out.
+    until = bisect_right(events, playing.position, key=_event_time)
     if not until:
         return []
-    newest = marks[until - 1].time
-    here = marks[bisect_left(marks, newest, key=_mark_time) : until]
-    mark = max(here, key=lambda mark: _BITS[mark.kind])
-    glyph, style = _MARKS[mark.kind]
-    at = time.strftime("%H:%M:%S", time.localtime(mark.time))
-    ago = shown - mark.time
+    newest = events[until - 1].time
+    here = events[bisect_left(events, newest, key=_event_time) : until]
+    event = max(here, key=lambda event: EVENT_BITS[event.kind])
+    glyph, style = event_field(EVENT_BITS[event.kind], "header.dim", "panel.")
+    at = time.strftime("%H:%M:%S", time.localtime(event.time))
+    ago = shown - event.time
     before = f"({duration(ago)} before) " if ago >= 1 else ""
     start = f" {at} {before}"
     more = f" +{len(here) - 1}" if len(here) > 1 else ""
-    sentence = printable(mark.sentence)
+    sentence = printable(event.sentence)
     room = width - cell_width(glyph) - cell_width(start) - cell_width(more) - 1
     return [
         (glyph, style),

@@ -1,6 +1,6 @@
-"""Pure functions from a view to the next one, one for each key or click that changes the view.
+"""Pure functions that return the next view, one for each key or click that changes it.
 
-Each takes the view and the layout of the last drawing, against which the key is resolved.
+Each takes the view and the layout of the last drawing, which the key refers to.
 """
 
 from __future__ import annotations
@@ -10,30 +10,32 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN, COLUMNS
-from gpumon.filters import parse_filter
-from gpumon.ui.view.graphs import next_graph
-from gpumon.ui.view.grouped import USER_COLUMNS
+from gpumon.ui.view.gpu_text import users_of_gpu
+from gpumon.ui.view.graph_choices import next_graph
+from gpumon.ui.view.group_rows import USER_COLUMNS
 from gpumon.ui.view.key_names import keycap
-from gpumon.ui.view.listing import Listing, ProcessFilter
-from gpumon.ui.view.processes import Sort
+from gpumon.ui.view.process_table import Sort
+from gpumon.ui.view.table_entries import Listing, ProcessFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.ui.view.layout import Layout
-    from gpumon.ui.view.listing import Entry
-    from gpumon.ui.view.processes import ColumnHeader
+    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.ui.view.dashboard_layout import Layout
+    from gpumon.ui.view.gpu_table_layout import CardsShape
+    from gpumon.ui.view.process_table import ColumnHeader
+    from gpumon.ui.view.table_entries import TableEntry
     from gpumon.ui.view.view import View
 
 _SHIFT_CELLS = 8
 
 
-class Said(NamedTuple):
+class ViewUpdate(NamedTuple):
     """The next view, and a message for the footer.
 
     Attributes:
         view: The view.
-        message: Replaces what the footer says for a few seconds; empty removes it.
+        message: A message for the footer, shown for a few seconds; empty removes the message.
     """
 
     view: View
@@ -43,26 +45,36 @@ class Said(NamedTuple):
 # -- the cursor and scrolling ------------------------------------------------------------------
 
 
-def quiet(view: View) -> View:
-    """Remove the message, which was about an earlier choice."""
+def clear_message(view: View) -> View:
+    """Remove the message, which refers to an earlier action."""
     return view if view.editing else replace(view, message="")
 
 
 def move(view: View, layout: Layout, step: int) -> View:
-    """Move the cursor, in the table or among the cards."""
-    if view.card is not None:
-        return _move_card(view, layout, step)
-    index = layout.index_of(view.cursor)
-    # The first press only shows where the cursor is.
-    return move_to(view, layout, view.top if index is None else index + step)
+    """Move the cursor a line up or down; the table follows the last GPU."""
+    last = layout.gpus[-1].uuid if layout.gpus else None
+    if view.card is not None and step > 0 and view.card == last:
+        return leave_gpus(view, layout) if view.cursor is None else point_at_card(view, None)
+    if view.card is None and step < 0 and layout.index_of(view.cursor) == 0:
+        return point_at_card(view, _narrowed_gpu(layout) or last)
+    return _move_by(view, layout, step)
 
 
 def page(view: View, layout: Layout, pages: int) -> View:
-    """Move the cursor by what the table shows."""
-    return move(view, layout, pages * max(1, layout.room))
+    """Move the cursor by the height of the table."""
+    return _move_by(view, layout, pages * max(1, layout.room))
 
 
-def edge(view: View, layout: Layout, end: int) -> View:
+def _move_by(view: View, layout: Layout, lines: int) -> View:
+    """Move the cursor, in the table or among the GPUs."""
+    if view.card is not None:
+        return _move_card(view, layout, lines)
+    index = layout.index_of(view.cursor)
+    # The first press only shows the cursor.
+    return move_to(view, layout, view.top if index is None else index + lines)
+
+
+def move_to_end(view: View, layout: Layout, end: int) -> View:
     """Move the cursor to the first or last line."""
     if view.card is not None:
         return _move_card(view, layout, end * len(layout.gpus))
@@ -70,125 +82,215 @@ def edge(view: View, layout: Layout, end: int) -> View:
 
 
 def move_to(view: View, layout: Layout, index: int) -> View:
-    """Put the cursor on a line of the table; beyond its ends, on the nearest line."""
+    """Move the cursor to a line of the table, or to the nearest one."""
     if not layout.entries:
         return view
     key = layout.entries[max(0, min(index, len(layout.entries) - 1))].key
-    return quiet(replace(view, card=None, cursor=key, following=True))
+    return clear_message(replace(view, card=None, cursor=key, follows_cursor=True))
 
 
 def _move_card(view: View, layout: Layout, step: int) -> View:
     uuids = [gpu.uuid for gpu in layout.gpus]
     if view.card not in uuids:
-        return quiet(view)
+        return clear_message(view)
     at = uuids.index(view.card) + step
     return point_at_card(view, uuids[max(0, min(at, len(uuids) - 1))])
 
 
 def point_at_card(view: View, uuid: str | None) -> View:
-    """Give a card the cursor, or take it from the cards."""
-    return quiet(replace(view, card=uuid))
+    """Move the cursor to a GPU; ``None`` moves it back to its line of the table.
+
+    A table that shows the processes of one GPU alone goes on with this GPU.
+    """
+    if uuid is not None and view.narrowing.gpu is not None and view.narrowing.gpu != uuid:
+        view = narrow(view, replace(view.narrowing, gpu=uuid))
+    return clear_message(replace(view, card=uuid, top_on_gpu=0))
 
 
 def change_side(view: View, layout: Layout) -> View:
-    """Give the cards the cursor, or take it from them."""
+    """Move the cursor from a process to its GPU, or from a GPU to its first process."""
+    if view.card is not None:
+        return leave_gpus(view, layout)
     first = layout.gpus[0].uuid if layout.gpus else None
-    return point_at_card(view, first if view.card is None else None)
+    return point_at_card(view, _narrowed_gpu(layout) or _gpu_of_entry(layout) or first)
 
 
-def aside(view: View, layout: Layout, step: int) -> View:
-    """Fold or unfold what is below the cursor, or scroll the commands to the side."""
-    entry = layout.entry(view.cursor)
+def leave_gpus(view: View, layout: Layout) -> View:
+    """Move the cursor from a GPU to its process, or to its first one if it has several.
+
+    If the cursor was on one of them before, it returns there.
+    """
+    gpu = layout.gpu
+    on_gpu = [e.key for e in layout.entries if gpu is not None and gpu.index in e.gpus]
+    cursor = on_gpu[0] if on_gpu and view.cursor not in on_gpu else view.cursor
+    return replace(point_at_card(view, None), cursor=cursor, follows_cursor=True)
+
+
+def _narrowed_gpu(layout: Layout) -> str | None:
+    """UUID of the GPU whose processes alone are shown, if it is there."""
+    wanted = layout.view.narrowing.gpu
+    return next((gpu.uuid for gpu in layout.gpus if gpu.uuid == wanted), None)
+
+
+def _gpu_of_entry(layout: Layout) -> str | None:
+    """UUID of the first GPU of the line under the cursor."""
+    indices = () if layout.entry is None else layout.entry.gpus
+    return next((gpu.uuid for gpu in layout.gpus if gpu.index in indices), None)
+
+
+def fold_or_scroll(view: View, layout: Layout, step: int) -> View:
+    """Fold or unfold the lines below the cursor's, or scroll the commands sideways.
+
+    If GPUs are listed side by side and the cursor is on one, it moves to the one beside it.
+    """
+    if view.card is not None and layout.shape is not None and layout.shape.cards.columns > 1:
+        return _move_beside(view, layout.gpus, layout.shape.cards, step)
+    entry = layout.entry
     if view.listing in {Listing.TREE, Listing.JOBS} and entry is not None and entry.below:
-        return turn(view, entry) if entry.folded == (step > 0) else view
+        return toggle_fold(view, entry) if entry.folded == (step > 0) else view
     return replace(view, shift=max(0, view.shift + step * _SHIFT_CELLS))
 
 
-def turn(view: View, entry: Entry) -> View:
-    """Fold what is below a line, or unfold it."""
-    return replace(view, turned=view.turned ^ {entry.key})
+def _move_beside(view: View, gpus: Sequence[Gpu], shape: CardsShape, step: int) -> View:
+    lines = [gpu.uuid for gpu in gpus for _ in range(1 + len(gpu.mig))]
+    if view.card not in lines:
+        return view
+    line = lines.index(view.card) + step * (shape.rows - 1)
+    visible = lines[view.cards_top : view.cards_top + shape.in_sight]
+    beside = line - view.cards_top
+    return point_at_card(view, visible[beside]) if 0 <= beside < len(visible) else view
 
 
-def scroll_cards(view: View, _: Layout, lines: int) -> View:
-    """Scroll the cards."""
-    return replace(view, cards_top=view.cards_top + lines, card=None)
+def toggle_fold(view: View, entry: TableEntry) -> View:
+    """Fold or unfold the lines below a line."""
+    return replace(view, toggled=view.toggled ^ {entry.key})
+
+
+def scroll_cards(view: View, layout: Layout, lines: int) -> View:
+    """Scroll the GPUs, away from the cursor if it is on one."""
+    card = None if layout.hidden_cards else view.card
+    return replace(view, cards_top=view.cards_top + lines, card=card)
 
 
 def scroll_table(view: View, _: Layout, lines: int) -> View:
     """Scroll the table away from the cursor."""
-    return replace(view, top=view.top + lines, following=False)
+    if view.card is not None:
+        return replace(view, top_on_gpu=view.top_on_gpu + lines)
+    return replace(view, top=view.top + lines, follows_cursor=False)
 
 
-def release(view: View) -> View:
-    """Clear one choice, the most recent kind first; return the same view if there is none."""
+def clear_choice(view: View) -> View:
+    """Clear one choice: tags, filters, or the cursor; return the same view if there is none."""
     asked = ProcessFilter(user=view.narrowing.user)
     if view.tags:
         return replace(view, tags=frozenset())
     if view.narrowing != asked:
         return replace(view, narrowing=asked)
     if view.card is not None:
-        return replace(view, card=None)
+        return point_at_card(view, None)
     if view.cursor is not None or view.top or view.shift:
         return replace(view, cursor=None, top=0, shift=0)
     return view
 
 
-# -- what is listed ----------------------------------------------------------------------------
+# -- listing and sorting -----------------------------------------------------------------------
 
 
-def list_(view: View, _: Layout, name: str) -> View:
-    """List families, users or jobs; the same again: processes."""
+def switch_listing(view: View, _: Layout, name: str) -> View:
+    """List a tree, users or jobs; the current listing's name switches back to processes."""
     wanted = Listing(name)
     if view.listing is wanted:
         wanted = Listing.PROCESSES
-    return replace(view, listing=wanted, following=True)
+    return replace(view, listing=wanted, follows_cursor=True)
 
 
 def narrow(view: View, narrowing: ProcessFilter) -> View:
-    """Show other processes, from the first line."""
-    return replace(view, narrowing=narrowing, top=0, following=True)
+    """Change the filter and scroll to the first line."""
+    return replace(view, narrowing=narrowing, top=0, top_on_gpu=0, follows_cursor=True)
 
 
-def kind(view: View, _: Layout) -> View:
-    """Compute only, graphics only, both."""
+def toggle_only_gpu(view: View, layout: Layout) -> View | ViewUpdate:
+    """Show only the processes of the GPU under the cursor, or of all GPUs again.
+
+    In the table it is the GPU of the process under the cursor.
+    """
+    gpu = None
+    if view.narrowing.gpu is None:
+        gpu = view.card or _gpu_of_entry(layout)
+        if gpu is None:
+            return ViewUpdate(view, f"choose a GPU first: {keycap('change_side')}")
+    return clear_message(narrow(view, replace(view.narrowing, gpu=gpu)))
+
+
+def cycle_kind(view: View, _: Layout) -> View:
+    """Show compute processes only, then graphics processes only, then both."""
     after = {None: "C", "C": "G", "G": None}[view.narrowing.kind]
     return narrow(view, replace(view.narrowing, kind=after))
 
 
-def mine(view: View, user: str) -> View:
-    """Show only the processes of one user, or everybody's again."""
-    return narrow(view, replace(view.narrowing, mine=None if view.narrowing.mine else user))
+def toggle_mine(view: View, user: str) -> View:
+    """Show only the current user's processes, or everybody's again."""
+    mine = None if view.narrowing.mine else user
+    return narrow(view, replace(view.narrowing, mine=mine, only_user=None))
 
 
-def narrow_to_user(view: View, user: str | None) -> View | Said:
-    """Show the processes of the user under the cursor."""
+def toggle_only_user(
+    view: View, layout: Layout, processes: Sequence[GpuProcess]
+) -> View | ViewUpdate:
+    """Show only the processes of one user, or of all users again.
+
+    It is the user of the line under the cursor, or who holds most memory of the GPU under it.
+
+    Args:
+        view: The view.
+        layout: The layout.
+        processes: All processes, unfiltered.
+    """
+    if view.narrowing.only_user is not None:
+        return clear_message(narrow(view, replace(view.narrowing, only_user=None)))
+    entry, gpu = layout.entry, layout.gpu
+    if gpu is not None:
+        users: Sequence[str | None] = users_of_gpu(processes, gpu.uuid)
+    elif entry is not None:
+        users = entry.users
+    else:
+        return ViewUpdate(view, f"{choose_first()}, or a GPU: {keycap('change_side')}")
+    if not users:
+        return ViewUpdate(view, "no process is listed here")
+    return narrow_to_user(view, users[0])
+
+
+def narrow_to_user(view: View, user: str | None) -> View | ViewUpdate:
+    """Show only the processes of a user; ``None`` is an unknown user."""
     if user is None:
-        return Said(view, "whose these are is not visible here")
-    quoted = user.replace('"', '""')
-    wanted = parse_filter(f"user={user}" if user.isalnum() else f'user="{quoted}"')
-    view = replace(view, listing=Listing.PROCESSES)
-    return narrow(view, replace(view.narrowing, filter=wanted))
+        return ViewUpdate(view, "whose these are is not visible here")
+    return clear_message(narrow(view, replace(view.narrowing, mine=None, only_user=user)))
 
 
-def sort(view: View, _: Layout, column: str) -> Said:
-    """Sort by a column; by the same once more: reverse."""
+def open_user(view: View, user: str | None) -> View | ViewUpdate:
+    """List the processes of a user of the list of users."""
+    return narrow_to_user(replace(view, listing=Listing.PROCESSES), user)
+
+
+def sort(view: View, _: Layout, column: str) -> ViewUpdate:
+    """Sort by a column; if the table is sorted by it already, reverse the order."""
     by_user = view.listing is Listing.USERS
     listed: Sequence[ColumnHeader] = USER_COLUMNS if by_user else COLUMNS
     chosen = next((one for one in listed if one.key == column), None)
     if chosen is None:
         label, back = COLUMN[column].label, keycap("users")
-        return Said(view, f"{label} is no column of users; {back} goes back to processes")
+        return ViewUpdate(view, f"{label} is no column of users; {back} goes back to processes")
     before = view.order
     descending = not before.descending if column == before.column else chosen.descends
     order = Sort(column, descending)
     view = replace(view, user_sort=order) if by_user else replace(view, sort=order)
     words = "descending" if descending else "ascending"
-    return Said(replace(view, following=True), f"sorted by {chosen.label}, {words}")
+    return ViewUpdate(replace(view, follows_cursor=True), f"sorted by {chosen.label}, {words}")
 
 
-def sort_step(view: View, layout: Layout, step: int) -> View | Said:
-    """Sort by the next column on screen."""
-    keys = [column.key for column in layout.headed]
+def sort_step(view: View, layout: Layout, step: int) -> View | ViewUpdate:
+    """Sort by the next visible column, or by the one before."""
+    keys = [column.key for column in layout.headers]
     if not keys:
         return view
     column = view.order.column
@@ -196,26 +298,26 @@ def sort_step(view: View, layout: Layout, step: int) -> View | Said:
     return sort(view, layout, keys[(at + step) % len(keys)])
 
 
-def reverse(view: View, layout: Layout) -> Said:
-    """Turn the order round."""
+def reverse(view: View, layout: Layout) -> ViewUpdate:
+    """Reverse the order."""
     return sort(view, layout, view.order.column)
 
 
 # -- tags --------------------------------------------------------------------------------------
 
 
-def tag(view: View, layout: Layout) -> View | Said:
-    """Tag what is under the cursor, or untag it, and go on to the next line."""
-    entry = layout.entry(view.cursor)
-    if entry is None or not entry.processes or view.card is not None:
-        return Said(view, no_process(view, layout))
+def tag(view: View, layout: Layout) -> View | ViewUpdate:
+    """Tag or untag the processes under the cursor, and move to the next line."""
+    entry = layout.entry
+    if entry is None or not entry.processes:
+        return ViewUpdate(view, no_process(view, layout))
     members = frozenset(process.id for process in entry.processes)
     tags = view.tags - members if members <= view.tags else view.tags | members
     return move(replace(view, tags=tags), layout, 1)
 
 
 def tag_all(view: View, layout: Layout) -> View:
-    """Tag every GPU process that is shown, or untag them."""
+    """Tag all GPU processes that are shown, or untag them if all are tagged."""
     shown = frozenset(
         process.id for entry in layout.entries for process in entry.processes if process.uses
     )
@@ -223,31 +325,31 @@ def tag_all(view: View, layout: Layout) -> View:
 
 
 def no_process(view: View, layout: Layout) -> str:
-    """Say what brings a process under the cursor."""
+    """Explain why there is no process under the cursor, and how to select one."""
     if view.card is not None:
         side = keycap("change_side")
-        return f"a card has the cursor, and no process: {side} goes back to the processes"
+        return f"a GPU has the cursor, and no process: {side} goes back to the processes"
     if not layout.entries:
         return "no process is listed"
-    if layout.entry(view.cursor) is not None:
+    if layout.entry is not None:
         return "choose a process first: Enter shows this user's"
     return f"{choose_first()}, or tag several: {keycap('tag')}"
 
 
 def choose_first() -> str:
-    """Say how a process gets the cursor."""
+    """Explain how to select a process."""
     return f"choose a process first: {keycap('previous_line', 'next_line')}"
 
 
-# -- what is shown besides ---------------------------------------------------------------------
+# -- other parts of the screen -----------------------------------------------------------------
 
 
-def show_next_graph(view: View, _: Layout) -> Said:
-    """Show another value over time beside each card."""
-    if not view.graphed:
-        return Said(view, "at this size there is no room for the small graphs")
+def show_next_graph(view: View, _: Layout) -> ViewUpdate:
+    """Show the next value in the small graphs."""
+    if not view.graph_fits:
+        return ViewUpdate(view, "at this size there is no room for the small graphs")
     graph = next_graph(view.graph)
-    return Said(replace(view, graph=graph.key), f"the small graph shows {graph.about}")
+    return ViewUpdate(replace(view, graph=graph.key), f"the small graph shows {graph.about}")
 
 
 def show_cost(view: View, _: Layout) -> View:

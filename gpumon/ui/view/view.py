@@ -1,4 +1,4 @@
-"""The view: what the user has chosen to see, and of which moment. An immutable value."""
+"""The view: what the user has chosen to see. An immutable value."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.config.columns import CHOSEN
-from gpumon.ui.view.graphs import UTIL
-from gpumon.ui.view.listing import Key, Listing, ProcessFilter
-from gpumon.ui.view.processes import Sort
+from gpumon.config.columns import DEFAULT_COLUMNS
+from gpumon.ui.view.graph_choices import UTIL
+from gpumon.ui.view.process_table import Sort
+from gpumon.ui.view.table_entries import Key, Listing, ProcessFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,53 +23,55 @@ if TYPE_CHECKING:
 
 
 class Timeline(Struct, frozen=True):
-    """Which moment of the past is shown.
+    """The past moment that is shown.
 
     Attributes:
-        playing: The moment, and whether time passes.
-        marks: What happened, on the whole of the tape.
-        live: Whether there is a present to return to.
-        settled: Whether all that led to the moment has been looked at.
+        playing: The moment and the playback state.
+        events: The events of the whole recording.
+        live: Whether the recording goes on, so that one can return to the present.
+        complete: Whether the history before the moment has been read.
     """
 
     playing: Playing
-    marks: Sequence[Event]
+    events: Sequence[Event]
     live: bool
-    settled: bool = True
+    complete: bool = True
 
 
 class View(Struct, frozen=True):
-    """What the person at the keyboard has chosen; ``update`` gives the next one.
+    """What the user has chosen to see; the functions of ``update`` return the next view.
 
     Attributes:
         interval: Seconds between samples.
-        narrowing: Which of the processes are shown.
-        listing: Whether processes, their families, users or jobs are listed.
+        narrowing: Selects the processes that are shown.
+        listing: What the table lists: processes, a tree, users or jobs.
         sort: Order of the processes.
         user_sort: Order of the users.
-        columns: Keys of the columns, in order.
+        columns: Keys of the columns of both tables, as ``whole_choice`` orders them.
         cursor: The line under the cursor.
         tags: The tagged processes.
-        turned: Lines folded, or unfolded where they begin folded.
-        kin: The families of the processes, for the tree.
-        top: Lines of the table scrolled away.
-        following: Whether the table scrolls with the cursor; a turn of the wheel ends that.
-        shift: Cells by which commands are scrolled to the side.
-        card: UUID of the card under the cursor, while the cards have it.
-        awaited: UUIDs of the cards that somebody wants to be told of once they are free.
-        cards_top: Lines of cards scrolled away.
-        graph: Key of what the small graph of a card shows.
-        graphed: Whether there is room for it; set by ``lay_out``.
-        paused: Whether the picture is held.
-        host_strip: Whether processor, memory and load of the machine have a line of their own.
-        show_cost: Whether the header tells gpumon's own cost.
-        readonly: Whether no signal is sent.
-        editing: Whether the filter line is open; it takes the place of the table's last line.
-        covered: Whether a dialog lies on top, which has keys of its own.
-        reports: How the cases stand in which processes are ended.
-        timeline: Which moment of the past is shown; ``None`` for the present.
-        log: How the log stands that is being written.
-        message: What stands in the footer in place of the keys.
+        toggled: Lines whose fold state differs from the default.
+        relatives: The families of the processes, for the tree.
+        top: Number of lines of the table scrolled away.
+        top_on_gpu: The same while the cursor is on a GPU, whose processes are listed first.
+        follows_cursor: Whether the table scrolls with the cursor; the mouse wheel ends this.
+        shift: Cells that commands are scrolled sideways.
+        card: UUID of the GPU under the cursor; ``None`` if the cursor is in the table. Meanwhile
+            ``cursor`` is where it was in the table.
+        watched_gpus: UUIDs of the GPUs whose becoming free is to be notified.
+        cards_top: Number of lines of GPUs scrolled away.
+        graph: Key of the value that the small graph shows.
+        graph_fits: Whether the small graph fits; set by ``lay_out``.
+        paused: Whether the screen is paused.
+        host_strip: Whether CPU, memory and load of the host have a line of their own.
+        show_cost: Whether the header shows gpumon's own cost.
+        readonly: Whether sending signals is disabled.
+        editing: Whether the filter line is open; it replaces the last line of the table.
+        dialog_open: Whether a dialog, with keys of its own, is on top.
+        reports: The progress of ending processes.
+        timeline: The past moment that is shown; ``None`` is the present.
+        log: The state of the log that is being written.
+        message: Replaces the keys in the footer.
     """
 
     interval: float
@@ -77,31 +79,37 @@ class View(Struct, frozen=True):
     listing: Listing = Listing.PROCESSES
     sort: Sort = Sort()
     user_sort: Sort = Sort()
-    columns: tuple[str, ...] = CHOSEN
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
     cursor: Key | None = None
     tags: frozenset[ProcessId] = frozenset()
-    turned: frozenset[Key] = frozenset()
-    kin: tuple[RelatedProcess, ...] = ()
+    toggled: frozenset[Key] = frozenset()
+    relatives: tuple[RelatedProcess, ...] = ()
     top: int = 0
-    following: bool = True
+    top_on_gpu: int = 0
+    follows_cursor: bool = True
     shift: int = 0
     card: str | None = None
-    awaited: frozenset[str] = frozenset()
+    watched_gpus: frozenset[str] = frozenset()
     cards_top: int = 0
     graph: str = UTIL.key
-    graphed: bool = True
+    graph_fits: bool = True
     paused: bool = False
     host_strip: bool = False
     show_cost: bool = False
     readonly: bool = False
     editing: bool = False
-    covered: bool = False
+    dialog_open: bool = False
     reports: tuple[TerminationReport, ...] = ()
     timeline: Timeline | None = None
     log: LogNote | None = None
     message: str = ""
 
     @property
+    def table_top(self) -> int:
+        """Number of lines of the table scrolled away now."""
+        return self.top if self.card is None else self.top_on_gpu
+
+    @property
     def order(self) -> Sort:
-        """Order of what is listed."""
+        """Order of the listed users or processes."""
         return self.user_sort if self.listing is Listing.USERS else self.sort

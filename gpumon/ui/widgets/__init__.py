@@ -1,1 +1,1 @@
-"""The widgets the screens are made of."""
+"""The widgets of the screens."""

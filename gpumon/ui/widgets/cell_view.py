@@ -1,4 +1,4 @@
-"""The base of everything on the dashboard: rows of ``layout``, sent only where they changed."""
+"""A widget of rows of cells that sends only changed cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gpumon.text.cells import fill
-from gpumon.ui.view.writer import CellWriter
+from gpumon.ui.view.cell_writer import CellWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpumon.text.cells import Row
+    from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
-    from gpumon.ui.theme import Palette
 
 
 class CellStrip(Strip):
-    """A whole row, in few bytes: Textual itself sets the whole style anew for every segment."""
+    """A row in few bytes: Textual itself repeats the whole style for every segment."""
 
     __slots__ = ["_written"]
 
     def __init__(self, row: Row, width: int, palette: Palette) -> None:
         styles = palette.styles
         super().__init__([Segment(text, styles[style]) for text, style in row], width)
-        writer = CellWriter(palette.inks)
+        writer = CellWriter(palette.sgr_styles)
         writer.row(row)
         self._written = writer.take()
 
@@ -46,32 +46,38 @@ def _has_cursor(row: Row | None) -> bool:
 class CellView(Widget):
     """A widget whose content is rows of cells.
 
-    ``show`` compares new rows with the old and sends the difference; it causes no layout.
+    ``show`` compares new rows with the old ones and sends the difference, without a layout.
     """
 
     DEFAULT_CSS = """
     CellView { width: 1fr; height: 1; }
     """
 
-    def __init__(self, pen: TerminalRenderer, palette: Palette, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+    def __init__(
+        self,
+        renderer: TerminalRenderer,
+        palette: Palette,
+        *,
+        id: str | None = None,  # noqa: A002 - Textual's own name
+    ) -> None:
         super().__init__(id=id)
-        self._pen = pen
+        self._renderer = renderer
         self._palette = palette
         self._rows: Sequence[Row] = []
-        # What the terminal shows, as far as that is known.
+        # The rows that the terminal shows; None where unknown.
         self._painted: list[Row | None] = []
-        # Where the fields of that begin, as far as that is known.
+        # The columns at which their fields start; None where unknown.
         self._starts: dict[int, Sequence[int] | None] = {}
         self._first = 0
         self._strips: dict[int, tuple[Row, Strip]] = {}
 
     @property
     def rows(self) -> Sequence[Row]:
-        """What the widget shows."""
+        """The current rows."""
         return self._rows
 
     def repaint(self, palette: Palette) -> None:
-        """Take other colours."""
+        """Apply other colours."""
         self._palette = palette
         self._strips.clear()
         self.refresh()
@@ -87,10 +93,10 @@ class CellView(Widget):
         """Show these rows from the widget's top.
 
         Args:
-            rows: What to show.
-            width: Cells of each.
-            moved: Whether a layout is due that may move the widget.
-            ready: ``TerminalRenderer.ready``, where that has just been asked.
+            rows: The rows.
+            width: Their width in cells.
+            moved: Whether a pending layout may move the widget.
+            ready: The result of ``TerminalRenderer.ready``, if known.
         """
         self._rows = rows
         if not moved and rows == self._painted:
@@ -98,15 +104,19 @@ class CellView(Widget):
         self._send(width, moved=moved, ready=ready)
 
     def send_on(self) -> None:
-        """Send what the frames before had no room for."""
+        """Send changes that earlier frames had no room for."""
         if self._rows != self._painted:
             self._send(self.region.width, moved=False, ready=None)
 
     def _send(self, width: int, *, moved: bool, ready: bool | None) -> None:
         rows, painted, region = self._rows, self._painted, self.region
-        # Until a layout is done the widget is not yet where the rows were made for.
+        # Before the layout the widget is not yet where these rows belong.
         in_place = len(painted) == len(rows) == region.height and width == region.width
-        if in_place and not moved and (self._pen.ready(self.screen) if ready is None else ready):
+        if (
+            in_place
+            and not moved
+            and (self._renderer.ready(self.screen) if ready is None else ready)
+        ):
             self._write(region)
             return
         self._painted = list(rows)
@@ -122,35 +132,35 @@ class CellView(Widget):
             self.refresh(*(Region(0, y, region.width, 1) for y in dirty))
 
     def _write(self, region: Region) -> None:
-        """Write what has changed, as far as there is room, from where that ended the last time."""
+        """Write changed rows while there is room, starting where the last frame stopped."""
         rows, painted = self._rows, self._painted
         first, self._first = self._first, 0
         order = [y for y in (*range(first, len(rows)), *range(first)) if rows[y] != painted[y]]
-        limited = self._pen.limited
+        limited = self._renderer.limited
         if limited:
-            # Who presses a key looks for the cursor: where it is now, then where it was.
+            # After a key the user looks for the cursor: its new row first, then its old one.
             order.sort(key=lambda y: 2 - 2 * _has_cursor(rows[y]) - _has_cursor(painted[y]))
         for y in order:
             row, before = rows[y], painted[y]
-            if limited and self._pen.full():
+            if limited and self._renderer.full():
                 self._first = y
                 return
             if before is None:
-                self._pen.writer.place(row, region.x, region.y + y)
+                self._renderer.writer.place(row, region.x, region.y + y)
                 self._starts[y] = None
             else:
-                self._starts[y] = self._pen.writer.change(
+                self._starts[y] = self._renderer.writer.change(
                     before, row, region.x, region.y + y, self._starts.get(y)
                 )
             painted[y] = row
             if limited and (_has_cursor(row) or _has_cursor(before)):
-                self._pen.writer.settle()
+                self._renderer.writer.flush_changes()
 
     def render_line(self, y: int) -> Strip:
-        """One row as Textual wants it, for whole repaints."""
+        """One row as Textual's strip, for complete repaints."""
         row = self._rows[y] if y < len(self._rows) else ()
         if y < len(self._painted) and self._painted[y] != row:
-            # Of what is owed Textual may be painting a part.
+            # Textual may be painting part of a pending row: its state is unknown then.
             self._painted[y] = None
         known = self._strips.get(y)
         if known is not None and known[0] is row:
@@ -161,12 +171,12 @@ class CellView(Widget):
         return strip
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region, without the style cache: they carry their styles themselves."""
+        """The rows of a region, without Textual's style cache: they contain their styles."""
         return [
             self.render_line(y).crop(crop.x, crop.right)
             for y in range(crop.y, crop.y + crop.height)
         ]
 
     def on_resize(self) -> None:
-        """Strips are as wide as the widget was."""
+        """Discard the cached strips, which have the old width."""
         self._strips.clear()

@@ -1,4 +1,4 @@
-"""The line in which a filter is typed; what is wrong in it is underlined while it is typed."""
+"""The filter line; an error in the filter is underlined while it is typed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
 
-from gpumon.filters import Filter, FilterError, parse_filter
+from gpumon.filters import PROCESSES, FilterError, parse
 from gpumon.ui.widgets.text_input import MOST_CHARACTERS, BoundedInput
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from rich.text import Text
     from textual import events
     from textual.app import ComposeResult
+
+    from gpumon.filters import Language, Selection
 
 
 class _Underline(Highlighter):
@@ -25,33 +29,33 @@ class _Underline(Highlighter):
         self.part: tuple[int, int] | None = None
 
     def highlight(self, text: Text) -> None:
-        """Mark the part; of an error at the end of the text there is nothing to mark."""
+        """Underline the part; an error at the end of the text has none."""
         if self.part is not None:
             text.stylize("underline bold red", *self.part)
 
 
 class _Line(BoundedInput):
-    """Leaves every key to the application.
+    """An input that leaves every key to the application.
 
-    Textual gives letters to whatever had the focus when they were read, and works off all other
-    keys later. Over a slow line many keys are read at once, and each must find what those before it
-    have left: the line open, or closed.
+    Textual passes letters to the widget that had the focus when they were read, and handles other
+    keys later. Over a slow line many keys are read together, and each must find the state that the
+    previous ones left: the line open or closed.
     """
 
     def on_key(self, event: events.Key) -> None:
-        """Nothing here: ``FilterBar.insert`` takes letters in their turn."""
+        """Ignore the key: ``FilterBar.insert`` gets letters in their order."""
         event.prevent_default()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
-        """Enter is the screen's."""
+        """Leave Enter to the screen."""
         return action != "submit"
 
 
 class FilterBar(Horizontal):
-    """``/`` and the text after it. Every change is told at once, so that it filters as it is typed.
+    """The filter line: ``/`` and the text. It announces every change.
 
-    It is there all the time, and hidden until it is wanted: to make it first would take so long
-    that the first letters were taken for commands.
+    It always exists and is only hidden: creating it takes so long that the first letters would be
+    taken for commands.
     """
 
     DEFAULT_CSS = """
@@ -63,35 +67,38 @@ class FilterBar(Horizontal):
     """
 
     class Changed(Message):
-        """The text is another filter now.
+        """The text has changed.
 
         Attributes:
-            filter: The filter; ``None`` while the text is none, and then the last good one stays.
-            wrong: What is wrong with the text.
+            filter: The filter; ``None`` if the text is invalid.
+            wrong: The error in the text; empty if it is valid.
         """
 
-        def __init__(self, filter: Filter | None, wrong: str) -> None:  # noqa: A002 - the field's own word
+        def __init__(self, filter: Selection[Any, Any] | None, wrong: str) -> None:  # noqa: A002 - the field's own word
             super().__init__()
             self.filter = filter
             self.wrong = wrong
 
     def __init__(self) -> None:
         super().__init__()
+        self._language: Language[Any, Any] = PROCESSES
         self._underline = _Underline()
         self._input = _Line(highlighter=self._underline, select_on_focus=False)
         self._input.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """The sign and the line."""
+        """Compose the sign and the input."""
         yield Label("/")
         yield self._input
 
-    def open(self, text: str) -> None:
-        """Show the line; what is typed from now on goes there.
+    def open(self, text: str, language: Language[Any, Any] = PROCESSES) -> None:
+        """Show and focus the line.
 
         Args:
-            text: What to begin with.
+            text: The initial text.
+            language: The language of the filter.
         """
+        self._language = language
         self.display = True
         with self._input.prevent(Input.Changed):
             self._input.value = text
@@ -100,12 +107,12 @@ class FilterBar(Horizontal):
         self.screen.set_focus(self._input)
 
     def close(self) -> None:
-        """Hide the line; keys are commands again."""
+        """Hide the line, so that keys are commands again."""
         self.screen.set_focus(None)
         self.display = False
 
     def insert(self, letter: str) -> None:
-        """A letter was typed."""
+        """Insert a typed letter."""
         line = self._input
         if line.selection.is_empty:
             line.insert_text_at_cursor(letter)
@@ -113,18 +120,18 @@ class FilterBar(Horizontal):
             line.replace(letter, *line.selection)
 
     def read(self) -> Changed:
-        """What the text is, as it stands."""
+        """Parse the current text."""
         self._underline.part = None
         if len(self._input.value) >= MOST_CHARACTERS:
             return self.Changed(None, f"a filter has fewer than {MOST_CHARACTERS} characters")
         try:
-            return self.Changed(parse_filter(self._input.value), "")
+            return self.Changed(parse(self._input.value, self._language), "")
         except FilterError as error:
             self._underline.part = (error.start, max(error.end, error.start + 1))
             self._input.refresh()
             return self.Changed(None, error.sentence)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Read the text anew."""
+        """Announce the new text."""
         event.stop()
         self.post_message(self.read())

@@ -1,4 +1,4 @@
-"""Lines to type into: of bounded length, and one that takes keys in the order of typing."""
+"""Text inputs of bounded length; one of them handles keys in the order of typing."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 MOST_CHARACTERS = 1000
-"""What a line holds: far more than anybody types, and little enough to be drawn for each key."""
+"""Maximum length: more than anybody types, and fast enough to draw for each key."""
 
 
 class BoundedInput(Input):
-    """An input that takes no more characters than ``MOST_CHARACTERS``.
+    """An input of at most ``MOST_CHARACTERS``.
 
-    Textual measures and draws all of the text for every key: without a bound, the time for a text
-    that comes as keys, as a paste does on some terminals, grows with the square of its length.
+    Textual measures and draws the whole text for every key. Some terminals send a paste as keys, so
+    without a limit its time would grow with the square of its length.
     """
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """See Textual's; what there is no room for is left out."""
+        """See Textual's; text beyond the limit is dropped."""
         room = MOST_CHARACTERS - len(self.value) + abs(end - start)
         fitting = text[: max(0, room)]
         if fitting or start != end:
@@ -30,14 +30,14 @@ class BoundedInput(Input):
 
 
 class TextInput(BoundedInput):
-    """An input that does at once what a key means to it.
+    """An input that handles its keys in the order of typing.
 
-    Textual takes a letter at once, and hands every other key round to whoever may want it. Over a
-    slow line many keys are read together, and letters then overtake a Backspace before them.
+    Textual handles letters at once, and other keys later through bindings. Over a slow line many
+    keys are read together, and letters would then overtake a Backspace before them.
     """
 
     async def on_key(self, event: events.Key) -> None:
-        """Do what the key is bound to here; any other goes its usual way."""
+        """Run this widget's binding of the key at once; other keys are handled as usual."""
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             event.stop()
             event.prevent_default()

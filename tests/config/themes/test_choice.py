@@ -24,12 +24,12 @@ class Person:
     """One with a folder of themes and a memory, and nothing in the environment."""
 
     def __init__(self, folder: Path) -> None:
-        self.shelf = ThemeLibrary(own=folder / "themes")
+        self.library = ThemeLibrary(own=folder / "themes")
         self.memory = folder / "state" / "gpumon" / "theme"
-        self.shelf.folder.mkdir()
+        self.library.folder.mkdir()
 
     def choose(self, asked: str | None = None, configured: str | None = None) -> ThemeChoice:
-        return choose_theme(asked, configured, shelf=self.shelf, memory=self.memory)
+        return choose_theme(asked, configured, library=self.library, memory=self.memory)
 
 
 @pytest.fixture
@@ -80,28 +80,30 @@ def test_a_name_from_elsewhere_that_is_none_is_passed_over_and_told(
 
 def test_a_file_that_cannot_be_used_gives_way_to_the_default(person: Person) -> None:
     for name in ("mine", "gpumon"):
-        (person.shelf.folder / f"{name}.toml").write_text('base = "gpumon"\n[dashboard]\ngod = ""')
+        (person.library.folder / f"{name}.toml").write_text(
+            'base = "gpumon"\n[dashboard]\ngod = ""'
+        )
     for asked in ("mine", "gpumon"):
         choice = person.choose(asked)
         assert choice.name == "gpumon"
-        assert choice.file == person.shelf.default()
+        assert choice.file == person.library.default()
         assert "'dashboard.god'; the nearest is 'good'" in choice.sentences[0]
 
 
 def test_ones_own_theme_of_the_defaults_name_is_the_default(person: Person) -> None:
-    path = person.shelf.folder / "gpumon.toml"
+    path = person.library.folder / "gpumon.toml"
     path.write_text('base = "gpumon"\n[dashboard]\nuser = "#123456"\n')
     choice = person.choose()
     assert choice.file is not None
     assert choice.file.dashboard["user"] == "#123456"
     path.write_text("broken")
     choice = person.choose()
-    assert choice.file == person.shelf.default()
+    assert choice.file == person.library.default()
     assert len(choice.sentences) == 1
 
 
 def test_of_many_faults_one_is_told_and_where_the_others_are(person: Person) -> None:
-    (person.shelf.folder / "mine.toml").write_text("")
+    (person.library.folder / "mine.toml").write_text("")
     (sentence,) = person.choose("mine").sentences
     assert "colours.primary is missing" in sentence
     assert sentence.endswith("gpumon theme check says 35 more.")
@@ -145,7 +147,7 @@ def test_a_disk_that_is_full_is_told_when_a_theme_is_to_be_remembered(person: Pe
 
 
 def test_names_of_ones_own_themes_that_are_proposed_move_no_cursor(person: Person) -> None:
-    (person.shelf.folder / "\x1b[2J.toml").write_text('base = "gpumon"\n')
+    (person.library.folder / "\x1b[2J.toml").write_text('base = "gpumon"\n')
     (sentence,) = person.choose(configured="zzzzzzzz").sentences
     assert "[2J" in sentence
     assert sentence.isprintable()
@@ -153,12 +155,12 @@ def test_names_of_ones_own_themes_that_are_proposed_move_no_cursor(person: Perso
 
 def test_a_file_of_ones_own_goes_over_textuals_theme_of_that_name(person: Person) -> None:
     assert person.choose("nord").file is None
-    (person.shelf.folder / "nord.toml").write_text('base = "gpumon"\n')
+    (person.library.folder / "nord.toml").write_text('base = "gpumon"\n')
     assert person.choose("nord").file is not None
 
 
 def test_a_theme_whose_file_has_no_readable_name_is_remembered_too(person: Person) -> None:
     name = os.fsdecode(b"mine\xff")
-    (person.shelf.folder / f"{name}.toml").write_text('base = "gpumon"\n')
+    (person.library.folder / f"{name}.toml").write_text('base = "gpumon"\n')
     assert remember(name, person.memory) is None
     assert person.choose().name == name

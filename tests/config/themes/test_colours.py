@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from gpumon.config.themes import ThemeLibrary, looks
+from gpumon.config.themes import ThemeLibrary, resolve_styles
 from gpumon.config.themes.colours import blend, contrast, parse
 from gpumon.config.themes.styles import DRAWN
 from tests.config.themes.seeing import SIGHTS, apart
@@ -33,7 +33,7 @@ def test_there_are_the_themes_promised() -> None:
 
 @pytest.mark.parametrize("theme", SHIPPED)
 def test_every_text_can_be_read_on_its_own_ground(theme: str) -> None:
-    for name, look in looks(ThemeLibrary().read(theme).variables).items():
+    for name, look in resolve_styles(ThemeLibrary().read(theme).variables).items():
         if not name.startswith(DRAWN):
             assert contrast(look.fore, look.ground) >= least_of(theme), name
 
@@ -41,7 +41,7 @@ def test_every_text_can_be_read_on_its_own_ground(theme: str) -> None:
 @pytest.mark.parametrize("theme", SHIPPED)
 def test_what_dialogs_and_pages_are_painted_with_can_be_read(theme: str) -> None:
     file = ThemeLibrary().read(theme)
-    shown = looks(file.variables)
+    shown = resolve_styles(file.variables)
     colours = {name: parse(text) for name, text in file.colours.items()}
     for ground in ("background", "surface", "panel"):
         behind = colours[ground]
@@ -57,7 +57,7 @@ def test_what_dialogs_and_pages_are_painted_with_can_be_read(theme: str) -> None
 
 @pytest.mark.parametrize("theme", SHIPPED)
 def test_bars_and_curves_stand_out_from_their_ground(theme: str) -> None:
-    for name, look in looks(ThemeLibrary().read(theme).variables).items():
+    for name, look in resolve_styles(ThemeLibrary().read(theme).variables).items():
         if name.startswith(("bar.", "graph.", "series.")) and name != "bar.stale":
             # A bar that is hardly filled is paler: what it says stands beside it as a number.
             wanted = 1.7 if name.endswith(".low") else 2.2
@@ -66,14 +66,22 @@ def test_bars_and_curves_stand_out_from_their_ground(theme: str) -> None:
 
 @pytest.mark.parametrize("theme", [name for name in SHIPPED if name != "mono"])
 def test_states_memory_and_utilisation_look_different(theme: str) -> None:
-    shown = looks(ThemeLibrary().read(theme).variables)
+    shown = resolve_styles(ThemeLibrary().read(theme).variables)
     for one, other in (*combinations(STATES, 2), ("bar.memory", "bar.util")):
         assert apart(shown[one].fore, shown[other].fore) >= VISIBLY, (one, other)
 
 
+@pytest.mark.parametrize("theme", [name for name in SHIPPED if name != "mono"])
+def test_what_is_free_or_wrong_stands_out_from_the_text_and_no_warning_is_white(theme: str) -> None:
+    shown = resolve_styles(ThemeLibrary().read(theme).variables)
+    for state in ("state.good", "state.warning", "state.critical"):
+        assert apart(shown[state].fore, shown[""].fore) >= VISIBLY, state
+    assert apart(shown["state.warning"].fore, parse("#ffffff")) >= 2 * VISIBLY
+
+
 @pytest.mark.parametrize("theme", SHIPPED)
 def test_a_fuller_bar_looks_fuller_and_the_curves_of_a_chart_differ(theme: str) -> None:
-    shown = looks(ThemeLibrary().read(theme).variables)
+    shown = resolve_styles(ThemeLibrary().read(theme).variables)
     for bar in ("bar.memory", "bar.util"):
         ramp = [shown[name].fore for name in (f"{bar}.low", bar, f"{bar}.high")]
         ground = shown[bar].ground
@@ -87,7 +95,7 @@ def test_a_fuller_bar_looks_fuller_and_the_curves_of_a_chart_differ(theme: str) 
 
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_the_colour_blind_tell_states_memory_and_utilisation_apart(sight: str) -> None:
-    shown = looks(ThemeLibrary().read("colour-blind").variables)
+    shown = resolve_styles(ThemeLibrary().read("colour-blind").variables)
     for one, other in (*combinations(STATES, 2), ("bar.memory", "bar.util")):
         assert apart(shown[one].fore, shown[other].fore, sight) >= CLEARLY, (one, other)
 

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 from gpumon.config.themes import DEFAULT, ThemeError, ThemeLibrary, files
 from gpumon.config.themes.colours import contrast
 from gpumon.config.themes.files import COLOURS
-from gpumon.config.themes.styles import DASHBOARD, DRAWN, LEAST_CONTRAST, looks
+from gpumon.config.themes.styles import DASHBOARD, DRAWN, LEAST_CONTRAST, resolve_styles
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> ThemeLibrary:
+def library(tmp_path: Path) -> ThemeLibrary:
     return ThemeLibrary(own=tmp_path)
 
 
-def faults(shelf: ThemeLibrary, text: str | bytes, name: str = "mine") -> tuple[str, ...]:
+def faults(library: ThemeLibrary, text: str | bytes, name: str = "mine") -> tuple[str, ...]:
     """What is said of a theme of one's own."""
-    path = shelf.folder / f"{name}.toml"
+    path = library.folder / f"{name}.toml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ThemeError) as raised:
-        shelf.read(name)
+        library.read(name)
     for sentence in raised.value.sentences:
         assert str(path) in sentence
         assert sentence.endswith(".")
@@ -36,25 +36,25 @@ def faults(shelf: ThemeLibrary, text: str | bytes, name: str = "mine") -> tuple[
     return raised.value.sentences
 
 
-def test_three_lines_make_a_theme(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "mine.toml").write_text('base = "gpumon"\n[dashboard]\nmemory = "#F80"\n')
-    mine, default = shelf.read("mine"), shelf.default()
+def test_three_lines_make_a_theme(library: ThemeLibrary) -> None:
+    (library.folder / "mine.toml").write_text('base = "gpumon"\n[dashboard]\nmemory = "#F80"\n')
+    mine, default = library.read("mine"), library.default()
     assert mine.dashboard == {**default.dashboard, "memory": "#ff8800"}
     assert mine.colours == default.colours
     assert mine.dark
     assert [Path(path).stem for path in mine.paths] == ["mine", "gpumon"]
 
 
-def test_light_and_dark_follow_from_the_ground(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "day.toml").write_text('base = "gpumon"\n[colours]\nbackground = "#fff"\n')
-    assert not shelf.read("day").dark
+def test_light_and_dark_follow_from_the_ground(library: ThemeLibrary) -> None:
+    (library.folder / "day.toml").write_text('base = "gpumon"\n[colours]\nbackground = "#fff"\n')
+    assert not library.read("day").dark
 
 
-def test_a_theme_may_build_on_one_of_ones_own_and_on_its_namesake(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "gpumon.toml").write_text('base = "gpumon"\n[dashboard]\nuser = "#123456"\n')
-    (shelf.folder / "next.toml").write_text('base = "gpumon"\n[dashboard]\ngood = "#654321"\n')
-    assert shelf.read("next").dashboard["user"] == "#123456"
-    assert shelf.default().dashboard["user"] != "#123456"
+def test_a_theme_may_build_on_one_of_ones_own_and_on_its_namesake(library: ThemeLibrary) -> None:
+    (library.folder / "gpumon.toml").write_text('base = "gpumon"\n[dashboard]\nuser = "#123456"\n')
+    (library.folder / "next.toml").write_text('base = "gpumon"\n[dashboard]\ngood = "#654321"\n')
+    assert library.read("next").dashboard["user"] == "#123456"
+    assert library.default().dashboard["user"] != "#123456"
 
 
 @pytest.mark.parametrize(
@@ -82,61 +82,61 @@ def test_a_theme_may_build_on_one_of_ones_own_and_on_its_namesake(shelf: ThemeLi
         (b"#" * 200_000, "too long"),
     ],
 )
-def test_what_is_wrong_is_said(shelf: ThemeLibrary, text: str | bytes, said: str) -> None:
-    assert said in faults(shelf, text)[0]
+def test_what_is_wrong_is_said(library: ThemeLibrary, text: str | bytes, said: str) -> None:
+    assert said in faults(library, text)[0]
 
 
-def test_every_fault_is_named_at_once(shelf: ThemeLibrary) -> None:
-    said = faults(shelf, "[colours]\nprimary = 'x'\nsecondry = '#fff'\n")
+def test_every_fault_is_named_at_once(library: ThemeLibrary) -> None:
+    said = faults(library, "[colours]\nprimary = 'x'\nsecondry = '#fff'\n")
     assert len(said) == 2 + len(COLOURS) - 1 + len(DASHBOARD)
     assert any("colours.secondary is missing" in sentence for sentence in said)
     assert any("dashboard.series6 is missing" in sentence for sentence in said)
 
 
-def test_a_circle_of_themes_is_found(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "one.toml").write_text('base = "two"')
-    (shelf.folder / "two.toml").write_text('base = "one"')
+def test_a_circle_of_themes_is_found(library: ThemeLibrary) -> None:
+    (library.folder / "one.toml").write_text('base = "two"')
+    (library.folder / "two.toml").write_text('base = "one"')
     with pytest.raises(ThemeError, match=r"one\.toml: base leads back to this file"):
-        shelf.read("one")
+        library.read("one")
 
 
-def test_a_fault_in_the_theme_below_names_that_file(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "below.toml").write_text('base = "gpumon"\nmemory = 3')
-    (shelf.folder / "mine.toml").write_text('base = "below"')
+def test_a_fault_in_the_theme_below_names_that_file(library: ThemeLibrary) -> None:
+    (library.folder / "below.toml").write_text('base = "gpumon"\nmemory = 3')
+    (library.folder / "mine.toml").write_text('base = "below"')
     with pytest.raises(ThemeError, match=r"below\.toml: unknown key 'memory'"):
-        shelf.read("mine")
+        library.read("mine")
 
 
-def test_a_base_that_is_no_text_is_all_that_is_told(shelf: ThemeLibrary) -> None:
-    assert len(faults(shelf, "base = 3\n")) == 1
+def test_a_base_that_is_no_text_is_all_that_is_told(library: ThemeLibrary) -> None:
+    assert len(faults(library, "base = 3\n")) == 1
 
 
-def test_what_a_theme_says_of_itself_moves_no_cursor(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "mine.toml").write_text('base = "gpumon"\nabout = "\\u001b[2J"\n')
-    assert shelf.read("mine").about == "\N{REPLACEMENT CHARACTER}[2J"
+def test_what_a_theme_says_of_itself_moves_no_cursor(library: ThemeLibrary) -> None:
+    (library.folder / "mine.toml").write_text('base = "gpumon"\nabout = "\\u001b[2J"\n')
+    assert library.read("mine").about == "\N{REPLACEMENT CHARACTER}[2J"
 
 
-def test_names_of_files_are_told_without_what_moves_the_cursor(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "mine\x1b[2J.toml").write_text('base = "none of these"\n')
+def test_names_of_files_are_told_without_what_moves_the_cursor(library: ThemeLibrary) -> None:
+    (library.folder / "mine\x1b[2J.toml").write_text('base = "none of these"\n')
     with pytest.raises(ThemeError) as raised:
-        shelf.read("mine\x1b[2J")
+        library.read("mine\x1b[2J")
     assert str(raised.value).count("mine\N{REPLACEMENT CHARACTER}[2J") == 2
     assert str(raised.value).isprintable()
 
 
-def test_a_folder_or_a_link_to_nowhere_is_no_theme(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "folder.toml").mkdir()
-    (shelf.folder / "gone.toml").symlink_to(shelf.folder / "nothing")
+def test_a_folder_or_a_link_to_nowhere_is_no_theme(library: ThemeLibrary) -> None:
+    (library.folder / "folder.toml").mkdir()
+    (library.folder / "gone.toml").symlink_to(library.folder / "nothing")
     for name in ("folder", "gone"):
         with pytest.raises(ThemeError, match="no such theme file"):
-            shelf.read(name)
+            library.read(name)
 
 
-def test_names_come_with_ones_own_first_and_each_once(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "mono.toml").write_text('base = "gpumon"')
-    (shelf.folder / "notes.txt").write_text("no theme")
-    (shelf.folder / ".toml").write_text("no name")
-    names = shelf.names()
+def test_names_come_with_ones_own_first_and_each_once(library: ThemeLibrary) -> None:
+    (library.folder / "mono.toml").write_text('base = "gpumon"')
+    (library.folder / "notes.txt").write_text("no theme")
+    (library.folder / ".toml").write_text("no name")
+    names = library.names()
     assert names[:2] == ["mono", DEFAULT]
     assert len(names) == len(set(names))
     assert "nord" in names
@@ -144,37 +144,37 @@ def test_names_come_with_ones_own_first_and_each_once(shelf: ThemeLibrary) -> No
     assert "" not in names
 
 
-def test_a_name_that_is_a_path_is_no_theme(shelf: ThemeLibrary) -> None:
-    (shelf.folder.parent / "outside.toml").write_text('base = "gpumon"')
+def test_a_name_that_is_a_path_is_no_theme(library: ThemeLibrary) -> None:
+    (library.folder.parent / "outside.toml").write_text('base = "gpumon"')
     with pytest.raises(ThemeError, match="There is no theme"):
-        shelf.read("../outside")
-    assert "is no theme file" in faults(shelf, 'base = "../outside"')[0]
+        library.read("../outside")
+    assert "is no theme file" in faults(library, 'base = "../outside"')[0]
 
 
-def test_a_file_that_may_not_be_read_is_told(shelf: ThemeLibrary) -> None:
+def test_a_file_that_may_not_be_read_is_told(library: ThemeLibrary) -> None:
     # Root may read what has no permissions; nobody may read a process's memory at 0 this way.
-    (shelf.folder / "mine.toml").symlink_to("/proc/self/mem")
+    (library.folder / "mine.toml").symlink_to("/proc/self/mem")
     with pytest.raises(ThemeError, match="cannot be read: Input/output error; check"):
-        shelf.read("mine")
+        library.read("mine")
 
 
-def test_of_a_huge_file_no_more_is_read_than_a_theme_may_have(shelf: ThemeLibrary) -> None:
-    path = shelf.folder / "mine.toml"
+def test_of_a_huge_file_no_more_is_read_than_a_theme_may_have(library: ThemeLibrary) -> None:
+    path = library.folder / "mine.toml"
     path.touch()
     os.truncate(path, 2**40)
     with pytest.raises(ThemeError, match="is too long to be a theme"):
-        shelf.read("mine")
+        library.read("mine")
 
 
-def test_a_colour_that_the_file_gives_is_shown_as_it_was_given(shelf: ThemeLibrary) -> None:
-    (shelf.folder / "mine.toml").write_text(
+def test_a_colour_that_the_file_gives_is_shown_as_it_was_given(library: ThemeLibrary) -> None:
+    (library.folder / "mine.toml").write_text(
         'base = "gpumon"\n[colours]\nbackground = "#101010"\n[dashboard]\ndim = "#111111"'
     )
-    assert looks(shelf.read("mine").variables)["dim"].fore.hex == "#111111"
+    assert resolve_styles(library.read("mine").variables)["dim"].fore.hex == "#111111"
 
 
 def test_a_colour_that_is_made_of_others_can_be_read_whatever_they_are() -> None:
-    found = looks({**dict.fromkeys(COLOURS, "#808080"), "background": "#7f7f7f"})
+    found = resolve_styles({**dict.fromkeys(COLOURS, "#808080"), "background": "#7f7f7f"})
     for name, look in found.items():
         if not name.startswith(DRAWN):
             assert contrast(look.fore, look.ground) >= LEAST_CONTRAST, name

@@ -22,18 +22,18 @@ def write(pacing: Pacing, now: float, rate: float, latency: float = 0.001) -> tu
     return room, now
 
 
-def test_a_terminal_that_never_answered_gets_whole_frames_and_no_question() -> None:
+def test_a_terminal_that_never_answered_gets_whole_frames_and_no_query() -> None:
     pacing = Pacing()
     assert pacing.room(1.0) == math.inf
     assert not pacing.wrote(20_000, 1.0)
 
 
-def test_no_more_is_written_until_the_answer_comes_but_what_a_key_does() -> None:
+def test_until_the_answer_only_effects_of_keys_are_written() -> None:
     pacing = heard()
     assert pacing.room(1.0) == LEAST
     assert pacing.wrote(LEAST, 1.0)
     assert pacing.room(1.1) == 0
-    assert pacing.room(1.1, hasty=True) == LEAST
+    assert pacing.room(1.1, interactive=True) == LEAST
     pacing.answered(1.2)
     assert pacing.room(1.2) > 0
 
@@ -41,7 +41,7 @@ def test_no_more_is_written_until_the_answer_comes_but_what_a_key_does() -> None
 def test_keys_that_are_held_down_do_not_pile_up() -> None:
     pacing = heard()
     pieces = 0
-    while pacing.room(1.0, hasty=True):
+    while pacing.room(1.0, interactive=True):
         pacing.wrote(LEAST, 1.0)
         pieces += 1
     assert pieces == 3
@@ -54,7 +54,7 @@ def test_an_answer_that_is_lost_is_waited_for_a_second() -> None:
     assert pacing.room(2.0) == LEAST
 
 
-def test_a_fast_terminal_soon_gets_whole_frames_and_few_questions() -> None:
+def test_a_fast_terminal_soon_gets_whole_frames_and_few_queries() -> None:
     pacing, now = heard(), 0.0
     for _ in range(12):
         _, now = write(pacing, now, rate=10_000_000)
@@ -62,14 +62,14 @@ def test_a_fast_terminal_soon_gets_whole_frames_and_few_questions() -> None:
     assert sum(pacing.wrote(800, now) for _ in range(10)) == 0
 
 
-def test_a_terminal_far_away_that_is_not_slow_gets_whole_frames_too() -> None:
+def test_a_distant_but_fast_terminal_gets_whole_frames_too() -> None:
     pacing, now = heard(), 0.0
     for _ in range(12):
         _, now = write(pacing, now, rate=1_000_000, latency=0.2)
     assert pacing.room(now) >= 4000
 
 
-def test_a_slow_terminal_never_has_more_on_its_way_than_it_shows_at_once() -> None:
+def test_a_slow_terminal_never_has_more_in_transit_than_it_shows_at_once() -> None:
     pacing, now = heard(), 0.0
     pacing.wrote(20, now)
     pacing.answered(now + 0.002)
@@ -81,7 +81,7 @@ def test_a_slow_terminal_never_has_more_on_its_way_than_it_shows_at_once() -> No
     assert sum(room > LEAST for room in rooms) < len(rooms) / 4
 
 
-def test_what_was_too_much_for_a_slow_terminal_is_tried_more_and_more_seldom() -> None:
+def test_an_amount_too_large_for_a_slow_terminal_is_tried_ever_more_rarely() -> None:
     pacing, now = heard(), 0.0
     tries: list[float] = []
     while now < 60.0:
@@ -92,7 +92,7 @@ def test_what_was_too_much_for_a_slow_terminal_is_tried_more_and_more_seldom() -
     assert sum(at < 10.0 for at in tries) > 2 * sum(at > 40.0 for at in tries) > 0
 
 
-def test_a_terminal_that_answers_no_more_is_silent_until_it_does() -> None:
+def test_a_terminal_that_stops_answering_counts_as_silent() -> None:
     pacing = heard()
     assert not pacing.silent(100.0)
     pacing.wrote(LEAST, 100.0)

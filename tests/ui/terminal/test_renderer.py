@@ -70,7 +70,7 @@ def screen() -> Screen:
 def test_after_many_frames_and_keys_the_terminal_shows_what_a_repaint_shows(screen: Screen) -> None:
     with screen:
         screen.wait_for(r"\n q quit")
-        for key in "jjjCPSMrjj>":
+        for key in (*["\x1b[B"] * 3, *"CPSMr", *["\x1b[B"] * 2, ">"):
             screen.type(key)
         screen.wait_for(r"USER")
         wait_for_frames(screen, 15)
@@ -97,7 +97,7 @@ def test_after_the_palette(screen: Screen) -> None:
         screen.type("\x10")
         screen.wait_for("Search for commands")
         screen.type("q")
-        screen.wait_for("Quit the application")
+        screen.wait_for(r"Quit\n +key q")
         screen.type("\x1b")
         screen.wait_gone("▔▔▔")
         hold_equal(screen)
@@ -119,7 +119,7 @@ def test_a_terminal_that_falls_behind_gets_fewer_frames_and_the_newest(screen: S
         screen.wait_for(r"\n q quit")
         screen.hold()
         for _ in range(30):
-            screen.type("j\x1b[A")
+            screen.type("\x1b[B\x1b[A")
         screen.release()
         # Keys are taken in their order: with the last of them all have been.
         screen.type("\x1b[H")

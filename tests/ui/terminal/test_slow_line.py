@@ -49,12 +49,12 @@ class Watched:
             assert time.monotonic() < deadline, "it never is silent"
 
 
-def test_what_was_owed_is_sent_and_the_screen_is_what_a_repaint_shows() -> None:
+def test_pending_rows_are_sent_until_the_screen_equals_a_repaint() -> None:
     with Line([sys.executable, "-c", PROGRAM], dict(os.environ), RATE) as line:
         watched = Watched(line)
         watched.wait(lambda text: "\n q quit" in text)
         for _ in range(12):
-            line.press(b"j")
+            line.press(b"\x1b[B")
             watched.read(0.1)
         line.press(b"p")
         watched.wait(lambda text: "PAUSED" in text and text.splitlines()[-1].startswith(" q quit"))

@@ -31,8 +31,11 @@ def test_a_bar_shows_the_least_that_is_and_never_more_than_all() -> None:
     assert bar(0.5, 0) == ""
 
 
-def test_unknown_is_a_gap_and_zero_is_a_line() -> None:
-    assert spark([None, 0.0, 100.0], 100.0) == " ▁▇"
+def test_zero_is_blank_in_a_small_graph_and_unknown_is_a_dot() -> None:
+    assert spark([None, 0.0, 0.4, 0.5, 100.0], 100.0) == "·  ▁▇"
+
+
+def test_unknown_is_a_gap_and_zero_is_a_line_in_a_large_graph() -> None:
     lines = braille([0.0, None, 100.0, 100.0], 100.0, 2, 2)
     assert lines == ["\u2800⣿", "⡀⣿"]
 

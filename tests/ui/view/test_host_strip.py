@@ -11,7 +11,7 @@ from gpumon.findings import conditions
 from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
 from gpumon.text.cells import row_width
-from gpumon.ui.view.dashboard import Dashboard
+from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.host_strip import host_rows
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.view import View
@@ -62,15 +62,15 @@ def test_every_row_is_whole_at_every_width() -> None:
             assert len(lines(width, tall)) == tall
 
 
-def test_what_is_unknown_is_a_gap_and_said_to_be_unknown() -> None:
+def test_what_is_unknown_is_dotted_and_said_to_be_unknown() -> None:
     (line,) = lines(245, 1, 45)
     assert "cpu   –" in line
-    assert "mem –" in line
+    assert "ram –" in line
     assert "load –" in line
     (line,) = lines(245, 1)
-    graph = line[line.index("%") + 2 : line.index("mem")]
+    graph = line[line.index("%") + 2 : line.index("ram")]
     # Ten seconds in cells of a second, less as long as the value before them stands.
-    assert "    ▇" in graph
+    assert "····▇" in graph
 
 
 def test_the_dashboard_has_it_only_on_demand_and_keeps_its_height() -> None:

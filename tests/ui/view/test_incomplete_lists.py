@@ -9,8 +9,8 @@ import pytest
 from gpumon.findings import conditions
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.recording.history import History
-from gpumon.ui.view.dashboard import Dashboard
-from gpumon.ui.view.listing import Listing
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.view import View
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, write_log
@@ -75,7 +75,7 @@ def test_a_lost_card_whose_processes_nobody_could_list_makes_no_list_incomplete(
     taken = snapshot(NOON, gpu(index=0), lost, processes=(process(gpus=(0,)),))
     shown = last_of(write_log(tmp_path / "run.csv", [taken]))
     assert shown.gpus[1].unknown["processes"] is Unknown.NOT_RECORDED, "else this tests nothing"
-    assert rule_of(lines_of(shown))[0] == "1 process · 1 user"
+    assert rule_of(lines_of(shown))[0] == "1 process · 1 user · ≥ 0.5 of 160.0G used"
 
 
 @pytest.mark.parametrize("listing", list(Listing))
@@ -89,4 +89,4 @@ def test_a_log_without_processes_says_so_in_place_of_an_empty_table(
     )
     rule, first = rule_of(lines_of(last_of(path), View(interval=0.5, listing=listing)))
     assert rule.startswith("processes: not in this log")
-    assert first == "This log does not say who was on the cards."
+    assert first == "This log does not say who was on the GPUs."

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.findings import conditions
+from gpumon.findings.groups import jobs
 from gpumon.host import Details, RelatedProcess
-from gpumon.model.snapshot import Container, GpuProcess, GpuUse, Place, ProcessId, Snapshot
+from gpumon.model.snapshot import (
+    Container,
+    GpuProcess,
+    GpuUse,
+    MigInstance,
+    Place,
+    ProcessId,
+    Snapshot,
+)
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width, printable
-from gpumon.ui.view.pages import wrap
+from gpumon.ui.view.gpu_text import mig_indices
+from gpumon.ui.view.job_page import JobView, job_rows
+from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_details import HIDDEN
 from gpumon.ui.view.process_page import ProcessView, process_rows, state_words
-from gpumon.ui.view.trends import bytes_course, percent_course
+from gpumon.ui.view.process_table import RowContext
+from gpumon.ui.view.trend_text import bytes_trend, percent_trend
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.export.hostile import texts
+from tests.export.hostile import place_of, texts
 
 WIDTHS = (200, 140, 100, 80, 60)
 CHEN = ProcessId(41233, 999)
@@ -38,11 +48,7 @@ PLACE = Place(
 )
 
 
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times on screen are local; these are told in UTC."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def chen(**changes: object) -> GpuProcess:
@@ -151,6 +157,24 @@ def test_every_row_is_whole_and_everything_is_told_at_every_width(width: int) ->
         "loader-b zombie (Z)",
     ):
         assert words in text, words
+
+
+def test_a_mig_device_has_the_same_name_on_the_pages_of_a_process_and_of_a_job() -> None:
+    instance = MigInstance("MIG-1", 3, 7, 0, "1g.10gb")
+    inside = GpuUse("GPU-2", 2, (7, 0), memory_used=8 * GIB)
+    one = chen(uses=(inside, GpuUse("GPU-5", 5, memory_used=2 * GIB)))
+    gpus = (gpu(index=2, uuid="GPU-2", mig=(instance,)), gpu(index=5, uuid="GPU-5"))
+    now = snapshot(NOON, *gpus, processes=(one,))
+    of_process = flat(page(ProcessView(one), history=seen(now)))
+    assert "10.0 GiB on GPU 2:3,5 " in of_process
+    assert "MIG 2:3 8.0 GiB " in of_process
+    assert "GPU 5 2.0 GiB " in of_process
+    (job,) = jobs(now.processes)
+    context = RowContext(NOON, mig=mig_indices(gpus))
+    of_job = flat(" ".join(map(text_of, job_rows(JobView(job), gpus, context, 100))))
+    assert "MIG 2:3 8.0 GiB " in of_job
+    assert f" 2:3,5 {CHEN.pid} chen " in of_job
+    assert "2/7" not in of_process + of_job
 
 
 def test_the_first_screen_of_a_small_terminal_says_whose_what_where_and_whether_it_lives() -> None:
@@ -262,7 +286,7 @@ def test_the_cards_that_cuda_shows_are_named() -> None:
     empty = details(place=None, environment=(("CUDA_VISIBLE_DEVICES", ""),))
     text = page(ProcessView(chen(), empty))
     assert "empty" in line(text, "CUDA_VISIBLE_DEVICES")
-    assert "no card" in line(text, "which means")
+    assert "no GPU" in line(text, "which means")
 
 
 def test_indices_of_another_container_are_not_taken_for_the_machines() -> None:
@@ -303,17 +327,7 @@ def test_unknown_values_make_no_chart_and_say_so() -> None:
 @settings(max_examples=60)
 @given(texts, st.sampled_from(WIDTHS))
 def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
-    place = Place(
-        container=Container(text, text, text, text),
-        slurm_job=text,
-        slurm_step=text,
-        jupyter_kernel=text,
-        notebook=text,
-        tmux=text,
-        environment=text,
-        launcher=CHEN,
-        launcher_name=text,
-    )
+    place = place_of(text, CHEN)
     one = chen(user=text, name=text, command=(text, text, text), place=place)
     looked = details(
         command=(text, text),
@@ -366,7 +380,7 @@ def course(values: list[float], step: float = 1.0, slope: float | None = None) -
     points = [(NOON + number * step, value) for number, value in enumerate(values)]
     if slope is None:
         slope = (values[-1] - values[0]) / (step * max(1, len(values) - 1))
-    return bytes_course(points, max(values), slope)
+    return bytes_trend(points, max(values), slope)
 
 
 def test_the_course_of_an_amount_in_words() -> None:
@@ -377,7 +391,7 @@ def test_the_course_of_an_amount_in_words() -> None:
     assert course(growing[::-1]) == "peak 40.1 GiB, falls 1.2 GiB/h"
     assert course(level[:10]) == "peak 40.0 GiB"
     assert course([100 * 2**20 + second * 2**30 for second in range(60)]).endswith("60.0 GiB/min")
-    assert bytes_course([], None, None) == "nothing known of it"
+    assert bytes_trend([], None, None) == "nothing known of it"
 
 
 def test_what_was_allocated_in_one_go_does_not_grow() -> None:
@@ -389,7 +403,7 @@ def test_what_was_allocated_in_one_go_does_not_grow() -> None:
 
 def test_the_course_of_a_share_in_words() -> None:
     busy = [(NOON + second, 50.0 + 40 * (second % 2)) for second in range(300)]
-    assert percent_course(busy, 90.0, 0.001) == "peak 90 %, mean 70 %"
+    assert percent_trend(busy, 90.0, 0.001) == "peak 90 %, mean 70 %"
     rising = [(NOON + second, second / 3) for second in range(300)]
-    assert percent_course(rising, 100.0, 1 / 3) == "peak 100 %, mean 50 %, +20 a minute"
-    assert percent_course([], None, None) == "nothing known of it"
+    assert percent_trend(rising, 100.0, 1 / 3) == "peak 100 %, mean 50 %, +20 a minute"
+    assert percent_trend([], None, None) == "nothing known of it"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import re
-import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from gpumon.ui.view import timeline
 from tests.build import NOON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from syrupy.assertion import SnapshotAssertion
 
@@ -48,13 +48,7 @@ MARKS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("utc")
 
 
 def timeline_row(
@@ -76,7 +70,10 @@ def time_at(x: int, playing: Playing, width: int, marks: Sequence[Event] = ()) -
 
 def bar_of(row: Row) -> str:
     """What stands between the two times at the ends of the bar."""
-    return re.split(r" (?:now|\d\d:\d\d|\d\d-\d\d) +", text(row)[40:])[0].strip()
+    end = r"(?:\d\d:\d\d|\d\d-\d\d)"
+    found = re.search(rf"{end} (\S+) {end} ", text(row))
+    assert found is not None
+    return found[1]
 
 
 def text(row: Row) -> str:
@@ -124,12 +121,20 @@ def test_it_is_as_wide_as_it_should_be_whatever_is_on_the_tape(
 
 @pytest.mark.parametrize(
     ("seconds", "ago"),
-    [(0.2, "now"), (42, "-42s"), (750, "-12m 30s"), (3605, "-1h 00m"), (40_000, "-11h 06m")],
+    [
+        (0.2, "0s ago"),
+        (42, "42s ago"),
+        (750, "12m 30s ago"),
+        (3605, "1h 00m ago"),
+        (40_000, "11h 06m ago"),
+    ],
 )
 def test_a_rewound_moment_is_told_from_now(seconds: float, ago: str) -> None:
     last = NOON + 11 * HOUR
     playing = replace(PLAYING, position=last - seconds, first=NOON - 9 * HOUR, last=last)
     assert f" {ago} " in text(timeline_row(playing, (), 100, live=True))
+    short = f"{ago.split(maxsplit=1)[0]} ago"
+    assert f" {short} " in text(timeline_row(playing, (), 60, live=True))
 
 
 def test_a_date_stands_where_it_is_not_todays() -> None:
@@ -189,7 +194,7 @@ def test_the_bar_scrolls_by_whole_cells_while_its_beginning_goes() -> None:
 
     def gaps_and_first(seconds: int) -> tuple[tuple[int, ...], int]:
         playing = replace(PLAYING, first=NOON + seconds, last=NOON + HOUR + seconds)
-        row = text(timeline_row(playing, events, 120, live=True)).partition(" now")[0]
+        row = text(timeline_row(playing, events, 120, live=True)).partition(" 13:")[0]
         places = [at for at, cell in enumerate(row) if cell == "✖"]
         return tuple(place - places[0] for place in places), places[0]
 
@@ -214,15 +219,24 @@ def test_the_ends_of_the_bar_are_written_where_there_is_room() -> None:
         return text(rewound), text(timeline_row(playing, (), width, live=False))
 
     rewound, replayed = ends(100)
-    assert re.search(r" 12:00 ·+┃·+ now ", rewound)
-    assert re.search(r" 12:00 ·+┃·+ 13:00 ", replayed)
-    assert re.search(r" 11-11 ·+┃·* 11-14 ", ends(100, NOON - 3 * 86400)[1])
-    assert "12:00" not in ends(60)[0]
+    assert re.search(r" begins 12:00 ·+┃·+ 13:00 \(End: now\) ", rewound)
+    assert re.search(r" begins 12:00 ·+┃·+ 13:00 \(End\) ", replayed)
+    assert re.search(r" begins 11-11 ·+┃·* 11-14 \(End\) ", ends(100, NOON - 3 * 86400)[1])
+    assert re.search(r" 2023-11-14 12:28:20 +12:00 ·+┃·+ 13:00 ", ends(60)[1])
+    assert re.search(r" 12:28:20 31m ago +12:00 ·+┃·+ 13:00 ", ends(60)[0]), "both are times"
+    assert "12:00" not in ends(44)[0]
 
 
 def test_what_lies_beyond_the_ends_of_the_tape_is_not_shown() -> None:
     beyond = [mark(-1, EventKind.ERROR), mark(HOUR + 1, EventKind.ERROR)]
     assert "✖" not in text(timeline_row(PLAYING, beyond, 100, live=True))
+
+
+def test_the_line_goes_as_far_as_the_log_has_been_read() -> None:
+    playing = replace(PLAYING, position=NOON, read_until=NOON + 900)
+    assert re.search(r" 12:00 ┃·+ +13:00 ", text(timeline_row(playing, (), 100, live=False)))
+    nothing = replace(playing, read_until=-math.inf)
+    assert re.search(r" 12:00 ┃ +13:00 ", text(timeline_row(nothing, (), 100, live=False)))
 
 
 def test_the_cursor_keeps_the_mark_that_is_under_it() -> None:
@@ -245,7 +259,7 @@ def test_the_newest_mark_until_the_moment_is_told_and_how_long_ago_it_was() -> N
 
 def test_the_time_told_is_that_of_the_sample_and_the_cursor_stands_at_the_place() -> None:
     row = text(timeline_row(PLAYING, (), 100, live=True, shown=PLAYING.position - 9))
-    assert " 12:28:11 -31m 49s " in row
+    assert " 12:28:11 31m 49s ago " in row
     assert row.index("┃") == text(timeline_row(PLAYING, (), 100, live=True)).index("┃")
 
 

@@ -19,13 +19,13 @@ from gpumon.recording.csv.columns import cell
 from gpumon.recording.history import History
 from gpumon.text.formatting import gibibytes, memory_size, temperature
 from gpumon.text.units import Units, use_units
-from gpumon.ui.view.card_page import CardView, card_rows
-from gpumon.ui.view.charts import chart_rows
-from gpumon.ui.view.dashboard import Dashboard
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.gpu_charts import chart_rows
+from gpumon.ui.view.gpu_page import CardView, card_rows
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.ui.view.test_dashboard import demo
+from tests.ui.view.test_dashboard_rows import demo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def test_the_dashboard_tells_powers_of_1000_and_fahrenheit(width: int, height: i
     told = text_of(history, width, height)
     assert "/85.5G" in told, "79.6 GiB"
     assert not re.search("GiB|MiB|°C|79.6", told)
-    assert "33G stray" in told, "31 GiB"
+    assert "33G unattr" in told, "31 GiB"
     if width >= 60:
         assert "°F" in told
         assert re.search(r"H100.* 187 ", told), "86 °C"
@@ -72,7 +72,7 @@ def test_pages_and_findings_tell_them_too() -> None:
     assert history.latest is not None
     (card,) = history.latest.gpus
     (owner,) = history.latest.processes
-    page = card_rows(CardView(card), history, history.latest, 100)
+    page = card_rows(CardView(card), history, history.latest, 100, 48)
     findings = [*card_findings(history, card), *process_findings(history, owner)]
     said = [
         *(part for one in findings for part in (one.sentence, one.short, *one.evidence)),

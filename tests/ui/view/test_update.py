@@ -15,9 +15,9 @@ from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.sources.demo import DemoSource
 from gpumon.ui.view import update
-from gpumon.ui.view.dashboard import Dashboard, Parts
-from gpumon.ui.view.listing import Listing
-from gpumon.ui.view.update import Said
+from gpumon.ui.view.dashboard_rows import Dashboard, Parts
+from gpumon.ui.view.table_entries import Listing
+from gpumon.ui.view.update import ViewUpdate
 from gpumon.ui.view.view import View
 from tests.build import NOON
 from tests.clock import HandClock
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.ui.view.layout import Layout
+    from gpumon.ui.view.dashboard_layout import Layout
 
-    Key = Callable[[View, Layout], View | Said]
+    Key = Callable[[View, Layout], View | ViewUpdate]
 
 SIZES = [(200, 50), (140, 40), (100, 24), (60, 15), (50, 12)]
 
@@ -44,29 +44,31 @@ def course() -> list[Snapshot]:
     return shown
 
 
-def with_argument(change: Callable[..., View | Said], *arguments: object) -> Key:
+def with_argument(change: Callable[..., View | ViewUpdate], *arguments: object) -> Key:
     return lambda view, layout: change(view, layout, *arguments)
 
 
 KEYS: dict[str, Key] = {
     **{f"{step:+} line": with_argument(update.move, step) for step in (-1, 1)},
     **{f"{step:+} page": with_argument(update.page, step) for step in (-1, 1)},
-    **{f"edge {end:+}": with_argument(update.edge, end) for end in (-1, 1)},
-    **{f"aside {step:+}": with_argument(update.aside, step) for step in (-1, 1)},
+    **{f"edge {end:+}": with_argument(update.move_to_end, end) for end in (-1, 1)},
+    **{f"aside {step:+}": with_argument(update.fold_or_scroll, step) for step in (-1, 1)},
     **{f"cards {step:+}": with_argument(update.scroll_cards, step) for step in (-1, 3)},
     **{f"wheel {step:+}": with_argument(update.scroll_table, step) for step in (-3, 3)},
-    **{one.value: with_argument(update.list_, one.value) for one in Listing},
+    **{one.value: with_argument(update.switch_listing, one.value) for one in Listing},
     **{f"sort {one.key}": with_argument(update.sort, one.key) for one in COLUMNS},
     **{f"sort {step:+}": with_argument(update.sort_step, step) for step in (-1, 1)},
     "side": update.change_side,
-    "kind": update.kind,
+    "only gpu": update.toggle_only_gpu,
+    "only user": lambda view, layout: update.toggle_only_user(view, layout, layout.shown),
+    "kind": update.cycle_kind,
     "reverse": update.reverse,
     "tag": update.tag,
     "tag all": update.tag_all,
     "graph": update.show_next_graph,
     "cost": update.show_cost,
-    "release": lambda view, _: update.release(view),
-    "mine": lambda view, _: update.mine(view, "ann"),
+    "release": lambda view, _: update.clear_choice(view),
+    "mine": lambda view, _: update.toggle_mine(view, "ann"),
     "pause": lambda view, _: msgspec.structs.replace(view, paused=not view.paused),
     "host": lambda view, _: msgspec.structs.replace(view, host_strip=not view.host_strip),
 }
@@ -99,7 +101,7 @@ def test_drawing_twice_gives_equal_rows_and_leaves_everything_as_it_was(
             before = copy.deepcopy(view)
             after = KEYS[key](view, layout)
             assert view == before, key
-            view = after.view if isinstance(after, Said) else after
+            view = after.view if isinstance(after, ViewUpdate) else after
         before = copy.deepcopy(view)
         once, again = (dashboard.rows(shown, view, *size) for _ in range(2))
         assert view == before
@@ -135,10 +137,10 @@ def test_a_cursor_that_the_cards_take_leaves_its_line_with_the_same_key() -> Non
 
 def test_escape_clears_one_thing_after_the_other() -> None:
     layout = layout_of(View(interval=0.5))
-    view = update.mine(update.tag_all(layout.view, layout), "ann")
+    view = update.toggle_mine(update.tag_all(layout.view, layout), "ann")
     view = update.change_side(update.move(view, layout, 3), layout)
     cleared = []
-    while (after := update.release(view)) is not view:
+    while (after := update.clear_choice(view)) is not view:
         fields = View.__struct_fields__
         cleared.append([name for name in fields if getattr(view, name) != getattr(after, name)])
         view = after

@@ -1,0 +1,128 @@
+"""``gpumon --hosts`` and ``gpumon --prometheus``: the screen of many hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.cli.common import screen_fault, startup_options
+from gpumon.cli.fleet import fleet_option, hosts_fault, open_fleet
+from gpumon.cli.messages import EXIT_USAGE, fail, say
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpumon.config.settings import Settings
+    from gpumon.fleet import Fleet
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.ui.fleet_app import OpenHost
+
+_INTERVAL = 1.0
+"""Seconds between samples of a host, unless the user names another number."""
+
+
+def show_fleet(options: argparse.Namespace) -> int:
+    """Show the hosts of the command line until the user quits; the exit status."""
+    from gpumon.config import load
+    from gpumon.config.themes import UnknownThemeError, choose_theme
+    from gpumon.fleet import FleetError
+    from gpumon.ui.terminal.startup import run_fleet
+
+    fault = _fault(options)
+    if fault is not None:
+        return fail(fault, EXIT_USAGE)
+    fault = screen_fault()
+    if fault is not None:
+        return fail(fault)
+    loaded = load()
+    settings = loaded.settings
+    try:
+        theme = choose_theme(getattr(options, "theme", None), settings.theme)
+        fleet = _fleet(options, settings)
+    except UnknownThemeError as error:
+        return fail(f"{error}.", EXIT_USAGE)
+    except FleetError as error:
+        return fail(str(error), EXIT_USAGE)
+    demo = getattr(options, "demo", False)
+    readonly = options.readonly or settings.readonly
+    notes: list[str] = []
+
+    def open_host(name: str) -> OpenHost:
+        return _open_host(fleet, name, settings.thresholds, notes, readonly=readonly, demo=demo)
+
+    chosen = startup_options(loaded, theme, options.columns)
+    try:
+        return run_fleet(fleet, settings.thresholds, open_host, chosen, "DEMO" if demo else "")
+    finally:
+        for note in notes:
+            say(note)
+
+
+def _fault(options: argparse.Namespace) -> str | None:
+    """What has no meaning for many hosts, in a sentence."""
+    asked = fleet_option(options)
+    for name in ("log", "gpus", "user", "filter"):
+        if getattr(options, name, None) is not None:
+            return f"--{name} is for one machine: leave out {asked}."
+    if asked == "--hosts" and getattr(options, "demo", False):
+        return None
+    return hosts_fault(options)
+
+
+def _fleet(options: argparse.Namespace, settings: Settings) -> Fleet:
+    """The hosts, not connected yet."""
+    interval = options.interval or _INTERVAL
+    if not getattr(options, "demo", False):
+        return open_fleet(options, interval)
+    from gpumon.fleet.demo import DemoFleet
+    from gpumon.fleet.host_names import read_hosts
+
+    return DemoFleet(read_hosts(options.hosts, settings.hosts.groups), interval)
+
+
+def _open_host(
+    fleet: Fleet,
+    name: str,
+    thresholds: Thresholds,
+    notes: list[str],
+    *,
+    readonly: bool,
+    demo: bool,
+) -> OpenHost:
+    """Start the session of one host: everything that the dashboard of one machine has.
+
+    It may take seconds where the past of the host is read from elsewhere.
+    """
+    from gpumon.findings import conditions
+    from gpumon.kill.audit_log import AuditLog, NoAuditLog
+    from gpumon.recording.history import History
+    from gpumon.recording.memory.recording import MemoryRecording
+    from gpumon.sampling.collector import Collector
+    from gpumon.sampling.enrichment import Lookup
+    from gpumon.ui.fleet_app import OpenHost
+    from gpumon.ui.logbook import Logbook
+    from gpumon.ui.session import Session
+
+    host = fleet.processes(name, readonly=readonly)
+    lookup = Lookup(host)
+    source = fleet.source(name)
+    collector = Collector(source, fleet.interval, annotate=lookup.annotate)
+    history = History(conditions(thresholds), thresholds)
+    recording = MemoryRecording(thresholds.full_share)
+    past = tuple(source.past())
+    for snapshot in past:
+        history.add(snapshot)
+    recording.begin_with(past)
+    logbook = Logbook(collector)
+    collector.subscribe(history.add)
+    collector.subscribe(recording.add)
+    audit_log = NoAuditLog() if demo else AuditLog(machine=name)
+    lookup.start()
+    collector.start()
+
+    def close() -> None:
+        notes.extend(logbook.close())
+        collector.stop()
+        lookup.stop()
+
+    session = Session(collector, history, host, lookup, audit_log, recording, logbook, machine=name)
+    return OpenHost(session, close)

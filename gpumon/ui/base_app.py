@@ -1,0 +1,368 @@
+"""The base of the applications: themes, the terminal, the command palette, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+from abc import abstractmethod
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.color import ColorSystem
+from textual._styles_cache import StylesCache
+from textual.app import App, SystemCommand
+from textual.await_complete import AwaitComplete
+from textual.css.query import NoMatches
+from textual.events import AppBlur, AppFocus, InputEvent, Paste, Resize
+from textual.filter import Monochrome
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.widgets import OptionList
+from textual.worker import WorkerFailed
+
+from gpumon.config.keymap import MOST_USED, display
+from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember
+from gpumon.system.resource_errors import is_lack_of_files, lack_behind
+from gpumon.ui.colours import FewColours, colour_system, refuses_colour
+from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
+from gpumon.ui.keys import bindings_of, textual_keymap
+from gpumon.ui.palette import Palette
+from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.page import EndRequested, PageScreen
+from gpumon.ui.screens.painted import PaintedScreen
+from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
+from gpumon.ui.terminal.renderer import TerminalRenderer
+from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
+from gpumon.ui.view.cell_writer import CellWriter
+from gpumon.ui.view.key_names import explained, keys_of, use_keys
+from gpumon.ui.widgets.cell_view import CellView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from textual.actions import ActionParseResult
+    from textual.binding import BindingType
+    from textual.dom import DOMNode
+    from textual.driver import Driver
+    from textual.events import Event, Key
+    from textual.filter import LineFilter
+    from textual.messages import TerminalSupportsSynchronizedOutput
+    from textual.screen import Screen
+    from textual.theme import Theme
+
+    from gpumon.config.key_action import KeyAction, Place
+    from gpumon.ui.screens.dashboard import NotifyWhenFreeRequested, PageRequested
+    from gpumon.ui.terminal.terminal import ShutdownWatchdog
+    from gpumon.ui.workspace import Workspace
+
+_START_SECONDS = 10.0
+"""Maximum seconds that Textual needs to start on a busy machine."""
+_FEEDBACK_PARTS = {"processes", "body", "lines", "footer"}
+"""Widgets that show the effect of keys: their pending changes are sent first."""
+_FROM_TERMINAL = (InputEvent, Paste, AppFocus, AppBlur)
+_WARNING_SECONDS = 10.0
+"""Seconds for which a warning is shown."""
+
+
+class BaseApp(App[int]):
+    """Screens of rows of cells, with the pages and dialogs of one session at a time."""
+
+    TITLE = "gpumon"
+    CSS = """
+    VerticalScroll, OptionList, SelectionList {
+        scrollbar-background: $panel;
+        scrollbar-background-hover: $panel;
+        scrollbar-background-active: $panel;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of("app")
+    COMMANDS: ClassVar = {KeyCommands}
+
+    workspace: Workspace | None = None
+    """The session whose screens are shown."""
+
+    def __init__(
+        self,
+        options: StartupOptions = DEFAULT_OPTIONS,
+        driver_class: type[Driver] | None = None,
+    ) -> None:
+        """Make the application.
+
+        Args:
+            options: Keys and theme.
+            driver_class: The terminal driver; Textual's choice by default.
+        """
+        super().__init__(driver_class=driver_class)
+        self.no_color = refuses_colour(os.environ)
+        self._system = colour_system(os.environ, self.console.color_system)
+        rich = self._system in {ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT}
+        self._colour_filter = None if rich else FewColours(self._system)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self.resource_error: Exception | None = None
+        """The exception that ended it, if the machine had run out of a resource."""
+        self.watchdog: ShutdownWatchdog | None = None
+        """Forces the end if the application hangs."""
+        self._themes = ThemeController(self, self._warn)
+        self._choice = options.theme or ThemeChoice(DEFAULT, ThemeLibrary().default())
+        self._themes.start(self._choice)
+        self._renderer = TerminalRenderer(self, self.palette().sgr_styles)
+        self.set_keymap(textual_keymap(options.keys))
+        use_keys(options.keys)
+
+    # -- provided by subclasses ------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def main_screen(self) -> PaintedScreen:
+        """The screen under all pages and dialogs that are open now."""
+
+    @abstractmethod
+    def explained(self) -> list[tuple[KeyAction, str]]:
+        """The key actions of the application and the main screen, with descriptions."""
+
+    @abstractmethod
+    def help_screen(self, here: tuple[str, list[tuple[KeyAction, str]]] | None) -> HelpScreen:
+        """The help page, with the name and the keys of the page it is opened from, if any."""
+
+    def get_default_screen(self) -> PaintedScreen:
+        """The main screen, because Textual's own first screen would be visible as a blank frame."""
+        return self.main_screen
+
+    def on_mount(self) -> None:
+        """Subscribe to themes."""
+        self.theme_changed_signal.subscribe(self, self._take_theme)
+        self.set_interval(LOOK_SECONDS, self._themes.reload_if_changed)
+        for sentence in self._choice.sentences:
+            self._warn(sentence)
+        self._loop = asyncio.get_running_loop()
+        self._started.set()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """All key actions by their description: the most used ones, then the rest in groups."""
+        commands = list(self._commands(screen))
+        used = {name: place for place, name in enumerate(MOST_USED)}
+        commands.sort(key=lambda one: used.get(one[0].name, len(used)))
+        for action, about, target in commands:
+            run = partial(self.run_action, action.action, target)
+            keys = display(keys_of(action.name))
+            yield SystemCommand(about, f"key {keys}    {action.group}", run)
+
+    def _commands(
+        self, screen: Screen[object]
+    ) -> Iterator[tuple[KeyAction, str, App[int] | Screen[None]]]:
+        """The actions available on a screen, each with its description and its target."""
+        if isinstance(screen, PageScreen):
+            for action, about in screen.explained():
+                yield action, about, screen
+        main = self.main_screen
+        for action, about in self.explained():
+            own = "app" in action.on
+            target = self if own else main
+            # These are the palette itself, and a second name of Quit.
+            listed = action.name not in {"palette", "interrupt"}
+            if listed and (own or screen is target) and target.check_action(action.method, ()):
+                yield action, about, target
+
+    def on_resize(self, event: Resize) -> None:
+        """Apply the new size, unless a newer one is known already."""
+        size = self._terminal_size()
+        if size is not None and size != event.size:
+            # This event is out of date, and Textual would apply whatever event comes last.
+            event.prevent_default()
+            self.post_message(Resize(size, size))
+            return
+        if self.screen_stack and event.size == self.screen.outer_size:
+            # The size changed and reverted between frames: repaint.
+            self.refresh()
+
+    def _terminal_size(self) -> Size | None:
+        """The terminal's size; ``None`` if the terminal reports changes in-band."""
+        driver = self._driver
+        if self.is_headless or driver is None or getattr(driver, "_in_band_window_resize", False):
+            return None
+        return Size(*shutil.get_terminal_size())
+
+    def on_terminal_supports_synchronized_output(
+        self, _: TerminalSupportsSynchronizedOutput
+    ) -> None:
+        """The terminal has answered a query of Textual's or of the renderer's."""
+        self._renderer.answered()
+        with self._renderer.in_background():
+            views = self.screen.walk_children(CellView)
+            for view in sorted(views, key=lambda it: it.id not in _FEEDBACK_PARTS):
+                view.send_on()
+            self._renderer.flush()
+
+    def palette(self) -> Palette:
+        """The colours of the current theme."""
+        return Palette(self.get_css_variables(), self._system)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """The filters for the colours of Textual's own widgets."""
+        # Textual's own filter for no colours keeps greys.
+        filters = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
+        return filters if self._colour_filter is None else [*filters, self._colour_filter]
+
+    def _take_theme(self, _: Theme) -> None:
+        palette = self.palette()
+        self._renderer.writer = CellWriter(palette.sgr_styles)
+        # The theme dialog is on top: the screens beneath it change too.
+        for screen in self.screen_stack:
+            if isinstance(screen, PaintedScreen):
+                screen.repaint(palette)
+
+    def say(self, sentence: str) -> None:
+        """Show a message on the current screen."""
+        if isinstance(self.screen, PaintedScreen):
+            self.screen.say(sentence)
+
+    def on_notify_when_free_requested(self, event: NotifyWhenFreeRequested) -> None:
+        """Start or stop watching a GPU."""
+        if self.workspace is not None:
+            self.workspace.watch(event.card)
+
+    def on_page_requested(self, event: PageRequested) -> None:
+        """Open the page of a GPU or of a process."""
+        if self.workspace is not None:
+            with self._reporting_too_many_files():
+                self.push_screen(self.workspace.page_of(event.subject))
+
+    def on_end_requested(self, event: EndRequested) -> None:
+        """A page requests the end of processes."""
+        if self.workspace is not None:
+            self.workspace.kill_controller.ask(event.targets, event.name)
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """See Textual's; the one place that all key actions pass."""
+        with self._reporting_too_many_files():
+            try:
+                return await super().run_action(action, default_namespace, namespaces)
+            except (KeyError, NoMatches):
+                # If two keys arrive together, one opens a dialog and the next finds it empty; and
+                # Textual's own lists fail if they scroll before their first layout.
+                if not isinstance(default_namespace, (OptionList, ModalScreen)):
+                    raise
+        return True
+
+    @contextmanager
+    def _reporting_too_many_files(self) -> Iterator[None]:
+        """Show a message if a module or file cannot be opened; everything else continues."""
+        try:
+            yield
+        except (OSError, ImportError) as error:
+            if not is_lack_of_files(error):
+                raise
+            self.say("this cannot be opened now: too many files are open on this machine")
+
+    def _handle_exception(self, error: Exception) -> None:
+        """See Textual's; a long traceback does not help if a resource was exhausted."""
+        if isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
+            # The command palette, the only user of workers, was closed while it searched.
+            return
+        if lack_behind(error) is not None:
+            self.resource_error = error
+            self._close_messages_no_wait()
+        else:
+            super()._handle_exception(error)
+
+    def pop_screen(self) -> AwaitComplete:
+        """See Textual's; the main screen itself is never closed."""
+        # The second click on a closing screen would close the screen beneath it.
+        if self.screen is self.main_screen:
+            return AwaitComplete.nothing()  # type: ignore[no-untyped-call,no-any-return]  # Textual's
+        # This cache keeps a thousand entries, and with them the closed screens.
+        StylesCache.get_inner_outer.cache_clear()
+        return super().pop_screen()
+
+    async def on_event(self, event: Event) -> None:
+        """See Textual's; after the end there is no screen for input that still arrives."""
+        if self.screen_stack or not isinstance(event, _FROM_TERMINAL):
+            await super().on_event(event)
+
+    def on_key(self, event: Key) -> None:
+        """Handle letters of the filter line before Textual looks up their bindings."""
+        if isinstance(self.screen, PaintedScreen) and self.screen.take_key(event):
+            event.prevent_default()
+
+    def _warn(self, sentence: str) -> None:
+        """Show an error in a file long enough to be read."""
+        self.notify(sentence, severity="warning", timeout=_WARNING_SECONDS, markup=False)
+
+    def action_themes(self) -> None:
+        """Open the theme dialog."""
+        from gpumon.ui.dialogs.themes import ThemesDialog
+
+        self.push_screen(ThemesDialog(self._themes, self.theme), self._remember_theme)
+
+    def _remember_theme(self, name: str | None) -> None:
+        if name is not None and (fault := remember(name)) is not None:
+            self._warn(fault)
+
+    def action_command_palette(self) -> None:
+        """See Textual's: open the list of all commands."""
+        if not isinstance(self.screen, CommandsDialog):
+            self.push_screen(CommandsDialog(id="--command-palette"))
+
+    def action_help(self) -> None:
+        """Open the help page."""
+        screen = self.screen
+        if isinstance(screen, HelpScreen):
+            return
+        here = None
+        if isinstance(screen, PageScreen):
+            here = (screen.heading, screen.explained())
+        self.push_screen(self.help_screen(here))
+
+    def actions_on(self, *places: Place) -> list[tuple[KeyAction, str]]:
+        """The key actions in these places that work in this terminal, with descriptions."""
+        return [
+            (action, about)
+            for action, about in explained(*places)
+            if not (action.action == "suspend_process" and not self._can_suspend())
+        ]
+
+    def workspace_actions(self, workspace: Workspace) -> list[tuple[KeyAction, str]]:
+        """The key actions of the application and of a dashboard."""
+        readonly = workspace.session.host.readonly
+        return [
+            (action, about)
+            for action, about in self.actions_on("app", "dashboard")
+            if not (readonly and action.name == "end")
+        ]
+
+    def _can_suspend(self) -> bool:
+        return self._driver is not None and self._driver.can_suspend
+
+    def action_suspend_process(self) -> None:
+        """See Textual's."""
+        if self._can_suspend():
+            super().action_suspend_process()
+        else:
+            self.say("gpumon is not suspended: no shell here could continue it")
+
+    def action_leave(self) -> None:
+        """Quit."""
+        self.leave(0)
+
+    def leave_soon(self, status: int) -> bool:
+        """Request the end from another thread; False if the application has not started."""
+        # A request during the start takes effect once it has started.
+        if not self._started.wait(_START_SECONDS) or self._loop is None:
+            return False
+        self._loop.call_soon_threadsafe(self.leave, status)
+        return True
+
+    def leave(self, status: int) -> None:
+        """End with a status, even if the driver or the terminal hangs."""
+        if self.watchdog is not None:
+            self.watchdog.begin(status)
+        self.exit(status, return_code=status)

@@ -1,0 +1,107 @@
+"""The page of a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from gpumon.findings.groups import job_with_key
+from gpumon.ui.job_targets import targets_of_job
+from gpumon.ui.keys import bindings_of
+from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
+from gpumon.ui.view.gpu_text import mig_indices
+from gpumon.ui.view.job_page import JobView, job_rows
+from gpumon.ui.view.key_names import FooterKey, footer_key
+from gpumon.ui.view.page_layout import moment_text
+from gpumon.ui.view.process_table import RowContext
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.binding import BindingType
+
+    from gpumon.config.key_action import Place
+    from gpumon.findings.groups import JobGroup
+    from gpumon.text.cells import Row
+    from gpumon.ui.palette import Palette
+    from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.viewed_time import ViewedTime
+
+
+class JobScreen(PageScreen):
+    """All that is known about one job as a whole."""
+
+    place: ClassVar[Place] = "job"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
+
+    def __init__(
+        self,
+        viewed_time: ViewedTime,
+        renderer: TerminalRenderer,
+        palette: Palette,
+        job: JobGroup,
+        *,
+        readonly: bool = False,
+    ) -> None:
+        """Make the screen.
+
+        Args:
+            viewed_time: The data source.
+            renderer: Writes changed cells.
+            palette: The colours.
+            job: The job as it was listed.
+            readonly: Whether every signal is refused.
+        """
+        super().__init__(viewed_time, renderer, palette)
+        self._view = JobView(job)
+        self._readonly = readonly
+        self._left_at: float | None = None
+
+    @property
+    def heading(self) -> str:
+        """The job's name."""
+        return f"job {self._view.job.label}"
+
+    @property
+    def keys(self) -> Sequence[FooterKey]:
+        """See ``PageScreen.keys``."""
+        end = [footer_key("end")] if self._can_end() and not self._view.gone else []
+        return (footer_key("back"), *end, SCROLL)
+
+    def page(self, width: int) -> list[Row]:
+        """The page from the newest snapshot."""
+        history, latest = self._history, self._history.latest
+        gpus = () if latest is None else latest.gpus
+        now = history.now if latest is None else latest.time
+        context = RowContext(
+            now, history.process_idle, history.thresholds.idle_after, mig=mig_indices(gpus)
+        )
+        return job_rows(self._view, gpus, context, width)
+
+    def follow(self) -> None:
+        """Find the job in the newest snapshot, or record that it is missing."""
+        latest = self._history.latest
+        if latest is None:
+            return
+        found = job_with_key(latest.processes, self._view.job.key)
+        if found is not None:
+            self._left_at, self._view = None, JobView(found)
+            return
+        self._left_at = latest.time if self._left_at is None else self._left_at
+        at = moment_text(self._left_at, latest.time)
+        gone = f"None of its processes is on a GPU since {at}; these are its last values."
+        self._view = JobView(self._view.job, gone)
+
+    def _can_end(self) -> bool:
+        return not self._readonly and not self._viewed_time.is_past
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
+        """Disable ``end`` where no signal may be sent."""
+        return action != "end" or self._can_end()
+
+    def action_end(self) -> None:
+        """Request its end."""
+        job = self._view.job
+        if self._view.gone:
+            self.say(f"{job.label} is on no GPU any more")
+        else:
+            self.post_message(EndRequested(targets_of_job(job), f"job {job.label}"))

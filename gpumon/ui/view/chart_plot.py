@@ -1,0 +1,299 @@
+"""Draws a chart of any values: curves, the axis of values, the axis of time with its events."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.recording import EventKind
+from gpumon.text.cells import Field, Row, braille, fill
+from gpumon.text.formatting import cell_width, fit, fit_right
+from gpumon.text.units import memory_units
+from gpumon.ui.view.event_glyphs import EVENT_BITS, PROCESS_BITS, event_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from gpumon.recording import Event
+
+    Values = Sequence[float | None]
+
+EDGE = 6
+"""Width of the axis of values."""
+_TICK_STEPS = (
+    *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
+    *(60.0 * one for one in (1, 2, 5, 10, 15, 30)),
+    *(3600.0 * one for one in (1, 2, 3, 6, 12)),
+)
+"""Seconds between two ticks of the axis of time."""
+_TICK_CELLS = 5
+"""The least space between two times of day."""
+
+_LOW = 5
+"""In a curve of this many rows or fewer, adjacent rows may both have a label."""
+_LEAST_TOP = 1e-9
+"""The axis of values must not end at zero."""
+_HEADROOM = 1.08
+"""The top of an axis as a multiple of a limit that values can exceed."""
+
+_BLANK = "\N{BRAILLE PATTERN BLANK}"
+_PAIRS = ((0x01, 0x40), (0x02, 0x04), (0x08, 0x80), (0x10, 0x20))
+"""Pairs of dots of a braille cell that are swapped when it is turned upside down."""
+_UPSIDE_DOWN = {
+    0x2800 + dots: 0x2800
+    + sum(bits[1] if dots & bits[0] else 0 for bits in _PAIRS)
+    + sum(bits[0] if dots & bits[1] else 0 for bits in _PAIRS)
+    for dots in range(256)
+}
+
+_PROCESS_STYLE = "narrowing"
+_LEGEND = {
+    EventKind.CAME: "a process came",
+    EventKind.WENT: "one went",
+    EventKind.FULL: "memory full",
+    EventKind.THROTTLED: "slowed down",
+    EventKind.ERROR: "an error",
+}
+
+
+class Scale(Struct, frozen=True):
+    """The axis of values.
+
+    Attributes:
+        label: The label of a value.
+        unit: The unit of round values; ``None`` is bytes.
+        top: The maximum possible value; ``None`` scales to the highest value.
+        limit: A value that should not be exceeded.
+    """
+
+    label: Callable[[float], str]
+    unit: float | None
+    top: float | None
+    limit: float | None
+
+
+class Span(Struct, frozen=True):
+    """The time that a chart shows.
+
+    Attributes:
+        start: The left edge, in seconds since the epoch.
+        seconds: The length.
+    """
+
+    start: float
+    seconds: float
+
+    def place(self, moment: float, width: int) -> int | None:
+        """The cell of a moment; ``None`` if it is not shown."""
+        place = math.floor((moment - self.start) / self.seconds * width)
+        return place if 0 <= place < width else None
+
+
+def plot(
+    curves: Sequence[Values],
+    styles: Sequence[str],
+    scale: Scale,
+    span: Span,
+    events: Mapping[int, int],
+    width: int,
+    height: int,
+    *,
+    times: bool = True,
+) -> list[Row]:
+    """A chart without a title.
+
+    Args:
+        curves: One curve above the axis of time, or one above and one below it. Each has two values
+            per cell, oldest first; ``None`` is a gap.
+        styles: The style of each curve.
+        scale: The axis of values.
+        span: The axis of time.
+        events: The kinds of events by cell, from ``event_bits``.
+        width: Cells.
+        height: Rows.
+        times: Whether the last row has the times of day.
+    """
+    room = max(1, width - EDGE)
+    top = _top(curves, scale)
+    tall = max(len(curves), height - 1 - times)
+    above = tall if len(curves) == 1 else -(-tall // 2)
+    labels = _labels(scale, top, above)
+    up = braille(curves[0], top, room, above)
+    line = None if scale.limit is None else _row_of(scale.limit, top, above)
+    rows = [
+        _plot_row(up[y], labels.get(y, ""), styles[0], events, dashed=y == line)
+        for y in range(above)
+    ]
+    ticks = _ticks(span, room)
+    rows.append(_time_axis(events, ticks, room))
+    if len(curves) == 2:
+        down = [one.translate(_UPSIDE_DOWN) for one in braille(curves[1], top, room, tall - above)]
+        rows += [
+            _plot_row(one, "" if y else scale.label(top), styles[1], events, dashed=False)
+            for y, one in reversed(list(enumerate(down)))
+        ]
+    return [*rows, _times(ticks, room)] if times else rows
+
+
+def _top(curves: Sequence[Values], scale: Scale) -> float:
+    """The value at the upper edge."""
+    highest = max((value for values in curves for value in values if value is not None), default=0)
+    if scale.top is not None:
+        top = scale.top
+    elif scale.limit is not None:
+        top = scale.limit * _HEADROOM
+    else:
+        top = _round_up(highest, scale.unit)
+    return max(top, highest, _LEAST_TOP)
+
+
+def _plot_row(dots: str, label: str, style: str, events: Mapping[int, int], *, dashed: bool) -> Row:
+    """A row of a curve; its blank cells show the limit or the times of events."""
+    edge: list[Field] = [(fit_right(label, EDGE - 1), "dim"), ("┤" if label else "│", "rule")]
+    behind: dict[int, Field] = {place: ("┊", "rule") for place in events if dots[place] == _BLANK}
+    if dashed:
+        behind = {place: ("╌", "dim") for place, dot in enumerate(dots) if dot == _BLANK}
+    return (*edge, *_replace_cells(dots, style, behind))
+
+
+def _replace_cells(text: str, style: str, cells: dict[int, Field]) -> list[Field]:
+    """A text in one style, with some cells replaced."""
+    fields: list[Field] = []
+    begin, before = 0, ""
+    for place in sorted(cells):
+        glyph, name = cells[place]
+        if place > begin:
+            fields.append((text[begin:place], style))
+            before = ""
+        if before == name:
+            fields[-1] = (fields[-1][0] + glyph, name)
+        else:
+            fields.append((glyph, name))
+        begin, before = place + 1, name
+    if begin < len(text):
+        fields.append((text[begin:], style))
+    return fields
+
+
+def _labels(scale: Scale, top: float, rows: int) -> dict[int, str]:
+    """The labels of the axis of values, by row from the top: round values, and the limit."""
+    labels: dict[int, str] = {}
+    if scale.limit is not None and scale.limit <= top:
+        labels[_row_of(scale.limit, top, rows)] = scale.label(scale.limit)
+    else:
+        labels[0] = scale.label(top)
+    step = _round_step(top, max(1, rows // 2), scale.unit)
+    near = 1 if rows > _LOW else 0
+    for count in range(1, math.floor(top / step) + 1):
+        row, label = _row_of(count * step, top, rows), scale.label(count * step)
+        # Small values may be rounded to the same label, which is shown once.
+        used = {scale.label(0.0), *labels.values()}
+        if label not in used and not any(abs(row - other) <= near for other in labels):
+            labels[row] = label
+    return labels
+
+
+def _row_of(value: float, top: float, rows: int) -> int:
+    """The row of a value's highest dot, from the top."""
+    level = max(1, min(4 * rows, round(value / top * 4 * rows)))
+    return rows - -(-level // 4)
+
+
+def _ten_of(value: float, unit: float | None) -> float:
+    """The largest power of ten of the unit that is not above a value; without a unit, of bytes."""
+    if unit is None:
+        kilo = float(memory_units().kilo)
+        unit = kilo ** max(0, math.floor(math.log(value, kilo))) if value >= 1 else 1.0
+    return unit * 10.0 ** math.floor(math.log10(value / unit))
+
+
+def _round_up(value: float, unit: float | None) -> float:
+    """The next round value."""
+    if unit is None:
+        # Less than a megabyte per second is noise on a link.
+        value = max(value, memory_units().kilo ** 2)
+    if value <= 0:
+        return 1.0
+    ten = _ten_of(value, unit)
+    return next((factor * ten for factor in _ROUND if factor * ten >= value), value)
+
+
+def _round_step(top: float, most: int, unit: float | None) -> float:
+    """The smallest round step with at most ``most`` steps up to the top."""
+    ten = _ten_of(top, unit) / 10
+    return next((factor * ten for factor in _ROUND_STEP if top / (factor * ten) <= most), top)
+
+
+_ROUND = (1, 1.5, 2, 3, 4, 6, 8, 10)
+_ROUND_STEP = (1, 2, 2.5, 5, 10, 20, 25, 40, 50)
+
+
+def event_bits(events: Iterable[Event], span: Span, width: int) -> dict[int, int]:
+    """The kinds of events in each cell of a curve, as bits."""
+    bits: dict[int, int] = {}
+    for event in events:
+        place = span.place(event.time, max(1, width - EDGE))
+        if place is not None:
+            bits[place] = bits.get(place, 0) | EVENT_BITS[event.kind]
+    return bits
+
+
+def _time_axis(events: Mapping[int, int], ticks: Sequence[tuple[int, str]], width: int) -> Row:
+    cells: dict[int, Field] = {place: ("┬", "rule") for place, _ in ticks}
+    cells |= {place: event_field(bits, _PROCESS_STYLE) for place, bits in events.items()}
+    edge: list[Field] = [(fit_right("0", EDGE - 1), "dim"), ("┼", "rule")]
+    return (*edge, *_replace_cells("─" * width, "rule", cells))
+
+
+def _times(ticks: Sequence[tuple[int, str]], width: int) -> Row:
+    """The times of day, each below its tick if the edges allow it."""
+    text = ""
+    for place, label in ticks:
+        at = max(0, min(EDGE + place - len(label) // 2, EDGE + width - len(label)))
+        if at > len(text) or not text:
+            text += " " * (at - len(text)) + label
+    return ((fit(text, EDGE + width), "dim"),)
+
+
+def _ticks(span: Span, width: int) -> list[tuple[int, str]]:
+    """The round local times that fit, with their cells."""
+    step, form = _TICK_STEPS[-1], "%H:%M"
+    for one in _TICK_STEPS:
+        label = 8 if one < 60 else 5
+        if one / span.seconds * width >= label + _TICK_CELLS:
+            step, form = one, "%H:%M:%S" if one < 60 else "%H:%M"
+            break
+    # Whole hours are those of the local clock.
+    offset = datetime.fromtimestamp(span.start).astimezone().utcoffset()
+    shift = 0.0 if offset is None else offset.total_seconds()
+    ticks: list[tuple[int, str]] = []
+    moment = math.ceil((span.start + shift) / step) * step - shift
+    while (place := span.place(moment, width)) is not None:
+        ticks.append((place, time.strftime(form, time.localtime(moment))))
+        moment += step
+    return ticks
+
+
+def legend(events: Iterable[int], width: int) -> Row:
+    """The meaning of the glyphs: those of processes, and those of the events that are shown."""
+    shown = PROCESS_BITS
+    for bits in events:
+        shown |= bits
+    parts = [
+        (*event_field(bit, _PROCESS_STYLE), _LEGEND[kind])
+        for kind, bit in EVENT_BITS.items()
+        if bit & shown
+    ]
+    fields: list[Field] = [(" " * EDGE, "")]
+    used = EDGE
+    for glyph, style, meaning in (*parts, ("╌", "dim", "limit"), ("", "dim", "blank: not known")):
+        text = f"{glyph} {meaning}" if glyph else meaning
+        if used + cell_width(text) > width:
+            break
+        fields += [(glyph, style), (f"{text[len(glyph) :]}   ", "dim")]
+        used += cell_width(text) + 3
+    return fill((field for field in fields if field[0]), width)

@@ -1,0 +1,482 @@
+"""Draws the dashboard as rows. The screen, the first frame and the tests use ``Dashboard.rows``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpumon.findings import Finding, Severity, card_state, mig_state
+from gpumon.model.snapshot import CardStatus
+from gpumon.text.cells import Field, Row, fill
+from gpumon.text.formatting import UNKNOWN, printable
+from gpumon.ui.view.dashboard_layout import (
+    LEAST_TABLE,
+    Layout,
+    dashboard_shape,
+    gpu_of,
+    is_tiny,
+    lay_out,
+    table_context,
+)
+from gpumon.ui.view.footer_keys import ALWAYS, footer_keys
+from gpumon.ui.view.gpu_graphs import graph_rows
+from gpumon.ui.view.gpu_panels import panel_rows
+from gpumon.ui.view.gpu_table import card_rows
+from gpumon.ui.view.gpu_table_layout import card_lines
+from gpumon.ui.view.gpu_text import STATE_STYLES
+from gpumon.ui.view.graph_choices import GRAPH
+from gpumon.ui.view.group_rows import job_row, user_columns, user_row
+from gpumon.ui.view.header_footer import (
+    Moment,
+    Scrolled,
+    empty_rows,
+    footer_row,
+    header_row,
+    rule_facts,
+    rule_row,
+    tiny_rows,
+)
+from gpumon.ui.view.host_strip import host_rows, strip_rows
+from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.process_table import RowMarks, heading_row, process_row
+from gpumon.ui.view.table_entries import Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpumon.config.columns import Column
+    from gpumon.model.snapshot import Gpu, ProcessId, Snapshot
+    from gpumon.recording.history import History
+    from gpumon.ui.view.dashboard_layout import TableContext
+    from gpumon.ui.view.process_table import ColumnHeader, RowContext, Sort
+    from gpumon.ui.view.table_entries import Key, TableEntry
+    from gpumon.ui.view.view import View
+
+_MOST_REPORT_ROWS = 8
+
+
+class Parts(Struct, frozen=True):
+    """The rows of the dashboard, from the top; in a tiny terminal only ``tiny``.
+
+    Attributes:
+        layout: Where everything is drawn.
+    """
+
+    layout: Layout
+
+    header: list[Row] = []
+    host: list[Row] = []
+    cards: list[Row] = []
+    graphs: list[Row] = []
+    rule: list[Row] = []
+    processes: list[Row] = []
+    report: list[Row] = []
+    timeline: list[Row] = []
+    footer: list[Row] = []
+    tiny: list[Row] = []
+
+    def all(self) -> list[Row]:
+        """All rows of the screen."""
+        return [
+            *self.header,
+            *self.host,
+            *self.cards,
+            *self.graphs,
+            *self.rule,
+            *self.processes,
+            *self.report,
+            *self.timeline,
+            *self.footer,
+            *self.tiny,
+        ]
+
+
+class Dashboard:
+    """Draws the dashboard. Equal history, snapshot, view and size give equal rows.
+
+    Args:
+        history: The source of graphs and states.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._memo = Memo()
+
+    def use_history(self, history: History) -> None:
+        """Draw from another history, for example after a jump in time."""
+        self._history = history
+
+    def rows(self, snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
+        """All rows for a terminal of this size.
+
+        Args:
+            snapshot: The snapshot; ``None`` before the first one.
+            view: The view.
+            width: Cells.
+            height: Rows.
+        """
+        history, complete = self._history, view.timeline is None or view.timeline.complete
+        # The same snapshot is drawn again when its history becomes complete.
+        memo = self._memo.by((history, complete), Memo)
+        if snapshot is None or not snapshot.gpus:
+            return _without_cards(snapshot, view, width, height)
+        context = table_context(memo, history, snapshot, view.interval)
+        # Computed once per snapshot: a paused screen keeps its states.
+        states = memo.by(snapshot, _states, memo, history, snapshot, context.second, complete)
+        if is_tiny(width, height):
+            moment = _moment(snapshot, view)
+            tiny = tiny_rows(snapshot, states, moment, width, height, view.message)
+            return Parts(Layout(view, snapshot.gpus), tiny=tiny)
+        strip = strip_rows(height) if view.host_strip else 0
+        lines, cards = card_lines(snapshot), len(snapshot.gpus)
+        shape = dashboard_shape(lines, cards, width, height - strip)
+        report = _report_rows(view, width, shape.table - LEAST_TABLE)
+        timeline = _timeline_rows(snapshot, view, width)
+        table = shape.table - len(report) - len(timeline) - view.editing
+        layout = lay_out(memo, context, snapshot, view, width, shape, max(0, table - 1))
+        listed = _processes(memo, snapshot, layout, context.row, width)
+        room = table - len(listed)
+        about_user = _user_rows(memo, snapshot, context, layout, width, room)
+        graphs = graph_rows(memo, snapshot, history, states, width, shape.tiles, GRAPH[view.graph])
+        return Parts(
+            layout,
+            header=[_header(memo, snapshot, view, width)],
+            host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
+            cards=_filled(
+                _cards(memo, snapshot, history, states, layout, width), width, shape.cards.rows
+            ),
+            graphs=graphs,
+            rule=[_rule(memo, snapshot, history, states, layout, width)],
+            processes=_filled([*listed, *about_user], width, table),
+            report=report,
+            timeline=timeline,
+            footer=[_footer_of(memo, layout, width)],
+        )
+
+
+def _without_cards(snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
+    """The dashboard without GPUs, with the reason for it."""
+    layout = Layout(view)
+    moment = Moment() if snapshot is None else _moment(snapshot, view)
+    if is_tiny(width, height):
+        return Parts(layout, tiny=tiny_rows(snapshot, {}, moment, width, height, view.message))
+    header = fill((), width, "header")
+    if snapshot is not None:
+        header = header_row(snapshot, moment, width)
+    trouble = None if snapshot is None else snapshot.trouble
+    return Parts(
+        layout,
+        header=[header],
+        cards=empty_rows(trouble, width, height - 2),
+        footer=[footer_row(() if view.dialog_open else ALWAYS, view.message, width)],
+    )
+
+
+def _states(
+    memo: Memo, history: History, snapshot: Snapshot, second: float, complete: bool
+) -> dict[str, Finding]:
+    """The state of each GPU and MIG device, by UUID.
+
+    While the history before a past moment is incomplete, no GPU is shown as well.
+    """
+    states = {
+        gpu.uuid: _state(memo.part(gpu.uuid), history, snapshot, gpu, second)
+        for gpu in snapshot.gpus
+    }
+    for gpu in snapshot.gpus:
+        for one in gpu.mig:
+            key = (second, snapshot.processes, snapshot.reserved, one, gpu.status)
+            states[one.uuid] = memo.part(one.uuid).by(key, mig_state, history, gpu, one)
+    return states if complete else {uuid: _unless_well(state) for uuid, state in states.items()}
+
+
+def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, second: float) -> Finding:
+    """The state of a GPU, judged once a second because it is written in whole seconds.
+
+    It is judged at once when something begins or ends. A warning contains current values, so it is
+    judged in every sample.
+    """
+    before = memo.newest(card_state)
+    wrong = before is not None and before.severity >= Severity.WARNING
+    key = (
+        *(second, snapshot.time if wrong else None, snapshot.reserved),
+        *(history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
+    )
+    return memo.by(key, card_state, history, gpu)
+
+
+def _header(memo: Memo, snapshot: Snapshot, view: View, width: int) -> Row:
+    moment = _moment(snapshot, view)
+    # The header depends on the GPUs only through ``moment.age``.
+    key = (int(snapshot.time), snapshot.host, snapshot.source, moment, width)
+    return memo.by(key, header_row, snapshot, moment, width)
+
+
+def _cards(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    layout: Layout,
+    width: int,
+) -> list[Row]:
+    view, shape, columns = layout.view, layout.shape, layout.card_columns
+    assert shape is not None  # noqa: S101 - there are cards
+    graph = GRAPH[view.graph]
+    if columns is None:
+        height = shape.cards.panels
+        return panel_rows(
+            memo, snapshot, history, states, width, height, view.card, graph, view.watched_gpus
+        )
+    top = view.cards_top
+    return card_rows(
+        memo,
+        snapshot,
+        history,
+        states,
+        columns,
+        width,
+        shape.cards,
+        top,
+        view.card,
+        graph,
+        view.watched_gpus,
+    )
+
+
+def _rule(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    layout: Layout,
+    width: int,
+) -> Row:
+    """The line between GPUs and processes."""
+    view, hidden = layout.view, layout.hidden_cards
+    notes = (_on_gpu(layout), _counted_since(snapshot, history, view))
+    scrolled = Scrolled(
+        _narrowing_words(snapshot, view),
+        len(layout.entries),
+        view.table_top,
+        layout.room,
+        view.cards_top,
+        hidden - view.cards_top,
+        _worst_hidden(snapshot, states, layout) if hidden else None,
+        tuple(filter(None, notes)),
+        _narrowed_to(layout),
+    )
+    key = (scrolled, width, rule_facts(snapshot), layout.shown, snapshot.processes)
+    return memo.by(key, rule_row, snapshot, layout.shown, scrolled, width)
+
+
+def _narrowed_to(layout: Layout) -> str:
+    """The GPU whose processes alone are shown."""
+    uuid = layout.view.narrowing.gpu
+    if uuid is None:
+        return ""
+    gpu = gpu_of(layout.gpus, uuid)
+    return f"GPU {UNKNOWN if gpu is None else gpu.index}"
+
+
+def _on_gpu(layout: Layout) -> str:
+    """How many processes are on the GPU under the cursor: they come first."""
+    gpu = layout.gpu
+    if gpu is None or layout.view.narrowing.gpu is not None:
+        return ""
+    count = sum(gpu.index in process.gpu_indices for process in layout.shown)
+    return f"{count or 'none'} on GPU {gpu.index}"
+
+
+def _counted_since(snapshot: Snapshot, history: History, view: View) -> str:
+    """The text that says since when GPU-hours are counted."""
+    if view.listing is not Listing.USERS or history.started is None:
+        return ""
+    from gpumon.ui.view.page_layout import moment_text
+
+    return f"GPU-HOURS since {moment_text(history.started, snapshot.time)}"
+
+
+def _worst_hidden(
+    snapshot: Snapshot, states: Mapping[str, Finding], layout: Layout
+) -> Field | None:
+    """The state of the worst hidden GPU, if it is a warning or worse."""
+    assert layout.shape is not None  # noqa: S101 - there are cards
+    above, shown = layout.view.cards_top, layout.shape.cards.in_sight
+    worst: Finding | None = None
+    index = line = 0
+    for gpu in snapshot.gpus:
+        state = states[gpu.uuid]
+        in_sight = above <= line < above + shown
+        if not in_sight and (worst is None or state.severity > worst.severity):
+            worst, index = state, gpu.index
+        line += 1 + len(gpu.mig)
+    if worst is None or worst.severity < Severity.WARNING:
+        return None
+    return f"GPU {index}: {printable(worst.brief)}", STATE_STYLES[worst.severity]
+
+
+def _processes(
+    memo: Memo, snapshot: Snapshot, layout: Layout, context: RowContext, width: int
+) -> list[Row]:
+    """The heading and the visible lines of the table."""
+    view = layout.view
+    return memo(
+        _table,
+        memo.part(process_row),
+        context,
+        view.order,
+        # The cursor may be on a GPU instead.
+        view.cursor if view.card is None else None,
+        None if layout.gpu is None else layout.gpu.index,
+        view.tags,
+        view.shift,
+        width,
+        _empty_text(snapshot, layout, width),
+        layout.columns,
+        layout.headers,
+        view.table_top,
+        layout.room,
+        layout.entries,
+    )
+
+
+def _empty_text(snapshot: Snapshot, layout: Layout, width: int) -> str:
+    """The text in place of lines, if there are none and there is room for it."""
+    if layout.entries or layout.room < 1:
+        return ""
+    from gpumon.ui.view.empty_table import empty_table_text
+
+    return empty_table_text(snapshot, layout.view.narrowing, width - 2)
+
+
+def _table(
+    memo: Memo,
+    context: RowContext,
+    order: Sort,
+    cursor: Key | None,
+    first_gpu: int | None,
+    tags: frozenset[ProcessId],
+    shift: int,
+    width: int,
+    empty: str,
+    columns: tuple[Column, ...],
+    headers: Sequence[ColumnHeader],
+    top: int,
+    room: int,
+    entries: Sequence[TableEntry],
+) -> list[Row]:
+    rows = [heading_row(headers, order, width)]
+    if empty:
+        return [*rows, fill([(f"  {empty}", "dim")], width)]
+    shown = entries[top : top + room]
+    for entry in shown:
+        members = entry.processes
+        tagged = bool(members) and all(process.id in tags for process in members)
+        dimmed = first_gpu is not None and first_gpu not in entry.gpus
+        marks = RowMarks(entry.key == cursor, tagged, entry.branch, shift, dimmed)
+        if entry.user is not None:
+            rows.append(user_row(entry.user, user_columns(width), width, marks))
+        elif entry.job is not None:
+            rows.append(job_row(entry.job, columns, context, width, marks, entry.folded))
+        elif entry.process is not None:
+            part = memo.part(entry.key)
+            rows.append(part(process_row, entry.process, columns, context, width, marks))
+    memo.keep([entry.key for entry in shown])
+    return rows
+
+
+def _footer_of(memo: Memo, layout: Layout, width: int) -> Row:
+    view = layout.view
+    return memo(footer_row, footer_keys(view, layout.entry), view.message, width)
+
+
+def _unless_well(state: Finding) -> Finding:
+    if state.severity is not Severity.QUIET:
+        return state
+    sentence = "What led to this moment is still being looked at."
+    return replace(state, sentence=sentence, short="…", brief="…")
+
+
+def _narrowing_words(snapshot: Snapshot, view: View) -> tuple[str, ...]:
+    words = view.narrowing.words(snapshot.processes)
+    if view.tags:
+        words.append(f"{len(view.tags)} tagged")
+    elif (view.narrowing.gpu or view.narrowing.only_user) is not None and not view.reports:
+        words.append(f"{keycap('clear')} shows all")
+    return tuple(words)
+
+
+# Modules that the first frame never needs are imported when they are used, here and above.
+
+
+def _report_rows(view: View, width: int, room: int) -> list[Row]:
+    """The progress of ending processes."""
+    if not view.reports:
+        return []
+    from gpumon.ui.view.kill_report import report_rows
+
+    return report_rows(view.reports, width, max(1, min(_MOST_REPORT_ROWS, room)))
+
+
+def _user_rows(
+    memo: Memo,
+    snapshot: Snapshot,
+    context: TableContext,
+    layout: Layout,
+    width: int,
+    height: int,
+) -> list[Row]:
+    """The user under the cursor, or the first, in the rows that the list of users leaves."""
+    if layout.view.listing is not Listing.USERS or not layout.entries:
+        return []
+    entry = layout.entry or layout.entries[0]
+    if entry.user is None:
+        return []
+    from gpumon.ui.view.user_charts import user_rows
+
+    return user_rows(memo, entry.user, snapshot, context, width, height)
+
+
+def _timeline_rows(snapshot: Snapshot, view: View, width: int) -> list[Row]:
+    """The timeline; empty in the present."""
+    if view.timeline is None:
+        return []
+    from gpumon.ui.view.timeline import timeline_row
+
+    playing, events, live = view.timeline.playing, view.timeline.events, view.timeline.live
+    return [timeline_row(playing, snapshot.time, events, width, live=live)]
+
+
+def _moment(snapshot: Snapshot, view: View) -> Moment:
+    timeline = view.timeline
+    if timeline is not None:
+        source = "REWIND" if timeline.live else ""
+        return Moment(log=view.log, source=source, in_gap=timeline.playing.in_gap)
+    return Moment(
+        interval=view.interval,
+        age=None if view.paused else _silence(snapshot),
+        paused=view.paused,
+        cost=snapshot.cost if view.show_cost else None,
+        log=view.log,
+    )
+
+
+def _silence(snapshot: Snapshot) -> float | None:
+    """Seconds since the GPU that is silent longest answered; ``None`` if all answer."""
+    ages = [
+        snapshot.time - since
+        for gpu in snapshot.gpus
+        if gpu.status is CardStatus.NO_ANSWER
+        and (since := gpu.sampled_at or gpu.status_since) is not None
+    ]
+    return max(ages, default=None)
+
+
+def _filled(rows: list[Row], width: int, height: int) -> list[Row]:
+    """Append blank rows up to the height."""
+    blank = fill((), width)
+    return rows + [blank] * (height - len(rows))

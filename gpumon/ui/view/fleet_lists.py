@@ -1,0 +1,310 @@
+"""The lines of a fleet's lists: hosts, users across hosts, and the processes of all hosts."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.filters import Facts
+from gpumon.fleet import Owner
+from gpumon.text.cells import Field, Row, fill, restyle
+from gpumon.text.formatting import (
+    UNKNOWN,
+    cell_width,
+    duration,
+    fit,
+    fit_right,
+    memory_size,
+    number,
+    printable,
+)
+from gpumon.ui.view.fleet_hosts import HOST_COLUMNS
+from gpumon.ui.view.fleet_view import FleetListing, host_filter, process_filter
+from gpumon.ui.view.group_rows import USER_COLUMNS
+from gpumon.ui.view.process_table import RowContext, in_order, sort_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gpumon.findings.groups import UserUse
+    from gpumon.fleet.summary import HostSummary
+    from gpumon.model.snapshot import GpuProcess, ProcessId
+    from gpumon.ui.view.fleet_view import FleetKey, FleetView
+    from gpumon.ui.view.process_table import Sort
+
+
+class FleetUser(Struct, frozen=True):
+    """One user over all hosts with current values.
+
+    Attributes:
+        user: The name; ``None`` for all whose owner is unknown.
+        gpus: Number of GPUs; ``None`` if unknown.
+        processes: Number of processes; ``None`` if unknown.
+        memory: Bytes of GPU memory; ``None`` if that of any process is unknown.
+        idle_memory: Bytes held by processes seen idle; ``None`` if unknown.
+        hosts: Names of the hosts, most memory first.
+        longest: Age in seconds of the oldest process.
+    """
+
+    user: str | None
+    gpus: int | None
+    processes: int | None
+    memory: int | None
+    idle_memory: int | None
+    hosts: tuple[str, ...]
+    longest: float | None
+
+
+class FleetEntry(Struct, frozen=True):
+    """A line of a list.
+
+    Attributes:
+        key: Identifies the line.
+        host: The host of a line of hosts or processes.
+        user: The user of a line of users.
+        process: The process of a line of processes.
+    """
+
+    key: FleetKey
+    host: HostSummary | None = None
+    user: FleetUser | None = None
+    process: GpuProcess | None = None
+
+
+class FleetUserColumn(Struct, frozen=True):
+    """A column of the list of users; see ``UserColumn``."""
+
+    key: str
+    label: str
+    width: int
+    about: str
+    text: Callable[[FleetUser], str]
+    value: Callable[[FleetUser], object]
+    style: str = ""
+    left: bool = False
+    descends: bool = True
+
+
+_ABOUT = {column.key: column.about for column in USER_COLUMNS}
+FLEET_USER_COLUMNS: tuple[FleetUserColumn, ...] = (
+    FleetUserColumn(
+        "user",
+        "USER",
+        14,
+        _ABOUT["user"],
+        lambda use: printable(use.user or UNKNOWN),
+        lambda use: use.user,
+        "user",
+        left=True,
+        descends=False,
+    ),
+    FleetUserColumn(
+        "gpu",
+        "GPUS",
+        5,
+        "On how many GPUs they are.",
+        lambda use: number(use.gpus),
+        lambda use: use.gpus,
+    ),
+    FleetUserColumn(
+        "memory_used",
+        "GPU-MEM",
+        8,
+        _ABOUT["memory_used"],
+        lambda use: memory_size(use.memory),
+        lambda use: use.memory,
+        "strong",
+    ),
+    FleetUserColumn(
+        "idle",
+        "IDLE-MEM",
+        9,
+        _ABOUT["idle"],
+        lambda use: "" if use.idle_memory == 0 else memory_size(use.idle_memory),
+        lambda use: use.idle_memory,
+        "state.note",
+    ),
+    FleetUserColumn(
+        "processes",
+        "PROCS",
+        6,
+        _ABOUT["processes"],
+        lambda use: number(use.processes),
+        lambda use: use.processes,
+        "dim",
+    ),
+    FleetUserColumn(
+        "age",
+        "LONGEST",
+        8,
+        _ABOUT["age"],
+        lambda use: duration(use.longest),
+        lambda use: use.longest,
+        "dim",
+    ),
+    FleetUserColumn(
+        "host",
+        "HOSTS",
+        0,
+        "On which hosts, most memory first.",
+        lambda use: ", ".join(map(printable, use.hosts)),
+        lambda use: len(use.hosts),
+        left=True,
+    ),
+)
+"""The columns of the list of users, in order; the last one takes the remaining width."""
+
+
+def entries_of(hosts: Sequence[HostSummary], view: FleetView, now: float) -> list[FleetEntry]:
+    """The lines of the current list that pass its filter, sorted."""
+    listed = view.current
+    if view.listing is FleetListing.HOSTS:
+        selection = host_filter(listed.filter)
+        shown = [host for host in hosts if selection.matches(host, now)]
+        return [FleetEntry(host.name, host) for host in _sorted_hosts(shown, listed.sort)]
+    if view.listing is FleetListing.USERS:
+        return [FleetEntry(use.user or "", user=use) for use in _users(hosts, listed.sort)]
+    return _processes(hosts, listed.filter, listed.sort)
+
+
+def _sorted_hosts(hosts: Sequence[HostSummary], sort: Sort) -> list[HostSummary]:
+    column = next(column for column in HOST_COLUMNS if column.key == sort.column)
+    return in_order(hosts, column.value, descending=sort.descending)
+
+
+def _users(hosts: Sequence[HostSummary], sort: Sort) -> list[FleetUser]:
+    owned: dict[str | None, list[tuple[str, UserUse | Owner]]] = {}
+    for host in hosts:
+        for use in host.users if host.is_live else ():
+            owned.setdefault(use.user, []).append((host.name, use))
+    found = [_user(user, uses) for user, uses in owned.items()]
+    column = next(column for column in FLEET_USER_COLUMNS if column.key == sort.column)
+    by_name = sorted(found, key=lambda use: use.user or "")
+    return in_order(by_name, column.value, descending=sort.descending)
+
+
+def _user(user: str | None, uses: Sequence[tuple[str, UserUse | Owner]]) -> FleetUser:
+    by_memory = sorted(uses, key=lambda one: -(one[1].memory or 0))
+    # Metrics tell no processes, and so neither their number nor their age.
+    seen = [use for _, use in uses if not isinstance(use, Owner)]
+    ages = [use.longest for use in seen if use.longest is not None]
+    return FleetUser(
+        user,
+        _sum(use.gpus if isinstance(use, Owner) else len(use.gpus) for _, use in uses),
+        sum(use.processes for use in seen) if seen else None,
+        _sum(use.memory for _, use in uses),
+        _sum(use.idle_memory for _, use in uses),
+        tuple(name for name, _ in by_memory),
+        max(ages, default=None),
+    )
+
+
+def _sum(amounts: Iterable[int | None]) -> int | None:
+    """The sum; ``None`` if any amount is unknown."""
+    total = 0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total
+
+
+def _processes(hosts: Sequence[HostSummary], text: str, sort: Sort) -> list[FleetEntry]:
+    """The processes of all live hosts: sorted on each, then all together."""
+    selection = process_filter(text) if text.strip() else None
+    found: list[tuple[HostSummary, RowContext, GpuProcess]] = []
+    for host in hosts:
+        snapshot = host.state.snapshot
+        if not host.is_live or snapshot is None:
+            continue
+        context = row_context(host)
+        facts = Facts(context.now, _seconds(context), context.idle_after, host.name)
+        found += [
+            (host, context, process)
+            for process in snapshot.processes
+            if selection is None or selection.matches(process, facts)
+        ]
+    if sort.column == "host":
+        found.sort(key=lambda one: one[0].place, reverse=sort.descending)
+    else:
+        found = _sorted_processes(found, sort)
+    return [FleetEntry((host.name, one.id), host, process=one) for host, _, one in found]
+
+
+def _sorted_processes(
+    found: Sequence[tuple[HostSummary, RowContext, GpuProcess]], sort: Sort
+) -> list[tuple[HostSummary, RowContext, GpuProcess]]:
+    """Sort by a column of processes, each with the facts of its host."""
+    owner = {id(process): (host, context) for host, context, process in found}
+
+    def idle(process: GpuProcess) -> float | None:
+        interval = owner[id(process)][1].idle(process.id)
+        return None if interval is None else interval.seconds
+
+    processes = [process for _, _, process in found]
+    if sort.column == "idle":
+        ranked = in_order(processes, idle, descending=sort.descending)
+    else:
+        # The clocks of hosts agree, so one moment serves for the ages of all.
+        now = max((context.now for _, context, _ in found), default=0.0)
+        ranked = sort_processes(processes, sort, RowContext(now))
+    return [(*owner[id(process)], process) for process in ranked]
+
+
+def row_context(host: HostSummary) -> RowContext:
+    """What the rows of a host's processes need."""
+    snapshot, history = host.state.snapshot, host.history
+    assert snapshot is not None  # noqa: S101 - a host with processes has one
+    assert history is not None  # noqa: S101 - likewise
+    return RowContext(
+        snapshot.time,
+        cache(history.process_idle),
+        history.thresholds.idle_after,
+        snapshot.host.memory_total,
+    )
+
+
+def _seconds(context: RowContext) -> Callable[[ProcessId], float | None]:
+    def idle(process: ProcessId) -> float | None:
+        interval = context.idle(process)
+        return None if interval is None else interval.seconds
+
+    return idle
+
+
+def user_columns(width: int) -> tuple[FleetUserColumn, ...]:
+    """The columns that fit; the last one is always there."""
+    left = width - 10
+    columns = []
+    for column in FLEET_USER_COLUMNS:
+        left -= column.width + 1
+        if left >= 0 or not column.width:
+            columns.append(column)
+    return tuple(columns)
+
+
+def user_row(
+    use: FleetUser, columns: Sequence[FleetUserColumn], width: int, *, cursor: bool
+) -> Row:
+    """One user."""
+    fields: list[Field] = [("▸" if cursor else " ", "")]
+    left = width - 1
+    for column in columns:
+        size = column.width or max(0, left)
+        text = _host_names(use.hosts, size) if not column.width else column.text(use)
+        fields += [((fit if column.left else fit_right)(text, size), column.style), (" ", "")]
+        left -= size + 1
+    row = fill(fields, width)
+    return restyle(row, "cursor") if cursor else row
+
+
+def _host_names(hosts: Sequence[str], width: int) -> str:
+    """The names that fit, and how many others there are."""
+    for shown in range(len(hosts), 0, -1):
+        rest = len(hosts) - shown
+        text = ", ".join(map(printable, hosts[:shown])) + (f" +{rest}" if rest else "")
+        if cell_width(text) <= width or shown == 1:
+            return f"{len(hosts)}: {text}" if cell_width(text) + 5 <= width else text
+    return ""

@@ -1,0 +1,289 @@
+"""Draws the screen of a fleet as rows of cells."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.fleet.summary import FleetTotals, totals
+from gpumon.text.cells import Field, Row, fill, restyle, row_width
+from gpumon.text.command_lines import command_line
+from gpumon.text.formatting import cell_width, counted, fit, memory_size, printable
+from gpumon.ui.view.fleet_hosts import age_text, host_row, host_sentence, status_text
+from gpumon.ui.view.fleet_layout import GUTTER, HOST_WIDTH, FleetLayout, lay_out
+from gpumon.ui.view.fleet_lists import row_context, user_columns, user_row
+from gpumon.ui.view.fleet_view import FleetListing
+from gpumon.ui.view.footer_keys import ALWAYS
+from gpumon.ui.view.header_footer import footer_row, interval_text
+from gpumon.ui.view.key_names import footer_key, keycap
+from gpumon.ui.view.memo import Memo
+from gpumon.ui.view.process_table import heading_row, process_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.fleet.summary import HostSummary
+    from gpumon.ui.view.fleet_hosts import HostColumn
+    from gpumon.ui.view.fleet_lists import FleetEntry, FleetUser
+    from gpumon.ui.view.fleet_view import FleetView
+    from gpumon.ui.view.key_names import FooterKey
+    from gpumon.ui.view.process_table import ColumnHeader, Sort
+
+
+class FleetParts(Struct, frozen=True):
+    """The rows of the screen, from the top.
+
+    Attributes:
+        layout: Where everything is drawn.
+    """
+
+    layout: FleetLayout
+    header: list[Row]
+    lines: list[Row]
+    rule: list[Row]
+    footer: list[Row]
+
+    def all(self) -> list[Row]:
+        """All rows of the screen."""
+        return [*self.header, *self.lines, *self.rule, *self.footer]
+
+
+class FleetPicture:
+    """Draws the screen. Equal hosts, view, time and size give equal rows."""
+
+    def __init__(self) -> None:
+        self._memo = Memo()
+
+    def rows(
+        self,
+        hosts: tuple[HostSummary, ...],
+        view: FleetView,
+        now: float,
+        width: int,
+        height: int,
+        source: str = "",
+    ) -> FleetParts:
+        """All rows for a terminal of this size.
+
+        Args:
+            hosts: The hosts.
+            view: The view.
+            now: The current time, seconds since the epoch.
+            width: Cells.
+            height: Rows.
+            source: What the hosts are if they are not real, such as ``DEMO``.
+        """
+        memo = self._memo
+        layout = lay_out(memo, hosts, view, now, width, height)
+        view = layout.view
+        sums = memo(totals, hosts)
+        return FleetParts(
+            layout,
+            [memo(header_row, sums, source, int(now), view.interval, width)],
+            _lines(memo, layout, now),
+            [memo(_rule, *_rule_texts(layout, now), width)],
+            [memo(footer_row, fleet_keys(layout), view.message, width)],
+        )
+
+
+_SUMS = ("hosts free gpus memory", "hosts free gpus", "hosts free", "free")
+"""The sums in the header, from a wide one to a narrow one."""
+
+
+def header_row(sums: FleetTotals, source: str, second: int, interval: float, width: int) -> Row:
+    """The sums over the fleet that fit, and the time."""
+    at_least = "" if sums.complete else "≥"
+    left: list[Field] = [(" gpumon", "header.title")]
+    if source:
+        left.append((f"  {source}", "header.mark"))
+    live = f"{sums.live}/{sums.hosts}" if sums.live < sums.hosts else str(sums.hosts)
+    used, total = memory_size(sums.memory_used), memory_size(sums.memory_total)
+    style = "header.mark" if sums.live < sums.hosts else "header"
+    parts: dict[str, list[Field]] = {
+        "hosts": [("  hosts ", "header.dim"), (live, style)],
+        "free": [("  free ", "header.dim"), (f"{at_least}{sums.free}", "header.title")],
+        "gpus": [(f" of {at_least}{sums.gpus} GPUs", "header")],
+        "memory": [
+            ("  memory ", "header.dim"),
+            (f"{at_least}{used} of {at_least}{total}", "header"),
+        ],
+    }
+    clock = time.strftime("%H:%M:%S", time.localtime(second))
+    right: list[Field] = [
+        (f"  {clock}", "header"),
+        (f"  {interval_text(interval)} ", "header.dim"),
+    ]
+    room = width - row_width(left) - row_width(right)
+    # Without a live host nothing is known of their GPUs.
+    for line in _SUMS if sums.live else ("hosts",):
+        fields = [field for name in line.split() for field in parts[name]]
+        if row_width(fields) <= room:
+            left += fields
+            room -= row_width(fields)
+            break
+    return fill([*left, (" " * max(0, room), "header"), *right], width, "header")
+
+
+def _lines(memo: Memo, layout: FleetLayout, now: float) -> list[Row]:
+    """The heading and the visible lines."""
+    view, width = layout.view, layout.width
+    heading = memo(
+        _heading, tuple(layout.headers), view.current.sort, layout.line_width, layout.beside, width
+    )
+    rows = [heading]
+    if not layout.entries:
+        rows.append(fill([(f"  {fit(_empty_text(layout), max(0, width - 2))}", "dim")], width))
+    else:
+        drawn = [
+            _line(memo.part(entry.key), layout, entry, now)
+            for entry in (layout.entries[at] for at in layout.visible)
+        ]
+        rows += _beside(drawn, layout)
+        memo.keep([layout.entries[at].key for at in layout.visible])
+    blank = fill((), width)
+    return rows + [blank] * (layout.room + 1 - len(rows))
+
+
+def _heading(
+    headers: Sequence[ColumnHeader], sort: Sort, line_width: int, beside: int, width: int
+) -> Row:
+    one = heading_row(headers, sort, line_width)
+    fields = list(one)
+    for _ in range(beside - 1):
+        fields += [(" " * GUTTER, "heading"), *one]
+    return fill(fields, width, "heading")
+
+
+def _beside(drawn: Sequence[Row], layout: FleetLayout) -> list[Row]:
+    """The lines in columns, the first ones in the first column."""
+    if layout.beside == 1:
+        return list(drawn)
+    room, blank = layout.room, fill((), layout.line_width)
+    rows = []
+    for y in range(min(room, len(drawn))):
+        fields: list[Field] = []
+        for column in range(layout.beside):
+            at = column * room + y
+            fields += [*(drawn[at] if at < len(drawn) else blank), (" " * GUTTER, "")]
+        rows.append(fill(fields[:-1], layout.width))
+    return rows
+
+
+def _line(memo: Memo, layout: FleetLayout, entry: FleetEntry, now: float) -> Row:
+    view = layout.view
+    cursor = entry.key == view.current.cursor
+    if entry.user is not None:
+        return memo(_user_line, entry.user, layout.width, cursor)
+    assert entry.host is not None  # noqa: S101 - lines of hosts and processes have one
+    if entry.process is not None:
+        # The texts of a process change with its host's samples.
+        key = (entry.host, entry.process, layout.columns, layout.width, cursor)
+        return memo.by(key, _process_line, layout, entry, cursor)
+    texts = age_text(entry.host, now, view.interval), status_text(entry.host, now)
+    return memo(_host_line, entry.host, layout.host_columns, *texts, layout.line_width, cursor)
+
+
+def _host_line(
+    host: HostSummary,
+    headers: Sequence[HostColumn],
+    age: str,
+    status: str,
+    width: int,
+    cursor: bool,
+) -> Row:
+    return host_row(host, headers, age, status, width, cursor=cursor)
+
+
+def _user_line(use: FleetUser, width: int, cursor: bool) -> Row:
+    return user_row(use, user_columns(width), width, cursor=cursor)
+
+
+def _process_line(layout: FleetLayout, entry: FleetEntry, cursor: bool) -> Row:
+    """The host, then the process as in the table at home."""
+    assert entry.host is not None  # noqa: S101 - a process has a host
+    assert entry.process is not None  # noqa: S101 - the caller has checked it
+    width = max(0, layout.width - HOST_WIDTH - 1)
+    row = process_row(entry.process, layout.columns, row_context(entry.host), width)
+    name = fit(printable(entry.host.name), HOST_WIDTH)
+    line = fill([("▸" if cursor else " ", ""), (name, "strong"), *row], layout.width)
+    return restyle(line, "cursor") if cursor else line
+
+
+def _empty_text(layout: FleetLayout) -> str:
+    """What is shown in place of lines."""
+    listed = layout.view.current
+    if listed.filter:
+        one = {"hosts": "host", "users": "user", "processes": "process"}[layout.view.listing.value]
+        return f"no {one} matches {printable(listed.filter)} · {keycap('clear')} shows all"
+    if not layout.hosts:
+        return "connecting …"
+    return "no process on any host that answers"
+
+
+def _rule_texts(layout: FleetLayout, now: float) -> tuple[str, str, str]:
+    """The number of lines with the filter, a sentence on the cursor's line, and the range."""
+    view, count = layout.view, len(layout.entries)
+    if view.listing is FleetListing.HOSTS:
+        whole = len(layout.hosts)
+        text = counted(count, "host") if count == whole else f"{count} of {counted(whole, 'host')}"
+    elif view.listing is FleetListing.USERS:
+        text = counted(count, "user")
+    else:
+        text = counted(count, "process", "es")
+    if view.current.filter:
+        text += f" · {printable(view.current.filter)}"
+    entry, visible = layout.entry, layout.visible
+    about = ""
+    if entry is not None and entry.process is not None:
+        about = f"{entry.process.id.pid}: {command_line(entry.process)}"
+    elif entry is not None and entry.host is not None:
+        about = host_sentence(entry.host, now)
+    shown = ""
+    if len(visible) < count:
+        shown = f" {visible.start + 1}–{visible.stop} of {count} "
+    return text, about, shown
+
+
+def _rule(text: str, about: str, shown: str, width: int) -> Row:
+    fields: list[Field] = [
+        ("──", "rule"),
+        (f" {fit(text, min(cell_width(text), width - 4))} ", "dim"),
+    ]
+    room = width - row_width(fields) - cell_width(shown) - 4
+    if about and room > 12:
+        fields += [("──", "rule"), (f" {fit(about, min(cell_width(about), room - 2))} ", "")]
+    line = "─" * max(0, width - row_width(fields) - cell_width(shown))
+    return fill([*fields, (line, "rule"), (shown, "dim")], width, "rule")
+
+
+_SELECT = footer_key("previous_line", "next_line")
+_SORT = footer_key("sort_before", "sort_next", label="sort")
+_FIRST = (
+    footer_key("sort_free", label="free first"),
+    footer_key("sort_state", label="sick first"),
+)
+
+
+def fleet_keys(layout: FleetLayout) -> tuple[FooterKey, ...]:
+    """The keys for the footer, most needed first."""
+    view = layout.view
+    if view.dialog_open:
+        return ()
+    if view.editing:
+        return (footer_key("open", label="keep"), footer_key("clear", label="drop"), _SELECT)
+    users, processes = FleetListing.USERS, FleetListing.PROCESSES
+    chosen = [_SELECT] if layout.entry is None else [footer_key("open")]
+    found = [] if view.listing is users else [footer_key("filter")]
+    return (
+        *ALWAYS,
+        *chosen,
+        *found,
+        footer_key("users", on=view.listing is users),
+        footer_key("change_side", label="processes", on=view.listing is processes),
+        *(_FIRST if view.listing is FleetListing.HOSTS else ()),
+        _SORT,
+        footer_key("theme"),
+        footer_key("palette", label="commands"),
+    )

@@ -1,0 +1,162 @@
+"""Large graphs below the table of GPUs, one per GPU and side by side, on a large terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.text.cells import Field, Row, braille, fill, row_width
+from gpumon.text.formatting import fit_right
+from gpumon.ui.view.gpu_text import STATE_STYLES, is_stale, state_glyph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpumon.findings import Finding
+    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.recording.history import History
+    from gpumon.ui.view.graph_choices import Graph
+    from gpumon.ui.view.memo import Memo
+
+_LEAST_WIDTH = 140
+"""A narrower terminal has only the small graphs in the table."""
+_ACROSS = 4
+_LEAST_CARDS, _MOST_CARDS = 3, 8
+_LEAST_HEIGHT, _MOST_HEIGHT = 6, 10
+_GAP = 2
+
+
+def tile_height(cards: int, width: int, room: int) -> int:
+    """Height of each graph with its title; 0 if the graphs do not fit.
+
+    Args:
+        cards: Number of GPUs.
+        width: Cells of the terminal.
+        room: Rows for all graphs.
+    """
+    if width < _LEAST_WIDTH or not _LEAST_CARDS <= cards <= _MOST_CARDS:
+        return 0
+    height = room // -(-cards // _ACROSS)
+    return min(height, _MOST_HEIGHT) if height >= _LEAST_HEIGHT else 0
+
+
+def tiles_rows(cards: int, height: int) -> int:
+    """Height of all graphs."""
+    return height * -(-cards // _ACROSS)
+
+
+def graph_rows(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    width: int,
+    height: int,
+    graph: Graph,
+) -> list[Row]:
+    """The graphs of all GPUs; empty if their height is 0.
+
+    Args:
+        memo: Caches drawn parts.
+        snapshot: The snapshot.
+        history: The values of the graphs.
+        states: The state of each GPU, by UUID.
+        width: Cells.
+        height: Height of each graph, from ``tile_height``.
+        graph: What the graphs show.
+    """
+    if not height:
+        return []
+    across, each = _grid(snapshot, width)
+    uuids = tuple(gpu.uuid for gpu in snapshot.gpus)
+    # The graphs change once a second.
+    key = (width, height, int(snapshot.time), graph, uuids)
+    drawn = memo.by(key, _graphs, snapshot, history, width, height, graph)
+    rows: list[Row] = []
+    for place, graphs in enumerate(drawn):
+        beside = snapshot.gpus[place * across : (place + 1) * across]
+        titles = [
+            memo.part(gpu.uuid)(_title, _title_values(gpu, states[gpu.uuid], graph), each)
+            for gpu in beside
+        ]
+        rest = width - len(titles) * (_GAP + each)
+        rows += [memo.part(place)(_join_titles, rest, *titles), *graphs]
+    return rows
+
+
+def _grid(snapshot: Snapshot, width: int) -> tuple[int, int]:
+    """Number of graphs side by side, and the width of each."""
+    across = min(len(snapshot.gpus), _ACROSS)
+    return across, (width - _GAP * (across + 1)) // across
+
+
+def _graphs(
+    snapshot: Snapshot, history: History, width: int, height: int, graph: Graph
+) -> list[list[Row]]:
+    """The graphs without titles: for each line of graphs, its rows."""
+    across, each = _grid(snapshot, width)
+    span = 2 * each
+    drawn = [
+        braille(graph.values(history, gpu, span, span, int(snapshot.time)), 1.0, each, height - 1)
+        for gpu in snapshot.gpus
+    ]
+    parts: list[list[Row]] = []
+    for first in range(0, len(drawn), across):
+        rows: list[Row] = []
+        for line in zip(*drawn[first : first + across], strict=True):
+            fields: list[Field] = []
+            for text in line:
+                fields += [(" " * _GAP, ""), (text, graph.style)]
+            rows.append(fill(fields, width))
+        parts.append(rows)
+    return parts
+
+
+def tile_at(snapshot: Snapshot, width: int, height: int, x: int, y: int) -> Gpu | None:
+    """The GPU whose graph is drawn at a cell; ``None`` if there is none."""
+    across, each = _grid(snapshot, width)
+    place = y // height * across + min(x // (each + _GAP), across - 1)
+    return snapshot.gpus[place] if place < len(snapshot.gpus) else None
+
+
+class _TitleValues(NamedTuple):
+    """The values in a title: it is drawn again only when they change."""
+
+    gpu_index: int
+    key: str
+    value: str
+    unit: str
+    sign: str
+    style: str
+    stale: str
+
+
+def _title_values(gpu: Gpu, state: Finding, graph: Graph) -> _TitleValues:
+    stale = "stale" if is_stale(gpu, state) else ""
+    return _TitleValues(
+        gpu.index,
+        graph.key,
+        *graph.now(gpu),
+        state_glyph(state),
+        STATE_STYLES[state.severity],
+        stale,
+    )
+
+
+def _join_titles(rest: int, *titles: Row) -> Row:
+    """Titles side by side, each as wide as its graph, and the cells to their right."""
+    fields = [field for title in titles for field in ((" " * _GAP, ""), *title)]
+    return (*fields, (" " * rest, ""))
+
+
+def _title(values: _TitleValues, width: int) -> Row:
+    """The GPU's index, its newest value, and the seconds that the graph shows."""
+    stale = values.stale
+    fields: list[Field] = [
+        (f"{values.sign} ", values.style),
+        (f"{values.gpu_index:<2} ", stale or "strong"),
+        (f"{values.key} ", stale or "dim"),
+        (values.value, stale or "strong"),
+        (values.unit, stale or "dim"),
+    ]
+    room = width - row_width(fields)
+    return fill([*fields, (fit_right(f"{2 * width} s", max(0, room)), "dim")], width)

@@ -1,0 +1,366 @@
+"""The page of one GPU: findings, charts, memory and all values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from gpumon.findings import FindingKind, card_findings, memory_account
+from gpumon.host.cuda_visible_devices import visible_devices_line
+from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
+from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.text.cells import Field, Row, fill, row_width
+from gpumon.text.formatting import (
+    UNKNOWN,
+    fit,
+    gib,
+    gibibytes,
+    memory_size,
+    mig_name,
+    number,
+    printable,
+    temperature,
+)
+from gpumon.text.units import degree, memory_units
+from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
+from gpumon.ui.view.gpu_text import short_name
+from gpumon.ui.view.page_layout import (
+    Fact,
+    Section,
+    Side,
+    fact_rows,
+    finding_rows,
+    inside_width,
+    moment_text,
+    page_rows,
+    text_rows,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.findings import Account, Finding
+    from gpumon.model.snapshot import Gpu, Snapshot, Suspect
+    from gpumon.recording.history import History
+
+_IDENTITY = (
+    "name",
+    "uuid",
+    "index",
+    "pci_bus_id",
+    "minor_number",
+    "serial",
+    "architecture",
+    "compute_capability",
+    "vbios_version",
+)
+"""The metrics that identify a GPU; all others are in the table of values."""
+
+_EVENTS = ("xid", "xid_at")
+"""Metrics that only events set: without a value there was no event."""
+
+_SUMMARY = ("utilization_gpu", "memory_used", "power_draw", "temperature_gpu")
+"""The metrics in the first line."""
+_SILENT = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_ANSWER)
+_BEFORE = 60.0
+"""Seconds before a GPU fell silent in which its last values are searched."""
+
+_METRIC_WIDTH = 47
+"""Cells of a column in the table of values."""
+_METRIC_LABEL = 29
+_MOST_COLUMNS = 3
+_LEAST_HOLDERS, _MOST_HOLDERS = 3, 12
+"""Number of lines for the holders of the memory."""
+_AIRY = 30
+"""From this height on there are blank rows between the sections, and all of the findings."""
+_FINDINGS_SHARE = 0.2
+"""The share of a lower page that the findings may take with their evidence."""
+_LOW = 16
+"""Below this height each finding has one line."""
+
+
+class CardView(Struct, frozen=True):
+    """The GPU of a page.
+
+    Attributes:
+        gpu: Its newest values.
+        gone: A text that says that the driver no longer lists it; empty if it does.
+        before: The GPU with its last values, if it does not answer.
+    """
+
+    gpu: Gpu
+    gone: str = ""
+    before: Gpu | None = None
+
+
+class Charts(Struct, frozen=True):
+    """The charts of a page.
+
+    Attributes:
+        title: The heading.
+        draw: Draws them at a width in a number of rows; what does not fit follows below.
+        least: The least number of rows for the main charts at a width.
+    """
+
+    title: str
+    draw: Callable[[int, int], list[Row]]
+    least: Callable[[int], int]
+
+
+def last_values(history: History, gpu: Gpu) -> Gpu | None:
+    """The GPU with the last values that the history has, if it does not answer."""
+    if gpu.status not in _SILENT or gpu.status_since is None:
+        return None
+    seconds = history.now - gpu.status_since + _BEFORE
+    seen = {field: history.gpu_window(gpu.uuid, field, seconds) for field in _SUMMARY}
+    values = {field: round(points[-1][1]) for field, points in seen.items() if points}
+    return msgspec.structs.replace(gpu, **values) if values else None
+
+
+def card_rows(
+    view: CardView,
+    history: History,
+    snapshot: Snapshot | None,
+    width: int,
+    height: int,
+    charts: Charts | None = None,
+) -> list[Row]:
+    """The whole page, every row exactly ``width`` cells.
+
+    The visible part has the state, the memory with its holders, and the charts in what is left.
+
+    Args:
+        view: The GPU.
+        history: Its history.
+        snapshot: The newest snapshot.
+        width: Cells.
+        height: Rows of the visible part.
+        charts: The charts.
+    """
+    gpu = view.gpu
+    account = memory_account(history, gpu)
+    findings = [_without_account(finding) for finding in card_findings(history, gpu)]
+    if any(finding.sentence == account.sentence for finding in findings):
+        account = msgspec.structs.replace(account, sentence="")
+    airy = height >= _AIRY
+    inside = inside_width(width)
+    whole = airy or len(finding_rows(findings, inside)) <= height * _FINDINGS_SHARE
+    lines = None if whole else 1 if height < _LOW else 3
+    rows = page_rows(
+        [
+            Section("", lambda size: _summary(view, size), Side.BOTH),
+            Section("", lambda size: finding_rows(findings, size, lines), Side.BOTH),
+        ],
+        width,
+        airy=airy,
+    )
+    holders = holders_of(gpu, snapshot, history)
+    unusual = account.unattributed is None or account.unattributed > account.tolerance
+    sentence = text_rows(account.sentence, inside) if unusual and account.sentence else []
+    # The heading of the charts, and without a single holder the bar and the rest of the memory.
+    bare = 1 + airy + len(memory_rows(account, (), inside, 1)) + len(sentence) + 1 + airy
+    left = height - len(rows) - bare - (0 if charts is None else charts.least(inside))
+    most = max(_LEAST_HOLDERS, min(_MOST_HOLDERS, left))
+    rows += page_rows(
+        [
+            Section(
+                "Memory",
+                lambda size: [*memory_rows(account, holders, size, most), *sentence],
+                Side.BOTH,
+            )
+        ],
+        width,
+        airy=airy,
+    )
+    if charts is not None:
+        room = height - len(rows) - 1 - airy
+        drawn = Section(charts.title, lambda size: charts.draw(size, room), Side.BOTH)
+        rows += page_rows([drawn], width, airy=airy)
+    processes = process_holders(gpu, snapshot, history)
+    listed = len(holders) <= most and not gpu.mig
+    sections = [
+        Section("Findings", lambda size: [] if whole else finding_rows(findings, size), Side.BOTH),
+        Section(
+            "All processes on it",
+            lambda size: [] if listed else holder_rows(processes, " " * len(processes), size),
+            Side.BOTH,
+        ),
+        Section(
+            "Who else holds the GPU",
+            lambda size: [
+                *([] if sentence or not account.sentence else text_rows(account.sentence, size)),
+                *_suspects(account, size),
+            ],
+            Side.BOTH,
+        ),
+        Section("GPU", lambda size: _identity(view, snapshot, size), Side.BOTH),
+        Section("MIG devices", lambda size: _devices(gpu, size), Side.BOTH),
+        Section("All values", lambda size: _metrics(gpu, history.now, size), Side.BOTH),
+    ]
+    return rows + page_rows(sections, width)
+
+
+def _summary(view: CardView, width: int) -> list[Row]:
+    """The GPU and its main values in one line."""
+    gpu = view.gpu
+    name = (f"GPU {gpu.index}  {short_name(gpu.name)}", "strong")
+    if view.gone:
+        return [fill([name], width), *text_rows(view.gone, width, "state.note")]
+    rows = []
+    if view.before is not None:
+        rows = [fill([name], width)]
+        name, gpu = ("Its last values:", "state.note"), view.before
+    total = "" if gpu.memory_total is None else f"/{gibibytes(gpu.memory_total)}"
+    cap = "" if gpu.power_limit is None else f"/{number(gpu.power_limit)}"
+    fields: list[Field] = [name]
+    for value, rest in (
+        (number(gpu.utilization_gpu), " % busy"),
+        (gibibytes(gpu.memory_used), f"{total} {gib()}"),
+        (number(gpu.power_draw), f"{cap} W"),
+        (temperature(gpu.temperature_gpu), f" {degree()}"),
+    ):
+        added = (f"   {value}", ""), (rest, "dim")
+        if value == UNKNOWN:
+            continue
+        # A number that is cut would look like another number.
+        if row_width((*fields, *added)) > width:
+            break
+        fields += added
+    return [*rows, fill(fields, width)]
+
+
+def _without_account(finding: Finding) -> Finding:
+    """The finding without the evidence that the memory account on the page contains."""
+    if finding.kind is FindingKind.UNATTRIBUTED:
+        return msgspec.structs.replace(finding, evidence=())
+    return finding
+
+
+def _suspects(account: Account, width: int) -> list[Row]:
+    """Processes that hold the device file but are not in the driver's list."""
+    rows: list[Row] = []
+    for suspect in account.suspects:
+        if rows:
+            rows.append(fill((), width))
+        rows += _suspect_rows(suspect, width)
+    if account.unseen:
+        many = account.unseen != 1
+        rows += text_rows(
+            f"{account.unseen} process{'es' if many else ''} of other users could not be looked "
+            f"into: only root can tell whether {'they hold' if many else 'it holds'} the GPU.",
+            width,
+            "state.note",
+        )
+    if account.unseen is None:
+        return text_rows("Not looked for yet, or nobody can look on this machine.", width, "dim")
+    return rows or text_rows("No other holders (all processes checked).", width, "dim")
+
+
+def _suspect_rows(suspect: Suspect, width: int) -> list[Row]:
+    command = " ".join(suspect.command) or f"[{suspect.name}]"
+    head: list[Field] = [
+        (f"{suspect.id.pid:<7} ", "strong"),
+        (fit(printable(suspect.user or UNKNOWN), 9) + " ", "user"),
+    ]
+    room = max(1, width - 18)
+    rows = [fill([*head, (line, "")], width) for line in wrap(command, room, most=1)]
+    edge: Field = (" " * 18, "")
+    return rows + [
+        fill([edge, (line, "state.note")], width) for line in wrap(suspect.sentence, room)
+    ]
+
+
+def _identity(view: CardView, snapshot: Snapshot | None, width: int) -> list[Row]:
+    """All names of the GPU."""
+    gpu = view.gpu
+    facts = []
+    for field in _IDENTITY:
+        metric = GPU_METRIC[field]
+        facts.append(Fact(metric.label, *_value_or_reason(gpu, metric, 0.0)))
+    if snapshot is not None:
+        driver = snapshot.host.driver_version or UNKNOWN
+        facts.append(Fact("Driver", driver, note=f"CUDA {snapshot.host.cuda_version or UNKNOWN}"))
+    facts.append(Fact("To use it (y)", visible_devices_line([gpu.uuid])))
+    return fact_rows(facts, width, 20)
+
+
+def _devices(gpu: Gpu, width: int) -> list[Row]:
+    """The MIG devices with the numbers that other tools use for them."""
+    facts = []
+    for one in gpu.mig:
+        numbers = f"GPU instance {number(one.gpu_instance)}, {number(one.multiprocessors)} SMs"
+        name = f"MIG {mig_name(gpu.index, one.index)} {printable(one.profile or '')}"
+        facts.append(Fact(name, one.uuid, note=numbers))
+    return fact_rows(facts, width, 20)
+
+
+def _metrics(gpu: Gpu, now: float, width: int) -> list[Row]:
+    """All other metrics in columns, each with its value, or the reason why it is unknown."""
+    metrics = [metric for metric in GPU_METRICS if metric.field not in _IDENTITY]
+    columns = max(1, min(_MOST_COLUMNS, width // _METRIC_WIDTH))
+    each = width // columns
+    # Two cells separate the columns.
+    facts = [Fact(metric.label, *_value_or_reason(gpu, metric, now)) for metric in metrics]
+    cells = [
+        fill(row, each) for row in fact_rows(facts, max(1, each - 2), min(_METRIC_LABEL, each // 2))
+    ]
+    height = -(-len(cells) // columns)
+    return [
+        fill([field for cell in cells[y::height] for field in cell], width) for y in range(height)
+    ]
+
+
+def _value_or_reason(gpu: Gpu, metric: Metric, now: float) -> tuple[str, str]:
+    """The text and style of a metric: its value with the unit, or ``–`` and the reason."""
+    value = gpu_value(gpu, metric)
+    if value is None:
+        if metric.field in _EVENTS and metric.field not in gpu.unknown:
+            return "none seen", "dim"
+        reason = gpu.unknown.get(metric.field, Unknown.NOT_READ)
+        return f"{UNKNOWN}  {reason.words}", "dim"
+    if metric.unit is Unit.TIME and isinstance(value, float):
+        return moment_text(value, now), ""
+    text = _TEXT.get(metric.unit)
+    return (str(value) if text is None else text(value)), ""
+
+
+def _bytes(value: object) -> str:
+    """GiB from 0.5 GiB on, otherwise MiB; GB and MB if these units are configured."""
+    size, units = _number(value), memory_units()
+    giga = units.kilo**3
+    if size >= giga / 2:
+        return f"{size / giga:.2f} {units.giga}"
+    return f"{size / units.kilo**2:.0f} {units.mega}"
+
+
+def _joules(value: object) -> str:
+    return f"{_number(value) / 3.6e6:.2f} kWh"
+
+
+def _bits(value: object) -> str:
+    return ", ".join(clock_event_names(int(_number(value)))) or "none"
+
+
+def _number(value: object) -> float:
+    if isinstance(value, (int, float)):
+        return value
+    raise TypeError(value)
+
+
+_TEXT: dict[Unit, Callable[[object], str]] = {
+    Unit.BYTES: _bytes,
+    Unit.BYTES_PER_SECOND: lambda value: f"{memory_size(int(_number(value)))}/s",
+    Unit.JOULES: _joules,
+    Unit.BITS: _bits,
+    Unit.PERCENT: lambda value: f"{value} %",
+    Unit.CELSIUS: lambda value: f"{temperature(_number(value))} {degree()}",
+    Unit.MEGAHERTZ: lambda value: f"{value} MHz",
+    Unit.WATTS: lambda value: f"{_number(value):.0f} W",
+    Unit.SECONDS: lambda value: f"{value} s",
+    Unit.PSTATE: lambda value: f"P{value}",
+    Unit.ENABLED: lambda value: "enabled" if value else "disabled",
+    Unit.YES_NO: lambda value: "yes" if value else "no",
+}

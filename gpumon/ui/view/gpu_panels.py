@@ -1,0 +1,312 @@
+"""GPUs as tall panels: four charts, or meters with two graphs where these do not fit."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from gpumon.text.cells import Field, Row, bar, bar_style, braille, fill, restyle, row_width
+from gpumon.text.formatting import (
+    cell_width,
+    fit,
+    fit_right,
+    gibibytes,
+    memory_size,
+    number,
+    temperature,
+)
+from gpumon.text.units import degree
+from gpumon.ui.view.gpu_text import (
+    WATCHED,
+    holders,
+    is_stale,
+    memory_share,
+    rate,
+    share,
+    short_name,
+    state_fields,
+    unlisted_holder,
+)
+from gpumon.ui.view.graph_choices import GRAPHS, MEMORY, UTIL, top_temperature
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from gpumon.findings import Finding
+    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.recording.history import History
+    from gpumon.ui.view.graph_choices import Graph
+    from gpumon.ui.view.memo import Memo
+
+_LABEL = 8
+_VALUE = 10
+_LEAST_METERS, _MOST_METERS = 44, 72
+_LEAST_CHART = 28
+_TALL_PANEL, _LEAST_CHARTS = 16, 11
+"""Rows of a panel with two lines of charts, and with one."""
+
+
+class Meter(Struct, frozen=True):
+    """A bar with its number.
+
+    Attributes:
+        label: The name of the value.
+        fraction: Length of the bar, 0 to 1; ``None`` is unknown.
+        value: The number.
+        unit: The dimmed text after the number.
+        style: The style of the bar.
+    """
+
+    label: str
+    fraction: float | None
+    value: str
+    unit: str
+    style: str
+
+
+def panel_rows(
+    memo: Memo,
+    snapshot: Snapshot,
+    history: History,
+    states: Mapping[str, Finding],
+    width: int,
+    height: int,
+    chosen: str | None = None,
+    graph: Graph = UTIL,
+    watched: Collection[str] = (),
+) -> list[Row]:
+    """One panel per GPU.
+
+    Args:
+        memo: Caches drawn parts.
+        snapshot: The snapshot.
+        history: The values of the graphs.
+        states: The state of each GPU, by UUID.
+        width: Cells.
+        height: Rows of one panel.
+        chosen: UUID of the GPU under the cursor.
+        graph: The first graph.
+        watched: UUIDs of the GPUs with a mark.
+    """
+    held = memo(holders, snapshot.processes)
+    across = _charts_across(width, height)
+    rows: list[Row] = []
+    for gpu in snapshot.gpus:
+        state = states[gpu.uuid]
+        holder = held.get(gpu.uuid) or unlisted_holder(gpu)
+        part, second = memo.part(gpu.uuid), int(snapshot.time)
+        mark = WATCHED if gpu.uuid in watched else " "
+        title = part(_title, gpu.index, gpu.name, state, holder, width, mark)
+        rows.append(restyle(_with_cursor(title), "cursor") if gpu.uuid == chosen else title)
+        stale = is_stale(gpu, state)
+        if across:
+            # The graphs change once a second.
+            key = (width, height - 2, second, graph, across)
+            charts = part.by(key, _draw_charts, gpu, history, *key)
+            rows += _charts_rows(part, gpu, charts, width, stale)
+        else:
+            rows += _meters_rows(part, gpu, history, width, height - 1, second, graph, stale)
+    return rows
+
+
+def _title(
+    index: int, model: str | None, state: Finding, holder: Sequence[str], width: int, mark: str
+) -> Row:
+    name = f" {index}{mark} {short_name(model)}  "
+    words = state_fields(
+        state, holder, width - cell_width(name), style="panel.", holder_style="header"
+    )
+    return fill([(name, "panel.title"), *words], width, "header")
+
+
+def _charts_across(width: int, height: int) -> int:
+    """Number of charts side by side; 0 if four charts do not fit."""
+    across = 2 if height >= _TALL_PANEL else len(GRAPHS)
+    fits = height >= _LEAST_CHARTS and width >= across * (_LEAST_CHART + 2)
+    return across if fits else 0
+
+
+class _ChartLine(NamedTuple):
+    """Charts side by side, drawn once a second: what they show, and the rows below the captions."""
+
+    graphs: Sequence[Graph]
+    rows: Sequence[Row]
+
+
+def _draw_charts(
+    gpu: Gpu, history: History, width: int, height: int, second: int, first: Graph, across: int
+) -> list[_ChartLine]:
+    """Four charts in lines of ``across``; a column of dots is a second."""
+    each = width // across - 2
+    order = (first, *(graph for graph in GRAPHS if graph is not first))
+    lines = len(order) // across
+    drawn: list[_ChartLine] = []
+    for line in range(lines):
+        graphs = order[line * across : (line + 1) * across]
+        # A remainder of rows goes to the first line of charts.
+        tall = height // lines + (line < height % lines) - 1
+        charts = [
+            braille(graph.values(history, gpu, 2 * each, 2 * each, second), 1.0, each, tall)
+            for graph in graphs
+        ]
+        rows: list[Row] = []
+        for texts in zip(*charts, strict=True):
+            fields: list[Field] = []
+            for text, graph in zip(texts, graphs, strict=True):
+                fields += [(f" {text} ", graph.style)]
+            rows.append(fill(fields, width))
+        drawn.append(_ChartLine(graphs, rows))
+    return drawn
+
+
+def _charts_rows(
+    memo: Memo, gpu: Gpu, charts: Sequence[_ChartLine], width: int, stale: bool
+) -> list[Row]:
+    """The charts with the newest value above each, and a line of further values."""
+    rows: list[Row] = []
+    for line in charts:
+        each = width // len(line.graphs)
+        captions = (
+            memo.part(graph.key)(_caption, graph, *graph.now(gpu), each, stale)
+            for graph in line.graphs
+        )
+        rows.append(fill(chain.from_iterable(captions), width))
+        rows += line.rows
+    return [*rows, memo(_facts_row, tuple(_facts(gpu)), width)]
+
+
+def _facts_row(facts: Sequence[tuple[str, str]], width: int) -> Row:
+    """The facts that fit, in one line."""
+    row: list[Field] = []
+    for label, text in facts:
+        fact: list[Field] = [(f" {label} ", "dim"), (f"{text}  ", "")]
+        if row_width([*row, *fact]) <= width:
+            row += fact
+    return fill(row, width)
+
+
+def _caption(graph: Graph, value: str, unit: str, width: int, stale: bool) -> Row:
+    """A value's name, the newest value, and the seconds that the chart below shows."""
+    fields: list[Field] = [
+        (f" {graph.key}  ", "dim"),
+        (value, "stale" if stale else "strong"),
+        (unit, "dim"),
+    ]
+    room = width - row_width(fields)
+    return fill([*fields, (fit_right(f"{2 * (width - 2)} s ", room), "dim")], width)
+
+
+def _meters_rows(
+    memo: Memo,
+    gpu: Gpu,
+    history: History,
+    width: int,
+    height: int,
+    second: int,
+    graph: Graph,
+    stale: bool,
+) -> list[Row]:
+    """Meters on the left, graphs on the right."""
+    left = max(_LEAST_METERS, min(_MOST_METERS, width * 2 // 5))
+    key = (width - left - 1, height, second, graph)
+    graphs = memo.by(key, _draw_graphs, gpu, history, *key)
+    lines = [_meter_row(meter, left - 2, stale) for meter in _meters(gpu)]
+    lines += [_fact_row(label, text, left - 2) for label, text in _facts(gpu)]
+    lines += [()] * (height - len(lines))
+    return [
+        fill([(" ", ""), *fill(start, left), *drawn], width)
+        for start, drawn in zip(lines, graphs, strict=False)
+    ]
+
+
+def _with_cursor(title: Row) -> Row:
+    (name, style), *rest = title
+    return ("▸" + name[1:], style), *rest
+
+
+def _meters(gpu: Gpu) -> list[Meter]:
+    slowdown, cap = gpu.temperature_slowdown, gpu.power_limit
+    total = gpu.memory_total
+    busy, full = share(gpu.utilization_gpu, 100), memory_share(gpu.memory_used, total)
+    return [
+        Meter("util", busy, number(gpu.utilization_gpu), "%", bar_style("bar.util", busy)),
+        Meter(
+            "memory",
+            full,
+            gibibytes(gpu.memory_used),
+            "G" if total is None else f"/{gibibytes(total)}G",
+            bar_style("bar.memory", full),
+        ),
+        Meter(
+            "power",
+            share(gpu.power_draw, cap),
+            number(gpu.power_draw),
+            "W" if cap is None else f"/{cap:.0f}W",
+            "bar.other",
+        ),
+        Meter(
+            "temp",
+            share(gpu.temperature_gpu, top_temperature(gpu)),
+            temperature(gpu.temperature_gpu),
+            degree() if slowdown is None else f"/{temperature(slowdown, degree())}",
+            "bar.other",
+        ),
+    ]
+
+
+def _meter_row(meter: Meter, width: int, stale: bool) -> Row:
+    return (
+        (fit(meter.label, _LABEL), "dim"),
+        (fit_right(meter.value, _VALUE - cell_width(meter.unit)), "stale" if stale else "strong"),
+        (meter.unit, "dim"),
+        (" ", ""),
+        (bar(meter.fraction, width - _LABEL - _VALUE - 1), "bar.stale" if stale else meter.style),
+    )
+
+
+def _facts(gpu: Gpu) -> list[tuple[str, str]]:
+    """Further values, most wanted first: the panel shows those that fit."""
+    state = "" if gpu.pstate is None else f"  P{gpu.pstate}"
+    core, memory = f"{number(gpu.clock_sm):>4}", f"{number(gpu.clock_memory):>5}"
+    generation, lanes = number(gpu.pcie_generation), number(gpu.pcie_width)
+    activity, fan = number(gpu.utilization_memory, "%"), number(gpu.fan_speed, "%")
+    received, sent = rate(gpu.pcie_rx), rate(gpu.pcie_tx)
+    encoder, decoder = number(gpu.utilization_encoder, "%"), number(gpu.utilization_decoder, "%")
+    facts = [
+        ("clocks", f"SM {core}  memory {memory} MHz{state}"),
+        ("PCIe", f"gen {generation} x{lanes:<2} rx {received:>5}/s tx {sent:>5}/s"),
+        ("driver", f"reserves {memory_size(gpu.memory_reserved)}  memory active {activity}"),
+    ]
+    if gpu.fan_speed is not None:
+        facts.append(("fan", fan))
+    if gpu.utilization_encoder or gpu.utilization_decoder:
+        # The last line, because it appears and disappears.
+        facts.append(("video", f"encoder {encoder:>4}  decoder {decoder:>4}"))
+    return facts
+
+
+def _fact_row(label: str, text: str, width: int) -> Row:
+    return fill([(fit(label, _LABEL), "dim"), (text, "")], width)
+
+
+def _draw_graphs(
+    gpu: Gpu, history: History, width: int, height: int, second: int, graph: Graph
+) -> list[list[Field]]:
+    """Two graphs side by side; a column of dots is a second, and the newest is at the right."""
+    each = max(4, (width - 4) // 2)
+    span = 2 * each
+    tall = max(1, height - 1)
+    graphs = (graph, UTIL if graph is MEMORY else MEMORY)
+    one, two = (
+        braille(which.values(history, gpu, span, span, second), 1.0, each, tall) for which in graphs
+    )
+    lines: list[list[Field]] = [
+        [("   ", ""), (one[y], graphs[0].style), (" ", ""), (two[y], graphs[1].style)]
+        for y in range(tall)
+    ]
+    last = "last " if all(each >= cell_width(f"{g.key}, last {span} s") for g in graphs) else ""
+    captions = [fit(f"{g.key}, {last}{span} s", each) for g in graphs]
+    lines.append([("   ", ""), (captions[0], "dim"), (" ", ""), (captions[1], "dim")])
+    return lines

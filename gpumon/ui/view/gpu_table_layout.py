@@ -1,0 +1,238 @@
+"""The layout of the table of GPUs: its columns, and the rows and columns of lines.
+
+``card_columns`` decides what fits into a width: it goes through ``_WIDTH_STEPS``, most wanted
+first. Read backwards, the steps say what a narrow terminal drops first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.text.formatting import cell_width, gibibytes, mig_name, number
+from gpumon.ui.view.gpu_text import core_name, short_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.config.columns import GpuColumn
+    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.ui.view.memo import Memo
+
+_LEAST_LINE = 40
+"""The least width of a GPU's line that holds its numbers."""
+_LEAST_PANEL = 5
+_PANEL_WIDTH = 72
+GUTTER = 2
+
+
+class CardColumns(Struct, frozen=True):
+    """Widths of the columns in cells, with the gap before each; 0 is absent.
+
+    The columns of a MIG device have the same widths. Index and °C are always there. ``added`` are
+    the chosen ones that fit.
+    """
+
+    width: int
+    memory_text: int
+    name: int = 0
+    state: int = 10
+    memory_bar: int = 0
+    util_bar: int = 0
+    power: int = 0
+    spark: int = 0
+    clock: int = 0
+    pcie: int = 0
+    added: tuple[GpuColumn, ...] = ()
+
+
+_INDEX, UTIL_TEXT, CELSIUS = 3, 6, 4
+
+_ADDED = "added"
+"""The step at which the columns that the user has added get their room."""
+
+# Placeholders for widths that depend on the GPUs.
+_CORE_NAME, _WHOLE_NAME, _WATTS = -1, -2, -3
+_LONGEST_NAME = 24
+
+# (column, width to reach, whether a part of the step is useless), most wanted first.
+_WIDTH_STEPS: tuple[tuple[str, int, bool], ...] = (
+    ("state", 20, False),
+    ("name", _CORE_NAME, True),
+    ("memory_bar", 4, True),
+    ("util_bar", 4, True),
+    ("power", _WATTS, True),
+    (_ADDED, 0, True),
+    ("memory_bar", 8, False),
+    ("util_bar", 6, False),
+    ("state", 26, False),
+    ("spark", 12, True),
+    ("state", 33, False),
+    ("memory_bar", 12, False),
+    ("util_bar", 9, False),
+    ("state", 42, False),
+    ("memory_bar", 15, False),
+    ("util_bar", 12, False),
+    ("name", _WHOLE_NAME, True),
+    ("spark", 32, False),
+    ("clock", 10, True),
+    ("pcie", 16, True),
+    ("state", 54, False),
+    ("memory_bar", 21, False),
+    ("util_bar", 21, False),
+    ("spark", 62, False),
+    ("state", 72, False),
+    ("spark", 122, False),
+    ("state", 400, False),
+)
+
+
+def card_columns(
+    width: int, gpus: Sequence[Gpu], graphs: bool = True, added: Sequence[GpuColumn] = ()
+) -> CardColumns:
+    """Choose the columns of a GPU's line.
+
+    Args:
+        width: Cells of the line.
+        gpus: The GPUs.
+        graphs: Whether to show the small graph.
+        added: The columns that the user has added.
+    """
+    names = {short_name(gpu.name) for gpu in gpus}
+    core = max((cell_width(core_name(name)) for name in names), default=0)
+    whole_name = max((cell_width(name) for name in names), default=0)
+    # As wide as the largest possible value, so that no number moves or is cut.
+    watts = max((len(number(limit)) for limit in {gpu.power_limit for gpu in gpus}), default=0)
+    sizes = max((len(gibibytes(size)) for size in {gpu.memory_total for gpu in gpus}), default=0)
+    mig_names = (mig_name(gpu.index, one.index) for gpu in gpus for one in gpu.mig)
+    mig = max((len(f"MIG {name} ") for name in mig_names), default=0)
+    fixed = {
+        _CORE_NAME: max(mig, min(core, _LONGEST_NAME) + 1),
+        _WHOLE_NAME: max(mig, min(whole_name, _LONGEST_NAME) + 1),
+        _WATTS: 2 * max(watts, 3) + len("  /W"),
+    }
+    memory_text = 2 * max(sizes, 4) + len("  /G")
+    widths = {"name": 0, "state": 10, "memory_bar": 0, "util_bar": 0, "power": 0}
+    widths |= {"spark": 0, "clock": 0, "pcie": 0}
+    left = width - _INDEX - CELSIUS - memory_text - UTIL_TEXT - sum(widths.values())
+    fitting: list[GpuColumn] = []
+    for column, goal, whole in _WIDTH_STEPS:
+        if column == _ADDED:
+            for one in added:
+                if one.width <= left:
+                    fitting.append(one)
+                    left -= one.width
+            continue
+        step = fixed.get(goal, goal) - widths[column]
+        if step <= 0 or (whole and step > left) or (column == "spark" and not graphs):
+            continue
+        step = min(step, left)
+        widths[column] += step
+        left -= step
+    # On a very narrow line, memory sizes of four digits take cells from the state.
+    widths["state"] += min(left, 0)
+    return CardColumns(width=width, memory_text=memory_text, added=tuple(fitting), **widths)
+
+
+class CardsShape(Struct, frozen=True):
+    """The layout of the GPUs.
+
+    Attributes:
+        panels: Height of each tall panel; 0 if the GPUs are lines.
+        columns: Number of lines side by side.
+        rows: Height of all of it, with the heading.
+    """
+
+    panels: int
+    columns: int
+    rows: int
+
+    @property
+    def in_sight(self) -> int:
+        """Number of lines that fit."""
+        return self.columns * (self.rows - 1)
+
+
+def cards_shape(lines: int, cards: int, width: int, room: int, panel_room: int = 0) -> CardsShape:
+    """Choose the layout of the GPUs.
+
+    Args:
+        lines: Number of lines for all GPUs and their MIG instances.
+        cards: Number of GPUs.
+        width: Cells.
+        room: Maximum number of rows.
+        panel_room: Maximum number of rows of tall panels; 0 allows none.
+    """
+    if 1 <= cards <= 2 and lines == cards and width >= _PANEL_WIDTH:
+        height = panel_room // cards
+        if height >= _LEAST_PANEL:
+            return CardsShape(height, 1, height * cards)
+    if lines + 1 <= room:
+        return CardsShape(0, 1, lines + 1)
+    if width >= 2 * _LEAST_LINE + GUTTER:
+        needed = (lines + 1) // 2 + 1
+        return CardsShape(0, 2, min(needed, room))
+    return CardsShape(0, 1, max(0, room))
+
+
+def card_lines(snapshot: Snapshot) -> int:
+    """Number of lines: one for each GPU and one for each of its MIG instances."""
+    return sum(1 + len(gpu.mig) for gpu in snapshot.gpus)
+
+
+def list_columns(
+    memo: Memo,
+    snapshot: Snapshot,
+    shape: CardsShape,
+    width: int,
+    graphs: bool,
+    added: Sequence[GpuColumn],
+) -> CardColumns | None:
+    """The columns of the GPUs' lines; ``None`` for tall panels.
+
+    Args:
+        memo: Caches the result.
+        snapshot: The snapshot.
+        shape: From ``cards_shape``.
+        width: Cells of all lines side by side.
+        graphs: Whether to show the small graph.
+        added: The columns that the user has added.
+    """
+    if shape.panels:
+        return None
+    each = (width - GUTTER * (shape.columns - 1)) // shape.columns
+    kinds = {
+        (gpu.name, gpu.power_limit, gpu.memory_total, gpu.index if gpu.mig else None)
+        for gpu in snapshot.gpus
+    }
+    key = (each, kinds, graphs, added)
+    return memo.by(key, card_columns, each, snapshot.gpus, graphs, added)
+
+
+def card_line(snapshot: Snapshot, uuid: str | None) -> int | None:
+    """The line number of a GPU; ``None`` if it is not in the snapshot."""
+    line = 0
+    for gpu in snapshot.gpus:
+        if gpu.uuid == uuid:
+            return line
+        line += 1 + len(gpu.mig)
+    return None
+
+
+def card_at(
+    snapshot: Snapshot, shape: CardsShape, width: int, top: int, x: int, y: int
+) -> Gpu | None:
+    """The GPU at a cell; ``None`` at the heading and below the last GPU."""
+    if shape.panels:
+        return snapshot.gpus[y // shape.panels] if y // shape.panels < len(snapshot.gpus) else None
+    if y < 1:
+        return None
+    line = top + y - 1
+    if shape.columns > 1 and x > width // 2:
+        line += shape.rows - 1
+    for gpu in snapshot.gpus:
+        if line <= len(gpu.mig):
+            return gpu
+        line -= 1 + len(gpu.mig)
+    return None

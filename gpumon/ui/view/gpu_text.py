@@ -1,0 +1,253 @@
+"""Texts about a GPU that several views share: its state, name, users and rates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from gpumon.findings import FindingKind, Severity
+from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.sources import makers
+from gpumon.text.formatting import (
+    UNKNOWN,
+    cell_width,
+    fit,
+    gibibytes,
+    memory_size,
+    printable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gpumon.findings import Finding
+    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.text.cells import Field
+
+GLYPHS = {
+    Severity.GOOD: "○",
+    Severity.QUIET: "●",
+    Severity.NOTE: "△",
+    Severity.WARNING: "▲",
+    Severity.CRITICAL: "✖",
+}
+"""A glyph for each severity, so that colour is not the only sign of it."""
+
+_KIND_GLYPHS = {
+    FindingKind.IDLE: "◐",
+    FindingKind.IDLE_PROCESS: "◐",
+    FindingKind.FULL: "■",
+    FindingKind.RESERVED: "◆",
+    FindingKind.UNATTRIBUTED: "▚",
+    FindingKind.BUSY_UNLISTED: "◎",
+    FindingKind.ASLEEP: "◌",
+    FindingKind.NO_PERMISSION: "⊘",
+    FindingKind.OLD: "◔",
+    FindingKind.UNKNOWN: "?",
+}
+"""Glyphs of states below a warning; a warning has the glyph of its severity, whatever it is."""
+
+STATE_SIGNS = (
+    (GLYPHS[Severity.GOOD], "free"),
+    (GLYPHS[Severity.QUIET], "busy, nothing to say"),
+    (_KIND_GLYPHS[FindingKind.IDLE], "idle while a process holds memory"),
+    (_KIND_GLYPHS[FindingKind.FULL], "full: no memory is left for another process"),
+    (_KIND_GLYPHS[FindingKind.RESERVED], "reserved by gpumon run for a job"),
+    (_KIND_GLYPHS[FindingKind.UNATTRIBUTED], "memory that no listed process holds, for a moment"),
+    (_KIND_GLYPHS[FindingKind.BUSY_UNLISTED], "busy, though the driver lists no process"),
+    (_KIND_GLYPHS[FindingKind.ASLEEP], "asleep: powered down while nobody uses it"),
+    (_KIND_GLYPHS[FindingKind.NO_PERMISSION], "this user may not open the GPU"),
+    (_KIND_GLYPHS[FindingKind.OLD], "old values: the driver has not returned"),
+    (_KIND_GLYPHS[FindingKind.UNKNOWN], "unknown: the driver reports nothing to judge by"),
+    (GLYPHS[Severity.NOTE], "worth knowing: a program's XID, memory that grows or is preallocated"),
+    (GLYPHS[Severity.WARNING], "look: hot, slowed down, perhaps stuck, unattributed memory"),
+    (GLYPHS[Severity.CRITICAL], "the GPU does not answer, or is lost"),
+)
+"""The glyphs of states with their meaning."""
+
+STATE_STYLES = {
+    Severity.GOOD: "state.good",
+    Severity.QUIET: "state.quiet",
+    Severity.NOTE: "state.note",
+    Severity.WARNING: "state.warning",
+    Severity.CRITICAL: "state.critical",
+}
+
+
+WATCHED = "★"
+"""Marks a GPU whose becoming free is to be notified."""
+
+
+@lru_cache(maxsize=256)
+def short_name(name: str | None) -> str:
+    """A GPU's name without the brand."""
+    if name is None:
+        return UNKNOWN
+    return makers.short_name(printable(name)) or UNKNOWN
+
+
+def is_stale(gpu: Gpu, state: Finding) -> bool:
+    """Whether a GPU's values are not current: it does not answer, or it was not sampled."""
+    return gpu.status is not CardStatus.OK or state.kind is FindingKind.OLD
+
+
+def state_glyph(state: Finding) -> str:
+    """The glyph of a state."""
+    glyph = GLYPHS[state.severity]
+    return glyph if state.severity >= Severity.WARNING else _KIND_GLYPHS.get(state.kind, glyph)
+
+
+def state_field(state: Finding, width: int) -> Field:
+    """A GPU's brief state with its glyph, in exactly ``width`` cells."""
+    text = f"{state_glyph(state)} {printable(state.brief)}"
+    return fit(text, width), STATE_STYLES[state.severity]
+
+
+def state_fields(
+    state: Finding, holder: Sequence[str], width: int, *, style: str = "", holder_style: str = ""
+) -> tuple[Field, Field]:
+    """A GPU's state with its glyph, and its holder after it, together in ``width`` cells.
+
+    Args:
+        state: The state.
+        holder: Texts about the holder, longest first; empty if nobody holds the GPU.
+        width: Cells.
+        style: Prefix of the name of the state's style.
+        holder_style: The style of the holder.
+    """
+    if state.kind is FindingKind.FREE:
+        # Who only draws on a GPU does not keep it from others.
+        holder = ()
+    mark = f"{state_glyph(state)} "
+    words = mark + _words(state, holder, width - cell_width(mark))
+    name = STATE_STYLES[state.severity]
+    left = width - cell_width(words)
+    if left < 0:
+        return (fit(words, width), style + name), ("", holder_style)
+    text = next((text for text in holder if cell_width(text) + len(_GAP) <= left), "")
+    return (words, style + name), (fit(_GAP + text if text else "", left), holder_style)
+
+
+_GAP = "  "
+_HOLDER_FIRST = (FindingKind.IDLE, FindingKind.STUCK, FindingKind.HOT, FindingKind.THROTTLED)
+"""States whose longer texts add numbers only: the name of the holder matters more than those."""
+
+
+def _words(state: Finding, holder: Sequence[str], width: int) -> str:
+    """The longest text of a state that fits, without its last clause if necessary."""
+    short = state.short
+    texts = (short, short.rpartition(", ")[0], short.partition(" (")[0], state.brief)
+    fitting = [printable(text) for text in texts if text and cell_width(text) <= width]
+    if holder and state.kind in _HOLDER_FIRST:
+        room = width - len(_GAP) - cell_width(holder[-1])
+        fitting = [text for text in fitting if cell_width(text) <= room] or fitting
+    return fitting[0] if fitting else printable(state.brief)
+
+
+def share(value: float | None, whole: float | None) -> float | None:
+    """The fraction for a bar; ``None`` if a value is unknown or the whole is 0."""
+    return None if value is None or not whole else value / whole
+
+
+@lru_cache(maxsize=256)
+def core_name(name: str) -> str:
+    """The model: the words up to the first one with a digit, without that word's suffix.
+
+    ``H100`` of ``H100 80GB HBM3``, ``RTX 4090``, ``A100`` of ``A100-SXM4-80GB``.
+    """
+    words: list[str] = []
+    for word in name.split():
+        head = word.partition("-")[0]
+        words.append(head or word)
+        if any(character.isdigit() for character in head):
+            break
+    return " ".join(words)
+
+
+def memory_share(used: int | None, total: int | None) -> float | None:
+    """The fraction for a memory bar: 0 if the amount beside it reads 0."""
+    return share(0 if used is not None and float(gibibytes(used)) == 0 else used, total)
+
+
+Place: TypeAlias = "str | tuple[str, tuple[int | None, int | None] | None]"
+"""UUID of a GPU, alone or with the (GPU instance, compute instance) of a MIG device."""
+
+
+MigIndices: TypeAlias = "Mapping[Place, int]"
+"""The index of each MIG device."""
+
+
+def mig_indices(gpus: Iterable[Gpu]) -> MigIndices:
+    """The indices by which processes name their MIG devices."""
+    return {
+        (gpu.uuid, (one.gpu_instance, one.compute_instance)): one.index
+        for gpu in gpus
+        for one in gpu.mig
+    }
+
+
+def holders(processes: Sequence[GpuProcess]) -> dict[Place, tuple[str, ...]]:
+    """Who holds each GPU and MIG device: texts for ``state_fields``, longest first.
+
+    All users, then the one with the most memory alone, with the number of others.
+    """
+    held: defaultdict[Place, dict[str | None, list[int | None]]] = defaultdict(dict)
+    for process in processes:
+        for use in process.uses:
+            places: tuple[Place, ...] = (use.gpu_uuid,)
+            if use.instance is not None:
+                places = (use.gpu_uuid, (use.gpu_uuid, use.instance))
+            for place in places:
+                held[place].setdefault(process.user, []).append(use.memory_used)
+    return {place: _holder_texts(users) for place, users in held.items()}
+
+
+def users_of_gpu(processes: Sequence[GpuProcess], uuid: str) -> list[str | None]:
+    """The users with a process on a GPU, most memory first; ``None`` is an unknown user."""
+    held: defaultdict[str | None, list[int | None]] = defaultdict(list)
+    for process in processes:
+        for use in process.uses:
+            if use.gpu_uuid == uuid:
+                held[process.user].append(use.memory_used)
+    return _by_memory(_known_memory(held))
+
+
+def _known_memory(held: Mapping[str | None, Sequence[int | None]]) -> dict[str | None, int]:
+    return {user: sum(size for size in sizes if size) for user, sizes in held.items()}
+
+
+def _by_memory(known: Mapping[str | None, int]) -> list[str | None]:
+    return sorted(known, key=lambda user: (-known[user], user or ""))
+
+
+def _holder_texts(held: Mapping[str | None, Sequence[int | None]]) -> tuple[str, ...]:
+    known = _known_memory(held)
+    users = _by_memory(known)
+    names = {user: _HIDDEN if user is None else printable(user) for user in users}
+    amounts = {user: "" if None in held[user] else f" {memory_size(known[user])}" for user in users}
+    first = users[0]
+    name, amount = names[first], amounts[first]
+    others = f" +{len(users) - 1}" if len(users) > 1 else ""
+    every = ", ".join(names[user] + amounts[user] for user in users)
+    return tuple(dict.fromkeys((every, name + amount + others, name + others, name)))
+
+
+_HIDDEN = "not visible"
+"""Stands for the name of a user that is hidden from this one."""
+
+
+def unlisted_holder(gpu: Gpu) -> tuple[str, ...]:
+    """The text for ``state_fields`` if the driver does not list the processes of a GPU."""
+    why = gpu.unknown.get("processes")
+    # An exporter tells of no process: that is no sign of memory without an owner.
+    if why in {None, Unknown.NOT_EXPORTED}:
+        return ()
+    if not memory_share(gpu.memory_used, gpu.memory_total):
+        return ()
+    return (f"unattributed {memory_size(gpu.memory_used)}", "unattributed")
+
+
+def rate(value: float | None) -> str:
+    """Bytes per second, in the form of ``memory_size``."""
+    return memory_size(None if value is None else int(value))

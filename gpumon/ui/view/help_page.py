@@ -1,0 +1,254 @@
+"""The content of the help page: its sections, what a search finds in them, and its columns."""
+
+from __future__ import annotations
+
+from itertools import chain, groupby
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpumon.config.columns import COLUMNS, GPU_COLUMNS
+from gpumon.config.keymap import display
+from gpumon.filters import TERMS
+from gpumon.model.metrics import GPU_METRICS
+from gpumon.text.cells import row_width
+from gpumon.text.formatting import cell_width
+from gpumon.ui.view.gpu_text import STATE_SIGNS
+from gpumon.ui.view.group_rows import USER_COLUMNS
+from gpumon.ui.view.key_names import keycap, keys_of
+from gpumon.ui.view.page_layout import wrap
+from gpumon.ui.view.timeline import SIGNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gpumon.config.key_action import KeyAction
+    from gpumon.text.cells import Field, Row
+
+_GAP = 2
+"""Cells between two columns, and between a term and its meaning."""
+_KEYS_WIDTH, _TEXT_WIDTH = 37, 55
+"""Minimum widths of a column of keys, and of a column of other terms."""
+_MOST_TERM = 20
+
+_SIGNS = (
+    ("– ·", "unknown, never zero"),
+    ("≥", "at least: it held already when gpumon started"),
+    ("?", "a guess from the evidence, such as stuck? for a job that computes at hardly any power"),
+    ("▸", "the line under the cursor; it stays on that process, however the list moves"),
+    ("●", "tagged; ◉ tagged and under the cursor"),
+    ("▼ ▲", "sorted by this column, largest or smallest first"),
+    ("0,1", "a process on several GPUs is one row"),
+    ("0:3", "MIG device 3 of GPU 0, numbered as gpumon select does"),
+    (
+        "31G unattributed",
+        "memory in use, held by no process in the driver's list; then who may hold it unlisted",
+    ),
+    (
+        "busy, by …",
+        "kernels run, but the driver lists no process: it may be in another container",
+    ),
+    ("orphan", "a process whose parent has ended, such as a data loader that outlived its run"),
+    ("grey row", "not visible here: a process of another container, or of a hidden /proc"),
+    ("★", "a GPU that is watched: you are told when it is free"),
+    ("‹", "commands are scrolled to the side; what stands before is cut off"),
+    ("✓ …", "processes being ended: settled; still waited for"),
+    ("PAUSED", "the picture is held; sampling goes on"),
+    ("DEMO", "a machine that does not exist"),
+    ("REWIND", "a moment of the past"),
+    ("REPLAY", "a log is shown, no machine; nothing can be ended in it"),
+    ("● 12 MB 5m", "a log is being written: how much, how long; in red: samples are being lost"),
+    ("no answer", "how long a GPU has not answered: its values are as old as that"),
+)
+_CARD_COLUMNS = (
+    (
+        "state",
+        "then the user with the most memory on the GPU, how much, and how many others there are",
+    ),
+    ("power", "draw and the cap in force"),
+    ("memory", "used by processes, of all there is; what the driver reserves is left out"),
+    ("util", "share of time in which any kernel ran; says nothing of how full the chip was"),
+    (
+        "last 60 s",
+        "the same, over a second a column, or memory, power by its cap, heat by its slowdown point",
+    ),
+    ("SM MHz", "clock of the multiprocessors"),
+    ("PCIe rx tx/s", "into and out of the GPU"),
+)
+
+
+class HelpSection(Struct, frozen=True):
+    """A section of the help page.
+
+    Attributes:
+        title: Its title.
+        entries: Its terms and their meanings.
+        about: A sentence under the title.
+        group: Whether it is a group of keys, which stands beside other groups.
+    """
+
+    title: str
+    entries: tuple[tuple[str, str], ...] = ()
+    about: str = ""
+    group: bool = False
+
+
+def key_groups(explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
+    """The keys in the groups of the keymap."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for action, about in explained:
+        now = keys_of(action.name)
+        missing = display(key for key in action.keys if key not in now)
+        changed = f" (usually {missing})" if missing else ""
+        groups.setdefault(action.group, []).append((display(now), about + changed))
+    return [HelpSection(title, tuple(lines), group=True) for title, lines in groups.items()]
+
+
+def page_keys(name: str, explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
+    """The keys of a page, before those of the dashboard.
+
+    Args:
+        name: The name of the page.
+        explained: Its actions with their descriptions.
+    """
+    lines = tuple(line for group in key_groups(explained) for line in group.entries)
+    return [HelpSection(f"Keys on this page: {name}", lines), HelpSection("Keys on the dashboard")]
+
+
+def other_sections() -> list[HelpSection]:
+    """All sections but the keys."""
+    added = f"Added with {keycap('columns')}."
+    return [
+        HelpSection(
+            "The mouse",
+            about="A click on a heading sorts, a click on a row or GPU selects, a double click "
+            "opens it, the wheel scrolls what is under it; a click on a word of the last line does "
+            "what its key does.",
+        ),
+        HelpSection(
+            "The filter",
+            tuple((term.example, term.about) for term in TERMS),
+            "Words match user, command, container and job; all words and terms must match; ! or "
+            "not negates the one after it.",
+        ),
+        HelpSection("Signs", STATE_SIGNS + _SIGNS),
+        HelpSection(f"On the timeline ({keycap('step_back', 'step_on')})", tuple(SIGNS)),
+        HelpSection(
+            "Memory",
+            about="The sum of the processes is less than the memory used: the driver and the "
+            "contexts of its clients take some.",
+        ),
+        HelpSection(
+            "Columns of a GPU",
+            (*_CARD_COLUMNS, *((one.label, f"{one.about} {added}") for one in GPU_COLUMNS)),
+        ),
+        HelpSection("Process columns", tuple((one.label, one.about) for one in COLUMNS)),
+        HelpSection(
+            f"User columns ({keycap('users')})",
+            tuple((one.label, one.about) for one in USER_COLUMNS),
+        ),
+        HelpSection("Metrics", tuple((one.label, one.about) for one in GPU_METRICS)),
+    ]
+
+
+def find(sections: Sequence[HelpSection], search: str) -> list[HelpSection]:
+    """The sections with only the entries that match; a single character is a key or a sign first.
+
+    Args:
+        sections: All sections.
+        search: Words that must all be in an entry or the title of its section.
+    """
+    words = search.casefold().split()
+    if not words:
+        return list(sections)
+    if len(search.strip()) == 1:
+        exact = _matching(sections, lambda _, term, __: search.strip() in term.split())
+        if exact:
+            return exact
+    return _matching(
+        sections,
+        lambda title, term, about: all(
+            word in f"{title} {term} {about}".casefold() for word in words
+        ),
+    )
+
+
+def _matching(
+    sections: Sequence[HelpSection], matches: Callable[[str, str, str], bool]
+) -> list[HelpSection]:
+    found = []
+    for one in sections:
+        entries = tuple(entry for entry in one.entries if matches(one.title, *entry))
+        if entries or (one.about and matches(one.title, "", one.about)):
+            found.append(replace(one, entries=entries))
+    return found
+
+
+def help_rows(sections: Sequence[HelpSection], width: int) -> list[Row]:
+    """The sections in as many columns as the width has room for; rows may be shorter."""
+    rows: list[Row] = []
+    for is_group, together in groupby(sections, lambda one: one.group):
+        run = list(together)
+        rows += _key_rows(run, width) if is_group else []
+        for one in () if is_group else run:
+            rows += [_title(one), *(((line, ""),) for line in wrap(one.about, width) if line)]
+            rows += [*_in_columns(one, width), ()]
+    return rows
+
+
+def _key_rows(groups: Sequence[HelpSection], width: int) -> list[Row]:
+    """Groups beside each other: the first ones stand first in all columns."""
+    count = max(1, min(width // _KEYS_WIDTH, len(groups)))
+    room = (width - _GAP * (count - 1)) // count
+    columns: list[list[Row]] = [[] for _ in range(count)]
+    for group in groups:
+        shortest = min(columns, key=len)
+        shortest += [_title(group), *chain(*_entries(group.entries, room)), ()]
+    return _beside(columns, room)
+
+
+def _title(section: HelpSection) -> Row:
+    return ((section.title, "title"),)
+
+
+def _in_columns(section: HelpSection, width: int) -> list[Row]:
+    """The entries of a section, one after the other down the columns."""
+    count = max(1, min(width // _TEXT_WIDTH, len(section.entries)))
+    room = (width - _GAP * (count - 1)) // count
+    entries = _entries(section.entries, room)
+    height = sum(map(len, entries)) / count
+    columns: list[list[Row]] = [[]]
+    for entry in entries:
+        if len(columns[-1]) >= height:
+            columns.append([])
+        columns[-1] += entry
+    return _beside(columns, room)
+
+
+def _entries(entries: Sequence[tuple[str, str]], width: int) -> list[list[Row]]:
+    """The rows of each entry: its term, and its meaning beside or under it."""
+    most = max((cell_width(term) for term, _ in entries), default=0)
+    indent = min(most, _MOST_TERM) + _GAP
+    found: list[list[Row]] = []
+    for term, about in entries:
+        lines = wrap(about, max(1, width - indent))
+        beside = cell_width(term) <= indent - _GAP
+        room = " " * (indent - cell_width(term)) + lines.pop(0) if beside else ""
+        under: list[Row] = [((" " * indent + line, ""),) for line in lines]
+        found.append([((term, "strong"), (room, "")), *under])
+    return found
+
+
+def _beside(columns: Sequence[Sequence[Row]], room: int) -> list[Row]:
+    """Columns of rows beside each other."""
+    rows: list[Row] = []
+    for at in range(max(map(len, columns), default=0)):
+        row: list[Field] = []
+        for number, column in enumerate(columns):
+            if at < len(column):
+                start = number * (room + _GAP)
+                row.append((" " * (start - row_width(row)), ""))
+                row += column[at]
+        rows.append(tuple(row))
+    return rows

@@ -1,0 +1,126 @@
+"""The page of one job: what it is, where it runs, since when, and how much memory it holds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.model.snapshot import GpuUse
+from gpumon.text.cells import Field, Row, fill
+from gpumon.text.formatting import UNKNOWN, duration, gib, gibibytes, number, printable
+from gpumon.ui.view.page_layout import (
+    Fact,
+    Section,
+    Side,
+    fact_rows,
+    moment_text,
+    page_rows,
+    text_rows,
+)
+from gpumon.ui.view.process_page import place_facts, use_rows
+from gpumon.ui.view.process_table import (
+    RowContext,
+    Sort,
+    card_list,
+    heading_row,
+    process_row,
+    sort_processes,
+    visible_columns,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.findings.groups import JobGroup
+    from gpumon.model.snapshot import Gpu
+
+_SORT = Sort()
+
+
+class JobView(Struct, frozen=True):
+    """The job of a page.
+
+    Attributes:
+        job: Its newest values.
+        gone: A text that says that none of its processes is on a GPU; empty if one is.
+    """
+
+    job: JobGroup
+    gone: str = ""
+
+
+def job_rows(view: JobView, gpus: Sequence[Gpu], context: RowContext, width: int) -> list[Row]:
+    """The whole page, every row exactly ``width`` cells."""
+    job, now = view.job, context.now
+    uses = _merged(job)
+    sections = [
+        Section("", lambda size: _summary(view, now, size), Side.BOTH),
+        Section("Job", lambda size: fact_rows(_facts(job, now), size)),
+        Section("On the GPUs", lambda size: use_rows(uses, job.memory, gpus, size), Side.RIGHT),
+        Section("Processes", lambda size: _processes(job, context, size), Side.BOTH),
+    ]
+    return page_rows(sections, width)
+
+
+def _summary(view: JobView, now: float, width: int) -> list[Row]:
+    """The name and the main values."""
+    job = view.job
+    fields: list[Field] = [
+        (", ".join(printable(user or UNKNOWN) for user in job.users), "user"),
+        (f"   {gibibytes(job.memory)} {gib()}", "strong"),
+        (f" on GPU {card_list(job.gpus)}", ""),
+        ("   SM ", "dim"),
+        (number(job.sm, " %"), ""),
+    ]
+    if job.started_at is not None and not view.gone:
+        fields += [("   for ", "dim"), (duration(now - job.started_at), "")]
+    rows = [fill([(job.label, "strong")], width), fill(fields, width)]
+    return rows + (text_rows(view.gone, width, "state.note") if view.gone else [])
+
+
+def _facts(job: JobGroup, now: float) -> list[Fact]:
+    count = len(job.processes)
+    facts = [Fact("processes", f"{count} on GPUs")]
+    if job.started_at is not None:
+        age = f"{duration(now - job.started_at)} ago"
+        facts.append(Fact("started", moment_text(job.started_at, now), note=age))
+    places = dict.fromkeys(process.place for process in job.processes)
+    # Processes of one job run in one place; what differs is on their own pages.
+    return facts + place_facts(next(iter(places)), looked_up=True)
+
+
+def _merged(job: JobGroup) -> list[GpuUse]:
+    """What its processes use of each GPU together."""
+    on_gpu: defaultdict[tuple[int, str, tuple[int, int] | None], list[GpuUse]] = defaultdict(list)
+    for process in job.processes:
+        for use in process.uses:
+            on_gpu[use.gpu_index, use.gpu_uuid, use.instance].append(use)
+    return [
+        GpuUse(
+            uuid,
+            index,
+            instance,
+            memory_used=_sum(use.memory_used for use in uses),
+            sm=_sum(use.sm for use in uses),
+        )
+        for (index, uuid, instance), uses in sorted(on_gpu.items(), key=lambda pair: pair[0][0])
+    ]
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """The sum; ``None`` if a value is unknown."""
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _processes(job: JobGroup, context: RowContext, width: int) -> list[Row]:
+    columns = visible_columns(width)
+    ordered = sort_processes(job.processes, _SORT, context)
+    rows = [process_row(process, columns, context, width) for process in ordered]
+    return [heading_row(columns, _SORT, width), *rows]

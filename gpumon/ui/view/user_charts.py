@@ -1,0 +1,208 @@
+"""Below the list of users: one user's GPU memory and GPUs over time, and what is idle."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.config.chart_windows import WINDOWS
+from gpumon.text.cells import Field, Row, fill, row_width, spark
+from gpumon.text.command_lines import command_line
+from gpumon.text.formatting import (
+    UNKNOWN,
+    cell_width,
+    duration,
+    fit,
+    fit_right,
+    memory_size,
+    printable,
+)
+from gpumon.text.units import memory_units
+from gpumon.ui.view.chart_plot import EDGE, Scale, Span, plot
+from gpumon.ui.view.gpu_charts import window_seconds
+from gpumon.ui.view.page_layout import moment_text
+from gpumon.ui.view.process_table import card_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpumon.findings.groups import UserUse
+    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.recording.history import History, Interval
+    from gpumon.ui.view.dashboard_layout import TableContext
+    from gpumon.ui.view.memo import Memo
+    from gpumon.ui.view.process_table import RowContext
+
+_LEAST_HEIGHT, _MOST_CHART = 3, 14
+_LEAST_CHART = 5
+"""Least height of a chart with its title; with less room it has one line."""
+_BESIDE = 70
+"""From this width on the charts stand side by side."""
+_GUTTER = 3
+_LINE_LABEL, _LINE_NOW = 13, 8
+_SINCE, _MEMORY = 24, 7
+_LEAST_SECONDS, _MOST_SECONDS = 1.0, 10.0
+"""A chart is drawn again after the time of a dot, within these bounds."""
+
+
+class _UserChart(NamedTuple):
+    """A chart of a user: the field in the history, its style, and its texts."""
+
+    label: str
+    field: str
+    style: str
+    scale: Scale
+    now: Callable[[UserUse], str]
+    convert: Callable[[float], float]
+
+
+def _whole(value: float) -> str:
+    """The label of a number of GPUs, which is never a fraction."""
+    return f"{value:.0f}" if value == int(value) else ""
+
+
+_CHARTS = (
+    _UserChart(
+        "GPU memory",
+        "memory_used",
+        "graph.memory",
+        Scale(lambda value: f"{value:.1f}".removesuffix(".0") + "G", 1.0, None, None),
+        lambda use: memory_size(use.memory),
+        lambda value: value / memory_units().kilo ** 3,
+    ),
+    _UserChart(
+        "GPUs",
+        "gpus",
+        "graph.util",
+        Scale(_whole, 1.0, None, None),
+        lambda use: str(len(use.gpus)),
+        lambda value: value,
+    ),
+)
+
+
+def user_rows(
+    memo: Memo,
+    use: UserUse,
+    snapshot: Snapshot,
+    context: TableContext,
+    width: int,
+    height: int,
+) -> list[Row]:
+    """The rows about a user; empty if the height is too small.
+
+    Args:
+        memo: Caches drawn parts.
+        use: The user.
+        snapshot: The snapshot.
+        context: Has the history of its moment, also of a paused screen.
+        width: Cells.
+        height: Rows.
+    """
+    if height < _LEAST_HEIGHT:
+        return []
+    history, moment = context.history, snapshot.time
+    seconds = window_seconds(WINDOWS[-1], history)
+    heading: list[Field] = [
+        (f"── {printable(use.user or UNKNOWN)} ", "strong"),
+        (f"over {duration(moment - (history.started or moment))} ", "dim"),
+    ]
+    title = fill([*heading, ("─" * max(0, width - row_width(heading)), "rule")], width)
+    key = (context.second, use.user, snapshot.processes)
+    idle = memo.by(key, _idle, use, snapshot, context.row)
+    room = height - 1
+    lines = min(max(1, len(idle)), max(1, room // 3))
+    if room - lines < len(_CHARTS):
+        lines = room
+    below = _idle_rows(idle, moment, width, lines)
+    room -= len(below)
+    interval = min(_MOST_SECONDS, max(_LEAST_SECONDS, seconds / max(1, 2 * width)))
+    shown = (use.user, use.memory, use.gpus, seconds, int(moment / interval), width, room)
+    drawn = memo.by(shown, _charts, use, history, seconds, width, room)
+    return [title, *drawn, *below]
+
+
+def _charts(use: UserUse, history: History, seconds: float, width: int, room: int) -> list[Row]:
+    """The charts at most as high as the room: side by side, one below the other, or as lines."""
+    across = len(_CHARTS) if width >= _BESIDE else 1
+    down = len(_CHARTS) // across
+    tall = min(_MOST_CHART, room // down)
+    if tall < _LEAST_CHART:
+        lines = [_line(chart, use, history, seconds, width) for chart in _CHARTS]
+        return lines if room >= len(lines) else []
+    each = (width - _GUTTER * (across - 1)) // across
+    drawn = [_chart(chart, use, history, seconds, each, tall) for chart in _CHARTS]
+    if across == 1:
+        return [row for rows in drawn for row in rows]
+    gap: Field = (" " * _GUTTER, "")
+    return [fill([*left, gap, *right], width) for left, right in zip(*drawn, strict=True)]
+
+
+def _values(
+    chart: _UserChart, use: UserUse, history: History, seconds: float, count: int
+) -> list[float | None]:
+    values = history.user_buckets(use.user, chart.field, seconds, count, history.now)
+    return [None if value is None else chart.convert(value) for value in values]
+
+
+def _chart(
+    chart: _UserChart, use: UserUse, history: History, seconds: float, width: int, height: int
+) -> list[Row]:
+    dots = 2 * max(1, width - EDGE)
+    bucket = seconds / dots
+    span = Span((math.floor(history.now / bucket) - dots + 1) * bucket, seconds)
+    values = _values(chart, use, history, seconds, dots)
+    title = [(" " * EDGE + f"{chart.label}  ", "dim"), (chart.now(use), "strong")]
+    rows = plot([values], [chart.style], chart.scale, span, {}, width, height - 1)
+    return [fill(title, width), *rows]
+
+
+def _line(chart: _UserChart, use: UserUse, history: History, seconds: float, width: int) -> Row:
+    room = max(1, width - _LINE_LABEL - _LINE_NOW - 2)
+    values = _values(chart, use, history, seconds, room)
+    top = max((value for value in values if value is not None), default=0.0) or 1.0
+    fields = [
+        (" " + fit(chart.label, _LINE_LABEL), "dim"),
+        (fit(chart.now(use), _LINE_NOW), "strong"),
+        (spark(values, top), chart.style),
+    ]
+    return fill(fields, width)
+
+
+def _idle(
+    use: UserUse, snapshot: Snapshot, context: RowContext
+) -> list[tuple[GpuProcess, Interval]]:
+    """The user's idle processes, largest memory first."""
+    found: list[tuple[GpuProcess, Interval]] = []
+    for process in snapshot.processes:
+        interval = context.idle(process.id) if process.user == use.user else None
+        if interval is not None and interval.seconds >= context.idle_after:
+            found.append((process, interval))
+    return sorted(found, key=lambda one: -(one[0].memory_used or 0))
+
+
+def _idle_rows(
+    idle: Sequence[tuple[GpuProcess, Interval]], now: float, width: int, most: int
+) -> list[Row]:
+    """A line for each idle process; the last one counts those that do not fit."""
+    if not idle:
+        return [fill([(" nothing idle", "dim")], width)]
+    shown = idle if len(idle) <= most else idle[: most - 1]
+    rows: list[Row] = []
+    for process, interval in shown:
+        before = "" if interval.start_observed else "before "
+        since = f" idle since {before}{moment_text(interval.since, now)}"
+        fields: list[Field] = [
+            (fit(since, max(_SINCE, cell_width(since))), "state.note"),
+            (fit_right(memory_size(process.memory_used), _MEMORY), "strong"),
+            (f" on GPU {card_list(process.gpu_indices)}  {process.id.pid}  ", ""),
+        ]
+        left = max(0, width - row_width(fields))
+        rows.append(fill([*fields, (fit(command_line(process), left), "dim")], width))
+    if len(shown) < len(idle):
+        hidden = idle[len(shown) :]
+        sizes = [process.memory_used for process, _ in hidden]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        text = f" +{len(hidden)} more idle, {memory_size(total)}"
+        rows.append(fill([(text, "state.note")], width))
+    return rows

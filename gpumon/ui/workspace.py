@@ -1,0 +1,151 @@
+"""The screens of one session: its dashboard, its pages, and the end of its processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.findings.groups import JobGroup
+from gpumon.sources import SourceError
+from gpumon.ui.free_gpu_watch import FreeGpuWatch
+from gpumon.ui.kill_controller import KillController
+from gpumon.ui.screens.dashboard import DashboardScreen
+from gpumon.ui.screens.page import PageScreen
+from gpumon.ui.view.kill_report import summary_text
+from gpumon.ui.viewed_time import ViewedTime
+from gpumon.ui.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.model.snapshot import Gpu, ProcessId
+    from gpumon.ui.base_app import BaseApp
+    from gpumon.ui.session import Session
+    from gpumon.ui.startup_options import StartupOptions
+    from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.view.table_entries import ProcessFilter
+
+_FREE_NOTICE_SECONDS = 60.0
+"""Seconds for which a free GPU is announced: the user may be looking elsewhere."""
+
+
+class Workspace:
+    """Shows the snapshots of a session.
+
+    Attributes:
+        session: The session.
+        viewed_time: What its screens show.
+        kill_controller: Ends its processes.
+        dashboard: Its main screen.
+
+    Args:
+        app: The application.
+        session: The data sources; the collector may be started later.
+        renderer: Writes changed cells.
+        narrowing: The initial process filter.
+        options: Columns, order, keys.
+        failed: Called when there is nothing to show any more.
+    """
+
+    def __init__(
+        self,
+        app: BaseApp,
+        session: Session,
+        renderer: TerminalRenderer,
+        narrowing: ProcessFilter,
+        options: StartupOptions,
+        failed: Callable[[], None],
+    ) -> None:
+        self._app = app
+        self._renderer = renderer
+        self._failed = failed
+        self._wakeup = Wakeup(app, self._take_snapshots)
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._free_gpu_watch = FreeGpuWatch()
+        self.session = session
+        self.viewed_time = ViewedTime(session, self._wakeup.wake)
+        self.kill_controller = KillController(app, session, self._show_reports, app.say)
+        self.dashboard = DashboardScreen(
+            session,
+            self.viewed_time,
+            self.kill_controller,
+            renderer,
+            app.palette(),
+            narrowing,
+            options,
+        )
+
+    def start(self) -> None:
+        """Follow the snapshots; must be called on the application's thread."""
+        self._wakeup.start()
+        self._unsubscribe = self.session.collector.subscribe(
+            lambda _: self._wakeup.wake(), lambda _: self._wakeup.wake(), closely=False
+        )
+        self._wakeup.wake()
+
+    def stop(self) -> None:
+        """Stop to follow them."""
+        self._wakeup.stop()
+        self._unsubscribe()
+
+    def close(self) -> None:
+        """Send pending signals, and release everything; takes a few seconds at most."""
+        self.viewed_time.close()
+        self.kill_controller.close()
+
+    def _take_snapshots(self) -> None:
+        """Show the newest snapshot, or end if the collector has failed."""
+        collector, dashboard = self.session.collector, self.dashboard
+        failure = collector.failure or self.viewed_time.failure
+        if (
+            isinstance(failure, SourceError)
+            and failure is self.viewed_time.failure
+            and self.viewed_time.is_live
+        ):
+            self.viewed_time.return_to_present()
+            self._app.say(failure.sentence)
+            dashboard.take()
+        elif isinstance(failure, SourceError):
+            self._failed()
+        elif failure is not None:
+            raise failure
+        elif collector.latest is not None:
+            self.kill_controller.take(collector.latest)
+            self._notify_of_free_gpus()
+            with self._renderer.in_background():
+                dashboard.take()
+
+    def _show_reports(self) -> None:
+        """Show the kill reports: the dashboard has lines for them, a page one message."""
+        self.dashboard.draw()
+        screen = self._app.screen
+        if isinstance(screen, PageScreen) and self.kill_controller.reports:
+            screen.say(summary_text(self.kill_controller.reports[-1]), lasting=True)
+
+    def watch(self, card: Gpu) -> None:
+        """Start or stop watching whether a GPU is free."""
+        said = self._free_gpu_watch.toggle(card, self.session.history)
+        self.dashboard.show_watched_gpus(self._free_gpu_watch.cards)
+        self.dashboard.say(said, lasting=True)
+
+    def _notify_of_free_gpus(self) -> None:
+        """Notify of watched GPUs that have become free, on any screen."""
+        for sentence in self._free_gpu_watch.check(self.session.history):
+            self.dashboard.show_watched_gpus(self._free_gpu_watch.cards)
+            self._app.bell()
+            self._app.notify(sentence, timeout=_FREE_NOTICE_SECONDS, markup=False)
+            self._app.say(sentence)
+
+    def page_of(self, subject: ProcessId | JobGroup | str) -> PageScreen:
+        """The page of a process, of a job, or of a GPU by its UUID."""
+        from gpumon.ui.screens.card import CardScreen
+        from gpumon.ui.screens.process import ProcessScreen
+
+        host = self.session.host
+        shown = self.viewed_time, self._renderer, self._app.palette()
+        if isinstance(subject, JobGroup):
+            from gpumon.ui.screens.job import JobScreen
+
+            return JobScreen(*shown, subject, readonly=host.readonly)
+        if isinstance(subject, str):
+            return CardScreen(*shown, subject, readonly=host.readonly)
+        return ProcessScreen(self.viewed_time, host, *shown[1:], subject)

@@ -1,0 +1,1 @@
+"""The screen of many hosts, without a terminal."""

@@ -1,0 +1,73 @@
+"""What themes make of style names, for Textual and for plain escapes."""
+
+from __future__ import annotations
+
+import pytest
+from rich.color import ColorSystem
+from textual.theme import BUILTIN_THEMES, Theme
+
+from gpumon.config.themes import TEXTUAL_THEMES, ThemeLibrary, resolve_styles
+from gpumon.config.themes.colours import contrast
+from gpumon.config.themes.styles import DRAWN
+from gpumon.ui.palette import Palette, load_theme
+from gpumon.ui.view.gpu_text import STATE_STYLES
+
+TEXTUALS = [BUILTIN_THEMES[name] for name in TEXTUAL_THEMES]
+THEMES = [*map(load_theme, ThemeLibrary().shipped()), *TEXTUALS]
+
+
+def variables_of(theme: Theme) -> dict[str, str]:
+    return {**theme.to_color_system().generate(), **theme.variables}
+
+
+def palette_of(theme: Theme, system: ColorSystem = ColorSystem.TRUECOLOR) -> Palette:
+    return Palette(variables_of(theme), system)
+
+
+@pytest.mark.parametrize("theme", TEXTUALS, ids=lambda theme: theme.name)
+def test_every_text_of_textuals_themes_can_be_read_on_its_ground(theme: Theme) -> None:
+    for name, look in resolve_styles(variables_of(theme)).items():
+        wanted = 1.2 if name.startswith(DRAWN) else 4.5
+        assert contrast(look.fore, look.ground) >= wanted, name
+
+
+def test_every_theme_of_textuals_can_be_chosen() -> None:
+    shipped = ThemeLibrary().shipped()
+    usable = {name for name, theme in BUILTIN_THEMES.items() if not theme.ansi}
+    assert set(TEXTUAL_THEMES) == usable - set(shipped)
+
+
+@pytest.mark.parametrize("name", ThemeLibrary().shipped())
+def test_textual_gets_the_colours_of_the_theme_file(name: str) -> None:
+    file, theme = ThemeLibrary().read(name), load_theme(name)
+    assert (theme.name, theme.dark) == (name, file.dark)
+    assert theme.primary == file.colours["primary"]
+    shown, written = resolve_styles(variables_of(theme)), resolve_styles(file.variables)
+    for style, look in written.items():
+        # Textual's way there and back rounds by one.
+        assert shown[style].fore == pytest.approx(look.fore, abs=1), style
+        assert shown[style].ground == pytest.approx(look.ground, abs=1), style
+
+
+def test_without_colours_glyphs_show_states_and_reversal_shows_the_cursor() -> None:
+    plain = Palette(variables_of(load_theme("gpumon")), None)
+    assert {plain.styles[name].color for name in STATE_STYLES.values()} == {None}
+    assert plain.styles["cursor"].reverse
+    assert not plain.styles[""].reverse
+
+
+def test_a_terminal_with_few_colours_gets_no_true_colours() -> None:
+    palette = Palette(variables_of(load_theme("gpumon")), ColorSystem.EIGHT_BIT)
+    change = palette.sgr_styles.change(None, "state.critical")
+    assert "38;5;" in change
+    assert "38;2;" not in change
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_with_sixteen_colours_the_cursor_and_all_text_are_visible(
+    theme: Theme,
+) -> None:
+    styles = palette_of(theme, ColorSystem.STANDARD).styles
+    cursor = styles["cursor"]
+    assert cursor.reverse or cursor.bgcolor != styles[""].bgcolor
+    assert all(style.color != style.bgcolor for style in styles.values())

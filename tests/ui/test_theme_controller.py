@@ -1,0 +1,156 @@
+"""What a change of theme reaches, and when a theme's file is looked at again."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.app import App
+from textual.color import Color
+from textual.screen import ModalScreen, Screen
+from textual.widgets import OptionList, Static
+
+from gpumon.config.themes import ThemeChoice, ThemeLibrary
+from gpumon.ui.dialogs.themes import ThemesDialog
+from gpumon.ui.theme_controller import ThemeController
+from tests.fuzz.test_screen import settled
+from tests.ui.test_closed_at_once import shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.app import ComposeResult
+
+MINE = 'base = "gpumon"\n[colours]\nbackground = "{}"\n'
+
+
+class Plain(Screen[None]):
+    CSS = "Plain { background: $background; }"
+
+    def compose(self) -> ComposeResult:
+        yield Static("beneath")
+
+
+class Themed(App[int]):
+    """An application with nothing but a theme of one's own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.told: list[str] = []
+        self.themes = ThemeController(self, self.told.append, ThemeLibrary(own=folder))
+
+
+def write(folder: Path, text: str, name: str = "mine") -> None:
+    (folder / f"{name}.toml").write_text(text)
+
+
+async def test_a_saved_file_reaches_the_screens_beneath_a_dialog(tmp_path: Path) -> None:
+    write(tmp_path, MINE.format("#101010"))
+    app = Themed(tmp_path)
+    async with app.run_test() as pilot:
+        plain = Plain()
+        app.push_screen(plain)
+        app.push_screen(ModalScreen[None]())
+        app.themes.start(ThemeChoice("mine", app.themes.library.read("mine")))
+        await pilot.pause()
+        assert plain.styles.background == Color.parse("#101010")
+        write(tmp_path, MINE.format("#202020"))
+        app.themes.reload_if_changed()
+        await pilot.pause()
+        assert plain.styles.background == Color.parse("#202020")
+        assert app.told == []
+
+
+async def test_an_error_is_shown_once_until_the_file_is_saved_again(tmp_path: Path) -> None:
+    write(tmp_path, 'base = "below"')
+    write(tmp_path, MINE.format("#101010"), "below")
+    app = Themed(tmp_path)
+    async with app.run_test():
+        assert app.themes.use("mine") is None
+        write(tmp_path, MINE.format("#1010"), "below")
+        for _ in range(3):
+            app.themes.reload_if_changed()
+        (sentence,) = app.told
+        assert "below.toml: colours.background is '#1010'" in sentence
+        assert app.current_theme.background == "#101010"
+        # An editor that replaces the file: for a moment there is none.
+        (tmp_path / "below.toml").unlink()
+        app.themes.reload_if_changed()
+        assert len(app.told) == 1
+        write(tmp_path, MINE.format("#303030"), "below")
+        app.themes.reload_if_changed()
+        assert app.current_theme.background == "#303030"
+        assert len(app.told) == 1
+        # Two savings within one tick of the file system's clock.
+        below = tmp_path / "below.toml"
+        before = below.stat().st_mtime_ns
+        write(tmp_path, MINE.format("#404040") + "# longer\n", "below")
+        os.utime(below, ns=(before, before))
+        app.themes.reload_if_changed()
+        assert app.current_theme.background == "#404040"
+
+
+async def test_gpumons_and_textuals_themes_are_not_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Themed(tmp_path)
+    async with app.run_test():
+        for name in ("amber", "nord"):
+            assert app.themes.use(name) is None
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    "gpumon.ui.theme_controller._stamp", lambda *_, **__: pytest.fail("looked")
+                )
+                app.themes.reload_if_changed()
+        assert app.theme == "nord"
+        assert app.themes.use("nrd") == "There is no theme 'nrd'; the nearest is 'nord'."
+        assert app.theme == "nord"
+
+
+async def test_a_name_is_listed_without_control_characters(tmp_path: Path) -> None:
+    write(tmp_path, MINE.format("#101010"), "\x1b[2J")
+    app = Themed(tmp_path)
+    async with app.run_test() as pilot:
+        app.push_screen(ThemesDialog(app.themes, "gpumon"))
+        await pilot.pause()
+        first = app.screen.query_one(OptionList).get_option_at_index(0)
+        assert str(first.prompt).split() == ["\N{REPLACEMENT CHARACTER}[2J", "yours"]
+
+
+async def test_an_invalid_theme_cannot_be_kept(tmp_path: Path) -> None:
+    write(tmp_path, "base = 3", "a")
+    app = Themed(tmp_path)
+    async with app.run_test() as pilot:
+        dialog = ThemesDialog(app.themes, "gpumon")
+        kept: list[str | None] = []
+        app.push_screen(dialog, kept.append)
+        await pilot.pause()
+        listed = dialog.query_one(OptionList)
+        listed.highlighted = 0
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert kept == []
+        listed.highlighted = 1
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert kept == ["gpumon"]
+
+
+async def test_a_full_disk_is_reported_and_the_theme_is_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpumon").mkdir()
+    (tmp_path / "gpumon" / "theme").symlink_to("/dev/full")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with shown(tmp_path) as (app, pilot):
+        before = app.theme
+        for key in ("T", "down", "enter"):
+            await pilot.press(key)
+            await settled(pilot)
+        (told,) = app._notifications
+        assert told.message.startswith("The theme is not remembered: ")
+        assert told.message.endswith("No space left on device.")
+        assert app.theme != before

@@ -1,0 +1,303 @@
+"""What of rows and of their differences reaches a terminal."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pyte
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpumon.text.formatting import fit, printable
+from gpumon.ui.view.cell_writer import CellWriter, SgrStyle, SgrStyles
+
+if TYPE_CHECKING:
+    from gpumon.text.cells import Row
+
+LOOKS = {
+    "": SgrStyle("38;2;200;200;200", "48;2;0;0;0"),
+    "same": SgrStyle("38;2;200;200;200", "48;2;0;0;0"),
+    "bad": SgrStyle("38;2;255;0;0", "48;2;0;0;0", bold=True),
+    "bar": SgrStyle("38;2;0;0;255", "48;2;30;30;30"),
+    "cursor": SgrStyle(reverse=True),
+    "picked": SgrStyle("38;2;200;200;200", "48;2;0;0;0", reverse=True),
+}
+INKS = SgrStyles(LOOKS)
+WIDTH, LINES = 24, 4
+FIELDS = (5, 7, 1, 11)
+
+texts = st.text(st.sampled_from("ab 1█▏–\u28ff中文é\u1161\u3164🏽e\u0301"), max_size=12)
+styles = st.sampled_from(["", "same", "bad", "bar", "cursor", "picked"])
+
+
+@st.composite
+def rows(draw: st.DrawFn, widths: tuple[int, ...] = FIELDS) -> Row:
+    """A row of columns of fixed widths, wide characters and all."""
+    return tuple((fit(printable(draw(texts)), width), draw(styles)) for width in widths)
+
+
+any_rows = rows() | rows((5, 7, 4, 8)) | rows((12, 12))
+
+
+def terminal() -> tuple[pyte.Screen, pyte.Stream]:
+    screen = pyte.Screen(WIDTH, LINES)
+    return screen, pyte.Stream(screen)
+
+
+def looks(screen: pyte.Screen) -> list[tuple[object, ...]]:
+    """What each cell shows; the colour of a blank does not show."""
+    cells: list[tuple[object, ...]] = []
+    for cell in (screen.buffer[y][x] for y in range(LINES) for x in range(WIDTH)):
+        shown = (cell.data, cell.fg, cell.bold) if cell.data.strip() or cell.reverse else (" ",)
+        cells.append((*shown, cell.bg, cell.reverse))
+    return cells
+
+
+def colour(parameters: str) -> str:
+    """``38;2;255;0;0`` as the terminal has it."""
+    return "".join(f"{int(part):02x}" for part in parameters.split(";")[2:]) or "default"
+
+
+@given(
+    st.lists(st.tuples(st.text("a1 -\u28ff", min_size=1, max_size=6), styles), max_size=3), styles
+)
+def test_every_cell_of_a_row_looks_as_its_style_says(row: list[tuple[str, str]], last: str) -> None:
+    row = [*row, (" ", last)]
+    screen, stream = terminal()
+    writer = CellWriter(INKS)
+    writer.place(tuple(row), 0, 1)
+    stream.feed(writer.take())
+    cells = [(character, LOOKS[style]) for text, style in row for character in text]
+    for x, (character, ink) in enumerate(cells):
+        shown = screen.buffer[1][x]
+        assert (shown.data, shown.reverse, shown.bg) == (character, ink.reverse, colour(ink.ground))
+        # Of a blank the colour and the weight do not show, unless it is made of them.
+        if character != " " or ink.reverse:
+            assert shown.fg == colour(ink.fore)
+        if character != " ":
+            assert shown.bold == ink.bold
+
+
+@given(st.lists(any_rows, min_size=2, max_size=5))
+def test_the_changed_cells_alone_make_the_old_row_look_like_the_new(course: list[Row]) -> None:
+    patched, stream = terminal()
+    writer = CellWriter(INKS)
+    writer.place(course[0], 0, 0)
+    stream.feed(writer.take())
+    starts = None
+    for old, new in pairwise(course):
+        starts = writer.change(old, new, 0, 0, starts)
+        stream.feed(writer.take())
+
+        whole, other = terminal()
+        writer.place(new, 0, 0)
+        other.feed(writer.take())
+        assert looks(patched) == looks(whole)
+
+
+@given(rows())
+def test_a_row_that_did_not_change_sends_nothing(row: Row) -> None:
+    copy = tuple((str(text), style) for text, style in row)
+    writer = CellWriter(INKS)
+    writer.change(row, copy, 0, 0)
+    assert writer.take() == ""
+
+
+def _numbered(number: int) -> Row:
+    """A row with numbers close to one another, of which what lies between does not change."""
+    tens, ones = divmod(number, 10)
+    return (
+        *(("GPU ", ""), (f"{tens} ", ""), ("W", "bad"), (f"{ones}", "same"), (":x", "bad")),
+        *((f"{ones}-{tens:5d}", "same"), ("%", "bar"), (f"{number:6d}", "")),
+    )
+
+
+digits = st.integers(0, 99).map(_numbered)
+
+
+@given(
+    st.lists(any_rows, min_size=LINES, max_size=LINES)
+    | st.lists(digits, min_size=LINES, max_size=LINES),
+    st.lists(
+        st.lists(st.tuples(st.integers(0, LINES - 1), any_rows | digits, st.booleans())),
+        max_size=4,
+    ),
+)
+def test_the_rows_of_a_frame_are_told_in_any_order_and_each_ends_as_told_last(
+    first: list[Row], frames: list[list[tuple[int, Row, bool]]]
+) -> None:
+    patched, stream = terminal()
+    writer = CellWriter(INKS)
+    shown = list(first)
+    for y, row in enumerate(shown):
+        writer.place(row, 0, y)
+    stream.feed(writer.take())
+    for frame in frames:
+        for y, row, whole in frame:
+            if whole:
+                writer.place(row, 0, y)
+            else:
+                writer.change(shown[y], row, 0, y)
+            shown[y] = row
+        stream.feed(writer.take())
+
+        anew, other = terminal()
+        for y, row in enumerate(shown):
+            writer.place(row, 0, y)
+        other.feed(writer.take())
+        assert looks(patched) == looks(anew)
+
+
+def table(numbers: list[int]) -> list[Row]:
+    return [
+        (
+            *(("GPU ", ""), (f"{number:4d}", "bad"), (" W", ""), (f"{number:4d}", "")),
+            *(("    /", ""), (f"{number:4d}", "same"), (".", "")),
+        )
+        for number in numbers
+    ]
+
+
+def change_all(old: list[Row], new: list[Row], writer: CellWriter | None = None) -> str:
+    writer = writer or CellWriter(INKS)
+    for y, (before, row) in enumerate(zip(old, new, strict=True)):
+        writer.change(before, row, 0, y)
+    return writer.take()
+
+
+def test_a_colour_is_told_once_a_frame_and_the_next_line_is_a_step_away() -> None:
+    frames = [table(numbers) for numbers in ([11, 22, 33, 44], [12, 27, 31, 48], [13, 29, 32, 49])]
+    writer = CellWriter(INKS)
+    for (old, new), down in zip(pairwise(frames), ("2718", "3929"), strict=True):
+        text = change_all(old, new, writer)
+        assert text.count("38;2;255;0;0") == text.count("38;2;200;200;200") == 1
+        assert text.count("\x1b[B\b".join(down)) == 3
+        assert len(text) < 150
+
+
+def test_a_blank_is_left_to_a_look_that_is_there_anyway() -> None:
+    text = change_all(
+        [(("12", "bad"),), (("8", ""), ("x", ""))], [(("13", "bad"),), ((" ", ""), ("x", ""))]
+    )
+    assert "38;2;200;200;200" not in text
+
+
+def test_after_what_may_be_wider_on_a_terminal_the_next_cell_is_named() -> None:
+    old: list[Row] = [(("1", ""), ("-----", "")), (("1", ""), ("-----", ""))]
+    for piece, named in (("▇", 2), ("中", 2), ("\u28c0", 1), ("2", 1)):
+        rest = "-" * (3 if piece == "中" else 4)
+        new: list[Row] = [(("1", ""), (f"{piece}{rest}", ""))] * 2
+        assert len(re.findall(r"\x1b\[\d+;\d+H", change_all(old, new))) == named, piece
+
+
+def changed(before: Row, after: Row) -> pyte.Screen:
+    """A terminal with a row that was placed and changed in one frame."""
+    screen, stream = terminal()
+    writer = CellWriter(INKS)
+    writer.place(before, 0, 0)
+    writer.change(before, after, 0, 0)
+    stream.feed(writer.take())
+    return screen
+
+
+def test_a_blank_that_stands_out_is_not_left_to_another_look() -> None:
+    before: Row = (("12", ""), ("  ", ""), ("ab", ""))
+    after: Row = (("13", ""), ("  ", "picked"), ("ab", ""))
+    screen = changed(before, after)
+    assert [screen.buffer[0][x].reverse for x in range(6)] == [
+        *(2 * [False]),
+        *(2 * [True]),
+        *(2 * [False]),
+    ]
+
+
+def test_what_is_settled_comes_before_what_follows() -> None:
+    old, new = table([11, 22, 33, 44]), table([12, 27, 31, 48])
+    writer = CellWriter(INKS)
+    writer.change(old[2], new[2], 0, 2)
+    writer.flush_changes()
+    alone = writer.take().removesuffix("\x1b[0m")
+    for y in (2, 0, 1, 3):
+        writer.change(old[y], new[y], 0, y)
+        if y == 2:
+            writer.flush_changes()
+    assert writer.take().startswith(alone)
+
+
+def test_the_size_is_that_of_what_will_be_written_about() -> None:
+    old, new = table([11, 22, 33, 44]), table([12, 27, 31, 48])
+    writer = CellWriter(INKS)
+    assert writer.size == 0
+    writer.place((("é", "bad"),), 0, 0)
+    placed = writer.size
+    assert placed == len(writer.take().encode()) - len("\x1b[0m")
+    for y, (before, row) in enumerate(zip(old, new, strict=True)):
+        size = writer.size
+        writer.change(before, row, 0, y)
+        assert writer.size > size
+    about = writer.size
+    assert 0.5 * about < len(writer.take().encode()) < 1.5 * about
+    assert writer.size == 0
+
+
+def test_one_changed_digit_sends_a_few_bytes() -> None:
+    old: Row = (("GPU 0  ", ""), (" 47", ""), ("%", "bad"), (" " * 13, ""))
+    new: Row = (("GPU 0  ", ""), (" 48", ""), ("%", "bad"), (" " * 13, ""))
+    writer = CellWriter(INKS)
+    writer.change(old, new, 0, 0)
+    text = writer.take()
+    assert "\x1b[1;10H" in text
+    assert text.count("8") - text.count("48;") - text.count("38;") == 1
+    assert len(text) < 60
+
+
+def test_what_is_written_leaves_the_terminal_in_its_own_style() -> None:
+    screen, stream = terminal()
+    writer = CellWriter(INKS)
+    writer.place((("x" * 5, "bad"), (" " * 19, "cursor")), 0, 0)
+    stream.feed(writer.take() + "\x1b[1;1Hy")
+    cell = screen.buffer[0][0]
+    assert (cell.data, cell.fg, cell.bg, cell.bold, cell.reverse) == (
+        "y",
+        "default",
+        "default",
+        False,
+        False,
+    )
+
+
+def test_rows_of_other_shapes_are_written_whole() -> None:
+    for old, new in (
+        ((("ab", ""),), (("a", ""), ("b", ""))),
+        ((("ab", ""), ("c", "")), (("a", ""), ("bc", ""))),
+    ):
+        writer = CellWriter(INKS)
+        writer.change(old, new, 0, 0)
+        assert "".join(text for text, _ in new) in writer.take()
+
+
+def test_what_lies_between_two_changes_keeps_its_style() -> None:
+    old: Row = (("1", ""), ("x b", "bad"), ("1", "bad"))
+    new: Row = (("2", ""), ("  b", "bad"), ("2", "bad"))
+    screen = changed(old, new)
+    assert [screen.buffer[0][x].fg for x in (3, 4)] == ["ff0000", "ff0000"]
+
+
+def test_near_changes_are_one_piece_whatever_their_style_is_called() -> None:
+    old: Row = (("1", ""), ("1x", "same"), ("1", ""), ("1", "same"))
+    new: Row = (("2", ""), ("2x", "same"), ("2", ""), ("3", "same"))
+    assert change_all([old], [new]).endswith("m\x1b[1;1H22x23\x1b[0m")
+
+
+def test_a_step_may_lead_up_and_back_and_on() -> None:
+    text = change_all(
+        [(("1", ""), (" " * 9, ""), ("1-", ""))], [(("2", ""), (" " * 9, ""), ("3-", ""))]
+    )
+    assert text.endswith("m\x1b[1;1H2\x1b[9C3\x1b[0m")
+    old: list[Row] = [(("11111", ""), ("-", ""))] * LINES
+    new: list[Row] = [(("11112", ""), ("-", "")), *old[1:-1], (("11131", ""), ("-", ""))]
+    assert change_all(old, new).endswith("m\x1b[4;4H3\x1b[3A2\x1b[0m")
+    new = [(("11121", ""), ("-", "")), *old[1:-1], (("11113", ""), ("-", ""))]
+    assert change_all(old, new).endswith("m\x1b[1;4H2\x1b[3B3\x1b[0m")

@@ -1,0 +1,1106 @@
+"""The dashboard at every size it promises: what stands where, and what is dropped first."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpumon.config.columns import COLUMNS, DEFAULT_COLUMNS, GPU_COLUMNS
+from gpumon.filters import parse_filter
+from gpumon.findings import Finding, FindingKind, Severity, conditions
+from gpumon.model.snapshot import (
+    CardStatus,
+    Host,
+    MigInstance,
+    ProcessId,
+    Snapshot,
+    Trouble,
+    Unknown,
+)
+from gpumon.recording.history import History, Interval
+from gpumon.recording.playback.replay import Playing
+from gpumon.sources.demo import DemoSource
+from gpumon.text.cells import Row, row_width
+from gpumon.ui.view.dashboard_layout import is_tiny
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.footer_keys import footer_keys
+from gpumon.ui.view.gpu_table_layout import card_columns
+from gpumon.ui.view.gpu_text import core_name, holders, state_fields
+from gpumon.ui.view.group_rows import USER_COLUMNS
+from gpumon.ui.view.header_footer import LogNote, footer_row, key_at
+from gpumon.ui.view.key_names import footer_key, keycap
+from gpumon.ui.view.process_table import RowContext, Sort, sort_processes, visible_columns
+from gpumon.ui.view.table_entries import Listing, ProcessFilter
+from gpumon.ui.view.view import Timeline, View
+from tests.build import GIB, NOON, gpu, process
+from tests.build import snapshot as build_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from threading import Event
+
+    from syrupy.assertion import SnapshotAssertion
+
+    from gpumon.model.snapshot import GpuProcess
+
+
+class Frozen:
+    """A clock that stands still."""
+
+    def time(self) -> float:
+        return NOON
+
+    def monotonic(self) -> float:
+        return 1000.0
+
+    def wait(self, event: Event, timeout: float) -> bool:
+        return event.wait(timeout)
+
+
+@functools.cache
+def demo() -> tuple[Snapshot, History]:
+    """The demo at noon, with all that it has seen."""
+    source = DemoSource(clock=Frozen())
+    history = History(conditions())
+    for past in source.past():
+        history.add(past)
+    now = source.sample()
+    history.add(now)
+    return now, history
+
+
+def of_cards(count: int) -> Snapshot:
+    """The demo's machine with fewer cards, or with all of them twice."""
+    now, _ = demo()
+    kept = [
+        msgspec.structs.replace(now.gpus[index % 8], index=index, uuid=now.gpus[index % 8].uuid)
+        for index in range(count)
+    ]
+    uuids = {card.uuid for card in kept}
+    processes = tuple(p for p in now.processes if any(use.gpu_uuid in uuids for use in p.uses))
+    return msgspec.structs.replace(now, gpus=tuple(kept), processes=processes)
+
+
+def picture(shown: Snapshot | None, history: History, width: int, height: int) -> str:
+    """The screen as text; every row has its width, and there are as many as lines."""
+    rows = Dashboard(history).rows(shown, View(interval=0.5), width, height).all()
+    assert [row_width(row) for row in rows] == [width] * height
+    return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
+
+
+pytestmark = pytest.mark.usefixtures("utc")
+
+
+SIZES = [(200, 50), (140, 40), (120, 30), (100, 24), (80, 24), (60, 15), (50, 12), (20, 5)]
+
+
+@pytest.mark.parametrize("cards", [1, 2, 8, 16])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_dashboard_looks_as_it_did(
+    size: tuple[int, int], cards: int, snapshot: SnapshotAssertion
+) -> None:
+    assert picture(of_cards(cards), demo()[1], *size) == snapshot
+
+
+def test_the_table_is_drawn_once_a_second_with_its_lists_and_by_the_clock_without() -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=0.1)
+    listed_at, drawn, ages = 0.0, [], []
+    for tick in range(100):
+        now = NOON + 0.75 + tick / 10
+        # After four seconds no list comes any more.
+        if tick % 10 == 0 and tick < 40:
+            listed_at = now
+            listed = (process(started_at=NOON - 9, sm=tick),)
+        shown = build_snapshot(now, gpu(), processes=listed, processes_at=listed_at)
+        history.add(shown)
+        row = dashboard.rows(shown, view, 160, 24).processes[1]
+        if row not in drawn:
+            drawn.append(row)
+        age = re.search(r" (\d+)s +", "".join(text for text, _ in row))
+        assert age is not None
+        ages.append(now - (NOON - 9) - int(age[1]))
+    assert len(drawn) == 4 + 6
+    assert max(ages) < 2
+
+
+def test_where_lists_are_rarer_than_samples_ages_are_those_of_each_sample_a_second() -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=1.0)
+    came = NOON - 5.5
+    for tick in range(1, 40):
+        # One is late, the next on time.
+        now = NOON + tick + (0.4 if tick % 2 else 0.0)
+        if tick % 5 == 1:
+            listed, listed_at = (process(started_at=came),), now
+        shown = build_snapshot(now, gpu(), processes=listed, processes_at=listed_at)
+        history.add(shown)
+        rows = dashboard.rows(shown, view, 160, 24).processes
+        assert f" {int(now - came)}s " in "".join(text for text, _ in rows[1])
+
+
+@pytest.mark.parametrize("cards", [0, 1, 2, 3, 8, 16, 64])
+def test_every_row_is_whole_at_every_size(cards: int) -> None:
+    shown = of_cards(cards)
+    _, history = demo()
+    for width in (1, 2, 19, 40, 59, 60, 61, 79, 83, 99, 132, 177, 231, 300):
+        for height in (1, 2, 14, 15, 16, 23, 33, 80):
+            picture(shown, history, width, height)
+
+
+@pytest.mark.parametrize(("width", "height"), [(100, 24), (80, 24)])
+def test_eight_cards_and_eight_processes_are_on_screen_in_a_small_terminal(
+    width: int, height: int
+) -> None:
+    lines = picture(of_cards(8), demo()[1], width, height).splitlines()
+    assert [line[:8] for line in lines[2:10]] == [f" {index} H100 " for index in range(8)]
+    assert all(line.split()[1].isdigit() for line in lines[12:20])
+
+
+HELD = {0: "ann", 1: "ann", 2: "erin", 3: "bo", 5: "chen"}
+"""The main holder of each GPU of the demo that has one and is not sick otherwise."""
+
+
+@pytest.mark.parametrize(
+    ("size", "cards"),
+    [
+        *[((width, height), 8) for width, height in ((200, 50), (120, 35), (100, 24), (80, 24))],
+        ((60, 15), 8),
+        ((100, 24), 16),
+        ((80, 24), 16),
+    ],
+)
+def test_the_state_leads_each_line_and_names_the_main_holder(
+    size: tuple[int, int], cards: int
+) -> None:
+    rows = Dashboard(demo()[1]).rows(of_cards(cards), View(interval=0.5), *size).cards
+    lines = ["".join(text for text, _ in row) for row in rows]
+    heading = lines[0].split()
+    assert heading[: heading.index("memory") + 2] in (
+        ["#", "GPU", "state", "memory", "util"],
+        ["#", "state", "memory", "util"],
+    )
+    for index, word in enumerate(("busy", "busy", "hot", "idle", "free", "stuck", "LOST", "31G")):
+        assert re.match(rf" {index} (H100 .*?)?[○●◐▲✖] {word}", lines[1 + index])
+        if index in HELD:
+            assert re.match(rf".*?{word}.*?  {HELD[index]}\b.*?/79\.6G", lines[1 + index])
+
+
+@pytest.mark.parametrize("width", [200, 100, 80, 60])
+def test_a_bar_stands_one_space_after_its_figure_and_two_before_the_next(width: int) -> None:
+    lines = picture(of_cards(8), demo()[1], width, 24).splitlines()[2:10]
+    assert re.search(r"  57\.9/79\.6G ▇+ .*  53% ▇+  +54", lines[0])
+    for line in lines:
+        for bar in re.findall(r"[G%] (▇+)  ", line):
+            assert len(bar) <= 20
+    for figure in re.findall(r"\S+ ▇", "".join(lines)):
+        assert re.match(r"\S+[G%] ▇", figure), figure
+
+
+def test_zero_is_drawn_as_nothing_and_unknown_as_unknown() -> None:
+    lines = picture(of_cards(8), demo()[1], 100, 24).splitlines()
+    assert re.fullmatch(r" 4 H100 ○ free +0\.0/79\.6G +0% +31 +71/700W", lines[6])
+    assert re.fullmatch(r" 6 H100 ✖ LOST since 11:54 \(XID 79\)( +–){5}", lines[8])
+
+
+def test_what_was_before_the_first_sample_is_dotted_in_the_small_graph() -> None:
+    now = build_snapshot(NOON, *(gpu(index=index, utilization_gpu=0) for index in range(3)))
+    history = History(conditions())
+    history.add(now)
+    line = picture(now, history, 100, 24).splitlines()[2]
+    assert re.search(r"W  ·{9}$", line), line
+
+
+def test_who_holds_a_gpu_is_told_as_far_as_it_is_known() -> None:
+    hidden = process(1, user=None, visible=False, memory_used=40 * GIB)
+    unsized = process(2, user="ann", gpus=(1,), memory_used=None)
+    raw = process(3, user="\x1b[31mred", gpus=(2,), memory_used=GIB)
+    held = holders((hidden, unsized, raw))
+    assert held["GPU-0"] == ("not visible 40.0G", "not visible")
+    assert held["GPU-1"] == ("ann",)
+    assert "\x1b" not in "".join(held["GPU-2"])
+    refused = gpu(memory_used=31 * GIB, unknown={"processes": Unknown.NO_PERMISSION})
+    now = build_snapshot(NOON, *(msgspec.structs.replace(refused, index=i) for i in range(3)))
+    history = History(conditions())
+    history.add(now)
+    assert "● busy  unattributed 31.0G" in picture(now, history, 100, 24)
+
+
+def test_the_user_with_the_most_memory_on_the_gpu_leads_its_holders() -> None:
+    there = (
+        process(1, user="ann", memory_used=3 * GIB),
+        process(2, user="bo", memory_used=4 * GIB),
+        process(3, user="ann", memory_used=2 * GIB),
+    )
+    assert holders(there)["GPU-0"] == ("ann 5.0G, bo 4.0G", "ann 5.0G +1", "ann +1", "ann")
+
+
+@pytest.mark.parametrize(("cards", "size"), [(8, (100, 24)), (16, (100, 24)), (1, (100, 24))])
+def test_a_watched_gpu_bears_a_mark_until_the_watch_ends(cards: int, size: tuple[int, int]) -> None:
+    shown, dashboard = of_cards(cards), Dashboard(demo()[1])
+    uuid = shown.gpus[0].uuid
+    for watched in (frozenset({uuid}), frozenset()):
+        for chosen in (None, uuid):
+            view = View(interval=0.5, watched_gpus=watched, card=chosen)
+            rows = dashboard.rows(shown, view, *size).cards
+            text = "\n".join("".join(part for part, _ in row) for row in rows)
+            # Sixteen GPUs of the demo are eight twice.
+            assert text.count("★") == len(watched) * (2 if cards == 16 else 1)
+            start = "▸" if chosen else " "
+            assert (f"{start}0★" in text) is bool(watched)
+
+
+def test_a_narrow_line_drops_the_graph_first_then_the_names_tail_then_the_power() -> None:
+    dropped: list[str] = []
+    for width in range(200, 59, -1):
+        columns = card_columns(width, [gpu()])
+        gone = {"spark": columns.spark, "name": columns.name - 6, "power": columns.power}
+        dropped += [part for part, left in gone.items() if left <= 0 and part not in dropped]
+    assert dropped == ["name", "spark", "power"]
+
+
+def test_the_columns_of_a_line_add_up_to_its_width() -> None:
+    large = gpu(index=1, name="NVIDIA B300", memory_total=1007 * GIB, power_limit=1400.0)
+    for cards in ([gpu(), gpu(name="NVIDIA GeForce RTX 4090")], [gpu(), large], []):
+        for width in range(44, 401):
+            for added in ((), GPU_COLUMNS):
+                columns = card_columns(width, cards, added=added)
+                parts = msgspec.structs.asdict(columns)
+                fitting = sum(one.width for one in parts.pop("added"))
+                assert parts.pop("width") == sum(parts.values()) + fitting + 3 + 4 + 6 == width
+                assert min(parts.values()) >= 0
+
+
+def test_numbers_of_the_largest_cards_are_neither_cut_nor_run_together() -> None:
+    large = gpu(
+        name="NVIDIA B300",
+        memory_total=1007 * GIB,
+        memory_used=1003 * GIB,
+        power_limit=1400.0,
+        power_draw=1400.0,
+        temperature_gpu=101,
+    )
+    now = build_snapshot(NOON, *(msgspec.structs.replace(large, index=i) for i in range(3)))
+    history = History(conditions())
+    history.add(now)
+    for width in (100, 140, 200):
+        assert " 101 1400/1400W " in picture(now, history, width, 24).replace("  ", " ")
+        assert "1003.0/1007.0G" in picture(now, history, width, 24)
+
+
+def test_a_held_picture_keeps_its_words_while_the_history_goes_on() -> None:
+    now, _ = demo()
+    history = History(conditions())
+    history.add(now)
+    dashboard, view = Dashboard(history), View(interval=0.5, paused=True)
+    before = dashboard.rows(now, view, 100, 24).cards
+    for second in range(1, 90):
+        idle = tuple(msgspec.structs.replace(card, utilization_gpu=0) for card in now.gpus)
+        history.add(msgspec.structs.replace(now, time=now.time + second, gpus=idle, processes=()))
+    assert dashboard.rows(now, view, 100, 24).cards == before
+
+
+@pytest.mark.parametrize("listed_ago", [0.25, 5.0], ids=["new lists", "old lists"])
+def test_a_held_picture_keeps_what_it_tells_of_processes_however_it_is_drawn_again(
+    listed_ago: float,
+) -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=0.5)
+    resting = (process(started_at=NOON - 9.5, sm=0),)
+
+    def drawn(shown: Snapshot, width: int = 160) -> list[str]:
+        table = dashboard.rows(shown, view, width, 24).processes
+        return ["".join(text for text, _ in row) for row in table]
+
+    for tick in range(1100):
+        # Now and then two lists come in one second of the clock.
+        now, listed_at = NOON + tick * 0.24, NOON + tick // 4 * 0.96 - listed_ago
+        held = build_snapshot(now, gpu(), processes=resting, processes_at=listed_at)
+        history.add(held)
+        live = drawn(held)
+        drawn(held, 150)
+        assert drawn(held) == live
+    assert live[1].count("4m ") == 2, "its age and for how long it has been idle"
+    view = msgspec.structs.replace(view, paused=True)
+    drawn(held)
+    for tick in range(1100, 1500):
+        history.add(build_snapshot(NOON + tick * 0.24, gpu(), processes_at=NOON + tick * 0.24))
+    view = msgspec.structs.replace(view, cursor=resting[0].id)
+    drawn(held, 150)
+    assert drawn(held)[1].replace("▸", " ") == live[1]
+
+
+def test_users_of_a_held_picture_are_those_of_its_moment_however_late_asked_for() -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=0.5, listing=Listing.USERS)
+    # Between the newest list and the moment it becomes seven minutes old.
+    resting = (process(started_at=NOON - 58.8),)
+
+    def seen(second: float) -> Snapshot:
+        now = NOON + second
+        shown = build_snapshot(now, gpu(), processes=resting, processes_at=NOON + int(second))
+        history.add(shown)
+        return shown
+
+    def drawn() -> str:
+        row = dashboard.rows(held, view, 160, 24).processes[1]
+        return "".join(text for text, _ in row)
+
+    for half in range(361 * 2):
+        held = seen(half / 2)
+        told = drawn()
+    assert " 0.1 " in told
+    view = msgspec.structs.replace(view, listing=Listing.PROCESSES)
+    # Of a new list nobody asks for users while it is fresh.
+    for half in range(361 * 2, 362 * 2):
+        held = seen(half / 2)
+        drawn()
+    view = msgspec.structs.replace(view, paused=True)
+    drawn()
+    for half in range(362 * 2, 2000 * 2):
+        seen(half / 2)
+    view = msgspec.structs.replace(view, listing=Listing.USERS)
+    assert drawn() == told
+
+
+@pytest.mark.parametrize("listing", [Listing.PROCESSES, Listing.USERS])
+def test_what_was_out_of_sight_when_the_picture_was_held_is_told_by_that_moment_too(
+    listing: Listing,
+) -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=1.0, listing=listing)
+    resting = tuple(process(pid, started_at=NOON - 60, sm=0) for pid in range(4000, 4060))
+
+    def seen(second: int) -> Snapshot:
+        now = NOON + second
+        shown = build_snapshot(now, gpu(), processes=resting, processes_at=now)
+        history.add(shown)
+        return shown
+
+    def drawn(view: View) -> list[list[str]]:
+        rows = dashboard.rows(held, view, 160, 24).processes
+        return ["".join(text for text, _ in row).split()[3:] for row in rows[1:]]
+
+    for second in range(360):
+        held = seen(second)
+        live = drawn(view)[0]
+    told = {"≥5m"} if listing is Listing.PROCESSES else {"0.1"}
+    assert told <= set(live), "for how long it has been idle, and the user has had the GPU"
+    view = msgspec.structs.replace(view, paused=True)
+    drawn(view)
+    for second in range(360, 2000):
+        seen(second)
+    view = msgspec.structs.replace(view, interval=4.0)
+    if listing is Listing.USERS:
+        drawn(msgspec.structs.replace(view, listing=Listing.PROCESSES))
+    else:
+        view = msgspec.structs.replace(view, top=30, follows_cursor=False)
+    assert drawn(view)[0] == live
+
+
+@pytest.mark.parametrize("cards", [1, 8, 24], ids=["panels", "tiles", "lines"])
+@pytest.mark.parametrize("interval", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("ticks", [40, 44, 47])
+def test_the_graphs_of_a_held_picture_stay_what_they_are(
+    cards: int, interval: float, ticks: int
+) -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=interval, host_strip=True)
+
+    def seen(tick: int, percent: int) -> Snapshot:
+        host = Host("ada", cpu_percent=percent, memory_total=100, memory_used=percent)
+        all_ = [gpu(index=index, utilization_gpu=percent) for index in range(cards)]
+        shown = build_snapshot(NOON + tick * interval, *all_)
+        shown = msgspec.structs.replace(shown, host=host)
+        history.add(shown)
+        return shown
+
+    def drawn(width: int = 200) -> tuple[list[Row], ...]:
+        parts = dashboard.rows(held, view, width, 50)
+        return list(parts.cards), list(parts.graphs), list(parts.host)
+
+    for tick in range(ticks + 1):
+        held = seen(tick, 11)
+        live = drawn()
+    # What comes in the same second is in the newest bucket too.
+    for later in range(ticks + 1, ticks + 20):
+        seen(later, 95)
+    drawn(150)
+    assert drawn() == live
+
+
+def test_a_picture_that_is_still_held_when_another_takes_its_place_is_that_one() -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=1.0, paused=True)
+
+    def drawn(shown: Snapshot) -> str:
+        rows = dashboard.rows(shown, view, 160, 24).processes
+        return "".join(text for text, _ in rows[1])
+
+    for second in (0, 1):
+        now = NOON + second
+        resting = (process(started_at=NOON - 7.5),)
+        shown = build_snapshot(now, gpu(), processes=resting, processes_at=now)
+        history.add(shown)
+        assert f" {7 + second}s " in drawn(shown)
+
+
+@pytest.mark.parametrize("second", range(20))
+def test_the_first_sample_of_all_is_in_the_graph_of_a_line_at_once(second: int) -> None:
+    cards = [gpu(index=index, utilization_gpu=95) for index in range(24)]
+    shown = build_snapshot(NOON + second + 0.7, *cards)
+    history = History(conditions())
+    history.add(shown)
+    (line, *_) = Dashboard(history).rows(shown, View(interval=2.0), 200, 50).cards[1:]
+    (graph,) = [text for text, style in line if style == "graph.util"]
+    assert graph.strip("· ")
+
+
+def test_what_led_to_a_moment_of_the_past_is_told_as_soon_as_it_is_known() -> None:
+    now, past = demo()
+    began: dict[ProcessId, Interval] = {}
+
+    class Told(History):
+        def process_idle(self, process: ProcessId) -> Interval | None:
+            return began.get(process)
+
+        def as_of(self, snapshot: Snapshot) -> History:
+            assert snapshot is now
+            return self
+
+    history = Told(conditions())
+    history.add(now)
+    for process_ in now.processes:
+        if (spell := past.process_idle(process_.id)) is not None:
+            began[process_.id] = msgspec.structs.replace(spell, since=spell.last - 600)
+    playing = Playing(
+        position=NOON, first=NOON - 60, last=NOON + 60, playing=False, speed=1.0, at_end=False
+    )
+    dashboard = Dashboard(history)
+
+    def drawn(*, settled: bool) -> tuple[str, str]:
+        timeline = Timeline(playing, (), live=True, complete=settled)
+        parts = dashboard.rows(now, View(interval=0.5, timeline=timeline), 160, 30)
+        cards, table = (
+            "\n".join("".join(text for text, _ in row) for row in rows)
+            for rows in (parts.cards, parts.processes)
+        )
+        return cards, table
+
+    cards, table = drawn(settled=False)
+    assert "● …" in cards
+    assert " 10m " in table
+    for process_id, spell in began.items():
+        began[process_id] = msgspec.structs.replace(spell, since=spell.last - 7260)
+    # It is still the same sample in the same history.
+    cards, table = drawn(settled=True)
+    assert "● busy" in cards
+    assert " 2h01m " in table
+
+
+@pytest.mark.parametrize("in_gap", [False, True])
+def test_what_is_older_than_the_moment_is_said_to_be(*, in_gap: bool) -> None:
+    now, history = demo()
+    playing = Playing(
+        position=NOON,
+        first=NOON - 60,
+        last=NOON + 60,
+        playing=False,
+        speed=1.0,
+        at_end=False,
+        in_gap=in_gap,
+    )
+    view = View(interval=0.5, timeline=Timeline(playing, (), live=True))
+    (header,) = Dashboard(history).rows(now, view, 120, 30).header
+    told = "".join(text for text, _ in header)
+    assert ("no sample since 12:00:00" in told) is in_gap
+    assert "12:00:00" in told
+
+
+def test_sixteen_cards_leave_a_third_of_the_screen_to_the_processes() -> None:
+    lines = picture(of_cards(16), demo()[1], 100, 24).splitlines()
+    rule = next(y for y, line in enumerate(lines) if line.startswith("──"))
+    assert len(lines) - 2 - rule >= 7
+    cards = " ".join(lines[2:rule])
+    assert all(f" {index} " in f" {cards}" for index in range(16))
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+@pytest.mark.parametrize("size", [(80, 24), (100, 24), (120, 40), (200, 50)])
+def test_tall_panels_leave_a_third_of_the_screen_to_the_processes_and_cut_nothing(
+    cards: int, size: tuple[int, int]
+) -> None:
+    lines = picture(of_cards(cards), demo()[1], *size).splitlines()
+    rule = next(y for y, line in enumerate(lines) if line.startswith("──"))
+    assert size[1] - rule >= max(12, (size[1] - 3) // 3)
+    assert not any("…" in line for line in lines[1:rule])
+    assert not any(re.match(r" (fan +–|video .* 0%)", line) for line in lines)
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+@pytest.mark.parametrize("size", [(80, 24), (100, 24), (120, 40), (200, 50)])
+def test_a_panel_says_state_and_holder_first(cards: int, size: tuple[int, int]) -> None:
+    now, history = of_cards(cards), demo()[1]
+    titles = [
+        "".join(text for text, _ in row)
+        for row in Dashboard(history).rows(now, View(interval=0.5), *size).cards
+        if any(style == "panel.title" for _, style in row)
+    ]
+    assert [re.sub(" +", " ", title[:55]).strip() for title in titles] == [
+        "0 H100 80GB HBM3 ● busy ann 48.5G, dara 9.4G",
+        "1 H100 80GB HBM3 ● busy ann 54.0G, dara 9.4G",
+    ][:cards]
+
+
+@pytest.mark.parametrize(
+    ("cards", "size"),
+    [(1, (100, 40)), (1, (120, 30)), (1, (200, 50)), (2, (120, 40)), (2, (200, 50))],
+)
+def test_few_cards_on_a_large_terminal_have_four_charts_each_and_leave_no_third_empty(
+    cards: int, size: tuple[int, int]
+) -> None:
+    lines = picture(of_cards(cards), demo()[1], *size).splitlines()
+    text = "\n".join(lines)
+    for caption in (r"util +\d+%", r"memory +[\d.]+/79.6G", r"power +\d+/700W", r"temperature +\d"):
+        assert len(re.findall(rf" {caption}\S* +\d+ s", text)) == cards
+    assert sum(not line for line in lines) < size[1] / 3
+
+
+def test_the_state_of_a_card_is_whole_where_cards_stand_side_by_side() -> None:
+    assert "31G unattr" in picture(of_cards(16), demo()[1], 100, 24)
+
+
+def test_the_cursor_among_the_cards_leaves_a_space_before_the_name() -> None:
+    for cards in (8, 16):
+        shown = of_cards(cards)
+        for card in shown.gpus[-2:]:
+            card_uuid = f"only {card.index}"
+            alone = msgspec.structs.replace(card, uuid=card_uuid)
+            now = msgspec.structs.replace(
+                shown, gpus=tuple(alone if one is card else one for one in shown.gpus)
+            )
+            view = View(interval=0.5, card=card_uuid)
+            rows = Dashboard(demo()[1]).rows(now, view, 120, 40).cards
+            assert any("".join(t for t, _ in row).startswith(f"▸{card.index} H") for row in rows)
+
+
+def test_what_is_wrong_comes_first_where_not_all_cards_fit() -> None:
+    lines = picture(of_cards(8), demo()[1], 30, 5).splitlines()
+    assert "DEMO" in lines[0]
+    assert "✖ LOST" in lines[1]
+    assert "▲" in lines[2]
+    assert lines[4] == "… 5 more GPUs"
+    assert "✖" in picture(of_cards(8), demo()[1], 30, 1)
+
+
+def test_a_hidden_card_is_named_in_the_colour_of_how_bad_it_is() -> None:
+    now, history = demo()
+    view = View(interval=0.5, host_strip=True)
+    rule = Dashboard(history).rows(now, view, 60, 15).rule[0]
+    assert (" ↓1 more GPU (Shift+↑↓) ", "strong") in rule
+    assert ("GPU 7: 31G unattr ", "state.warning") in rule
+
+
+def test_a_share_that_is_no_whole_percent_is_not_none() -> None:
+    now, history = demo()
+    well = tuple(card for card in now.gpus if card.status is CardStatus.OK)
+    now = msgspec.structs.replace(now, gpus=well)
+    view = View(interval=0.5, listing=Listing.USERS)
+    rows = Dashboard(history).rows(now, view, 120, 30).all()
+    text = "\n".join("".join(text for text, _ in row) for row in rows)
+    assert re.search(r"gina .* 1\.2G +<1%", text)
+
+
+def test_a_small_share_that_may_be_larger_is_more_than_zero() -> None:
+    lost = gpu(index=1, status=CardStatus.LOST, memory_used=None)
+    now = build_snapshot(NOON, gpu(), lost, processes=(process(memory_used=GIB // 4),))
+    history = History(conditions())
+    history.add(now)
+    view = View(interval=0.5, listing=Listing.USERS)
+    rows = Dashboard(history).rows(now, view, 100, 24).processes
+    assert re.search(r"ann .* 256M +>0% ", "".join(text for text, _ in rows[1]))
+
+
+def test_a_broken_card_out_of_sight_is_named() -> None:
+    broken = gpu(index=15, status=CardStatus.LOST, memory_used=None, utilization_gpu=None)
+    now = build_snapshot(NOON, *(gpu(index=index) for index in range(15)), broken)
+    history = History(conditions())
+    history.add(now)
+    assert "↓3 more GPUs (Shift+↑↓) GPU 15: LOST" in picture(now, history, 80, 24)
+    dashboard, view = Dashboard(history), View(interval=0.5, cards_top=3)
+    rule = dashboard.rows(now, view, 80, 24).rule[0]
+    assert "LOST" not in "".join(text for text, _ in rule)
+
+
+def test_which_of_the_processes_are_in_sight_is_told_where_not_all_are() -> None:
+    now, history = demo()
+    dashboard = Dashboard(history)
+    texts = []
+    for top in (0, 4, 99):
+        view = View(interval=0.5, top=top)
+        rule = dashboard.rows(now, view, 100, 24).rule[0]
+        texts.append("".join(text for text, _ in rule)[-13:].strip("─ "))
+    assert texts == ["1–11 of 18", "5–15 of 18", "8–18 of 18"]
+    whole = dashboard.rows(now, view, 100, 50).rule[0]
+    assert not re.search(r"\d–\d+ of", "".join(text for text, _ in whole))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_which_processes_are_in_sight_is_told_before_any_sum(width: int) -> None:
+    for narrowing in (ProcessFilter(), ProcessFilter(filter=parse_filter("!root"))):
+        view = View(interval=0.5, narrowing=narrowing)
+        rule = Dashboard(demo()[1]).rows(of_cards(16), view, width, 24).rule[0]
+        assert re.search(r" 1–\d+ of 1\d $", "".join(text for text, _ in rule))
+
+
+def users_listed(*, sort: Sort, width: int = 100) -> list[str]:
+    now, history = demo()
+    view = View(interval=0.5, listing=Listing.USERS, user_sort=sort)
+    parts = Dashboard(history).rows(now, view, width, 40)
+    return ["".join(text for text, _ in row) for row in (*parts.rule, *parts.processes)]
+
+
+def test_users_are_sorted_by_each_of_their_own_columns() -> None:
+    for column in USER_COLUMNS:
+        both = []
+        for descending, sign in ((False, "▲"), (True, "▼")):
+            _, heading, *lines = users_listed(sort=Sort(column.key, descending))
+            assert f" {column.label}{sign} " in heading
+            users = lines[: next(place for place, line in enumerate(lines) if line[0] == "─")]
+            both.append([line.split()[0] for line in users])
+        assert sorted(both[0]) == sorted(both[1])
+        assert both[0] != both[1]
+    assert both[1][0] == "svc-llm"
+    assert [line.split()[0] for line in users_listed(sort=Sort("user", False))[2:4]] == [
+        "ann",
+        "bo",
+    ]
+
+
+def test_the_list_of_users_says_since_when_it_counts() -> None:
+    for width in (80, 100):
+        rule = users_listed(sort=Sort(), width=width)[0]
+        assert " 18 processes · GPU-HOURS since 08:00 " in rule
+
+
+def test_mig_instances_stand_under_their_card(snapshot: SnapshotAssertion) -> None:
+    instances = tuple(
+        MigInstance(
+            uuid=f"MIG-{index}",
+            index=index,
+            gpu_instance=7 + index,
+            compute_instance=0,
+            profile="1g.10gb",
+            memory_total=10 * GIB,
+            memory_used=index * GIB,
+        )
+        for index in range(3)
+    )
+    card = gpu(mig_mode=True, mig=instances, utilization_gpu=None)
+    user = process(memory_used=2 * GIB, sm=None)
+    use = msgspec.structs.replace(user.uses[0], instance=(9, 0))
+    user = msgspec.structs.replace(user, uses=(use,))
+    now = build_snapshot(NOON, card, gpu(index=1), processes=(user,))
+    history = History(conditions())
+    history.add(now)
+    assert picture(now, history, 100, 24) == snapshot
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_a_mig_device_has_one_name_on_lines_and_in_the_process_table(width: int) -> None:
+    instance = MigInstance("MIG-1", 3, 7, 0, "1g.10gb", memory_total=10 * GIB, memory_used=GIB)
+    card = gpu(index=1, uuid="GPU-1", mig_mode=True, mig=(instance,))
+    use = msgspec.structs.replace(process().uses[0], gpu_uuid="GPU-1", gpu_index=1, instance=(7, 0))
+    also = msgspec.structs.replace(process().uses[0], gpu_uuid="GPU-0", gpu_index=0)
+    inside = msgspec.structs.replace(process(100), uses=(also, use))
+    moved = msgspec.structs.replace(use, instance=(9, 0))
+    elsewhere = msgspec.structs.replace(process(200), uses=(moved,))
+    now = build_snapshot(NOON, gpu(), card, processes=(inside, elsewhere))
+    history = History(conditions())
+    history.add(now)
+    text = picture(now, history, width, 24)
+    assert re.search(r"└ MIG 1:3 ", text)
+    assert re.search(r" 0,1:3 +100 ", text)
+    assert re.search(r" 1:– +200 ", text)
+    assert "1/7" not in text
+
+
+def test_the_mig_devices_of_a_held_picture_keep_their_state_while_the_history_goes_on() -> None:
+    history = History(conditions())
+    dashboard, view = Dashboard(history), View(interval=0.5, paused=True)
+
+    def seen(second: int, used: int, *processes: GpuProcess) -> Snapshot:
+        instance = MigInstance(
+            uuid="MIG-0",
+            index=0,
+            gpu_instance=7,
+            compute_instance=0,
+            memory_total=10 * GIB,
+            memory_used=used,
+        )
+        card = gpu(mig_mode=True, mig=(instance,), utilization_gpu=None)
+        shown = build_snapshot(NOON + second, card, processes=processes)
+        history.add(shown)
+        return shown
+
+    def drawn(shown: Snapshot, width: int) -> str:
+        rows = dashboard.rows(shown, view, width, 24).cards
+        return "".join(text for text, _ in rows[2])
+
+    held = seen(0, 0)
+    assert "MIG 0:0 ○ free" in drawn(held, 100)
+    use = msgspec.structs.replace(process().uses[0], instance=(7, 0))
+    worker = msgspec.structs.replace(process(), uses=(use,))
+    for second in range(1, 20):
+        now = seen(second, 2 * GIB, worker)
+    assert "MIG 0:0 ○ free" in drawn(held, 120)
+    assert "MIG 0:0 ○ free" in drawn(held, 100)
+    assert re.search(r"MIG 0:0 ● busy  ann", drawn(now, 100))
+
+
+def test_no_cards_say_why_and_what_to_do(snapshot: SnapshotAssertion) -> None:
+    trouble = Trouble("The NVIDIA driver is not loaded.", "Load it with `modprobe nvidia`.")
+    now = msgspec.structs.replace(build_snapshot(), gpus=(), trouble=trouble)
+    assert picture(now, History(conditions()), 80, 15) == snapshot
+    assert "The NVIDIA driver is not" in picture(now, History(conditions()), 30, 5)
+    assert "Waiting" in picture(None, History(conditions()), 80, 24)
+
+
+def test_a_silent_card_turns_the_clock_into_its_silence() -> None:
+    card = gpu(status=CardStatus.NO_ANSWER, sampled_at=NOON - 4, status_since=NOON - 4)
+    silent = msgspec.structs.replace(card, index=3, uuid="GPU-3")
+    now = build_snapshot(NOON, *(gpu(index=index) for index in range(3)), silent)
+    history = History(conditions())
+    history.add(now)
+    lines = picture(now, history, 100, 24).splitlines()
+    assert "GPU 3: no answer for 4 s" in lines[0]
+    assert "no answer" in next(line for line in lines if line.startswith(" 3 H100"))
+
+
+def test_the_cursor_survives_every_sort_and_ends_with_its_process() -> None:
+    now, history = demo()
+    dashboard = Dashboard(history)
+    chosen = dashboard.rows(now, View(interval=0.5), 100, 24).layout.entries[5].key
+    assert isinstance(chosen, ProcessId)
+    for column in COLUMNS:
+        for descending in (True, False):
+            view = View(interval=0.5, cursor=chosen, sort=Sort(column.key, descending))
+            rows = dashboard.rows(now, view, 100, 24).processes
+            marked = [row for row in rows if row[0][0] == "▸"]
+            assert len(marked) == 1
+            assert f" {chosen.pid} " in "".join(text for text, _ in marked[0])
+    left = tuple(p for p in now.processes if p.id != chosen)
+    parts = dashboard.rows(msgspec.structs.replace(now, processes=left), view, 100, 24)
+    assert parts.layout.view.cursor is None
+
+
+def test_a_reused_pid_does_not_inherit_the_cursor() -> None:
+    _, history = demo()
+    dashboard = Dashboard(history)
+    old, new = process(pid=7, start_time=1), process(pid=7, start_time=2)
+    view = View(interval=0.5, cursor=old.id)
+    dashboard.rows(build_snapshot(processes=(old,)), view, 100, 24)
+    parts = dashboard.rows(build_snapshot(processes=(new,)), view, 100, 24)
+    assert parts.layout.view.cursor is None
+
+
+def test_unknown_values_sort_last_in_both_directions() -> None:
+    known, less, unknown = (
+        process(pid=pid, memory_used=size) for pid, size in ((3, 5 * GIB), (2, GIB), (1, None))
+    )
+    for descending, order in ((True, [3, 2, 1]), (False, [2, 3, 1])):
+        ordered = sort_processes(
+            [unknown, less, known], Sort("memory_used", descending), RowContext(NOON)
+        )
+        assert [p.id.pid for p in ordered] == order
+
+
+def test_commands_are_sorted_as_they_are_shown() -> None:
+    ran = [
+        msgspec.structs.replace(process(pid=pid), command=(program, "x"))
+        for pid, program in ((1, "/usr/bin/zsh"), (2, "/opt/z/abc"), (3, "bash"))
+    ]
+    ordered = sort_processes(ran, Sort("command", descending=False), RowContext(NOON))
+    assert [p.command[0] for p in ordered] == ["/opt/z/abc", "bash", "/usr/bin/zsh"]
+
+
+def test_every_column_sorts_any_mixture() -> None:
+    mixture = [
+        process(pid=1, user=None, sm=None),
+        process(pid=2, gpus=(0, 1), started_at=None),
+        process(
+            pid=3, visible=False, user=None, memory_used=None, started_at=None, start_time=None
+        ),
+        process(pid=4, user="bo", type_="C+G"),
+    ]
+    for column in COLUMNS:
+        for descending in (True, False):
+            ordered = sort_processes(mixture, Sort(column.key, descending), RowContext(NOON))
+            assert sorted(p.id.pid for p in ordered) == [1, 2, 3, 4]
+
+
+def test_a_process_that_is_not_visible_here_says_so() -> None:
+    hidden = process(visible=False, user=None, start_time=None, started_at=None)
+    now = build_snapshot(processes=(hidden,))
+    history = History(conditions())
+    history.add(now)
+    assert "(not visible here)" in picture(now, history, 100, 24)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_who_is_idle_is_told_in_a_narrow_terminal_too(width: int) -> None:
+    assert "idle" in {column.key for column in visible_columns(width)}
+
+
+def test_the_memory_and_the_command_are_the_last_columns_to_go() -> None:
+    kept = [column.key for column in visible_columns(1)]
+    assert kept == ["memory_used", "command"]
+    assert tuple(column.key for column in visible_columns(200)) == DEFAULT_COLUMNS
+    everything = tuple(column.key for column in COLUMNS)
+    assert tuple(column.key for column in visible_columns(300, everything)) == everything
+
+
+def test_a_tiny_screen_shows_whole_amounts_alone() -> None:
+    now, history = demo()
+
+    def amounts(width: int) -> list[str]:
+        lines = picture(now, history, width, 12).splitlines()[1:9]
+        return [line.partition("%")[2].strip() for line in lines]
+
+    whole = amounts(59)
+    assert whole[0] == "57.9/79.6G"
+    for width in range(12, 59):
+        for told, full in zip(amounts(width), whole, strict=True):
+            assert told in {full, full.partition("/")[0] + "G", ""}
+
+
+def test_narrow_is_short_is_tiny() -> None:
+    assert not is_tiny(60, 15)
+    assert is_tiny(59, 15)
+    assert is_tiny(60, 14)
+
+
+@pytest.mark.parametrize(
+    ("name", "core"),
+    [
+        ("H100 80GB HBM3", "H100"),
+        ("RTX 4090", "RTX 4090"),
+        ("RTX A6000", "RTX A6000"),
+        ("A100-SXM4-80GB", "A100"),
+        ("TITAN V", "TITAN V"),
+        ("GB10", "GB10"),
+        ("–", "–"),
+    ],
+)
+def test_a_name_is_cut_to_what_tells_the_model(name: str, core: str) -> None:
+    assert core_name(name) == core
+
+
+def words_of(state: Finding, holder: Sequence[str], width: int) -> str:
+    fields = state_fields(state, holder, width)
+    assert row_width(fields) == width
+    return "".join(text for text, _ in fields).rstrip()
+
+
+BUSY = Finding(FindingKind.WORKING, "GPU-0", Severity.QUIET, "", "busy", "busy")
+FREE = Finding(FindingKind.FREE, "GPU-0", Severity.GOOD, "", "free", "free")
+STUCK = Finding(
+    FindingKind.STUCK, "GPU-0", Severity.WARNING, "", "stuck? 100% at 17% power, 21m", "stuck?"
+)
+LOST = Finding(
+    FindingKind.LOST, "GPU-0", Severity.CRITICAL, "", "LOST since 11:54 (XID 79)", "LOST"
+)
+STRAY = Finding(
+    FindingKind.UNATTRIBUTED,
+    "GPU-0",
+    Severity.WARNING,
+    "",
+    "31G stray: orphan 17 of bo",
+    "31G stray",
+)
+HOLDER = ("ann 48.5G, dara 9.4G", "ann 48.5G +1", "ann +1", "ann")
+
+
+@pytest.mark.parametrize(
+    ("state", "width", "words"),
+    [
+        (STUCK, 40, "▲ stuck? 100% at 17% power, 21m"),
+        (STUCK, 30, "▲ stuck? 100% at 17% power"),
+        (STUCK, 11, "▲ stuck?"),
+        (LOST, 20, "✖ LOST since 11:54"),
+        (LOST, 11, "✖ LOST"),
+        (LOST, 5, "✖ LO…"),
+    ],
+)
+def test_a_state_loses_its_last_clause_before_it_becomes_brief(
+    state: Finding, width: int, words: str
+) -> None:
+    assert words_of(state, (), width) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "width", "words"),
+    [
+        (BUSY, 28, "● busy  ann 48.5G, dara 9.4G"),
+        (BUSY, 27, "● busy  ann 48.5G +1"),
+        (BUSY, 19, "● busy  ann +1"),
+        (BUSY, 13, "● busy  ann"),
+        (BUSY, 10, "● busy"),
+        # Other columns say what the longer words of such a state say.
+        (STUCK, 45, "▲ stuck? 100% at 17% power, 21m  ann 48.5G +1"),
+        (STUCK, 36, "▲ stuck? 100% at 17% power, 21m  ann"),
+        (STUCK, 35, "▲ stuck? 100% at 17% power  ann +1"),
+        (STUCK, 20, "▲ stuck?  ann +1"),
+        (FREE, 40, "○ free"),
+        # These words say what nothing else does.
+        (STRAY, 30, "▲ 31G stray: orphan 17 of bo"),
+        (LOST, 28, "✖ LOST since 11:54 (XID 79)"),
+    ],
+)
+def test_the_holder_is_shortened_in_a_fixed_order_beside_the_words_of_the_state(
+    state: Finding, width: int, words: str
+) -> None:
+    assert words_of(state, HOLDER, width) == words
+
+
+def test_the_footer_names_what_matters_at_the_moment_in_eighty_columns() -> None:
+    shown = of_cards(8)
+    alone = View(interval=0.5)
+    chosen = View(interval=0.5, cursor=shown.processes[0].id)
+    card = View(interval=0.5, cursor=shown.processes[0].id, card=shown.gpus[1].uuid)
+    for view, words in [
+        (
+            card,
+            ("? help", "Enter details", "d only this GPU", "Tab processes", "w tell if free"),
+        ),
+        (alone, ("? help", "/ filter", "↑↓ select", "t tree", "[ ] rewind", "L log")),
+        (chosen, ("? help", "k end…", "Enter details", "space tag", "[ ] rewind", "L log")),
+    ]:
+        footer = Dashboard(demo()[1]).rows(shown, view, 80, 24).footer[0]
+        text = "".join(part for part, _ in footer)
+        assert all(word in text for word in words)
+        assert ("k end…" in text) is (view is chosen), "what is offered is done"
+
+
+def footer_text(view: View, width: int) -> str:
+    rows = Dashboard(demo()[1]).rows(of_cards(8), view, width, 24)
+    return "".join(text for text, _ in rows.footer[0])
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_the_footer_offers_first_what_one_needs_first(width: int) -> None:
+    chosen = View(interval=0.5, cursor=of_cards(8).processes[0].id)
+    first = " q quit  ? help  k end…  / filter  Enter details  space tag "
+    assert footer_text(chosen, width).startswith(first)
+    alone = footer_text(View(interval=0.5), width)
+    assert alone.startswith(" q quit  ? help  ↑↓ select  / filter  u users  t tree ")
+    assert ("m mine" in alone) is (width >= 100)
+    assert ("Ctrl+P commands" in alone) is (width == 200)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_what_is_on_is_in_brackets_in_the_footer_at_the_same_width(width: int) -> None:
+    mine = View(interval=0.5, narrowing=ProcessFilter(mine="ann"))
+    for view, shown in (
+        (mine, "m[mine]"),
+        (View(interval=0.5, listing=Listing.TREE), "t[tree]"),
+        (View(interval=0.5, listing=Listing.USERS), "u[users]"),
+        (View(interval=0.5, listing=Listing.JOBS), "g[jobs]"),
+        (View(interval=0.5, paused=True), "p[pause]"),
+        (View(interval=0.5, host_strip=True), "h[host]"),
+        (View(interval=0.5, log=LogNote("1 MB 5m")), "L[log]"),
+    ):
+        for one in (view, msgspec.structs.replace(view, card=of_cards(8).gpus[1].uuid)):
+            assert shown in footer_text(one, width)
+        text = footer_text(view, width)
+        assert text.count("[") == 2, "one is on, and [ is a key"
+    row = Dashboard(demo()[1]).rows(of_cards(8), mine, width, 24).footer[0]
+    assert ("[mine]", "footer.on") in row
+    keys = (footer_key("mine"), footer_key("tree"))
+    turned = (footer_key("mine", on=True), footer_key("tree"))
+    before, after = (
+        ("".join(text for text, _ in footer_row(one, "", 40))) for one in (keys, turned)
+    )
+    assert before.index("t tree") == after.index("t tree")
+
+
+def test_a_card_and_a_process_never_have_the_cursor_together() -> None:
+    shown = of_cards(8)
+    dashboard = Dashboard(demo()[1])
+    for card in (None, shown.gpus[1].uuid, None):
+        view = View(interval=0.5, cursor=shown.processes[0].id, card=card)
+        rows = dashboard.rows(shown, view, 80, 24).all()
+        marked = ["".join(text for text, _ in row) for row in rows]
+        (line,) = [row for row in marked if row.startswith("▸")]
+        assert line.startswith("▸1 ") is (card is not None)
+
+
+@pytest.mark.parametrize(
+    ("size", "cards", "graphed"),
+    [((60, 30), 8, False), ((120, 30), 8, True), ((80, 24), 1, True), ((200, 60), 8, True)],
+)
+def test_another_small_graph_is_offered_where_there_is_one(
+    size: tuple[int, int], cards: int, *, graphed: bool
+) -> None:
+    shown = of_cards(cards)
+    parts = Dashboard(demo()[1]).rows(shown, View(interval=0.5), *size)
+    assert (footer_key("graph") in footer_keys(parts.layout.view, None)) is graphed
+    text = "\n".join("".join(part for part, _ in row) for row in parts.all())
+    assert (re.search(r"last \d+ s|util, |● 0  util", text) is not None) is graphed
+
+
+def test_every_cell_of_the_footer_belongs_to_the_key_that_stands_there() -> None:
+    keys = (
+        footer_key("quit"),
+        footer_key("step_back", "step_on", label="rewind"),
+        footer_key("previous_line", "next_line"),
+        footer_key("open", label="details"),
+    )
+    text = "".join(part for part, _ in footer_row(keys, "", 60))
+    names = [key_at(keys, 60, x) for x in range(60)]
+    hit = "".join("." if name is None else keycap(name)[0] for name in names)
+    assert text == " q quit  [ ] rewind  ↑↓ select  Enter details " + " " * 14
+    assert hit == "qqqqqqqq[[[][[[[[[[[↑↑↓↑↑↑↑↑↑↑↑" + "E" * 15 + "." * 14
+
+
+def told_in_turn(*shown: Snapshot) -> list[str]:
+    """What stands on the line of the first card, snapshot after snapshot on one dashboard."""
+    history = History(conditions())
+    dashboard = Dashboard(history)
+    lines = []
+    for one in shown:
+        history.add(one)
+        parts = dashboard.rows(one, View(interval=0.1), 100, 24)
+        lines.append("".join(text for text, _ in parts.cards[1]))
+    return lines
+
+
+def of_one(at: float, **values: object) -> Snapshot:
+    others = [gpu(index=index, sampled_at=at) for index in (1, 2)]
+    first = msgspec.structs.replace(gpu(index=0, sampled_at=at), **values)
+    # The list of processes is older than the values, as it is at ten samples a second.
+    return msgspec.structs.replace(build_snapshot(at, first, *others), processes_at=NOON)
+
+
+def test_a_card_that_stops_answering_is_told_to_within_the_same_second() -> None:
+    lost = CardStatus.LOST
+    before, after = told_in_turn(of_one(NOON + 0.1), of_one(NOON + 0.2, status=lost))
+    assert "LOST" not in before
+    assert "LOST" in after
+
+
+def test_a_card_that_becomes_hot_is_told_to_be_within_the_same_second() -> None:
+    cool = of_one(NOON + 0.1, temperature_gpu=50, temperature_slowdown=90)
+    hot, hotter = (
+        of_one(NOON + at, temperature_gpu=celsius, temperature_slowdown=90)
+        for at, celsius in ((0.2, 89), (0.3, 90))
+    )
+    told = told_in_turn(cool, hot, hotter)
+    assert ["hot" in line for line in told] == [False, True, True]
+    # What is wrong is told with the numbers of this moment.
+    assert "hot: 89 °C" in told[1]
+    assert "hot: 90 °C" in told[2]

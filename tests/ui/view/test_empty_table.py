@@ -1,0 +1,119 @@
+"""An empty process table says why it is empty, and which key changes that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.filters import parse_filter
+from gpumon.findings import conditions
+from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.recording.history import History
+from gpumon.ui.view.dashboard_rows import Dashboard, Parts
+from gpumon.ui.view.table_entries import Listing, ProcessFilter
+from gpumon.ui.view.view import View
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Snapshot
+
+
+def drawn(now: Snapshot, view: View, width: int = 80) -> Parts:
+    history = History(conditions())
+    history.add(now)
+    return Dashboard(history).rows(now, view, width, 24)
+
+
+def text(row: tuple[tuple[str, str], ...]) -> str:
+    return "".join(part for part, _ in row)
+
+
+def first_line(now: Snapshot, view: View, width: int = 80) -> str:
+    """The line below the table's heading."""
+    return text(drawn(now, view, width).processes[1]).strip()
+
+
+TWO = snapshot(NOON, gpu(), processes=(process(1, user="ann"), process(2, user="bo")))
+
+
+@pytest.mark.parametrize("listing", list(Listing))
+@pytest.mark.parametrize(
+    ("narrowing", "words"),
+    [
+        (ProcessFilter(filter=parse_filter("gpu:9")), "no process matches gpu:9 · Esc shows all"),
+        (ProcessFilter(mine="me"), "none of 2 processes is yours · m shows all"),
+        (ProcessFilter(only_user="eve"), "no process of eve · Esc shows all"),
+        (ProcessFilter(gpu="GPU-9"), "no process on this GPU · Esc shows all"),
+        (
+            ProcessFilter(gpu="GPU-9", mine="ann"),
+            "no process of yours on this GPU · Esc shows all",
+        ),
+        (ProcessFilter(kind="G"), "no graphics process · Esc shows all"),
+        (
+            ProcessFilter(mine="me", filter=parse_filter("mem>1G")),
+            "no process of yours matches mem>1G · Esc shows all",
+        ),
+        (
+            ProcessFilter(user="ann", filter=parse_filter("gpu:9")),
+            "no process matches gpu:9 · Esc shows all of ann",
+        ),
+        (
+            ProcessFilter(user="eve"),
+            "no process of eve: start gpumon without --user to see all",
+        ),
+    ],
+)
+def test_a_filter_without_matches_says_what_shows_all(
+    narrowing: ProcessFilter, words: str, listing: Listing
+) -> None:
+    assert first_line(TWO, View(interval=0.5, narrowing=narrowing, listing=listing)) == words
+
+
+def test_a_long_filter_is_cut_and_not_the_key() -> None:
+    narrowing = ProcessFilter(filter=parse_filter("x" * 200))
+    line = first_line(TWO, View(interval=0.5, narrowing=narrowing), 60)
+    assert line.startswith("no process matches xxxx")
+    assert line.endswith("… · Esc shows all")
+
+
+@pytest.mark.parametrize("listing", list(Listing))
+def test_a_machine_without_processes_says_so(listing: Listing) -> None:
+    view = View(interval=0.5, listing=listing)
+    assert first_line(snapshot(NOON, gpu()), view) == "no process is on a GPU"
+    inside = snapshot(NOON, gpu(), in_container=True)
+    assert first_line(inside, view).startswith("no process of this container is on a GPU")
+
+
+def test_lists_that_nobody_could_read_are_not_called_empty() -> None:
+    view = View(interval=0.5)
+    denied = gpu(unknown={"processes": Unknown.NO_PERMISSION})
+    assert first_line(snapshot(NOON, denied), view) == (
+        "no permission to list the processes · `gpumon doctor` says what to do"
+    )
+    hung = gpu(index=1, status=CardStatus.NO_ANSWER, unknown={"processes": Unknown.NO_ANSWER})
+    assert first_line(snapshot(NOON, gpu(), hung), view) == (
+        "no process is listed; the list of a GPU is unknown"
+    )
+    unread = snapshot(NOON, gpu(), processes_at=None)
+    assert first_line(unread, view) == "the processes have not been read yet"
+
+
+@pytest.mark.parametrize("status", [CardStatus.LOST, CardStatus.NO_ANSWER])
+def test_a_total_without_a_gpu_that_does_not_answer_is_a_lower_bound(status: CardStatus) -> None:
+    sick = gpu(index=1, status=status, memory_used=30 * GIB)
+    now = snapshot(NOON, gpu(memory_used=40 * GIB), sick, processes=(process(memory_used=8 * GIB),))
+    assert "≥ 40.0 of 160.0G used" in text(drawn(now, View(interval=0.5)).rule[0])
+    users = drawn(now, View(interval=0.5, listing=Listing.USERS)).processes
+    assert "≥5%" in text(users[1])
+    unsized = snapshot(
+        NOON, gpu(memory_used=40 * GIB), gpu(index=1, status=status, memory_total=None)
+    )
+    assert "≥ 40.0 of ≥ 80.0G used" in text(drawn(unsized, View(interval=0.5)).rule[0])
+
+
+def test_the_total_of_gpus_that_answer_is_exact() -> None:
+    now = snapshot(NOON, gpu(memory_used=40 * GIB), gpu(index=1, memory_used=GIB))
+    rule = text(drawn(now, View(interval=0.5)).rule[0])
+    assert "41.0 of 160.0G used" in rule
+    assert "≥" not in rule

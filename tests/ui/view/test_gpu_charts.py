@@ -1,0 +1,307 @@
+"""The large charts: where a value, a gap, a limit, a time and a mark stand, at any size."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpumon.config.chart_windows import WINDOWS
+from gpumon.model.snapshot import Gpu, Unknown
+from gpumon.recording import Event, EventKind
+from gpumon.recording.history import History
+from gpumon.text.cells import Row, row_width
+from gpumon.ui.view.chart_plot import Scale, Span, plot
+from gpumon.ui.view.gpu_charts import chart_rows, window_seconds, window_title
+from gpumon.ui.view.memo import Memo
+from tests.build import GIB, NOON, gpu, snapshot
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+    from gpumon.config.chart_windows import ChartWindow
+
+MINUTE, FIVE, HALF_HOUR, ALL = WINDOWS
+BLANK = "\N{BRAILLE PATTERN BLANK}"
+CARD = gpu(
+    utilization_gpu=50,
+    memory_used=60 * GIB,
+    power_draw=350.0,
+    clock_sm_max=1980,
+    pcie_rx=1.5 * GIB,
+    pcie_tx=0.25 * GIB,
+    nvlink_rx=40.0 * GIB,
+    nvlink_tx=41.0 * GIB,
+)
+MARKS = (
+    Event(NOON + 60, EventKind.CAME, "x", "one came", ("GPU-0",)),
+    Event(NOON + 120, EventKind.WENT, "x", "one went", ("GPU-0",)),
+    Event(NOON + 200, EventKind.THROTTLED, "GPU-0", "slowed", ("GPU-0",)),
+)
+
+
+pytestmark = pytest.mark.usefixtures("utc")
+
+
+def seen(card: Gpu = CARD, seconds: int = 300, gap: range = range(0)) -> History:
+    """A history in which the card's utilisation goes up and down, but for a gap."""
+    history = History({})
+    for second in range(seconds):
+        if second not in gap:
+            busy = None if card.utilization_gpu is None else abs(second % 120 - 60) * 100 // 60
+            now = msgspec.structs.replace(card, utilization_gpu=busy)
+            history.add(snapshot(NOON + second, now))
+    return history
+
+
+def no_marks(_: float, __: float) -> list[Event]:
+    return []
+
+
+def rows_of(
+    history: History,
+    width: int = 100,
+    height: int = 38,
+    window: ChartWindow = FIVE,
+    card: Gpu = CARD,
+) -> list[Row]:
+    return chart_rows(Memo(), card, history, window, lambda _, __: list(MARKS), width, height)
+
+
+def lines_of(rows: list[Row]) -> list[str]:
+    return ["".join(text for text, _ in row) for row in rows]
+
+
+def picture(rows: list[Row]) -> str:
+    return "\n".join(line.replace(BLANK, " ").rstrip() for line in lines_of(rows))
+
+
+@pytest.mark.parametrize("size", [(54, 13), (74, 22), (114, 38), (194, 48), (294, 78)])
+def test_the_charts_look_as_they_did(size: tuple[int, int], snapshot: SnapshotAssertion) -> None:
+    assert picture(rows_of(seen(gap=range(130, 170)), *size)) == snapshot
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.label)
+def test_every_row_is_whole_at_every_size(window: ChartWindow) -> None:
+    history = seen()
+    for width in (1, 8, 20, 47, 69, 70, 74, 149, 150, 194, 230, 294):
+        for height in (1, 11, 22, 48, 78):
+            rows = rows_of(history, width, height, window)
+            assert {row_width(row) for row in rows} == {width}
+
+
+def test_what_was_not_seen_is_blank_and_zero_is_a_line() -> None:
+    history = seen(gap=range(130, 170))
+    # Fifty cells of six seconds.
+    lines = lines_of(chart_rows(Memo(), CARD, history, FIVE, no_marks, 56, 22))
+    foot = lines[3][6:]
+    gap = [place for place, dots in enumerate(foot) if dots == BLANK]
+    assert gap == list(range(132 // 6, 168 // 6))
+    # After a minute the utilisation is zero: a dot at the foot, and nothing above it.
+    assert lines[2][6 + 60 // 6] == BLANK
+
+
+def test_unknown_is_never_drawn_as_zero() -> None:
+    silent = msgspec.structs.replace(CARD, utilization_gpu=None)
+    rows = rows_of(seen(silent), 60, 22, card=silent)
+    assert "nothing known of it" in lines_of(rows)[0]
+    assert "–" in lines_of(rows)[0]
+    assert "memory" in lines_of(rows)[1], "an empty chart has one line"
+
+
+def test_no_two_places_of_an_axis_have_the_same_name() -> None:
+    low = msgspec.structs.replace(
+        CARD, temperature_gpu=1, temperature_slowdown=None, power_draw=1.0, power_limit=None
+    )
+    text = picture(rows_of(seen(low), 100, 48, card=low))
+    assert "1W" in text
+    # A half is rounded to none, and the foot of the axis is that already.
+    assert "0W" not in text
+    assert "0°" not in text
+
+
+def test_what_a_card_cannot_tell_has_one_line_that_says_so() -> None:
+    rest = {"nvlink_rx": None, "nvlink_tx": None}
+    lacks = dict.fromkeys(rest, Unknown.NOT_SUPPORTED)
+    card = msgspec.structs.replace(CARD, **rest, unknown=lacks)
+    lines = picture(rows_of(seen(card), card=card)).splitlines()
+    assert [line for line in lines if "NVLink" in line] == ["NVLink       –  not supported"]
+    lost = msgspec.structs.replace(card, unknown=dict.fromkeys(rest, Unknown.CARD_LOST))
+    assert "NVLink  ▲ in" in picture(rows_of(seen(), card=lost)), "what was seen of it stays"
+
+
+def test_a_standing_zero_has_one_line_and_its_room_goes_to_the_others() -> None:
+    still = msgspec.structs.replace(CARD, nvlink_rx=0.0, nvlink_tx=0.0, power_draw=0.0)
+    lines = picture(rows_of(seen(still), 100, 48, card=still)).splitlines()
+    assert lines[0] == "power        0 throughout"
+    assert "NVLink       0B a second throughout" in lines
+    assert len(lines) <= 48
+    assert sum("peak" in line for line in lines) == 3, "five charts in three rows"
+
+
+def test_a_gpu_of_which_nothing_is_known_has_one_line_for_all_charts() -> None:
+    bare = Gpu(index=0, uuid="GPU-0")
+    assert picture(rows_of(seen(bare), card=bare)) == "–  nothing known of it in this time"
+
+
+@pytest.mark.parametrize(("width", "room"), [(96, 9), (96, 13), (76, 10), (114, 20), (196, 36)])
+@pytest.mark.parametrize("power", [350.0, 0.0])
+def test_the_main_charts_fit_the_room(width: int, room: int, power: float) -> None:
+    card = msgspec.structs.replace(CARD, power_draw=power)
+    room += power == 0
+    look = picture(rows_of(seen(card), width, room, card=card)[:room])
+    for label in ("utilisation", "memory", "power", "temperature"):
+        assert label in look
+    assert re.search(r"\d\d:\d\d", "".join(look.splitlines()[-3:]))
+    assert look.count("┼") >= 3
+
+
+def test_where_no_chart_fits_each_has_a_line() -> None:
+    lines = picture(rows_of(seen(), 56, 4)).splitlines()
+    labels = [line.split()[0] for line in lines[:7]]
+    assert labels == ["utilisation", "memory", "power", "temperature", "SM", "PCIe", "NVLink"]
+    assert "50 %" in lines[0]
+    assert "peak 100" in lines[0]
+    assert "▇" in lines[1]
+
+
+def test_the_limit_is_a_line_where_the_curve_does_not_reach_it() -> None:
+    text = picture(rows_of(seen(), 100, 48)).splitlines()
+    power = next(y for y, line in enumerate(text) if "power  350/700 W" in line)
+    assert " 700W┤╌╌╌╌" in text[power + 1]
+    assert any("  92°┤╌╌╌╌" in line for line in text)
+    hot = msgspec.structs.replace(CARD, temperature_gpu=97)
+    rows = rows_of(seen(hot), 100, 48, card=hot)
+    assert any(("97", "state.warning") in row for row in rows)
+
+
+def test_marks_stand_at_their_time_on_the_axis_and_the_legend_names_them() -> None:
+    rows = rows_of(seen(), 60, 22)
+    lines = lines_of(rows)
+    axis = next(line for line in lines if line.startswith("    0┼"))[6:]
+    assert axis.index("+") == 54 * 60 // 300
+    assert axis.index("-") == 54 * 120 // 300
+    assert axis.index("▼") == 54 * 200 // 300
+    assert "+ a process came   - one went   ▼ slowed down" in lines[-1]
+    calm = lines_of(chart_rows(Memo(), CARD, seen(), FIVE, no_marks, 100, 38))
+    assert "▼" not in calm[-1]
+
+
+def test_times_of_day_stand_below_their_ticks() -> None:
+    lines = lines_of(rows_of(seen(), 60, 60))
+    axis = next(y for y, line in enumerate(lines) if line.startswith("    0┼"))
+    assert lines[axis + 1].split() == ["12:00", "12:01", "12:02", "12:03", "12:04"]
+    assert lines[axis + 1].index("12:03") + 2 == lines[axis].index("┬", 30)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown", "title"),
+    [(40, 60, "39s"), (300, 300, "4m"), (4000, 4500, "1h06m"), (7200, 7200, "1h59m")],
+)
+def test_all_that_was_seen_is_shown_in_a_round_stretch_of_time(
+    seconds: int, shown: float, title: str
+) -> None:
+    history = History({})
+    for second in (0, seconds - 1):
+        history.add(snapshot(NOON + second))
+    assert window_seconds(ALL, history) == shown
+    assert window_title(ALL, history).endswith(f": {title}")
+
+
+def test_a_chart_is_drawn_anew_no_more_than_twice_a_second() -> None:
+    charts, drawn = Memo(), []
+    history = seen()
+
+    def marks(first: float, last: float) -> list[Event]:
+        drawn.append((first, last))
+        return []
+
+    for tenth in range(100):
+        history.add(snapshot(NOON + 300 + tenth / 10, CARD))
+        chart_rows(charts, CARD, history, MINUTE, marks, 60, 22)
+    # Seven charts, in ten seconds.
+    assert 7 * 15 <= len(drawn) <= 7 * 20
+    drawn.clear()
+    for second in range(60):
+        history.add(snapshot(NOON + 310 + second, CARD))
+        chart_rows(charts, CARD, history, ALL, marks, 60, 22)
+    assert len(drawn) <= 7 * 20
+
+
+def test_the_newest_values_are_never_those_of_an_older_picture() -> None:
+    charts, history = Memo(), seen()
+    chart_rows(charts, CARD, history, HALF_HOUR, no_marks, 60, 22)
+    newer = msgspec.structs.replace(CARD, utilization_gpu=77)
+    assert "77 %" in lines_of(chart_rows(charts, newer, history, HALF_HOUR, no_marks, 60, 22))[0]
+
+
+@settings(max_examples=40)
+@given(
+    st.floats(0, 1e12),
+    st.one_of(st.none(), st.floats(1, 1e4)),
+    st.integers(30, 200),
+    st.integers(5, 80),
+)
+def test_no_value_breaks_a_chart(
+    value: float, limit: float | None, width: int, height: int
+) -> None:
+    card = msgspec.structs.replace(
+        CARD, pcie_rx=value, power_draw=value, power_limit=limit, memory_total=None
+    )
+    rows = rows_of(seen(card, 3), width, height, card=card)
+    assert {row_width(row) for row in rows} == {width}
+
+
+def drawn(values: list[float | None], scale: Scale, seconds: float = 300.0, width: int = 26) -> str:
+    """A curve of its own, as text."""
+    return picture(plot([values], ["graph.util"], scale, Span(NOON, seconds), {}, width, 8))
+
+
+def test_what_passes_its_limit_is_drawn_above_it() -> None:
+    scale = Scale(lambda value: f"{value:.0f}", 1.0, None, 100.0)
+    rows = drawn([200.0] * 20 + [None] * 20, scale).splitlines()
+    assert "⣿" in rows[0]
+    assert [place for place, row in enumerate(rows) if "100┤" in row] == [3], "half way up"
+
+
+def test_an_axis_on_which_nothing_can_be_is_an_axis_still() -> None:
+    assert "┼" in drawn([0.0] * 40, Scale(lambda value: f"{value:.0f}", 1.0, 0.0, None))
+
+
+def test_links_with_little_traffic_have_an_axis_of_a_megabyte() -> None:
+    still = gpu(pcie_rx=5000.0, pcie_tx=0.0)
+    assert "   1M┤" in picture(rows_of(seen(still), card=still))
+
+
+@pytest.mark.parametrize("width", range(12, 30))
+def test_times_of_day_never_run_into_one_another(width: int) -> None:
+    times = drawn([], Scale(str, 1.0, 1.0, None), 86400.0, width).splitlines()[-1]
+    assert all(re.fullmatch(r"\d\d:\d\d", one) for one in times.split())
+
+
+def test_round_times_are_round_on_the_local_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "KTM-05:45")
+    time.tzset()
+    times = drawn([], Scale(str, 1.0, 1.0, None), 6 * 3600.0, 60).splitlines()[-1]
+    assert [one[-2:] for one in times.split()] == ["00"] * len(times.split())
+    assert times.split()
+
+
+def test_of_a_card_of_which_nothing_was_seen_nothing_is_drawn() -> None:
+    assert chart_rows(Memo(), CARD, History({}), FIVE, no_marks, 100, 38) == []
+
+
+def test_a_cap_that_is_changed_is_drawn_at_once() -> None:
+    charts, history = Memo(), seen()
+    lowered = msgspec.structs.replace(CARD, power_limit=450.0)
+    before, after = (
+        picture(chart_rows(charts, card, history, FIVE, no_marks, 100, 38))
+        for card in (CARD, lowered)
+    )
+    assert "450W┤" not in before
+    assert "450W┤" in after

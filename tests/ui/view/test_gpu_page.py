@@ -1,0 +1,319 @@
+"""The page of a card: where its memory went, who else holds it, and every value with its unit."""
+
+from __future__ import annotations
+
+import functools
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpumon.findings import conditions
+from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.snapshot import (
+    CardStatus,
+    Gpu,
+    GpuProcess,
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    MigInstance,
+    Place,
+    ProcessId,
+    Snapshot,
+    Suspect,
+    Unknown,
+)
+from gpumon.recording.history import History
+from gpumon.text.cells import Row, row_width
+from gpumon.text.formatting import printable
+from gpumon.ui.view.gpu_charts import least_rows
+from gpumon.ui.view.gpu_page import CardView, Charts, card_rows, last_values
+from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.export.hostile import snapshot_of, texts
+
+WIDTHS = (200, 140, 100, 80, 60)
+CARD = gpu(
+    index=5,
+    memory_total=80 * GIB,
+    memory_reserved=GIB // 2,
+    memory_used=70 * GIB,
+    memory_free=80 * GIB - 70 * GIB - GIB // 2,
+    unknown={"fan_speed": Unknown.NOT_SUPPORTED, "power_draw": Unknown.NO_PERMISSION},
+    power_draw=None,
+    utilization_gpu=43,
+    energy=7.2e6,
+    persistence_mode=False,
+    clock_event_reasons=0x24,
+)
+ORPHAN = Suspect(
+    ProcessId(41251, 5),
+    ("GPU-5",),
+    HoldReason.ORPHAN,
+    "its parent 41233 ended 22m ago",
+    user="chen",
+    command=("python", "train.py"),
+)
+
+
+def holding(pid: int, memory: int | None, user: str = "ann") -> GpuProcess:
+    one = process(pid=pid, memory_used=memory, gpus=(5,), user=user)
+    return msgspec.structs.replace(one, command=("python", f"job{pid}.py"))
+
+
+def seen(card: Gpu, *processes: GpuProcess, holders: HolderScan | None = None) -> History:
+    """A history in which the card has stood so for a minute."""
+    history = History(conditions())
+    for second in range(60):
+        now = snapshot(NOON + second, card, processes=processes)
+        history.add(msgspec.structs.replace(now, holders=holders))
+    return history
+
+
+def rows_of(
+    card: Gpu, history: History, width: int = 100, gone: str = "", height: int = 48
+) -> list[Row]:
+    rows = card_rows(CardView(card, gone), history, history.latest, width, height)
+    assert {row_width(row) for row in rows} == {width}
+    return rows
+
+
+def page(card: Gpu, history: History, width: int = 100, gone: str = "", height: int = 48) -> str:
+    rows = rows_of(card, history, width, gone, height)
+    return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def bar_of(card: Gpu, history: History) -> str:
+    text = page(card, history)
+    return text.split("Memory ─")[1].splitlines()[1].strip()
+
+
+@functools.cache
+def busy() -> History:
+    """58 of 70 GiB have an owner; an orphan is found, three processes could not be looked into."""
+    scan = HolderScan(NOON + 50, (ORPHAN,), unseen=3)
+    return seen(CARD, holding(101, 40 * GIB), holding(102, 18 * GIB, "bo"), holders=scan)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_row_is_whole_and_the_account_is_told_at_every_width(width: int) -> None:
+    text = flat(page(CARD, busy(), width))
+    for words in (
+        "driver 512M",
+        "ann 101 40.0 GiB",
+        "bo 102 18.0 GiB",
+        "unattributed 12.0G",
+        "free 9.5G",
+        "41251 chen python train.py",
+        "its parent 41233 ended 22m ago",
+        "3 processes of other users could not be looked into",
+    ):
+        assert words in text, words
+
+
+def test_each_part_of_the_bar_is_as_long_as_it_is_large() -> None:
+    bar = bar_of(CARD, busy())
+    assert len(bar) == 94
+    shares = {"▒": 0.5, "█": 40, "▓": 18, "▚": 12, "░": 9.5}
+    for glyph, size in shares.items():
+        assert abs(bar.count(glyph) - size / 80 * 94) <= 1.5, glyph
+    assert list(dict.fromkeys(bar)) == ["▒", "█", "▓", "▚", "░"]
+
+
+def test_memory_of_no_process_is_marked_only_beyond_what_is_normal() -> None:
+    def style(history: History, card: Gpu) -> str:
+        row = next(row for row in rows_of(card, history) if any(text == "▚ " for text, _ in row))
+        return next(style for text, style in row if text == "▚ ")
+
+    assert style(busy(), CARD) == "state.warning"
+    calm = seen(CARD, holding(101, 70 * GIB - 2**28))
+    assert style(calm, CARD) == "dim"
+    assert "is normal" in page(CARD, calm)
+
+
+def test_a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown() -> None:
+    text = page(CARD, seen(CARD, holding(101, None)))
+    row = next(line for line in text.splitlines() if "█ ann" in line)
+    assert "–" in row
+    row = next(line for line in text.splitlines() if "▚ unattributed" in line)
+    assert "unattributed –" in row
+    assert " 0.0" not in row
+
+
+def test_many_processes_share_a_line_after_the_largest() -> None:
+    crowd = [holding(200 + number, (40 - number) * 2**28) for number in range(30)]
+    text = flat(page(CARD, seen(CARD, *crowd)))
+    assert "+19 more, 95.0G" in text
+    assert "ann 210 7.5 GiB" in text
+    assert "ann 211" not in text.split("+19 more")[0]
+    assert "All processes on it" in text
+    assert "ann 229" in text.split("All processes on it")[1]
+
+
+def test_a_holder_says_what_it_is_and_since_when_it_is_idle() -> None:
+    idle, busy_one = holding(101, 40 * GIB), holding(102, 18 * GIB, "bo")
+    place = Place(slurm_job="88123")
+    idle = msgspec.structs.replace(idle, place=place, uses=(with_sm(idle, 0),))
+    busy_one = msgspec.structs.replace(busy_one, uses=(with_sm(busy_one, 47),))
+    history = History(conditions())
+    for second in range(0, 300, 10):
+        here = () if second < 20 else (idle, busy_one)
+        history.add(snapshot(NOON + second, CARD, processes=here))
+    text = flat(page(CARD, history))
+    assert "ann 101 40.0 GiB idle 4m slurm 88123 python job101.py" in text
+    assert "bo 102 18.0 GiB SM 47 % python job102.py" in text
+
+
+def with_sm(one: GpuProcess, sm: int) -> GpuUse:
+    (use,) = one.uses
+    return msgspec.structs.replace(use, sm=sm)
+
+
+@pytest.mark.parametrize(("width", "height"), [(100, 22), (80, 22), (60, 13)])
+def test_one_look_has_the_state_the_memory_and_the_charts(width: int, height: int) -> None:
+    drawn: list[int] = []
+
+    def draw(size: int, room: int) -> list[Row]:
+        drawn.append(room)
+        return [((" " * size, ""),)] * room
+
+    crowd = [holding(200 + number, (40 - number) * 2**27) for number in range(30)]
+    charts = Charts("The last 5 minutes", draw, least_rows)
+    history = seen(CARD, *crowd)
+    rows = card_rows(CardView(CARD), history, history.latest, width, height, charts)
+    look = ["".join(text for text, _ in row) for row in rows[:height]]
+    found = [
+        next(place for place, line in enumerate(look) if words in line)
+        for words in ("GPU 5", "▲", "Memory ─", "▒█", "ann", "more,", "free 9.5G", "The last 5")
+    ]
+    assert found == sorted(found)
+    assert drawn == [height - 1 - found[-1]]
+    assert drawn[0] >= (least_rows(width - 6) if height > 15 else 3)
+
+
+def test_a_lost_gpu_says_what_it_was_and_since_when() -> None:
+    history = seen(CARD)
+    nothing = dict.fromkeys(("utilization_gpu", "memory_used", "temperature_gpu"))
+    lost = msgspec.structs.replace(
+        CARD, **nothing, memory_free=None, status=CardStatus.LOST, status_since=NOON + 60
+    )
+    for second in range(60, 600, 10):
+        history.add(snapshot(NOON + second, lost))
+    before = last_values(history, lost)
+    rows = card_rows(CardView(lost, before=before), history, history.latest, 100, 22)
+    text = ["".join(text for text, _ in row).strip() for row in rows[:5]]
+    assert text[1] == "Its last values:   43 % busy   70.0/80.0 GiB   40 °C"
+    assert "lost since" in text[2]
+    assert last_values(history, CARD) is None
+
+
+def test_no_other_holders_is_shown_only_if_all_processes_were_checked() -> None:
+    whole = HolderScan(NOON)
+    assert "No other holders (all processes checked)." in page(CARD, seen(CARD, holders=whole))
+    partly = HolderScan(NOON, unseen=1)
+    text = flat(page(CARD, seen(CARD, holders=partly)))
+    assert "1 process of other users could not be looked into" in text
+    assert "Nobody" not in text
+    assert "Not looked for yet" in page(CARD, seen(CARD))
+
+
+def test_every_finding_is_told_with_its_evidence() -> None:
+    hot = msgspec.structs.replace(CARD, temperature_gpu=95, temperature_slowdown=92)
+    text = flat(page(hot, seen(hot, holding(101, 40 * GIB))))
+    assert "held by no process" in text
+    assert "95" in text.split("Memory ─")[0]
+
+
+def test_what_the_account_says_is_said_once() -> None:
+    text = flat(page(CARD, busy()))
+    assert text.count("held by no process") == 1
+    assert text.count("3 processes of other users") == 1
+    calm = flat(page(CARD, seen(CARD, holding(101, 70 * GIB))))
+    assert "held by no process" not in calm
+
+
+def test_every_metric_is_there_with_its_unit_or_the_reason_why_not() -> None:
+    text = flat(page(CARD, busy(), 200))
+    for metric in GPU_METRICS:
+        assert metric.label in text, metric.label
+    for words in (
+        "GPU utilisation 43 %",
+        "Power – no permission",
+        "Fan speed – not supported",
+        "Memory temperature – not read yet",
+        "Energy 2.00 kWh",
+        "Persistence mode disabled",
+        "SM clock 1980 MHz",
+        "Clock event reasons SW power cap, SW thermal",
+        "Last XID none seen",
+    ):
+        assert words in text, words
+
+
+def test_the_line_to_use_the_card_is_on_its_page() -> None:
+    card = msgspec.structs.replace(CARD, uuid="GPU-1")
+    assert "CUDA_VISIBLE_DEVICES=GPU-1" in page(card, seen(card), 60)
+
+
+def test_the_first_line_holds_whole_values_alone() -> None:
+    whole = page(CARD, busy(), 100).splitlines()[1].split("   ")
+    assert len(whole) == 4
+    for width in range(40, 100):
+        values = page(CARD, busy(), width).splitlines()[1].split("   ")
+        assert values == whole[: len(values)]
+
+
+def test_a_card_that_is_gone_says_so_and_shows_the_last_of_it() -> None:
+    history = busy()
+    text = page(CARD, history, gone="Not in the driver's list since 12:03.")
+    assert "Not in the driver's list since 12:03." in text
+    assert "GPU utilisation" in text
+
+
+def test_instances_are_listed_and_a_card_that_tells_nothing_has_a_page() -> None:
+    mig = MigInstance(
+        uuid="MIG-1",
+        index=0,
+        gpu_instance=9,
+        compute_instance=0,
+        profile="1g.10gb",
+        memory_used=GIB,
+        memory_total=None,
+    )
+    cut = msgspec.structs.replace(CARD, mig=(mig,), mig_mode=True)
+    (use,) = holding(101, GIB // 2).uses
+    inside = msgspec.structs.replace(use, instance=(9, 0))
+    owner = msgspec.structs.replace(holding(101, 1), uses=(inside,))
+    text = flat(page(cut, seen(cut, owner, holding(102, GIB, "bo"))))
+    assert "MIG 5:0 1g.10gb 1.0/– GiB SM 0 % ann 101 512M" in text
+    assert "bo 102 1.0 GiB" in text.split("All processes on it")[0]
+    assert "MIG 5:0 1g.10gb MIG-1 GPU instance 9" in text
+    bare = Gpu(index=0, uuid="GPU-bare")
+    text = page(bare, seen(bare), 80)
+    assert "unattributed –" in text
+    assert "0.0" not in text
+
+
+def test_a_page_without_any_snapshot_is_none_the_less_one() -> None:
+    rows = card_rows(CardView(CARD), History(conditions()), None, 100, 48)
+    assert {row_width(row) for row in rows} == {100}
+
+
+@settings(max_examples=60)
+@given(texts, st.sampled_from(WIDTHS))
+def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
+    suspect = Suspect(
+        ProcessId(7, 7), (text,), HoldReason.HOLDS, text, user=text, name=text, command=(text,)
+    )
+    now = msgspec.structs.replace(snapshot_of(text), holders=HolderScan(NOON, (suspect,)))
+    history = History(conditions())
+    history.add(now)
+    shown: Snapshot = now
+    for row in card_rows(CardView(now.gpus[0], text), history, shown, width, 22):
+        assert row_width(row) == width
+        assert all(part == printable(part) for part, _ in row)

@@ -1,0 +1,162 @@
+"""The small graph of a card: what it shows, against what, and what its heading says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.findings import conditions
+from gpumon.recording.history import History
+from gpumon.text.cells import row_width
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.gpu_graphs import tile_at
+from gpumon.ui.view.graph_choices import GRAPH, GRAPHS, next_graph
+from gpumon.ui.view.view import View
+from tests.build import GIB, NOON, gpu, snapshot
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Gpu
+
+CARD = gpu(
+    utilization_gpu=100,
+    memory_used=40 * GIB,
+    memory_total=80 * GIB,
+    power_draw=175.0,
+    power_limit=700.0,
+    temperature_gpu=69,
+    temperature_slowdown=92,
+)
+
+
+def seen(*cards: Gpu) -> History:
+    history = History(conditions())
+    for second in range(100):
+        history.add(snapshot(NOON + second, *cards))
+    return history
+
+
+def shares(key: str, card: Gpu) -> set[float | None]:
+    return set(GRAPH[key].values(seen(card), card, 60, 30, int(NOON) + 99))
+
+
+def screen(key: str, history: History, width: int) -> list[tuple[str, set[str]]]:
+    """The rows of the dashboard as text, and the styles in each."""
+    view = View(interval=1.0, graph=key)
+    rows = Dashboard(history).rows(history.latest, view, width, 30).all()
+    return [("".join(text for text, _ in row), {style for _, style in row}) for row in rows]
+
+
+def test_each_is_a_share_of_what_it_can_be() -> None:
+    assert shares("util", CARD) == {1.0}
+    assert shares("memory", CARD) == {0.5}
+    assert shares("power", CARD) == {0.25}
+    assert shares("temperature", CARD) == {0.75}
+    silent = gpu(temperature_gpu=50, temperature_slowdown=None, power_limit=None)
+    assert shares("temperature", silent) == {0.5}
+    assert shares("power", silent) == {None}
+    assert shares("util", gpu(utilization_gpu=None)) == {None}
+
+
+@pytest.mark.parametrize(("cards", "size"), [(8, (160, 50)), (1, (100, 24)), (8, (100, 24))])
+def test_the_newest_column_shows_what_the_second_has_brought_so_far(
+    cards: int, size: tuple[int, int]
+) -> None:
+    history = History(conditions())
+
+    def drawn_at(second: float, utilization: int) -> str:
+        shown = [gpu(index=index, utilization_gpu=utilization) for index in range(cards)]
+        history.add(snapshot(NOON + second, *shown))
+        rows = Dashboard(history).rows(history.latest, View(interval=1.0), *size).all()
+        return "".join(text for row in rows for text, style in row if style == "graph.util")
+
+    idle = [drawn_at(second + 0.2, 0) for second in range(99)]
+    assert idle[-1] == idle[-2]
+    assert drawn_at(99.2, 100) != idle[-1]
+
+
+def test_after_the_last_comes_the_first() -> None:
+    keys = [GRAPHS[0].key]
+    for _ in GRAPHS:
+        keys.append(next_graph(keys[-1]).key)
+    assert keys == ["util", "memory", "power", "temperature", "util"]
+
+
+@pytest.mark.parametrize(
+    ("key", "heading", "style", "level"),
+    [
+        ("util", " last 60 s ", "graph.util", "▇▇▇▇"),
+        ("memory", " mem 60 s ", "graph.memory", "▅▅▅▅"),
+        ("power", " power 60s ", "graph.other", "▃▃▃▃"),
+        ("temperature", " temp 60 s ", "graph.other", "▇▇▇▇"),
+    ],
+)
+@pytest.mark.parametrize("width", [100, 139])
+def test_heading_and_colour_follow_what_is_shown(
+    width: int, key: str, heading: str, style: str, level: str
+) -> None:
+    history = seen(CARD, gpu(index=1), gpu(index=2))
+    rows = screen(key, history, width)
+    assert heading in rows[1][0]
+    line, styles = rows[2]
+    assert level in line
+    assert [name for name in styles if name.startswith("graph.")] == [style]
+
+
+@pytest.mark.parametrize("key", list(GRAPH))
+def test_a_panel_shows_it_first_and_never_the_same_twice(key: str) -> None:
+    history = seen(CARD)
+    other = "util" if key == "memory" else "memory"
+    small = Dashboard(history).rows(history.latest, View(interval=1.0, graph=key), 100, 24)
+    lines = ["".join(text for text, _ in row) for row in small.cards]
+    caption = next(line for line in lines if ", last" in line)
+    assert caption.index(f"{key}, last") < caption.index(f"{other}, last")
+    text = " ".join(line for line, _ in screen(key, history, 120) if " 116 s" in line)
+    places = [text.index(f" {graph.key}  ") for graph in GRAPHS]
+    assert min(places) == places[GRAPHS.index(GRAPH[key])]
+    assert [text.count(f" {graph.key}  ") for graph in GRAPHS] == [1, 1, 1, 1]
+
+
+def eight() -> History:
+    cards = [gpu(index=index, utilization_gpu=10 * index) for index in range(7)]
+    return seen(*cards, gpu(index=7, utilization_gpu=None, temperature_gpu=None))
+
+
+def test_a_large_terminal_has_a_large_graph_for_each_of_eight_cards() -> None:
+    history = eight()
+    view = View(interval=1.0)
+    assert Dashboard(history).rows(history.latest, view, 139, 60).graphs == []
+    assert Dashboard(history).rows(history.latest, view, 200, 40).graphs == []
+    parts = Dashboard(history).rows(history.latest, view, 200, 50)
+    lines = ["".join(text for text, _ in row) for row in parts.graphs]
+    assert len(lines) == 14
+    assert len(parts.processes) >= 23
+    titles = lines[0] + lines[7]
+    assert [title in titles for title in ("0  util   0%", "5  util  50%", "7  util –")] == [
+        True
+    ] * 3
+    # Zero is a line at the foot, what is unknown is blank, and half of the most is half as high.
+    assert lines[6][2:49] == "⣀" * 47
+    assert set(lines[13][-48:]) <= {" ", "\N{BRAILLE PATTERN BLANK}"}
+    assert lines[11][51:98] == "⣿" * 47
+    assert lines[10][51:98] == "\N{BRAILLE PATTERN BLANK}" * 47
+
+
+@pytest.mark.parametrize("cards", [1, 2, 3, 5, 8, 9, 16])
+def test_a_screen_of_any_number_of_cards_is_whole(cards: int) -> None:
+    history = seen(*(gpu(index=index) for index in range(cards)))
+    for width in (139, 140, 200, 300):
+        for height in (24, 36, 44, 50, 80):
+            for view in (View(interval=1.0), View(interval=1.0, host_strip=True)):
+                rows = Dashboard(history).rows(history.latest, view, width, height).all()
+                assert [row_width(row) for row in rows] == [width] * height
+
+
+def test_a_graph_belongs_to_the_card_over_whose_cells_it_stands() -> None:
+    shown = eight().latest
+    assert shown is not None
+    found = [tile_at(shown, 200, 7, x, y) for y in (0, 13) for x in (3, 60, 110, 199)]
+    assert [card.index if card else None for card in found] == list(range(8))
+    few = seen(gpu(), gpu(index=1), gpu(index=2)).latest
+    assert few is not None
+    assert tile_at(few, 200, 7, 0, 9) is None

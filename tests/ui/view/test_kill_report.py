@@ -1,0 +1,155 @@
+"""How the ending of processes is told: what matters first, and nothing of it cut off."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpumon.host import ProcessStatus, Target
+from gpumon.kill.outcome import MemoryReclaimed, Outcome, TargetOutcome, TerminationReport
+from gpumon.model.snapshot import HoldReason, ProcessId, Suspect
+from gpumon.ui.view.kill_report import report_rows, summary_text
+from tests.build import GIB
+
+TERM = 15
+WIDTH = 100
+
+
+def fate(
+    pid: int, sentence: str = "", outcome: Outcome = Outcome.ENDED, **changes: object
+) -> TargetOutcome:
+    target = Target(ProcessId(pid, 7), 1001)
+    return TargetOutcome(target, outcome, signal=TERM, sentence=sentence, **changes)  # type: ignore[arg-type]  # keywords pass through
+
+
+def zombie(pid: int, parent: int = 7) -> TargetOutcome:
+    sentence = f"{pid} has ended; its parent {parent} (sh) has not taken notice yet"
+    return fate(pid, sentence, standing=ProcessStatus("Z", None, ProcessId(parent, 1), "sh"))
+
+
+def waiting(pid: int) -> TargetOutcome:
+    return fate(pid, f"{pid} goes on 6s after TERM", Outcome.WAITING)
+
+
+def back(now: int, others: int | None = 0, remaining: tuple[Suspect, ...] = ()) -> MemoryReclaimed:
+    return MemoryReclaimed("GPU-0", 0, 30 * GIB, 40 * GIB, now, others, remaining, settled=True)
+
+
+def told(*reports: TerminationReport, room: int = 8) -> list[str]:
+    rows = report_rows(reports, WIDTH, room)
+    assert len(rows) <= room
+    return ["".join(text for text, _ in row).strip() for row in rows]
+
+
+def report(
+    *outcomes: TargetOutcome, memory: tuple[MemoryReclaimed, ...] = (), unlogged: str = ""
+) -> TerminationReport:
+    return TerminationReport(TERM, 6.0, outcomes, memory, unlogged=unlogged)
+
+
+def test_the_sum_and_the_cards_stay_where_not_every_process_has_room() -> None:
+    holder = Suspect(ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, "its parent ended", name="py")
+    memory = (back(22 * GIB, remaining=(holder,)),)
+    lines = told(report(*map(waiting, range(100, 110)), memory=memory, unlogged="no log"))
+    assert lines[0].startswith("…  TERM sent 6s ago · 0 of 10 ended")
+    assert [line.split()[1] for line in lines[1:5]] == ["100", "101", "102", "103"]
+    assert lines[5] == "and 6 more"
+    assert "12.0 GiB stay on GPU 0: 9 (py of unknown) still holds the GPU" in lines[6]
+    assert lines[7] == "!  no log"
+
+
+def test_every_case_keeps_its_sum_and_the_newest_its_processes() -> None:
+    older, newer = report(*map(waiting, range(5))), report(*map(waiting, range(10, 15)))
+    lines = told(older, newer)
+    assert [line.split()[0] for line in lines] == ["…", "and", "…", "!", "!", "!", "!", "!"]
+    assert lines[1] == "and 5 more"
+
+
+def test_a_long_line_goes_on_where_there_is_room() -> None:
+    why = "its parent has ended, and so has 44790, which led its process group; init took it over"
+    holder = Suspect(ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, why, name="py")
+    ended = report(fate(1), memory=(back(22 * GIB, remaining=(holder,)),))
+    lines = told(ended)
+    assert len(lines) == 3
+    assert " ".join(lines).endswith(why)
+    cut = told(ended, room=1)
+    assert cut[0].startswith("!  1 of 1 ended, 18.0 GiB came back on GPU 0, but 12.0 GiB stay on")
+    assert cut[0].endswith("…")
+
+
+def test_the_oldest_cases_go_last_of_all() -> None:
+    lines = told(*(report(fate(pid), memory=(back((pid + 1) * GIB),)) for pid in range(10)), room=3)
+    assert [line.split()[5] for line in lines] == ["32.0", "31.0", "30.0"]
+
+
+def test_zombies_of_one_parent_share_a_line() -> None:
+    lines = told(report(*map(zombie, (1, 2, 3)), zombie(4, parent=8)))
+    assert lines[1:] == [
+        "!  3 have ended; their parent 7 (sh) has not taken notice yet",
+        "!  4 has ended; its parent 8 (sh) has not taken notice yet",
+    ]
+
+
+def test_those_who_are_refused_for_one_reason_share_a_line() -> None:
+    def chens(pid: int) -> TargetOutcome:
+        words = f"{pid} is chen's, not yours: ask chen, or sudo kill -TERM {pid}"
+        return fate(pid, words, Outcome.REFUSED)
+
+    def hidden(pid: int) -> TargetOutcome:
+        return fate(pid, f"{pid} is hidden from you: root sees it", Outcome.REFUSED)
+
+    assert told(report(*map(chens, (11, 12, 13)), *map(hidden, (20, 21)), fate(30))) == [
+        "✓  1 of 1 ended",
+        "!  3 are chen's, not yours: ask chen, or sudo kill -TERM 11 12 13",
+        "!  2 are hidden from you: root sees it",
+    ]
+    assert told(report(chens(11)))[1] == (
+        "!  11 is chen's, not yours: ask chen, or sudo kill -TERM 11"
+    )
+    readonly = [fate(pid, "gpumon runs with --readonly", Outcome.REFUSED) for pid in (1, 2)]
+    assert told(report(*readonly)) == ["!  TERM was not sent", "!  gpumon runs with --readonly"]
+
+
+def test_memory_that_stays_is_told_with_the_sum() -> None:
+    none_back = msgspec.structs.replace(back(40 * GIB), listed=(838,))
+    assert told(report(fate(838), memory=(none_back,))) == [
+        "!  1 of 1 ended, but 30.0 GiB stay on GPU 0: the driver still lists 838, which has ended"
+    ]
+    several = msgspec.structs.replace(none_back, listed=(1, 2, 3, 4, 5))
+    elsewhere = msgspec.structs.replace(back(10 * GIB), gpu_uuid="GPU-1", gpu_index=1)
+    lines = told(report(fate(1), memory=(several, elsewhere)))
+    assert " ".join(lines) == (
+        "!  1 of 1 ended, 30.0 GiB came back on GPU 1, but 30.0 GiB stay on GPU 0: the driver "
+        "still lists 1, 2, 3 and 2 more, which have ended"
+    )
+    nobody = report(fate(1), memory=(back(40 * GIB), several))
+    assert told(nobody)[0] == (
+        "!  1 of 1 ended, but 30.0 GiB stay on GPU 0: no process was found that holds them"
+    )
+    assert summary_text(nobody).startswith("1 of 1 ended, but 30.0 GiB stay on GPU 0")
+
+
+def test_nothing_is_said_to_have_come_back_where_that_is_not_known() -> None:
+    lost = msgspec.structs.replace(back(0), now=None)
+    assert told(report(fate(1), memory=(lost,))) == [
+        "!  1 of 1 ended, whether memory came back on GPU 0 is not known"
+    ]
+    assert told(report(fate(1), memory=(back(10 * GIB, others=None),))) == [
+        "✓  1 of 1 ended, GPU 0 has 30.0 GiB less in use (what others did there is not known)"
+    ]
+
+
+def test_more_than_there_was_cannot_stay() -> None:
+    """Somebody whom no list names has taken memory: how much of it is whose is not known."""
+    assert back(50 * GIB).missing == 30 * GIB
+
+
+def test_what_others_did_meanwhile_is_said() -> None:
+    assert told(report(fate(1), memory=(back(14 * GIB, 4 * GIB),))) == [
+        "✓  1 of 1 ended, 30.0 GiB came back on GPU 0 (others took 4.0 GiB meanwhile)"
+    ]
+    assert told(report(fate(1), memory=(back(2 * GIB, -8 * GIB),))) == [
+        "✓  1 of 1 ended, 30.0 GiB came back on GPU 0 (others gave back 8.0 GiB meanwhile)"
+    ]
+    assert told(report(fate(1), memory=(back(10 * GIB, 1024),))) == [
+        "✓  1 of 1 ended, 30.0 GiB came back on GPU 0"
+    ]

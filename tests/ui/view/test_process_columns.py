@@ -1,0 +1,138 @@
+"""The columns of both tables: their headings, the type, named sets, and what can be added."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpumon.config.columns import COLUMN_SETS, GPU_COLUMN
+from gpumon.config.table import InvalidValue, read_columns
+from gpumon.findings import conditions
+from gpumon.model.snapshot import GpuProcess, Host
+from gpumon.recording.history import History
+from gpumon.ui.view.dashboard_rows import Dashboard
+from gpumon.ui.view.header_footer import Moment, header_row
+from gpumon.ui.view.table_entries import ProcessFilter
+from gpumon.ui.view.view import View
+from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Gpu
+    from gpumon.text.cells import Row
+
+HOST = Host(
+    "ada-07",
+    driver_version="570.124.06",
+    cuda_version="12.8",
+    cpu_percent=37.0,
+    memory_total=1000 * GIB,
+    memory_used=212 * GIB,
+    load=(40.15, 1.0, 1.0),
+)
+
+
+def text(rows: list[Row]) -> list[str]:
+    return ["".join(part for part, _ in row) for row in rows]
+
+
+def table(*processes: GpuProcess, view: View | None = None, width: int = 160) -> list[str]:
+    """The process table of a dashboard, with its heading."""
+    now = snapshot(NOON, gpu(), processes=processes)
+    now = msgspec.structs.replace(now, host=HOST)
+    history = History(conditions())
+    history.add(now)
+    return text(Dashboard(history).rows(now, view or View(interval=0.5), width, 24).processes)
+
+
+def test_the_index_has_the_same_heading_in_both_tables() -> None:
+    now = snapshot(NOON, gpu(), gpu(index=1), gpu(index=2), processes=(process(),))
+    history = History(conditions())
+    history.add(now)
+    parts = Dashboard(history).rows(now, View(interval=0.5), 120, 24)
+    assert text(parts.cards)[0].split()[:2] == ["#", "GPU"]
+    assert text(parts.processes)[0].split()[:2] == ["#", "PID"]
+
+
+def test_the_type_is_hidden_while_all_processes_compute() -> None:
+    compute = process(pid=1)
+    draws = msgspec.structs.replace(process(pid=2), type="G")
+    assert "TYPE" not in table(compute)[0]
+    assert "TYPE" in table(compute, draws)[0]
+    only_compute = View(interval=0.5, narrowing=ProcessFilter(kind="C"))
+    assert "TYPE" in table(compute, draws, view=only_compute)[0], "a filter moves no column"
+    chosen = View(interval=0.5, columns=("pid", "type", "command"))
+    assert "TYPE" in table(compute, view=chosen)[0], "the user asked for it"
+
+
+def test_the_columns_of_nvitop_can_be_chosen() -> None:
+    columns = read_columns("nvitop")
+    use = msgspec.structs.replace(process().uses[0], sm=60, memory_activity=34)
+    one = msgspec.structs.replace(process(), uses=(use,), rss=125 * GIB, user="ann")
+    heading, row = table(one, view=View(interval=0.5, columns=columns))[:2]
+    assert heading.split() == [
+        *("#", "PID", "USER", "GPU-MEM▼", "SM%", "MBW%", "CPU%", "RAM%", "AGE", "COMMAND")
+    ]
+    assert row[heading.index("MBW%") :].split()[0] == "34"
+    assert row[: heading.index("RAM%") + 4].split()[-1] == "12.5", "of 1000 GiB"
+    unknown = msgspec.structs.replace(process(), rss=None)
+    heading, row = table(unknown, view=View(interval=0.5, columns=columns))[:2]
+    assert row[: heading.index("RAM%") + 4].split()[-1] == "–"
+
+
+def gpu_lines(columns: str | list[str], width: int, height: int, *cards: Gpu) -> list[str]:
+    now = snapshot(NOON, *cards)
+    history = History(conditions())
+    history.add(now)
+    view = View(interval=0.5, columns=read_columns(columns))
+    return text(Dashboard(history).rows(now, view, width, height).cards)
+
+
+@pytest.mark.parametrize(("width", "height"), [(200, 50), (100, 24)])
+def test_fan_state_and_memory_bandwidth_can_be_added_to_the_list_of_gpus(
+    width: int, height: int
+) -> None:
+    fans = gpu(utilization_memory=31, fan_speed=104, pstate=2)
+    passive = gpu(index=1, utilization_memory=0, pstate=0)
+    cards = [fans, passive, *(gpu(index=index) for index in range(2, 8))]
+    heading, first, second, third, *_ = gpu_lines("nvitop", width, height, *cards)
+    end = re.search(r"°C +power +mem bw +fan +pstate(?= |$)", heading)
+    assert end is not None
+    assert first[: end.end()].split()[-3:] == ["31%", "104%", "P2"]
+    assert second[: end.end()].split()[-3:] == ["0%", "–", "P0"]
+    assert third[: end.end()].split()[-3:] == ["0%", "–", "–"]
+    plain = gpu_lines("default", width, height, *cards)[0]
+    assert not re.search("mem bw|fan|pstate", plain)
+    some = gpu_lines(["pid", "pstate", "fan_speed"], width, height, *cards)
+    assert re.search(r"power +pstate +fan( |$)", some[0])
+    assert re.search(r"W +P2 +104%( |$)", some[1])
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_a_column_that_is_added_is_whole_or_absent_and_moves_no_line(width: int) -> None:
+    cards = [gpu(index=index, utilization_memory=31, pstate=2) for index in range(16)]
+    lines = gpu_lines("nvitop", width, 24, *cards)
+    assert {len(line) for line in lines} == {width}
+    assert "mem b…" not in lines[0]
+    assert "psta…" not in lines[0]
+
+
+def test_a_set_of_columns_stands_beside_single_columns() -> None:
+    chosen = read_columns(["nvitop", "where"])
+    assert chosen[-6:] == ("age", "where", "command", *GPU_COLUMN)
+    assert read_columns(["fan_speed", "user"]) == ("pid", "user", "command", "fan_speed")
+    assert read_columns("default") == COLUMN_SETS["default"]
+    with pytest.raises(InvalidValue, match="did you mean nvitop"):
+        read_columns("nvtop")
+
+
+def test_a_narrow_header_drops_its_values_in_a_fixed_order() -> None:
+    now = msgspec.structs.replace(snapshot(NOON, gpu()), host=HOST)
+    shown = {width: text([header_row(now, Moment(), width)])[0] for width in range(200, 20, -1)}
+    assert "driver 570.124.06  CUDA 12.8  host cpu  37%  ram  212/1000G  load 40.15" in shown[200]
+    named = ("load", "driver", "CUDA", "host", "ram", "cpu")
+    gone = [max(w for w, line in shown.items() if name not in line) for name in named]
+    assert gone == sorted(gone, reverse=True)
+    assert len(set(gone)) == len(gone)

@@ -1,0 +1,128 @@
+"""What the table lists: the tree's shape, jobs, narrowing, and whom a key on a line is about."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpumon.filters import Facts, parse_filter
+from gpumon.host import RelatedProcess
+from gpumon.model.snapshot import Place, ProcessId
+from gpumon.ui.view.process_table import RowContext, Sort
+from gpumon.ui.view.table_entries import (
+    FOLDED_FROM,
+    ProcessFilter,
+    TableEntry,
+    job_entries,
+    process_entries,
+    tree_entries,
+)
+from tests.build import GIB, NOON, process
+
+SIGHT = RowContext(NOON)
+SORT = Sort()
+FACTS = Facts(NOON, lambda _: None)
+
+
+def kin(pid: int, parent: int, name: str = "python", start_time: int = 1) -> RelatedProcess:
+    return RelatedProcess(ProcessId(pid, start_time), parent, pid, pid, name, (name,), user="ann")
+
+
+def drawn(entries: list[TableEntry]) -> list[tuple[str, int]]:
+    return [(e.branch, e.process.id.pid) for e in entries if e.process is not None]
+
+
+def test_a_process_stands_between_its_ancestors_and_its_children() -> None:
+    family = [kin(10, 1, "tmux"), kin(20, 10, "bash"), kin(100, 20), kin(201, 100), kin(202, 100)]
+    entries = tree_entries([process(100)], family, SORT, SIGHT, ())
+    assert drawn(entries) == [
+        ("", 10),
+        ("└─", 20),
+        ("  └─", 100),
+        ("    ├─", 201),
+        ("    └─", 202),
+    ]
+
+
+def test_siblings_stand_in_the_tables_order_and_a_parent_where_its_first_child_does() -> None:
+    small, big = process(100, memory_used=GIB), process(101, memory_used=9 * GIB)
+    family = [kin(10, 1), kin(20, 1), kin(100, 10), kin(101, 20)]
+    assert drawn(tree_entries([small, big], family, SORT, SIGHT, ())) == [
+        ("", 20),
+        ("└─", 101),
+        ("", 10),
+        ("└─", 100),
+    ]
+
+
+def test_many_loaders_begin_folded_and_unfold_when_asked() -> None:
+    loaders = [kin(200 + n, 100) for n in range(FOLDED_FROM)]
+    family = [kin(100, 1), *loaders]
+    folded = tree_entries([process(100)], family, SORT, SIGHT, ())
+    assert drawn(folded) == [(f"+{FOLDED_FROM} ", 100)]
+    assert len(tree_entries([process(100)], family, SORT, SIGHT, {ProcessId(100, 1)})) == 6
+
+
+def test_a_process_without_known_family_is_in_the_tree_all_the_same() -> None:
+    hidden = process(100, start_time=None, visible=False)
+    assert drawn(tree_entries([hidden], [], SORT, SIGHT, ())) == [("", 100)]
+
+
+def test_a_reused_number_is_nobodys_parent() -> None:
+    """The tree's 100 is another process than the one the driver lists."""
+    entries = tree_entries([process(100)], [kin(100, 1, start_time=7)], SORT, SIGHT, ())
+    assert [entry.key for entry in entries] == [ProcessId(100, 1)]
+
+
+def test_only_the_families_of_shown_processes_are_in_the_tree() -> None:
+    family = [kin(10, 1), kin(100, 10), kin(101, 10), kin(102, 101)]
+    entries = tree_entries([process(100)], family, SORT, SIGHT, ())
+    assert [pid for _, pid in drawn(entries)] == [10, 100]
+
+
+def at(job: str | None, session: int = 1, pid: int = 100, memory: int = GIB) -> object:
+    return msgspec.structs.replace(
+        process(pid, memory_used=memory), place=Place(slurm_job=job, session=session)
+    )
+
+
+def test_a_job_is_a_line_for_all_its_processes_and_a_key_on_it_means_all() -> None:
+    members = [at("88", pid=100), at("88", session=2, pid=101), at("99", session=3, pid=102)]
+    entries = job_entries(members, SORT, SIGHT, ())  # type: ignore[arg-type]  # keywords pass through
+    head = entries[0]
+    assert head.job is not None
+    assert {p.id.pid for p in head.processes} == {100, 101}
+    assert [pid for _, pid in drawn(entries)] == [100, 101, 102]
+    folded = job_entries(members, SORT, SIGHT, {head.key})  # type: ignore[arg-type]  # keywords pass through
+    assert [pid for _, pid in drawn(folded)] == [102]
+
+
+def test_jobs_are_sorted_by_the_sum_that_they_show() -> None:
+    pair = [at("88", pid=100, memory=3 * GIB), at("88", session=2, pid=101, memory=3 * GIB)]
+    processes = [*pair, at("99", session=3, pid=102, memory=4 * GIB)]
+    for descending, order in ((True, [100, 101, 102]), (False, [102, 100, 101])):
+        entries = job_entries(processes, Sort("memory_used", descending), SIGHT, ())  # type: ignore[arg-type]  # keywords pass through
+        assert [pid for _, pid in drawn(entries)] == order
+
+
+def test_all_narrowings_hold_together() -> None:
+    ann, bo = process(100), process(101, user="bo")
+    draws = process(102, type_="G")
+    narrowing = ProcessFilter(kind="C", filter=parse_filter("!user:bo"))
+    assert narrowing.apply([ann, bo, draws], FACTS) == [ann]
+    assert ProcessFilter(mine="bo").apply([ann, bo, draws], FACTS) == [bo]
+    assert ProcessFilter(only_user="bo").apply([ann, bo, draws], FACTS) == [bo]
+    assert ProcessFilter(user="bo", mine="ann").apply([ann, bo, draws], FACTS) == []
+    assert ProcessFilter().apply([ann, bo, draws], FACTS) == [ann, bo, draws]
+
+
+def test_a_client_of_mps_computes() -> None:
+    assert ProcessFilter(kind="C").apply([process(type_="M")], FACTS)
+    assert ProcessFilter(kind="G").apply([process(type_="C+G")], FACTS)
+    assert not ProcessFilter(kind="G").apply([process(type_="M")], FACTS)
+
+
+def test_a_line_keeps_its_key_whatever_the_order() -> None:
+    both = [process(100, memory_used=GIB), process(101, memory_used=2 * GIB)]
+    one = process_entries(both, Sort(descending=True), SIGHT)
+    other = process_entries(both, Sort(descending=False), SIGHT)
+    assert [entry.key for entry in one] == [entry.key for entry in reversed(other)]

@@ -75,6 +75,7 @@ def snapshot(
     processes: tuple[GpuProcess, ...] = (),
     processes_at: float | None = 0.0,
     in_container: bool | None = None,
+    pids_are_ours: bool = True,
 ) -> Snapshot:
     """A snapshot with one idle card unless others are given.
 
@@ -82,7 +83,7 @@ def snapshot(
     """
     return Snapshot(
         time=time,
-        host=Host(name="ada-07", in_container=in_container),
+        host=Host(name="ada-07", in_container=in_container, pids_are_ours=pids_are_ours),
         gpus=gpus or (gpu(),),
         processes=processes,
         processes_at=time if processes_at == 0.0 else processes_at,

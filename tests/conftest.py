@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from gpumon.system.users import user_name
+from tests import lives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,11 +47,18 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The reservations of this machine are neither read nor changed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUMON_LOCK_DIR", str(tmp_path_factory.mktemp("locks") / "shared"))
+        yield
+
+
+@pytest.fixture(autouse=True)
 def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What somebody's gpumon remembers is neither read nor changed."""
+    """What gpumon remembers from another test, or for somebody, is neither read nor changed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("GPUMON_LOCK_DIR", str(tmp_path_factory.mktemp("locks") / "shared"))
         yield
 
 
@@ -59,3 +68,20 @@ def fresh_user_names() -> Iterator[None]:
     user_name.cache_clear()
     yield
     user_name.cache_clear()
+
+
+@pytest.fixture
+def family() -> Iterator[lives.Family]:
+    """Real processes that are gone after the test."""
+    with lives.family() as started:
+        yield started
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The local time zone is UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()

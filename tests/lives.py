@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from gpumon.host import RelatedProcess, Target
+from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.model.snapshot import ProcessId
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def needs(program: str) -> pytest.MarkDecorator:
 NEEDS_OTHERS = pytest.mark.skipif(
     any(option.startswith("hidepid=") for option in _proc_options()),
     reason="/proc is mounted with hidepid: one user does not see the processes of another",
+)
+
+NEEDS_ALL_PIDS = pytest.mark.skipif(
+    not in_initial_pid_namespace(),
+    reason="in a container gpumon cannot tell memory of nobody from that of other containers",
 )
 
 _MARK = "GPUMON_TEST_MARK"

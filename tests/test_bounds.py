@@ -18,8 +18,8 @@ from gpumon.scheduling.run.members import Members
 from gpumon.scheduling.stability import StabilityWindow
 from gpumon.sources.nvml.source import NvmlSource
 from gpumon.system.clock import SystemClock
+from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, printable
-from gpumon.ui.view.command_lines import shorten_command
 from tests.build import NOON, gpu, process, snapshot
 from tests.driver import Driver, h100
 from tests.host.fakes import FakeProc
@@ -123,9 +123,9 @@ def test_a_driver_that_fails_again_and_again_leaves_no_questions() -> None:
             assert source.backend._driver is not None
             for _ in range(50):
                 # The handle is stale: each card is asked anew.
-                source.backend._driver._roster.forget_handles()
-                source.backend._driver._roster.find(0.0)
-            assert len(source.backend._driver._turns._queue) < 1100
+                source.backend._driver._registry.forget_handles()
+                source.backend._driver._registry.find(0.0)
+            assert len(source.backend._driver._slow_calls._queue) < 1100
         finally:
             source.close()
 

@@ -37,7 +37,7 @@ from .layout import (
 from .models import Mig, Model, Number, Wave, make_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
 PCIE_THROUGHPUT_SECONDS = 0.020
@@ -170,6 +170,10 @@ class Faults:
             row.calls = row.nanoseconds = 0
 
 
+def _memory_of(owners: Iterable[Owner]) -> int:
+    return sum(owner.memory or 0 for owner in owners)
+
+
 class Card(Faults):
     """One card of a running `Driver`.
 
@@ -185,6 +189,7 @@ class Card(Faults):
         self._state = driver.state.cards[slot]
         self._processes: tuple[Owner, ...] = ()
         self._lock = threading.Lock()
+        self._listing = threading.Lock()
         self._plug_in(model)
 
     def _plug_in(self, model: Model) -> None:
@@ -350,7 +355,23 @@ class Card(Faults):
 
     @processes.setter
     def processes(self, owners: Iterable[Owner]) -> None:
-        owners = tuple(owners)
+        with self._listing:
+            self._list(tuple(owners))
+
+    def keep_living(self, lives: Callable[[int], bool]) -> None:
+        """Drops the processes whose PIDs do not live, with the memory that they hold."""
+        # The test may set another list meanwhile, which must not be lost.
+        with self._listing:
+            living = tuple(owner for owner in self._processes if lives(owner.pid))
+            if len(living) == len(self._processes):
+                return
+            freed = _memory_of(self._processes) - _memory_of(living)
+            self._list(living)
+            used = self.get("memory_used")
+            if used is not None:
+                self.set("memory_used", max(0, used - freed))
+
+    def _list(self, owners: tuple[Owner, ...]) -> None:
         states = (ProcessState * len(owners))(*(owner._state() for owner in owners))
         if len(owners) > PROCESSES:
             raise ValueError(f"a card has at most {PROCESSES} processes")

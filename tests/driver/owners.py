@@ -7,6 +7,7 @@ import subprocess
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .build import build_owner
@@ -14,7 +15,7 @@ from .driver import Card, Driver, Owner
 from .models import GIB, MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .layout import MigState
 
@@ -42,6 +43,7 @@ def owners(
     device: str | None = None,
     stubborn: bool = False,
     children: int = 0,
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Starts this many processes, and kills them at the end of the block.
 
@@ -56,9 +58,11 @@ def owners(
         device: a file that each holds open.
         stubborn: whether they ignore SIGTERM and SIGINT.
         children: how many children each has.
+        environ: more variables of their environment.
     """
     ready, done = os.pipe()
-    environ = {
+    variables = {
+        **environ,
         "OWNER_RSS_MIB": str(rss_mib),
         "OWNER_CPU": str(cpu),
         "OWNER_CHILDREN": str(children),
@@ -72,7 +76,7 @@ def owners(
         for i in range(count):
             shown = command or COMMANDS[i % len(COMMANDS)]
             started.append(
-                subprocess.Popen(shown, executable=program, env=environ, pass_fds=(done,))
+                subprocess.Popen(shown, executable=program, env=variables, pass_fds=(done,))
             )
         os.close(done)
         os.read(ready, 1)  # returns when the last of them has closed its end
@@ -121,14 +125,7 @@ def settle(driver: Driver, pids: Sequence[int]) -> None:
 def bury(driver: Driver) -> None:
     """Takes from the cards what ended processes had, as the real driver does."""
     for card in driver.cards:
-        living = [owner for owner in card.processes if _lives(owner.pid)]
-        if len(living) == len(card.processes):
-            continue
-        kept = sum(owner.memory or 0 for owner in living)
-        freed = sum(owner.memory or 0 for owner in card.processes) - kept
-        card.processes = living
-        if card.memory_used is not None:
-            card.memory_used = max(0, card.memory_used - freed)
+        card.keep_living(_lives)
 
 
 def _lives(pid: int) -> bool:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.config.ui_state import NAME, Remembered, load
+from gpumon.config.ui_state import NAME, UiState, load
 from tests.e2e.test_past import await_past
 from tests.screen import Screen
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEMO = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
-STRIP = r"cpu +\d+% [▁-▇ ]+mem +\d+/1008G [▁-▇ ]+load +[\d.]+/96 "
+STRIP = r"cpu +\d+% [▁-▇ ·]+ram +\d+/1008G [▁-▇ ·]+load +[\d.]+/96 "
 
 
 def screen_of(state: Path) -> Screen:
@@ -26,14 +26,14 @@ def test_c_cycles_what_the_small_graph_shows(tmp_path: Path) -> None:
         screen.wait_for("last 60 s")
         for heading in ("mem 60 s", "power 60s", "temp 60 s", "last 60 s"):
             screen.type("c")
-            screen.wait_for(rf"°C .*{heading} ")
+            screen.wait_for(rf"(?m)°C .*  {heading}$")
 
 
 def test_h_shows_the_machine_and_that_is_remembered(tmp_path: Path) -> None:
     folder = tmp_path / "gpumon"
 
     def kept(shown: bool) -> bool:
-        return (folder / NAME).exists() and load(folder) == Remembered(host_strip=shown)
+        return (folder / NAME).exists() and load(folder) == UiState(host_strip=shown)
 
     with screen_of(tmp_path) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
@@ -68,19 +68,24 @@ def test_the_page_of_a_card_has_charts_over_a_time_to_choose(tmp_path: Path) -> 
         assert screen.wait_end() == 0
 
 
+def has_times(row: str) -> bool:
+    """Whether it is the row of the times of day below two charts."""
+    return row.count(":") >= 4 and set(row) <= set("0123456789: ")
+
+
 def test_in_the_past_the_charts_end_at_that_moment(tmp_path: Path) -> None:
     with screen_of(tmp_path) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
         await_past(screen)
         screen.type("(" * 30)
-        screen.wait_for(r"-30m \d\ds")
+        screen.wait_for(r"30m \d\ds ago")
         screen.type("\t\r")
         screen.wait_for("The last 5 minutes")
-        screen.wait(lambda it: "⣿" in it.text(), "waiting for the curves")
+        screen.wait(lambda it: any(map(has_times, it.rows())), "waiting for the charts")
         # The clock of the page is that of the moment, and so is the axis' end.
         clock = screen.rows()[0].split()[-1]
         hour, minute, _ = (int(part) for part in clock.split(":"))
-        times = next(row for row in screen.rows() if row.count(":") >= 4 and "┬" not in row)
+        times = next(row for row in screen.rows() if has_times(row))
         last = times.split()[-1]
         behind = hour * 60 + minute - int(last[:2]) * 60 - int(last[3:])
         # The last dot stands for the seconds around the moment, and may end in the next minute.

@@ -80,11 +80,11 @@ def lines_of(screen: Screen) -> dict[int, str]:
     """What is written about each card, and below it about its instances, by its index."""
     lines: dict[int, str] = {}
     for row in screen.rows()[2:]:
-        found = re.match(r" *(?:(\d+)|└ \d+) ", row)
+        found = re.match(r" *(?:(\d+)|└ MIG \d+:\d+) ", row)
         if row.startswith("──") or not found:
             break
         index = len(lines) - 1 if found[1] is None else int(found[1])
-        written = re.sub(r"[▁-█⠀-⣿]", " ", row[found.end() :])
+        written = re.sub(r"[▁-█⠀-⣿·]", " ", row[found.end() :])
         lines[index] = " ".join([*lines.get(index, "").split(), *written.split()])
     return lines
 
@@ -104,8 +104,8 @@ class Room:
         *self.others, self.sound = driver.cards
         self._temperatures = cycle(range(20, 80))
         screen.wait(
-            lambda it: sum("● ok" in line for line in lines_of(it).values()) == len(driver.cards),
-            "waiting for every card",
+            lambda it: sum("● busy" in line for line in lines_of(it).values()) == len(driver.cards),
+            "waiting for every GPU",
         )
         self.see_asked(OF_THE_WATCH, driver.cards, [0] * len(driver.cards))
         self.see_asked("nvmlEventSetWait_v2", [driver.system], [0])
@@ -140,7 +140,7 @@ class Room:
                 lines.get(card.index) == self._usual[card.index] for card in cards
             )
 
-        self.screen.wait(usual, f"waiting for {celsius} °C of the sound card and for the others")
+        self.screen.wait(usual, f"waiting for {celsius} °C of the sound GPU and for the others")
 
     def see_no_zero(self, cards: Sequence[Card], what: str) -> None:
         """What is not known is not 0, and each card has its line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -204,7 +205,7 @@ def test_the_tree_shows_the_children_and_users_narrow(tmp_path: Path) -> None:
         screen.type(DOWN)
         screen.wait_for("▸")
         screen.type("\r")
-        screen.wait_for(r"/user=")
+        screen.wait_for(rf"processes · only {lives.user_name(os.geteuid())} ")
         screen.wait_for(rf"{started[0].pid}")
 
 
@@ -227,7 +228,7 @@ def test_a_tag_of_one_that_only_the_tree_shows_goes_with_the_tree(tmp_path: Path
         screen.type(" ")
         screen.wait_for("1 tagged")
         screen.type("k")
-        screen.wait_for(rf"{loader} .*no card")
+        screen.wait_for(rf"{loader} .*no GPU")
         screen.wait_for("no children")
         screen.type("\x1b")
         screen.wait_gone("no children")
@@ -271,3 +272,35 @@ def test_under_a_dialog_no_keys_are_told_that_do_not_work(tmp_path: Path) -> Non
         screen.type("k")
         screen.wait_for("Tab parts")
         screen.wait(lambda it: not it.rows()[-1].strip(), "waiting for a blank footer")
+
+
+TORCHRUN = ["python", "/usr/local/bin/torchrun", "--nproc-per-node", "2", "train.py"]
+
+
+def test_a_job_is_ended_as_one_with_its_launcher_and_its_memory_is_back(tmp_path: Path) -> None:
+    with machine(tmp_path, [TORCHRUN, RUNAWAY], children=3) as (screen, started, driver):
+        launcher, runaway = (process.pid for process in started)
+        workers = lives.children(launcher)
+        driver.cards[1].processes = [
+            *(Owner(pid, memory=10 * GIB, sm=20) for pid in workers),
+            Owner(runaway, memory=10 * GIB),
+        ]
+        screen.type("g")
+        screen.wait_for(rf"30\.0G[^\n]*torchrun {launcher} · 3 ")
+        # A filter hides a part of the job, but the job is ended as a whole.
+        screen.type(f"/not pid={workers[0]}\r")
+        screen.wait_for(rf"3 of 4 processes[\s\S]*▸[^\n]*torchrun {launcher} · 2 ")
+        screen.type("k")
+        screen.wait_for(
+            rf"End job torchrun {launcher}: 4 processes[\s\S]*{launcher} [\s\S]*torchrun --nproc"
+            rf"[\s\S]*will free about 30\.0 GiB on GPU 1[\s\S]*Send TERM to 4"
+        )
+        assert all(str(pid) in screen.text() for pid in workers)
+        screen.type(RIGHT)
+        screen.type("\r")
+        screen.wait_for(rf"✓  job torchrun {launcher}: 4 of 4 ended, 30\.0 GiB came back on GPU 1")
+        assert started[0].wait(PATIENCE) == -15
+        assert started[1].poll() is None
+        log = (tmp_path / "state/gpumon/signals.jsonl").read_text()
+        assert all(str(pid) in log for pid in (launcher, *workers))
+        assert str(runaway) not in log

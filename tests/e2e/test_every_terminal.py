@@ -32,18 +32,18 @@ def seen(given: Mapping[str, str], term: str = "xterm-256color") -> bytes:
     with Screen(DEMO, env, term=term, colorterm=None) as screen:
         screen.wait_for(r"q quit")
         # No Escape: together with the key behind it, it would be another key.
-        screen.type("jk")
+        screen.type("\x1b[Bk")
         screen.wait_for(r"Send TERM to 8")
         screen.type("w")
-        screen.wait_for(r"not meant")
+        screen.wait_for(r"not selected")
         screen.type("q")
         screen.wait_for(r"q quit")
         screen.type("e")
-        screen.wait_for(r"Indices of the cards")
+        screen.wait_for(r"Indices of the GPUs")
         screen.type("q")
         screen.wait_for(r"q quit")
         screen.type("t")
-        screen.wait_for(r"t processes")
+        screen.wait_for(r"t\[tree\]")
         screen.type("\r")
         screen.wait_for(r"Esc back")
         screen.type("q")
@@ -53,7 +53,7 @@ def seen(given: Mapping[str, str], term: str = "xterm-256color") -> bytes:
         screen.type("?")
         screen.wait_for(r"Esc back|Esc close")
         screen.type("\x1b[F")
-        screen.wait_for(r"MIG mode +The card")
+        screen.wait_for(r"MIG mode +Whether the GPU")
         screen.type("q")
         screen.wait_for(r"q quit")
         screen.type("\x10")
@@ -110,7 +110,7 @@ def test_a_byte_that_is_no_letter_ends_nothing() -> None:
         screen.wait_for(r"q quit")
         screen.send(b"\xff\xfc")
         screen.type("t")
-        screen.wait_for(r"t processes")
+        screen.wait_for(r"t\[tree\]")
 
 
 def test_the_linux_console_is_sent_what_its_font_has_in_sixteen_colours() -> None:
@@ -160,7 +160,7 @@ def test_an_empty_no_color_refuses_nothing() -> None:
 def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
     with Screen(DEMO, environment({}), columns=60, lines=15) as screen:
         screen.wait_for(r"q quit")
-        screen.type("jk")
+        screen.type("\x1b[Bk")
         screen.wait_for(r"Send TERM to 8")
         for name in ("INT", "TERM", "KILL", "HUP", "QUIT", "STOP", "CONT", "USR1", "USR2"):
             screen.wait_for(f"▌ {name} ")
@@ -175,7 +175,7 @@ def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
 def test_a_page_opened_in_the_past_says_so_and_waits_for_nothing() -> None:
     with Screen(DEMO, environment({})) as screen:
         screen.wait_for(r"q quit")
-        screen.type("j[")
+        screen.type("\x1b[B[")
         screen.wait_for(r"paused")
         screen.type("\r")
         text = screen.wait_for(r"process \d+ +REWIND[\s\S]*Esc back")

@@ -65,7 +65,7 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
             wait_for_line(screen, index, r"✖ LOST since")
             assert "%" not in card_line(screen, index)
         screen.type("?")
-        screen.wait_for("Keys")
+        screen.wait_for("type to search keys")
         screen.type("q")
         for card in driver.cards:
             card.lost = False
@@ -109,14 +109,14 @@ def test_a_card_that_hangs_from_the_start_leaves_the_others_usable(
     driver.cards[0].hang(function)
     driver.cards[1].processes = [Owner(4_000_001, memory=3 * GIB)]
     with screen_of(driver) as screen:
-        wait_for_line(screen, 1, r" 23% .*● ")
+        wait_for_line(screen, 1, r"● .* 23% ")
         screen.wait_for(r"GPU 0: no answer for \d+ s")
         screen.wait_for(r"(?m)^ 0 .*✖ no answer")
         assert "nvml" not in screen.text()
         screen.wait_for(r" 4000001 .* 3\.0G")
         is_alive(screen, driver.cards[1], 1, 77)
         driver.cards[0].release()
-        wait_for_line(screen, 0, r" 13% .*◐ busy")
+        wait_for_line(screen, 0, r"◎ busy.* 13% ")
         screen.wait_gone("no answer")
         is_alive(screen, driver.cards[1], 1, 78)
         screen.type("q")
@@ -130,7 +130,7 @@ def test_cards_that_hang_from_the_start_one_and_all_leave_the_screen_alive(drive
         for index in range(2):
             screen.wait_for(rf"(?m)^ {index} .*✖ no answer")
         screen.type("?")
-        screen.wait_for("Keys")
+        screen.wait_for("type to search keys")
         screen.type("q")
         for card in driver.cards:
             card.release()
@@ -165,9 +165,9 @@ def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: 
 def test_a_card_that_hangs_is_not_said_not_to_be_there(driver: Driver) -> None:
     driver.cards[0].hang("nvmlDeviceGetHandleByIndex_v2")
     with screen_of(driver, "--gpus", f"1,{driver.cards[0].uuid}") as screen:
-        screen.wait_for(r"(?m)^ 1 +H100 [^\n]*◐ busy[^\n]*$(?s:.*) 23% ")
+        screen.wait_for(r"(?m)^ 1 +H100 [^\n]*◎ busy[^\n]*$(?s:.*) 23% ")
         driver.cards[0].release()
-        wait_for_line(screen, 0, r" 13% .*◐ busy")
+        wait_for_line(screen, 0, r"◎ busy.* 13% ")
 
 
 def test_a_driver_that_is_replaced_meanwhile_says_what_helps(driver: Driver) -> None:
@@ -199,7 +199,7 @@ def test_five_thousand_processes_a_second_leave_the_screen_alive(driver: Driver)
             screen.wait_for(r"500 processes")
             for percent in (40, 50, 60):
                 is_alive(screen, driver.cards[1], 1, percent)
-                screen.type("jjk")
+                screen.type("\x1b[B\x1b[Bk")
                 screen.wait_for(r"Send|no process|not visible|is gone|ended")
                 screen.type("\x1b")
         finally:
@@ -224,7 +224,7 @@ def test_without_a_free_descriptor_the_screen_lives_on(driver: Driver) -> None:
         driver.cards[0].processes = [Owner(owner.pid, memory=GIB)]
         screen.wait_for(rf" {owner.pid} ")
         is_alive(screen, driver.cards[1], 1, 77)
-        for key in ("j\r", "e", "L"):
+        for key in ("\x1b[B\r", "e", "L"):
             screen.type(key)
             screen.wait_for("[Tt]oo many (open )?files")
             screen.type("P")
@@ -258,7 +258,7 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
     )
     with Screen([sys.executable, "-c", program]) as screen:
         screen.wait_for(READY)
-        screen.type("j")
+        screen.type("\x1b[B")
         assert screen.wait_end() == 1
         assert left_clean(screen)
         assert said_by(screen) == NO_MEMORY
@@ -374,7 +374,7 @@ def test_when_memory_runs_out_it_lives_on_or_ends_with_a_sentence(driver: Driver
         size = int(re.findall(r"VmSize:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0])
         resource.prlimit(pid, resource.RLIMIT_AS, (size << 10, resource.RLIM_INFINITY))
         # A page, a dialog, the help, the palette: what they need was not there before.
-        for keys in ("j\r", "\x1b", "e", "\x1b", "?", "\x1b", "\x10", "\x1b", "q"):
+        for keys in ("\x1b[B\r", "\x1b", "e", "\x1b", "?", "\x1b", "\x10", "\x1b", "q"):
             seen = screen.frames()
             screen.type(keys)
             screen.wait(
@@ -419,7 +419,7 @@ def test_a_clock_that_is_set_is_followed(driver: Driver, tmp_path: Path, seconds
         screen.wait(lambda it: clock_of(it)[:2] != clock[:2], "waiting for the other time")
         is_alive(screen, driver.cards[1], 1, 77)
         assert not re.search(r" -\d+[smhd]", screen.text()), "no length of time is negative"
-        for keys, what in (("j\r", "Esc back"), ("q", "q quit"), ("[", "REWIND"), ("q", None)):
+        for keys, what in (("\x1b[B\r", "Esc back"), ("q", "q quit"), ("[", "REWIND"), ("q", None)):
             screen.type(keys)
             if what is not None:
                 screen.wait_for(what)

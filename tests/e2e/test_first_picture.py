@@ -14,8 +14,8 @@ from rich.color import ColorSystem
 
 from gpumon.config.themes import ThemeLibrary
 from gpumon.config.themes.styles import STYLES
-from gpumon.ui.terminal.first_picture import first_inks
-from gpumon.ui.theme import Palette
+from gpumon.ui.palette import Palette
+from gpumon.ui.terminal.first_picture import first_styles
 from tests.bench.line import Line
 from tests.bench.sight import Sight
 from tests.driver import Driver, Owner, a100
@@ -24,7 +24,7 @@ from tests.screen import Screen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.ui.view.writer import SgrStyles
+    from gpumon.ui.view.cell_writer import SgrStyles
 
 GPUMON = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
 WITHOUT_TEXTUAL = """
@@ -51,6 +51,14 @@ WHERE_PYTHON_DROPS_WHAT_IS_RAISED = """
                 def __del__(self):
                     signal.raise_signal(signal.SIGTERM)
             Gone()
+"""
+WITHOUT_A_PAST = """
+import sys, threading
+from gpumon.cli import main
+from gpumon.sources.demo import DemoSource
+
+DemoSource.past = lambda self: threading.Event().wait()
+sys.exit(main(["--demo", "-n", "0.1"]))
 """
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 
@@ -83,6 +91,16 @@ def test_it_needs_no_textual_and_moves() -> None:
         screen.wait_for(r"\n q quit")
         before = screen.text()
         screen.wait(lambda it: it.text() != before, "waiting for another frame")
+
+
+def test_it_does_not_wait_for_the_past_of_the_demo() -> None:
+    with Screen([sys.executable, "-c", WITHOUT_A_PAST]) as screen:
+        screen.wait_for(r"\n q quit")
+
+
+def test_the_demo_has_its_past_once_textual_draws() -> None:
+    with Screen(GPUMON) as screen:
+        screen.wait_for(r"idle 3h1\dm  bo")
 
 
 def test_it_follows_the_size_of_the_terminal() -> None:
@@ -142,25 +160,25 @@ def test_a_terminal_of_few_colours_waits_for_textual() -> None:
 def test_its_colours_are_those_that_follow(name: str, term: dict[str, str]) -> None:
     from textual.app import App
 
-    from gpumon.ui.theme import to_textual
+    from gpumon.ui.palette import to_textual
 
     file = ThemeLibrary().read(name)
     app: App[None] = App()
     app.register_theme(to_textual(file))
     app.theme = name
     system = ColorSystem.TRUECOLOR if "COLORTERM" in term else ColorSystem.EIGHT_BIT
-    first, then = first_inks(file, term), Palette(app.get_css_variables(), system).inks
+    first, then = first_styles(file, term), Palette(app.get_css_variables(), system).sgr_styles
     assert first is not None
     for style in STYLES:
         ours, theirs = (
-            [*map(int, re.findall(r"\d+", look(inks, style)))] for inks in (first, then)
+            [*map(int, re.findall(r"\d+", look(sgr_styles, style)))] for sgr_styles in (first, then)
         )
         # Textual's rounding may move a colour by the least there is.
         assert ours == pytest.approx(theirs, abs=1), style
 
 
-def look(inks: SgrStyles, style: str) -> str:
-    return inks.change(None, style)
+def look(sgr_styles: SgrStyles, style: str) -> str:
+    return sgr_styles.change(None, style)
 
 
 def test_the_first_picture_imports_no_textual() -> None:
@@ -214,7 +232,7 @@ def test_the_first_picture_of_real_cards_imports_nothing_that_it_never_holds(
                 lambda _: told.exists() and told.read_text().endswith("\n"), "waiting for its words"
             )
     modules = set(told.read_text().split())
-    assert {"msgspec", "gpumon.ui.view.dashboard", "gpumon.sources.nvml.source"} <= modules
+    assert {"msgspec", "gpumon.ui.view.dashboard_rows", "gpumon.sources.nvml.source"} <= modules
     assert not modules & LATER
 
 
@@ -227,7 +245,7 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
         "def tell(*_, **__):\n"
         "    with open(sys.argv[1], 'a') as file:\n"
         "        print(gc.isenabled(), file=file)\n"
-        "startup.first_inks = tell\n"
+        "startup.first_styles = tell\n"
         "GpumonApp.run = tell\n"
         "from gpumon.cli import main\n"
         "raise SystemExit(main(['--demo']))\n"

@@ -143,7 +143,7 @@ def test_pandas_opens_both_files_with_no_options(driver: Driver, tmp_path: Path)
     assert str(cards["timestamp"].dtype).startswith("datetime64")
     assert str(processes["start_time"].dtype).startswith("datetime64")
     assert set(cards.groupby("index")["utilization.gpu [%]"].mean()) == {3.0, 13.0}
-    assert cards["fan.speed [%]"].isna().all(), "what a card lacks is no number"
+    assert cards["fan.speed [%]"].isna().all(), "what a GPU lacks is no number"
 
 
 CARD_TEXTS = [
@@ -294,7 +294,7 @@ def test_a_card_that_hangs_is_told_and_the_log_goes_on(driver: Driver, tmp_path:
         log.wait_said(r"[\d-]+ [\d:]+ GPU 1: no answer\n")
         assert rows(path)[-1]["status"] == "no answer"
         driver.cards[1].heal()
-        log.wait_said(r"[\d-]+ [\d:]+ every card answers again\n")
+        log.wait_said(r"[\d-]+ [\d:]+ every GPU answers again\n")
         assert rows(path)[-1]["status"] == "ok"
         assert log.end() == 0
         assert log.said.count("\n") == 5, "each thing is said once"
@@ -377,7 +377,7 @@ def test_nobody_who_reads_what_it_says_is_needed(driver: Driver, tmp_path: Path)
             assert log.stderr is not None
             log.stderr.close()
             driver.cards[1].lost = True
-            wait_until(lambda: rows(path) and rows(path)[-1]["status"] == "lost", "the lost card")
+            wait_until(lambda: rows(path) and rows(path)[-1]["status"] == "lost", "the lost GPU")
             log.terminate()
             assert log.wait(PATIENCE) == 0
         finally:
@@ -455,7 +455,7 @@ def test_one_line_says_how_it_goes(driver: Driver, tmp_path: Path) -> None:
     driver.cards[0].processes = [Owner(3_999_999, memory=GIB)]
     with Screen([*LOG, str(path), "-n", "0.1"], driver.env()) as screen:
         text = screen.wait_for(
-            r"● run\.csv  \d+s  \d+ samples  \d+\.\d KiB  2 cards, 1 process  busiest: GPU 1 98 %"
+            r"● run\.csv  \d+s  \d+ samples  \d+\.\d KiB  2 GPUs, 1 process  busiest: GPU 1 98 %"
         )
         assert len(text.strip().splitlines()) == 1, "it is one line, rewritten"
         screen.type("\x03")

@@ -13,10 +13,35 @@ def test_what_a_page_can_do_is_found_by_its_name_there() -> None:
     with Screen(GPUMON, columns=120, lines=30) as screen:
         screen.wait_for(r"18 processes")
         screen.type("\t\r")
-        screen.wait_for(r"2 \[5m\]")
+        screen.wait_for(r"2\[5m\]")
         screen.type("\x10")
         screen.wait_for("Search for commands")
         screen.type("last minute")
         screen.wait_for(r"Charts: the last minute\n +key 1")
         screen.type("\r")
-        screen.wait_for(r"1 \[1m\]")
+        screen.wait_for(r"1\[1m\]")
+
+
+def test_it_opens_with_what_is_used_most_and_then_the_groups() -> None:
+    with Screen(GPUMON, columns=100, lines=60) as screen:
+        screen.wait_for(r"18 processes")
+        screen.type("\x10")
+        text = screen.wait_for(r"Filter the processes[\s\S]*Sort by GPU-MEM[\s\S]*Quit\n +key q")
+        rows = [row.strip(" ▎▊▌▍│") for row in text.splitlines()]
+        first = next(at for at, row in enumerate(rows) if row.startswith("Filter the processes"))
+        assert rows[first + 1].split() == ["key", "/", "Find"]
+        assert rows[first + 2].startswith("Open the process")
+        assert rows[first + 4].startswith("End the process")
+        screen.type("\x1b[A")
+        # The last of the last group: a list goes round.
+        screen.wait_for(r"Sort by COMMAND[^\n]*\n +key N +Sort")
+
+
+def test_what_is_typed_into_it_is_bounded() -> None:
+    with Screen(GPUMON, columns=180, lines=30) as screen:
+        screen.wait_for(r"18 processes")
+        screen.type("\x10")
+        screen.wait_for("Search for commands")
+        screen.type("x" * 150)
+        text = screen.wait_for("x{100}")
+        assert "x" * 101 not in text

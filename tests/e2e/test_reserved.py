@@ -33,11 +33,11 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 
 
 def state(screen: Screen, index: int) -> str:
-    return next((line for line in screen.rows() if re.match(rf" *{index} +H100", line)), "")
+    return next((line for line in screen.rows() if re.match(rf"[ ▸]*{index} +H100", line)), "")
 
 
 def wait_for_state(screen: Screen, index: int, words: str) -> None:
-    screen.wait(lambda it: words in state(it, index), f"waiting for {words!r} of card {index}")
+    screen.wait(lambda it: words in state(it, index), f"waiting for {words!r} of GPU {index}")
 
 
 def test_a_card_that_is_reserved_shows_by_whom_and_is_free_afterwards(
@@ -85,7 +85,7 @@ def test_the_screen_rings_when_a_card_is_free_that_somebody_waits_for(driver: Dr
     with Screen(GPUMON, driver.env(), 140, 30) as screen:
         screen.wait_for("3999999")
         screen.type("w")
-        screen.wait_for("choose a card first")
+        screen.wait_for("choose a GPU first")
         screen.type("\t")
         screen.type("w")
         screen.wait_for("GPU 0 is free")

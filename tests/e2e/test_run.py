@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.scheduling.lookout import PATIENCE as LOOK_PATIENCE
+from gpumon.scheduling.card_sampler import PATIENCE as LOOK_PATIENCE
 from gpumon.scheduling.reservation.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.lives import needs
+from tests.lives import NEEDS_ALL_PIDS, needs
 from tests.recording.csv.command import wait_until
 from tests.screen import PATIENCE, Screen
 
@@ -131,7 +131,7 @@ def test_those_who_wait_are_served_in_the_order_of_coming(
     first = start(driver, "-n", "2", *script(f"while [ ! -e {go} ]; do sleep 0.05; done"))
     waiting = []
     with ended(first):
-        wait_until(lambda: len(holders(driver, locks)) == 2, "both cards reserved")
+        wait_until(lambda: len(holders(driver, locks)) == 2, "both GPUs reserved")
         try:
             for n in range(3):
                 job = script(f"echo {n} >> {diary}")
@@ -150,7 +150,7 @@ def test_a_card_stays_reserved_while_its_job_has_not_begun_to_use_it(
     driver: Driver, locks: Path
 ) -> None:
     with ended(start(driver, "--", "sleep", "60")) as process:
-        wait_until(lambda: holders(driver, locks) == {driver.cards[0].uuid}, "a card reserved")
+        wait_until(lambda: holders(driver, locks) == {driver.cards[0].uuid}, "a GPU reserved")
         assert run(driver, "--", "printenv", "CUDA_VISIBLE_DEVICES").stdout.strip() == (
             driver.cards[1].uuid
         )
@@ -159,7 +159,7 @@ def test_a_card_stays_reserved_while_its_job_has_not_begun_to_use_it(
         assert f", gpumon run {process.pid}: sleep\n" in refused.stderr
         too_late = run(driver, "-n", "2", "--wait=0.3", "--", "true")
         assert too_late.returncode == 124
-        assert "gave up waiting after 0s: only 1 card fits; 2 cards asked." in too_late.stderr
+        assert "gave up waiting after 0s: only 1 GPU fits; 2 GPUs asked." in too_late.stderr
 
 
 def test_kill_9_frees_the_cards_and_what_the_job_still_holds_is_seen(
@@ -183,7 +183,7 @@ def test_kill_9_frees_the_cards_and_what_the_job_still_holds_is_seen(
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
 def test_who_gives_up_waiting_is_not_waited_for(driver: Driver, locks: Path, name: str) -> None:
     with ended(start(driver, "-n", "2", "--", "sleep", "60")):
-        wait_until(lambda: len(holders(driver, locks)) == 2, "both cards reserved")
+        wait_until(lambda: len(holders(driver, locks)) == 2, "both GPUs reserved")
         with ended(start(driver, "--wait", "--", "true")) as process:
             wait_for_places(locks, 1)
             process.send_signal(signal.Signals[name])
@@ -513,7 +513,7 @@ def test_a_job_that_never_used_its_card_is_told_so(driver: Driver, tmp_path: Pat
 
 def test_a_job_that_ended_before_a_look_is_not_said_to_have_used_its_card(driver: Driver) -> None:
     words = run(driver, "--", "true").stderr
-    assert "warning: the job was not seen on GPU 0: whether it used that card is unknown" in words
+    assert "warning: the job was not seen on GPU 0: whether it used that GPU is unknown" in words
     assert "came back" not in words
 
 
@@ -526,11 +526,11 @@ def test_the_values_from_before_a_card_hung_tell_nothing_of_its_memory(tmp_path:
     ):
         wait_until(lambda: path.exists() and len(path.read_text().splitlines()) > 2, "samples")
         driver.cards[0].hang()
-        wait_until(lambda: "no answer" in path.read_text(), "the card hangs")
+        wait_until(lambda: "no answer" in path.read_text(), "the GPU hangs")
         go.touch()
         _, words = process.communicate(timeout=PATIENCE)
     assert "whether its memory on GPU 0 came back is unknown" in words
-    assert "whether it used that card is unknown" in words
+    assert "whether it used that GPU is unknown" in words
 
 
 def test_a_card_that_hangs_at_the_end_of_a_job_tells_nothing_of_it(
@@ -543,7 +543,7 @@ def test_a_card_that_hangs_at_the_end_of_a_job_tells_nothing_of_it(
         go.touch()
         _, words = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
-    assert "whether it used that card is unknown" in words
+    assert "whether it used that GPU is unknown" in words
     assert re.search(r"whether its memory (on GPU 0 )?came back is unknown", words)
 
 
@@ -556,11 +556,11 @@ def test_what_cannot_be_logged_is_not_run(driver: Driver, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "there is no command to run: write it behind --"),
+        ([], "there is no command to run: write it after --"),
         (["--wait=soon", "--", "true"], "cannot read 'soon'"),
-        (["--wait=0", "--", "true"], "'0' is no length of time"),
-        (["--mig", "-n", "2", "--", "true"], "CUDA gives a program one MIG device"),
-        (["--demo", "--", "true"], "a simulated machine runs nothing"),
+        (["--wait=0", "--", "true"], "'0' is not a length of time"),
+        (["--mig", "-n", "2", "--", "true"], "CUDA gives a program only one MIG device"),
+        (["--demo", "--", "true"], "a simulated machine cannot run a command"),
     ],
 )
 def test_a_bad_option_is_one_sentence(driver: Driver, arguments: list[str], words: str) -> None:
@@ -573,10 +573,10 @@ def test_a_bad_option_is_one_sentence(driver: Driver, arguments: list[str], word
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (["-n", "3"], "this machine has 2 cards; 3 cards asked."),
-        (["-n", "2", "--gpus", "1"], "only 1 card can fit; 2 cards asked."),
-        (["--total", "1T"], "no card fits; 1 card asked."),
-        (["--model", "a100"], "no card fits; 1 card asked."),
+        (["-n", "3"], "this machine has 2 GPUs; 3 GPUs asked."),
+        (["-n", "2", "--gpus", "1"], "only 1 GPU can fit; 2 GPUs asked."),
+        (["--total", "1T"], "no GPU fits; 1 GPU asked."),
+        (["--model", "a100"], "no GPU fits; 1 GPU asked."),
     ],
 )
 def test_nobody_waits_for_what_cannot_come(driver: Driver, asked: list[str], why: str) -> None:
@@ -589,7 +589,7 @@ def test_nobody_waits_for_what_cannot_come(driver: Driver, asked: list[str], why
 
 @pytest.mark.parametrize(
     ("allotted", "told"),
-    [(None, "GPU 0: it is lost.*GPU 1: it is lost"), ("0", "which cards it leaves is uncertain")],
+    [(None, "GPU 0: it is lost.*GPU 1: it is lost"), ("0", "which GPUs it leaves is uncertain")],
 )
 def test_who_waits_waits_for_lost_cards_too(
     driver: Driver, allotted: str | None, told: str
@@ -606,6 +606,7 @@ def test_who_waits_waits_for_lost_cards_too(
         assert screen.wait_end() == 0
 
 
+@NEEDS_ALL_PIDS
 def test_a_driver_that_goes_and_comes_back_does_not_end_the_waiting(driver: Driver) -> None:
     for card in driver.cards:
         card.memory_used = 9 * GIB
@@ -626,7 +627,7 @@ def test_a_card_that_hangs_does_not_stretch_the_waiting(driver: Driver) -> None:
     done = run(driver, "--wait=2", "--", "true")
     assert done.returncode == 124
     # One card after the other is given up, and that may be over in time.
-    silence = "The driver has not answered|no card fits"
+    silence = "The driver has not answered|no GPU fits"
     assert re.search(rf"gave up waiting after 2s: ({silence})", done.stderr)
     assert time.monotonic() - began < LOOK_PATIENCE
 

@@ -47,7 +47,7 @@ sort = {column = "age", descending = false}
 """
     with started(text) as screen:
         screen.wait_for(r"\n +23377 bo")  # one of the last lines: all of it is drawn
-        assert heading(screen).split() == ["PID", "USER", "TIME▲", "GPU-MEM", "COMMAND"]
+        assert heading(screen).split() == ["PID", "USER", "AGE▲", "GPU-MEM", "COMMAND"]
         assert screen.rows()[0].rstrip().endswith(" 7s")
         # Minutes come before hours, and these before days.
         ages = re.findall(r"^ +\d+ \S+ +(\d+[mhd])", screen.text(), re.MULTILINE)
@@ -72,7 +72,7 @@ def test_thresholds_decide_what_is_said_of_a_card(started: Callable[..., Screen]
         screen.wait_for(r"◐ idle")
     with started('[thresholds]\nidle_after = "7d"\n') as screen:
         # The last of the cards: all of them are drawn.
-        assert "◐ idle" not in screen.wait_for(r"\n 7 H100.* stray")
+        assert "◐ idle" not in screen.wait_for(r"\n 7 H100.* unattr")
 
 
 def test_units_are_those_of_the_file(started: Callable[..., Screen]) -> None:
@@ -95,7 +95,7 @@ def test_read_only_by_the_file_ends_nothing(started: Callable[..., Screen]) -> N
 KEYS = """
 [keys]
 end = "x"
-filter = ["F5", "f"]
+filter = ["F5", "z"]
 help = "i"
 sort_age = ","
 sort_before = "A"
@@ -108,7 +108,7 @@ def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> No
         screen.type("\x1b[B\x1b[B")
         screen.wait_for(" i help .*x end….*F5 filter")
         screen.type(",")
-        screen.wait_for("TIME▼")
+        screen.wait_for("AGE▼")
         screen.type("kx")
         screen.wait_for("Send TERM")
 
@@ -133,7 +133,7 @@ def test_what_was_a_key_is_none_and_letters_are_letters_where_one_types(
 ) -> None:
     with started(KEYS, columns=160) as screen:
         heading(screen)
-        screen.type("?f")
+        screen.type("?z")
         screen.wait_for("Enter keep")
         screen.type("hx")
         assert "Filter the processes" not in screen.wait_for("hx")
@@ -143,7 +143,7 @@ def test_the_help_page_tells_changed_keys(started: Callable[..., Screen]) -> Non
     with started(KEYS, columns=160) as screen:
         heading(screen)
         screen.type("i")
-        screen.wait_for(r"F5 f +Filter the processes[\s\S]*x +End the process")
+        screen.wait_for(r"F5 z +Filter the processes[\s\S]*x +End the process")
 
 
 def test_pages_go_by_changed_keys_too(started: Callable[..., Screen]) -> None:
@@ -175,9 +175,9 @@ chart_1m = "f12"
     with started(text, columns=160) as screen:
         heading(screen)
         screen.type("\r")
-        screen.wait_for("choose a process first: z ↓, or a card: F6")
+        screen.wait_for("choose a process first: z ↓, or a GPU: F6")
         screen.type("w")
-        screen.wait_for("choose a card first: F6")
+        screen.wait_for("choose a GPU first: F6")
         screen.type("x")
         screen.wait_for("the picture is held; x goes on")
         screen.type("x]")
@@ -191,7 +191,7 @@ chart_1m = "f12"
         screen.wait_for(r"F12 1m.*↑↓ scroll.*F11 copy CUDA_VISIBLE_DEVICES")
         screen.type("?")
         screen.wait_for(
-            r"Keys on this page: GPU 0[\s\S]*F11 +Copy the card[\s\S]*F12 +Charts: the last minute"
+            r"Keys on this page: GPU 0[\s\S]*F12 +Charts: the last minute[\s\S]*F11 +Copy the GPU"
         )
 
 
@@ -260,10 +260,10 @@ def test_a_replay_goes_by_thresholds_and_units_too(tmp_path: Path) -> None:
         usual = screen.wait_for(r"\n ❚❚ paused[\s\S]*\n q quit")
         assert "/80.0G" in usual
         assert "■" not in usual
-        screen.wait_for("● ok")
+        screen.wait_for("● busy")
     text = 'units.memory = "GB"\n[thresholds]\nfull_share = 0.5\n'
     path.write_text(text, encoding="utf-8")
     with Screen(command, env, 120, 30) as screen:
         told = screen.wait_for(r"\n ❚❚ paused[^\n]*■[\s\S]*\n q quit")
         assert "/85.9G" in told
-        screen.wait_for("◐ full")
+        screen.wait_for("■ full")

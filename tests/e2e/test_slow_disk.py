@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 HANGING = """
 import os, sys, threading
 from gpumon.cli import main
-from gpumon.recording.csv.index import CsvFile
+from gpumon.recording.csv.file_lines import FileLines
 
-read = CsvFile._read
+read = FileLines.read
 
 def hang(self, start, stop):
     if os.path.exists(sys.argv[1]):
         threading.Event().wait()
     return read(self, start, stop)
 
-CsvFile._read = hang
+FileLines.read = hang
 sys.exit(main(sys.argv[2:]))
 """
 SILENCE = re.compile(r"the log is not read: no answer for (\d+) s")

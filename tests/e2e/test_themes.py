@@ -63,13 +63,13 @@ def test_a_theme_is_chosen_by_looking_and_remembered(person: Person) -> None:
         wait_for_header(screen, header_of("gpumon"))
         screen.type("T")
         screen.wait_for("Esc as before")
-        screen.type("j")
+        screen.type("\x1b[B")
         wait_for_header(screen, header_of("amber"))
         screen.type("\x1b")
         screen.wait_gone("Esc as before")
         wait_for_header(screen, header_of("gpumon"))
         assert not person.memory.exists()
-        screen.type("Tj")
+        screen.type("T\x1b[B")
         wait_for_header(screen, header_of("amber"))
         screen.type("\r")
         screen.wait_gone("Esc as before")
@@ -90,7 +90,7 @@ def test_every_screen_beneath_takes_the_theme(person: Person) -> None:
         screen.wait_for(READY)
         screen.type("\t\r")
         screen.wait_gone(READY)
-        screen.type("Tj")
+        screen.type("T\x1b[B")
         screen.wait_for("Esc as before")
         wait_for_header(screen, header_of("amber"))
         screen.type("\r")
@@ -130,9 +130,9 @@ def test_a_theme_that_cannot_be_used_is_told_and_the_default_taken(person: Perso
         screen.type("\x1b[A")
         screen.wait_for("dashboard.memry")
         wait_for_header(screen, header_of("gpumon"))
-        screen.type("\rj")
+        screen.type("\r\x1b[B")
         screen.wait_gone("dashboard.memry")
-        screen.type("j")
+        screen.type("\x1b[B")
         wait_for_header(screen, header_of("amber"))
 
 
@@ -199,7 +199,7 @@ def test_a_check_says_all_that_is_wrong_by_its_status_too(person: Person) -> Non
     assert "the style dim has a contrast of 1." in done.stderr
     path.write_text('base = "gpumon"\n')
     done = person.theme("check", str(path))
-    said = f"{path}: a theme that can be used; T chooses it.\n"
+    said = f"{path} is a valid theme; the key T selects it.\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
     assert person.theme("check", str(path.parent / "gone.toml")).returncode == 2
     assert person.theme("check", str(path.parent)).returncode == 2

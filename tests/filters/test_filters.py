@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.filters import TERMS, Facts, Filter, FilterError, parse_filter
+from gpumon.filters import TERMS, Facts, FilterError, Selection, parse_filter
 from gpumon.model.snapshot import Container, GpuProcess, GpuUse, Place, ProcessId
 from tests.build import GIB, NOON, process
 
@@ -234,7 +234,7 @@ def test_the_unknown_is_no_text_so_hiding_somebody_hides_only_them(key: str) -> 
         ("mem >10G", ">10G", "no spaces in it"),
         ("user>ann", ">", "user takes : or = or !=, such as user:ann"),
         ("gpu:", ":", "gpu: what? such as gpu:0,2-4"),
-        ("gpu:a", "a", "cannot read 'a' as a card"),
+        ("gpu:a", "a", "cannot read 'a' as a GPU"),
         ("gpu:3-1", "3-1", "runs backwards"),
         ("type:X", "X", "write C, G, M, C+G, compute or graphics"),
         ("state:napping", "napping", "write idle, running, sleeping, stopped, zombie"),
@@ -317,7 +317,7 @@ def test_no_text_brings_anything_but_a_filter_or_a_marked_error(text: str) -> No
     except FilterError as raised:
         error = raised
     else:
-        assert isinstance(read, Filter)
+        assert isinstance(read, Selection)
         assert parse_filter(read.text) == read
         for one, facts in itertools.product((ANN, HIDDEN), (BUSY, IDLE)):
             assert isinstance(read.matches(one, facts), bool)

@@ -22,7 +22,7 @@ _SPECIAL = (
     *("tab", "shift+tab", "shift+up", "shift+down", "shift+left", "shift+right", "backspace"),
     *("delete", "f1", "f2", "f9", "ctrl+u", "ctrl+w", "ctrl+a", "ctrl+p", "insert", "f13"),
 )
-_LETTERS = "jkjk/[]{}()bn@peEtugcChmMPUSRL+-<>,.ra yv?T0123456789wwos:xi é€𝄞"
+_LETTERS = "jkjk/[]{}()bn@peEtugdcChmMPUSRL+-<>,.ra yv?T0123456789wwos:xi é€𝄞"
 _WIDTHS = (1, 5, 20, 60, 80, 100, 200)
 _HEIGHTS = (1, 2, 5, 15, 24, 30, 50)
 _ROOMY = Size(100, 30)
@@ -46,9 +46,17 @@ _ROUTES: tuple[tuple[str, ...], ...] = (
     ("down", "down", "space", "up", "k", "right", "enter"),
     ("[", "(", "p", "+", "b"),
     ("tab", "w", "L", "h"),
+    ("tab", "down", "d", "down", "tab", "k"),
+    ("down", "f", "tab", "f", "f", "u", "f"),
+    ("u", "g", "home", "enter"),
+    ("u", "g", "home", "k", "right", "enter"),
+    ("u", "g", "home", "enter", "k", "right", "enter", "escape", "g"),
     ("q",),
 )
-"""Ways to every screen and dialog, and to what is hardly ever found by chance."""
+"""Ways to every screen and dialog, and to what is hardly ever found by chance.
+
+``u`` before ``g`` lists jobs, whatever is listed before.
+"""
 
 
 class Move(NamedTuple):

@@ -62,7 +62,7 @@ class Guard:
         def spied(cases: KillController, choice: SignalChoice | None) -> None:
             if choice is not None:
                 for target in choice.targets:
-                    guard.asked.setdefault(target.id.pid, set()).update(_meant(choice))
+                    guard.asked.setdefault(target.id.pid, set()).update(_selected(choice))
             begin(cases, choice)
 
         def deliver(grip: signals._Handle, number: int) -> None:
@@ -79,7 +79,7 @@ class Guard:
             self.wrong.append(f"{number} to {target.id.pid}, asked for: {self.asked}")
 
 
-def _meant(choice: SignalChoice) -> set[int]:
+def _selected(choice: SignalChoice) -> set[int]:
     """What may be sent for an answer: a tree is held still for the moment in which it is killed."""
     number = choice.number
     held = choice.whole_tree and number == signal.SIGKILL
@@ -108,7 +108,7 @@ class Machine:
         self.collector = Collector(self.source, 0.5, self.clock, annotate=self.lookup.annotate)
         self.collector.subscribe(self.history.add)
         self.collector.subscribe(self._tape.add)
-        self._journal = AuditLog(folder / "state")
+        self._audit_log = AuditLog(folder / "state")
         self.state = folder / "state"
         self.logbook = Logbook(self.collector, str(folder / "fuzz.csv"))
         self._hanging: set[str] = set()
@@ -123,19 +123,21 @@ class Machine:
         if not replay:
             yield Session(
                 *(self.collector, self.history, self._host, self.lookup),
-                *(self._journal, self._tape, self.logbook),
+                *(self._audit_log, self._tape, self.logbook),
             )
             return
         with ExitStack() as stack:
-            tape = open_log(self._folder / "before.csv", DEFAULTS.full_share)
+            tape = open_log(self._folder / "before.csv")
             stack.callback(tape.close)
-            player = Player(tape, conditions(), position=tape.first, playing=True)
+            history = History(conditions())
+            tape.read_into(history)
+            player = Player(tape, history, position=tape.first, playing=True)
             player.start()
             stack.callback(player.stop)
             host = RecordedHost()
             yield Session(
                 *(player.collector, player.history, host, Lookup(host)),
-                *(self._journal, tape, Logbook(None), player),
+                *(self._audit_log, tape, Logbook(None), player),
             )
 
     def write_log(self) -> None:
@@ -241,7 +243,9 @@ def machine(folder: Path) -> Iterator[Machine]:
         # What Textual's palette was about to do when it was closed, it never does, and says so.
         warnings.filterwarnings("ignore", "coroutine 'CommandPalette", RuntimeWarning)
         stack.callback(gc.collect)
-        started = stack.enter_context(owners(6, ["python", "[red]train[/].py", "\x1b[2J", "名前"]))
+        command = ["python", "[red]train[/].py", "\x1b[2J", "名前"]
+        # One job in every environment: in a PID namespace of their own they have no session.
+        started = stack.enter_context(owners(6, command, environ={"SLURM_JOB_ID": "7"}))
         # Once its driver is gone it waits no longer for an event.
         stack.callback(join_watchers)
         cards = [h100(utilization_gpu=Wave(50, 40, 3)) for _ in range(4)]

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from gpumon.cli.parser import make_parser
 from gpumon.config import Settings, load
-from gpumon.config.messages import commented
-from gpumon.config.ui_state import NAME, Remembered
+from gpumon.config.messages import template
+from gpumon.config.ui_state import NAME, UiState
 from gpumon.config.ui_state import load as load_remembered
 from gpumon.findings import conditions
 from gpumon.host.procfs import stat_of
@@ -42,7 +42,7 @@ from gpumon.scheduling.reservation.locks import Locks, lock
 from gpumon.scheduling.wait_queue import WaitQueue
 from gpumon.text.formatting import cell_width
 from gpumon.text.time_parsing import MomentError, parse_moment
-from gpumon.ui.view.dashboard import Dashboard
+from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.view import View
 from tests.build import NOON, gpu, snapshot
 from tests.recording.csv.test_recording import GOOD, LISTS
@@ -102,7 +102,7 @@ def is_a_sentence(text: str) -> bool:
 
 
 CONFIGURED = "\n".join(
-    line if line.startswith("# ") else line.removeprefix("#") for line in commented().splitlines()
+    line if line.startswith("# ") else line.removeprefix("#") for line in template().splitlines()
 ).encode()
 
 
@@ -117,7 +117,7 @@ def test_a_mangled_configuration_is_one_or_its_faults_are_told(
     path.write_bytes(mangled(CONFIGURED, changes))
     loaded = load({"XDG_CONFIG_HOME": str(tmp_path)})
     assert isinstance(loaded.settings, Settings)
-    assert all(one.sentence.isprintable() for one in loaded.complaints)
+    assert all(one.sentence.isprintable() for one in loaded.errors)
     assert loaded.brief is None or loaded.brief.isprintable()
 
 
@@ -199,7 +199,7 @@ def test_clocks_that_tell_nonsense_are_not_believed(column: str, told: str, tmp_
     lines[12][heading.index(column.encode())] = told.encode()
     path = tmp_path / "run.csv"
     path.write_bytes(b"\n".join(b",".join(line) for line in (heading, *lines)) + b"\n")
-    with closing(open_log(path, 0.05)) as tape:
+    with closing(open_log(path)) as tape:
         assert tape.first is not None
         assert tape.last is not None
         assert 0 <= tape.last - tape.first < 60
@@ -214,7 +214,7 @@ def test_a_clock_that_was_set_back_for_ages_is_told_of_in_a_sentence(tmp_path: P
     path = tmp_path / "run.csv"
     path.write_bytes(heading + b"".join(stamp + rest for stamp in stamps))
     with pytest.raises(RecordingError, match="set back by more than a hundred years") as told:
-        open_log(path, 0.05)
+        open_log(path)
     assert is_a_sentence(str(told.value))
 
 
@@ -297,8 +297,10 @@ def test_whatever_somebody_waits_for_it_keeps_nobody_from_choosing(
     total = 10**9 if busy else 80 * 10**9
     try:
         with locked(folder.path / f"waiting-{time.monotonic_ns()}", content):
-            owed = WaitQueue(folder).owed(snapshot(NOON, gpu(memory_total=total)), Circumstances())
-            assert set(owed) <= {UUID}
+            kept = WaitQueue(folder).reserved_for(
+                snapshot(NOON, gpu(memory_total=total)), Circumstances()
+            )
+            assert set(kept) <= {UUID}
         for name in folder.names():
             folder.remove(name)
     finally:
@@ -310,7 +312,7 @@ def test_whatever_somebody_waits_for_it_keeps_nobody_from_choosing(
 @example(content=b"[" * 4096)
 def test_a_broken_memory_of_the_screen_is_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
-    assert isinstance(load_remembered(tmp_path), Remembered)
+    assert isinstance(load_remembered(tmp_path), UiState)
 
 
 PARSER = make_parser()

@@ -22,7 +22,7 @@ import pytest
 from textual import _time, timer
 
 from gpumon.host import target_of
-from gpumon.kill.signals import take_grip
+from gpumon.kill.signals import open_handle
 from gpumon.ui.app import GpumonApp
 from tests.driver import GIB, Owner
 from tests.fuzz.hand import Hand
@@ -42,8 +42,8 @@ HUNTED = "FUZZ_SEED" in os.environ
 had its effect. That finds more, and not always the same."""
 SEEDS = [int(os.environ["FUZZ_SEED"])] if HUNTED else [1, 2]
 SCREENS = {
-    *("DashboardScreen", "CardScreen", "ProcessScreen", "HelpScreen", "CommandsDialog"),
-    *("EndDialog", "ThemesDialog", "ColumnsDialog", "MomentDialog"),
+    *("DashboardScreen", "CardScreen", "ProcessScreen", "JobScreen", "HelpScreen"),
+    *("CommandsDialog", "EndDialog", "ThemesDialog", "ColumnsDialog", "MomentDialog"),
     *("the filter line", "the past", "a log that is played", "a signal that leaves"),
 }
 """Every one that there is: a run goes on until it has seen all of them, but not for ever."""
@@ -153,8 +153,8 @@ class Run:
             self.seen.add("the filter line")
         if self._guard.sent:
             self.seen.add("a signal that leaves")
-        if app.stage.is_past:
-            self.seen.add("the past" if app.stage.is_live else "a log that is played")
+        if app.viewed_time.is_past:
+            self.seen.add("the past" if app.viewed_time.is_live else "a log that is played")
 
 
 async def settled(pilot: Pilot[int]) -> None:
@@ -217,7 +217,7 @@ async def test_the_guard_sees_a_signal_that_was_asked_for_and_one_that_was_not(
         assert not guard.wrong
         latest = made.history.latest
         assert latest is not None
-        grip = take_grip(target_of(latest.processes[0]))
+        grip = open_handle(target_of(latest.processes[0]))
         grip.send(signal.SIGKILL)
         grip.close()
         assert guard.wrong

@@ -48,23 +48,23 @@ def indices(
         ("2,1", [2, 1], ""),
         ("3, 1 ,0", [3, 1, 0], ""),
         ("", [], "CUDA_VISIBLE_DEVICES is empty"),
-        ("0,2,-1,1", [0, 2], 'the list ends at "-1": there is no card -1'),
-        ("-1", [], "there is no card -1"),
-        ("1,6,2", [1], 'the list ends at "6": there is no card 6'),
-        ("9" * 5000, [], "there is no card 9999"),
+        ("0,2,-1,1", [0, 2], 'the list ends at "-1": there is no GPU -1'),
+        ("-1", [], "there is no GPU -1"),
+        ("1,6,2", [1], 'the list ends at "6": there is no GPU 6'),
+        ("9" * 5000, [], "there is no GPU 9999"),
         ("one,two,3,4", [], 'the list ends at "one": it is neither an index nor a UUID'),
         ("4,3,two,one", [4, 3], 'ends at "two"'),
         ("NoDevFiles", [], "neither an index nor a UUID"),
         (" ", [], 'ends at " "'),
         ("0,,1", [0], 'ends at ""'),
         ("0,1,", [0, 1], 'ends at ""'),
-        ("0,1,2,1", [], '"1" is named twice, and then CUDA shows no card'),
+        ("0,1,2,1", [], '"1" is named twice, and then CUDA shows no GPU'),
         ("0,-1,0", [0], 'ends at "-1"'),
         ("GPU-9e8d35e3", [1], ""),
         (f"{UUIDS[3]},{UUIDS[0]}", [3, 0], ""),
         ("GPU-e4,GPU-9e8d35e3", [2, 1], ""),
-        ("GPU-123,GPU-9e8d35e3", [], 'ends at "GPU-123": there is no such card'),
-        ("GPU-9e8d35e3,GPU-e,GPU-47", [1], 'ends at "GPU-e": it fits several cards'),
+        ("GPU-123,GPU-9e8d35e3", [], 'ends at "GPU-123": there is no such GPU'),
+        ("GPU-9e8d35e3,GPU-e,GPU-47", [1], 'ends at "GPU-e": it fits several GPUs'),
         ("GPU-9e8d35e3,GPU-47,GPU-9e", [], '"GPU-9e" is named twice'),
         ("GPU-9e8d35e3,2", [1], "a list that begins with GPU- holds nothing else"),
         ("2,GPU-9e8d35e3", [2], "indices and UUIDs do not mix"),
@@ -106,15 +106,15 @@ def test_the_sentence_names_each_card() -> None:
     assert visible_devices(None, None, ALIKE).sentence == "cuda:0 to cuda:5 are GPU 0 to 5"
     assert visible_devices("2,3,4", None, ALIKE).sentence == "cuda:0 to cuda:2 are GPU 2 to 4"
     assert visible_devices("2,3", None, ALIKE).sentence == "cuda:0 is GPU 2, cuda:1 is GPU 3"
-    assert visible_devices("", None, ALIKE).sentence == "no card"
-    assert visible_devices(None, None, ()).sentence == "no card"
+    assert visible_devices("", None, ALIKE).sentence == "no GPU"
+    assert visible_devices(None, None, ()).sentence == "no GPU"
 
 
 def test_among_different_cards_only_cuda_knows_which_is_fastest() -> None:
     for value, sentence in (
-        (None, "all 3 cards, in an order that cannot be known here"),
-        ("0", "1 of the 3 cards, which cannot be known here"),
-        ("2,0", "2 of the 3 cards, which cannot be known here"),
+        (None, "all 3 GPUs, in an order that cannot be known here"),
+        ("0", "1 of the 3 GPUs, which cannot be known here"),
+        ("2,0", "2 of the 3 GPUs, which cannot be known here"),
     ):
         meaning = visible_devices(value, None, MIXED)
         assert (meaning.devices, meaning.certain) == ((), False)
@@ -152,8 +152,8 @@ def test_the_cards_may_come_in_any_order() -> None:
             "one MIG device at most",
         ),
         (None, "MIG-c0ffee00-1111", False, "GPU 0 has MIG on: of its devices CUDA takes the first"),
-        ("0", "MIG-c0ffee00-1111", False, "CUDA may count the cards otherwise"),
-        ("1,0", "MIG-c0ffee00-1111", False, "and no other card"),
+        ("0", "MIG-c0ffee00-1111", False, "CUDA may count the GPUs otherwise"),
+        ("1,0", "MIG-c0ffee00-1111", False, "and no other GPU"),
         (UUIDS[0], "MIG-c0ffee00-1111", False, "GPU 0 has MIG on"),
     ],
 )
@@ -168,7 +168,7 @@ def test_of_a_card_with_mig_one_device_is_seen(
 
 def test_mig_devices_are_named_with_their_card() -> None:
     meaning = visible_devices("MIG-c0ffee22-2222", None, (MIG,))
-    assert (meaning.sentence, meaning.why) == ("cuda:0 is MIG 1 of GPU 0", "")
+    assert (meaning.sentence, meaning.why) == ("cuda:0 is MIG 0:1", "")
     assert "otherwise" not in visible_devices("0", None, (MIG,)).why
     assert (meaning.devices[0].gpu_uuid, meaning.devices[0].mig_index) == (UUIDS[0], 1)
     for value, why in (("MIG-c0", "fits several"), ("MIG-GPU-99/9/4", "no such device")):

@@ -21,8 +21,6 @@ from tests.host import programs
 from tests.host.fakes import FakeProc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.lives import Family
 
 NOBODY = 65534
@@ -42,20 +40,6 @@ os.setuid(uid)
 files = DeviceFiles("/dev/nvidia{minor}", "/dev/nvidia")
 print(msgspec.json.encode(read_details(ProcessId(pid, start_time), files)).decode())
 """
-
-
-@pytest.fixture
-def family() -> Iterator[Family]:
-    with lives.family() as started:
-        yield started
-
-
-@pytest.fixture
-def card(tmp_path: Path) -> Path:
-    """What stands for ``/dev/nvidia0``."""
-    path = tmp_path / "nvidia0"
-    path.touch()
-    return path
 
 
 def identity(pid: int) -> ProcessId:

@@ -36,7 +36,6 @@ from tests.host import programs
 from tests.host.fakes import FakeProc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from threading import Event
 
     from tests.lives import Family
@@ -58,12 +57,6 @@ class Time:
 
     def wait(self, event: Event, timeout: float) -> bool:
         raise NotImplementedError
-
-
-@pytest.fixture
-def family() -> Iterator[Family]:
-    with lives.family() as started:
-        yield started
 
 
 @pytest.fixture
@@ -142,7 +135,7 @@ def test_a_holder_that_the_driver_does_not_list_is_named(
     assert suspect.gpu_uuids == ("GPU-0",)
     assert (suspect.reason, suspect.sentence) == (
         HoldReason.HOLDS,
-        "it has the card open; the driver does not list it",
+        "it has the GPU open; the driver does not list it",
     )
     assert (suspect.name, suspect.command) == ("python", ("python", "train.py"))
     assert suspect.uid == os.geteuid()
@@ -167,7 +160,7 @@ def test_who_is_listed_on_another_card_is_told_as_such(scanner: HolderScanner, c
     with owners(1, device=str(cards / "nvidia4")) as (owner,):
         suspect = only(scanner, snapshot(listed(owner.pid, 1)))
     assert suspect.gpu_uuids == ("GPU-0",)
-    assert suspect.sentence == "it has the card open; the driver lists it on GPU 1 only"
+    assert suspect.sentence == "it has the GPU open; the driver lists it on GPU 1 only"
 
 
 def test_one_that_holds_two_cards_is_told_once(family: Family, cards: Path) -> None:
@@ -576,7 +569,7 @@ def test_a_descendant_of_a_listed_process_is_told_through_the_generations(
     given = snapshot(build.process(100, gpus=(1,), start_time=trainer.start_time))
     assert [one.sentence for one in scan(fakes, given).suspects] == [
         "it descends from 100 (train\N{REPLACEMENT CHARACTER}[2J), which the driver lists",
-        "it has the card open; the driver lists it on GPU 1 only",
+        "it has the GPU open; the driver lists it on GPU 1 only",
     ]
 
 
@@ -599,10 +592,10 @@ def test_a_number_that_may_mean_another_process_is_said(
 ) -> None:
     hold(fake, cards, 100)
     foreign = build.process(4711, start_time=None, visible=False)
-    given = snapshot(foreign, in_container=True)
+    given = snapshot(foreign, pids_are_ours=False)
     doubt = "; the driver may list it by a number of another PID name space"
     assert only(fakes, given).sentence.endswith(doubt)
-    assert not only(fakes, snapshot(foreign, in_container=False)).sentence.endswith(doubt)
+    assert not only(fakes, snapshot(foreign)).sentence.endswith(doubt)
 
 
 def test_who_lets_go_of_the_card_is_forgotten(

@@ -18,26 +18,11 @@ from tests import build, lives
 from tests.host import programs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from gpumon.host import ProcessHost
     from gpumon.model.snapshot import GpuProcess, ProcessId, Snapshot
     from tests.lives import Family
-
-
-@pytest.fixture
-def family() -> Iterator[Family]:
-    with lives.family() as started:
-        yield started
-
-
-@pytest.fixture
-def card(tmp_path: Path) -> Path:
-    """What stands for ``/dev/nvidia0``."""
-    path = tmp_path / "nvidia0"
-    path.touch()
-    return path
 
 
 @pytest.fixture
@@ -112,14 +97,14 @@ def test_a_process_that_is_held_can_be_ended_and_waited_for(
     host: ProcessHost, family: Family, card: Path
 ) -> None:
     process = family.python(programs.HOLDER, str(card))
-    grip = host.grip(lives.target(process.pid))
+    handle = host.open_handle(lives.target(process.pid))
     try:
-        grip.send(signal.SIGTERM)
-        host.wait([grip], lives.PATIENCE)
-        assert grip.ended()
+        handle.send(signal.SIGTERM)
+        host.wait([handle], lives.PATIENCE)
+        assert handle.ended()
     finally:
-        grip.close()
-    lives.until(lambda: host.details(grip.target.id) is None, "it is gone")
+        handle.close()
+    lives.until(lambda: host.details(handle.target.id) is None, "it is gone")
 
 
 def test_read_only_refuses_every_signal(family: Family) -> None:
@@ -127,7 +112,7 @@ def test_read_only_refuses_every_signal(family: Family) -> None:
     assert host.readonly
     target = lives.target(family.sleeper().pid)
     with pytest.raises(Refused) as refused:
-        host.grip(target)
+        host.open_handle(target)
     assert refused.value.reason is Refusal.READ_ONLY
 
 

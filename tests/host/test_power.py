@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.host.power import nvidia_pci_devices, runtime_status
+from gpumon.host.power import graphics_devices, runtime_status
+
+VENDOR = "0x10de"
 
 
 def add_device(
     sys: Path,
     name: str,
-    vendor: str = "0x10de",
+    vendor: str = VENDOR,
     class_: str = "0x030200",
     status: str | None = "active",
 ) -> None:
@@ -47,20 +49,20 @@ def test_what_is_no_bus_id_is_unknown(tmp_path: Path, bus_id: str) -> None:
     assert runtime_status(bus_id, str(tmp_path)) is None
 
 
-def test_only_nvidias_graphics_cards_are_listed(tmp_path: Path) -> None:
+def test_only_graphics_cards_of_the_maker_are_listed(tmp_path: Path) -> None:
     add_device(tmp_path, "0000:c1:00.0", class_="0x030000")
     add_device(tmp_path, "0000:1b:00.0", class_="0x030200", status="suspended")
     add_device(tmp_path, "0000:1b:00.1", class_="0x040300")  # its sound
     add_device(tmp_path, "0000:1b:00.2", class_="0x0c0330")  # its USB
     add_device(tmp_path, "0000:05:00.0", class_="0x068000")  # an NVSwitch
     add_device(tmp_path, "0000:00:02.0", vendor="0x8086", class_="0x030000")
-    assert nvidia_pci_devices(str(tmp_path)) == ["0000:1b:00.0", "0000:c1:00.0"]
+    assert graphics_devices(VENDOR, str(tmp_path)) == ["0000:1b:00.0", "0000:c1:00.0"]
 
 
 def test_a_machine_without_a_pci_bus_has_no_cards(tmp_path: Path) -> None:
-    assert nvidia_pci_devices(str(tmp_path)) == []
+    assert graphics_devices(VENDOR, str(tmp_path)) == []
 
 
 def test_the_real_bus_can_be_read() -> None:
-    for name in nvidia_pci_devices():
+    for name in graphics_devices(VENDOR):
         assert Path("/sys/bus/pci/devices", name).exists()

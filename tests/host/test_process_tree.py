@@ -16,7 +16,6 @@ from tests import lives
 from tests.host.fakes import PAGE_BYTES, FakeProc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from gpumon.host import RelatedProcess
@@ -45,12 +44,6 @@ print("ready", flush=True)
 ctypes.CDLL(None).syscall({"x86_64": 60}.get(__import__("os").uname().machine, 93), 0)
 """
 """Its main thread exits while another lives."""
-
-
-@pytest.fixture
-def family() -> Iterator[Family]:
-    with lives.family() as started:
-        yield started
 
 
 @pytest.fixture

@@ -30,15 +30,15 @@ def test_what_was_named_and_is_not_there_is_missed_only_where_all_is_known() -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x", "'x' as a card"),
-        ("", "'' as a card"),
-        ("1,,2", "'' as a card"),
+        ("x", "'x' as a GPU"),
+        ("", "'' as a GPU"),
+        ("1,,2", "'' as a GPU"),
         ("3-1", "'3-1' runs backwards: write 1-3"),
-        ("1-", "'1-' as a card"),
-        ("-1", "'-1' as a card"),
-        ("99999999999", "'99999999999' as a card"),
-        ("0-99999", "'0-99999' as a card"),
-        ("²", "'²' as a card"),
+        ("1-", "'1-' as a GPU"),
+        ("-1", "'-1' as a GPU"),
+        ("99999999999", "'99999999999' as a GPU"),
+        ("0-99999", "'0-99999' as a GPU"),
+        ("²", "'²' as a GPU"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, said: str) -> None:

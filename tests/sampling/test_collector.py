@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import CardStatus, Gpu, HolderScan, Host, OwnCost, Snapshot
-from gpumon.sampling.collector import Collector, CostMeter
+from gpumon.sampling.collector import Collector
+from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sources import Call, CallGivenUpError, SourceError
 from tests.clock import HandClock
 from tests.screen import PATIENCE

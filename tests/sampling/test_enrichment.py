@@ -76,7 +76,7 @@ class FakeHost:
     def details(self, process: ProcessId) -> Details | None:
         raise NotImplementedError
 
-    def grip(self, target: Target) -> ProcessHandle:
+    def open_handle(self, target: Target) -> ProcessHandle:
         raise NotImplementedError
 
     def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:

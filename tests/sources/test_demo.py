@@ -32,12 +32,13 @@ DAY = 86400.0
 class Demo:
     """A demo that can be asked for any moment, in seconds after its start."""
 
-    def __init__(self, seed: int = 1) -> None:
-        self.clock = HandClock(START, epoch=0.0)
+    def __init__(self, seed: int = 1, start: float = START) -> None:
+        self.start = start
+        self.clock = HandClock(start, epoch=0.0)
         self.source = DemoSource(seed, self.clock)
 
     def at(self, seconds: float) -> Snapshot:
-        self.clock.now = START + seconds
+        self.clock.now = self.start + seconds
         return self.source.sample()
 
 
@@ -156,6 +157,49 @@ def test_values_stay_within_what_such_a_card_can_do(seconds: float, seed: int) -
         assert 60 <= known(gpu.power_instant) <= 800
         assert 345 <= known(gpu.clock_sm) <= known(gpu.clock_sm_max)
         assert known(gpu.clock_sm) % 15 == 0
+
+
+@settings(deadline=None)
+@given(st.integers(-4 * 3600, 3600))
+def test_a_gpu_does_the_work_of_its_processes(second: int) -> None:
+    demo = Demo()
+    earlier, snapshot = demo.at(second - 2), demo.at(second)
+    for before, gpu in zip(earlier.gpus, snapshot.gpus, strict=True):
+        if gpu.status is CardStatus.LOST:
+            continue
+        uses = [use for p in snapshot.processes for use in p.uses if use.gpu_uuid == gpu.uuid]
+        work = sum(known(use.sm) for use in uses)
+        assert abs(work - known(gpu.utilization_gpu)) <= len(uses) / 2
+        assert (known(gpu.clock_sm) == 345) == (gpu.utilization_gpu == 0)
+        if gpu.utilization_gpu == before.utilization_gpu == 0:
+            assert known(gpu.power_draw) < 100
+        if known(gpu.power_draw) > 150:
+            assert known(gpu.utilization_gpu) + known(before.utilization_gpu) > 0
+        if known(gpu.utilization_gpu) > 10:
+            assert sum(known(use.memory_used) for use in uses) > GIB
+
+
+@settings(deadline=None)
+@given(st.floats(-4 * HOUR, 0.0), st.floats(0, 0.999))
+def test_a_gpu_without_processes_is_idle_cool_and_empty(seconds: float, fraction: float) -> None:
+    demo = Demo(start=START + fraction)
+    recent = [demo.at(seconds - ago) for ago in (240, 180, 120, 60, 2, 1, 0)]
+    occupied = {index for snapshot in recent for index in held(snapshot)}
+    for gpu in recent[-1].gpus:
+        if gpu.index in occupied or gpu.status is CardStatus.LOST:
+            continue
+        assert gpu.utilization_gpu == 0
+        assert known(gpu.power_draw) < 80
+        assert known(gpu.temperature_gpu) <= 36
+        assert known(gpu.memory_used) < GIB // 100
+
+
+@settings(deadline=None)
+@given(st.floats(-331, -329), st.floats(0, 0.999))
+def test_a_lost_gpu_has_no_process_however_the_clock_stood(seconds: float, part: float) -> None:
+    snapshot = Demo(start=START + part).at(seconds)
+    lost = {gpu.index for gpu in snapshot.gpus if gpu.status is CardStatus.LOST}
+    assert not lost & set(held(snapshot))
 
 
 @settings(deadline=None)
@@ -314,6 +358,15 @@ def test_a_selection_leaves_out_who_holds_other_cards() -> None:
     holders = DemoSource(1, HandClock(START, epoch=0.0), parse_selection("1-2,6")).sample().holders
     assert holders is not None
     assert {suspect.reason for suspect in holders.suspects} == {HoldReason.CHILD}
+
+
+def test_the_past_is_told_while_the_present_is_sampled(demo: Demo) -> None:
+    undisturbed = list(Demo().source.past())
+    told = []
+    for snapshot in demo.source.past():
+        told.append(snapshot)
+        assert demo.source.sample().time == START
+    assert told == undisturbed
 
 
 def test_the_past_is_told_in_order_and_ends_where_the_present_begins(demo: Demo) -> None:

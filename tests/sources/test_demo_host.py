@@ -69,23 +69,23 @@ class Demo:
         (kin,) = [one for one in self.host.families(roots) if one.id.pid == pid]
         return Target(kin.id, kin.uid, user=kin.user)
 
-    def grip(self, pid: int) -> ProcessHandle:
-        return self.host.grip(target_of(self.process(pid)))
+    def open_handle(self, pid: int) -> ProcessHandle:
+        return self.host.open_handle(target_of(self.process(pid)))
 
-    def grip_suspect(self, pid: int) -> ProcessHandle:
+    def open_suspect(self, pid: int) -> ProcessHandle:
         suspect = self.suspect(pid)
-        return self.host.grip(Target(suspect.id, suspect.uid, user=suspect.user))
+        return self.host.open_handle(Target(suspect.id, suspect.uid, user=suspect.user))
 
     def used(self, card: int) -> float:
         """GiB in use of a card."""
         return (self.source.sample().gpus[card].memory_used or 0) / GIB
 
-    def end(self, grip: ProcessHandle, number: int = signal.SIGKILL) -> float:
+    def end(self, handle: ProcessHandle, number: int = signal.SIGKILL) -> float:
         """Send a signal and wait; returns the seconds it took."""
         begun = self.clock.now
-        grip.send(number)
-        self.host.wait([grip], 10.0)
-        assert grip.ended()
+        handle.send(number)
+        self.host.wait([handle], 10.0)
+        assert handle.ended()
         return self.clock.now - begun
 
 
@@ -103,9 +103,9 @@ def refused(action: Callable[[], object]) -> Refusal | None:
     return None
 
 
-def refusal(grip: ProcessHandle, number: int = signal.SIGTERM) -> Refused:
+def refusal(handle: ProcessHandle, number: int = signal.SIGTERM) -> Refused:
     with pytest.raises(Refused) as caught:
-        grip.send(number)
+        handle.send(number)
     return caught.value
 
 
@@ -118,7 +118,7 @@ def test_the_person_who_looks_has_processes_of_their_own(demo: Demo) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_ends_within_a_second_and_its_memory_is_back(demo: Demo, number: int) -> None:
     before = demo.used(1)
-    took = demo.end(demo.grip(KERNEL), number)
+    took = demo.end(demo.open_handle(KERNEL), number)
     assert 0.4 <= took <= 1.1
     after = demo.sample(0.01)
     assert before - demo.used(1) == pytest.approx(6.1, abs=0.01)
@@ -129,7 +129,7 @@ def test_a_process_ends_within_a_second_and_its_memory_is_back(demo: Demo, numbe
 
 def test_what_it_did_stops_with_it(demo: Demo) -> None:
     before = demo.sample().gpus
-    demo.end(demo.grip(TRAINING))
+    demo.end(demo.open_handle(TRAINING))
     after = demo.sample(60.0).gpus
     for card in (0, 1):
         assert (after[card].utilization_gpu or 0) < 0.5 * (before[card].utilization_gpu or 0)
@@ -139,7 +139,7 @@ def test_what_it_did_stops_with_it(demo: Demo) -> None:
 
 
 def send(demo: Demo, target: Target, number: int) -> None:
-    demo.host.grip(target).send(number)
+    demo.host.open_handle(target).send(number)
 
 
 @settings(deadline=None)
@@ -174,7 +174,7 @@ def test_power_energy_and_memory_agree_whatever_was_signalled(
 def test_one_time_is_one_snapshot_after_a_signal_too(demo: Demo) -> None:
     told = list(demo.source.past())
     demo.clock.now += 30
-    demo.end(demo.grip(TRAINING))
+    demo.end(demo.open_handle(TRAINING))
     ended_at = demo.clock.now
     demo.clock.now += 100
     later = demo.sample()
@@ -185,28 +185,28 @@ def test_one_time_is_one_snapshot_after_a_signal_too(demo: Demo) -> None:
     assert demo.sample() == later
     other = Demo()
     other.clock.now += 30
-    other.end(other.grip(TRAINING))
+    other.end(other.open_handle(TRAINING))
     other.clock.now = ended_at + 100
     assert other.sample() == later
 
 
 def test_a_stubborn_loader_ends_by_kill_only(demo: Demo) -> None:
-    grip = demo.grip_suspect(STUBBORN)
+    handle = demo.open_suspect(STUBBORN)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        grip.send(number)
-    demo.host.wait([grip], 30.0)
-    assert not grip.ended()
-    standing = grip.standing()
+        handle.send(number)
+    demo.host.wait([handle], 30.0)
+    assert not handle.ended()
+    standing = handle.standing()
     assert standing is not None
     assert standing.state == "S"
-    assert demo.end(grip) < 0.4
-    assert grip.standing() is None
+    assert demo.end(handle) < 0.4
+    assert handle.standing() is None
 
 
 def test_some_memory_stays_with_the_child_that_outlives_its_parent(demo: Demo) -> None:
     before = demo.used(0)
     assert demo.suspect(STUBBORN).reason is HoldReason.CHILD
-    demo.end(demo.grip(TRAINING), signal.SIGTERM)
+    demo.end(demo.open_handle(TRAINING), signal.SIGTERM)
     snapshot = demo.sample(5.0)
     assert before - demo.used(0) == pytest.approx(47.9 - 12.0, abs=0.01)
     suspect = demo.suspect(STUBBORN)
@@ -216,21 +216,21 @@ def test_some_memory_stays_with_the_child_that_outlives_its_parent(demo: Demo) -
     assert suspect.gpu_uuids == (snapshot.gpus[0].uuid,)
     assert snapshot.holders is not None
     assert TRAINING not in {one.parent.pid for one in snapshot.holders.suspects if one.parent}
-    demo.end(demo.grip_suspect(STUBBORN))
+    demo.end(demo.open_suspect(STUBBORN))
     assert before - demo.used(0) == pytest.approx(47.9, abs=0.01)
 
 
 def test_all_memory_is_back_where_the_loader_ends_first(demo: Demo) -> None:
     before = demo.used(0)
-    demo.end(demo.grip_suspect(STUBBORN))
+    demo.end(demo.open_suspect(STUBBORN))
     assert demo.used(0) == before
-    demo.end(demo.grip(TRAINING))
+    demo.end(demo.open_handle(TRAINING))
     assert before - demo.used(0) == pytest.approx(47.9, abs=0.01)
 
 
 def test_ending_the_orphan_gives_the_stray_memory_back(demo: Demo) -> None:
     before = demo.used(7)
-    demo.end(demo.grip_suspect(ORPHAN), signal.SIGTERM)
+    demo.end(demo.open_suspect(ORPHAN), signal.SIGTERM)
     snapshot = demo.sample()
     assert before - demo.used(7) == pytest.approx(31.0, abs=0.01)
     assert snapshot.holders is not None
@@ -238,40 +238,40 @@ def test_ending_the_orphan_gives_the_stray_memory_back(demo: Demo) -> None:
 
 
 def test_a_stopped_process_does_nothing_until_it_is_continued(demo: Demo) -> None:
-    grip = demo.grip(TRAINING)
-    grip.send(signal.SIGSTOP)
+    handle = demo.open_handle(TRAINING)
+    handle.send(signal.SIGSTOP)
     stopped = demo.process(TRAINING)
     assert (stopped.state, stopped.sm, stopped.cpu_percent) == ("T", 0, 0)
-    standing = grip.standing()
+    standing = handle.standing()
     assert standing is not None
     assert standing.state == "T"
-    grip.send(signal.SIGTERM)
+    handle.send(signal.SIGTERM)
     demo.clock.now += 20
-    assert not grip.ended()
+    assert not handle.ended()
     assert demo.used(0) > 47.9
-    grip.send(signal.SIGCONT)
+    handle.send(signal.SIGCONT)
     assert demo.process(TRAINING).state == "R"
-    demo.host.wait([grip], 5.0)
-    assert grip.ended()
+    demo.host.wait([handle], 5.0)
+    assert handle.ended()
 
 
 def test_a_continued_process_works_on(demo: Demo) -> None:
-    grip = demo.grip(TRAINING)
-    grip.send(signal.SIGSTOP)
+    handle = demo.open_handle(TRAINING)
+    handle.send(signal.SIGSTOP)
     demo.clock.now += 50
     idle = demo.sample().gpus[0].utilization_gpu or 0
-    grip.send(signal.SIGCONT)
+    handle.send(signal.SIGCONT)
     demo.clock.now += 50
     assert demo.process(TRAINING).sm
     assert (demo.sample().gpus[0].utilization_gpu or 0) > idle
 
 
 def test_signals_that_end_nobody_end_nobody(demo: Demo) -> None:
-    grip = demo.grip(TRAINING)
+    handle = demo.open_handle(TRAINING)
     for number in (0, signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG, signal.SIGCONT):
-        grip.send(number)
+        handle.send(number)
     demo.clock.now += 10
-    assert not grip.ended()
+    assert not handle.ended()
 
 
 def test_other_peoples_processes_are_refused_as_on_a_real_machine(
@@ -282,50 +282,50 @@ def test_other_peoples_processes_are_refused_as_on_a_real_machine(
     others = [p for p in demo.sample().processes if p.uid != me]
     assert len(others) > 10
     for process in others:
-        answer = refusal(demo.host.grip(target_of(process)))
+        answer = refusal(demo.host.open_handle(target_of(process)))
         assert answer.reason is Refusal.NOT_PERMITTED
         assert answer.sentence == signals._not_permitted(target_of(process), signal.SIGTERM)
         assert f"{process.id.pid} is {process.user}'s, not yours" in answer.sentence
     for number in {0, *signal.valid_signals()}:
-        answer = refusal(demo.host.grip(target_of(process)), number)
+        answer = refusal(demo.host.open_handle(target_of(process)), number)
         assert answer.sentence == signals._not_permitted(target_of(process), number)
     demo.clock.now += 10
     assert {p.id for p in others} <= {p.id for p in demo.sample().processes}
 
 
 def test_a_root_process_is_for_the_administrator(demo: Demo) -> None:
-    assert "ask an administrator" in refusal(demo.host.grip(demo.kin(38440))).sentence
+    assert "ask an administrator" in refusal(demo.host.open_handle(demo.kin(38440))).sentence
 
 
 def test_readonly_refuses_every_signal() -> None:
     demo = Demo(readonly=True)
     assert demo.host.readonly
     with pytest.raises(Refused) as caught:
-        demo.grip(TRAINING)
+        demo.open_handle(TRAINING)
     assert caught.value.reason is Refusal.READ_ONLY
 
 
 @pytest.mark.parametrize("pid", [0, 1, 53790, 53702, 48810])
 def test_gpumon_and_what_it_was_started_from_are_never_signalled(demo: Demo, pid: int) -> None:
     with pytest.raises(Refused) as caught:
-        demo.host.grip(Target(ProcessId(pid, 0), uid=0))
+        demo.host.open_handle(Target(ProcessId(pid, 0), uid=0))
     assert caught.value.reason is Refusal.PROTECTED
 
 
 def test_who_has_ended_is_gone(demo: Demo) -> None:
     target = target_of(demo.process(KERNEL))
-    grip = demo.host.grip(target)
-    demo.end(grip)
-    assert refusal(grip).reason is Refusal.GONE
+    handle = demo.host.open_handle(target)
+    demo.end(handle)
+    assert refusal(handle).reason is Refusal.GONE
     with pytest.raises(Refused, match="58204 had ended already"):
-        demo.host.grip(target)
+        demo.host.open_handle(target)
     assert demo.host.details(target.id) is None
     assert not demo.host.families([target.id])
 
 
 def test_a_number_that_became_another_process_is_refused(demo: Demo) -> None:
     with pytest.raises(Refused) as caught:
-        demo.host.grip(Target(ProcessId(KERNEL, 7), uid=demo.host.uid))
+        demo.host.open_handle(Target(ProcessId(KERNEL, 7), uid=demo.host.uid))
     assert caught.value.reason is Refusal.REUSED
 
 
@@ -410,7 +410,7 @@ def test_details_of_others_say_what_cannot_be_read(demo: Demo) -> None:
 
 
 def test_a_scan_tells_what_the_snapshot_tells(demo: Demo) -> None:
-    demo.end(demo.grip(TRAINING))
+    demo.end(demo.open_handle(TRAINING))
     demo.clock.now = float(int(demo.clock.now) + 2)
     snapshot = demo.sample()
     assert demo.host.scan(snapshot) == snapshot.holders
@@ -421,7 +421,7 @@ def test_a_scan_tells_what_the_snapshot_tells(demo: Demo) -> None:
 
 
 def test_waiting_ends_with_the_time_or_the_first_end(demo: Demo) -> None:
-    loader, kernel = demo.grip_suspect(STUBBORN), demo.grip(KERNEL)
+    loader, kernel = demo.open_suspect(STUBBORN), demo.open_handle(KERNEL)
     demo.host.wait([loader, kernel], 2.0)
     assert demo.clock.now - START == pytest.approx(2.0)
     kernel.send(signal.SIGTERM)
@@ -459,18 +459,18 @@ def test_ending_everything_signals_no_real_process(
     held_back = [
         target.id
         for target in everybody
-        if refused(partial(demo.host.grip, target)) is Refusal.PROTECTED
+        if refused(partial(demo.host.open_handle, target)) is Refusal.PROTECTED
     ]
     assert protected
     assert set(held_back) == protected
-    grips = [demo.host.grip(target) for target in everybody if target.id not in protected]
+    grips = [demo.host.open_handle(target) for target in everybody if target.id not in protected]
     for number in sorted(signal.valid_signals()):
-        for grip in grips:
-            assert refused(partial(grip.send, number)) in (None, Refusal.GONE)
+        for handle in grips:
+            assert refused(partial(handle.send, number)) in (None, Refusal.GONE)
         demo.clock.now += 2
     assert len(grips) >= 12
-    assert all(grip.ended() for grip in grips)
-    ended = {grip.target.id for grip in grips}
+    assert all(handle.ended() for handle in grips)
+    ended = {handle.target.id for handle in grips}
     assert not ended & {process.id for process in demo.sample(3.0).processes}
 
 
@@ -498,17 +498,17 @@ def test_the_demo_imports_nothing_that_could_signal() -> None:
 
 
 def test_it_may_be_signalled_while_it_is_sampled(demo: Demo) -> None:
-    grips = [demo.grip(TRAINING), demo.grip(KERNEL), demo.grip_suspect(ORPHAN)]
+    grips = [demo.open_handle(TRAINING), demo.open_handle(KERNEL), demo.open_suspect(ORPHAN)]
     failures: list[BaseException] = []
     done = threading.Event()
 
     def signal_on() -> None:
         try:
             for _ in range(100):
-                for grip in grips:
-                    grip.send(signal.SIGSTOP)
-                    grip.send(signal.SIGCONT)
-                demo.host.families([grip.target.id for grip in grips])
+                for handle in grips:
+                    handle.send(signal.SIGSTOP)
+                    handle.send(signal.SIGCONT)
+                demo.host.families([handle.target.id for handle in grips])
         except BaseException as failure:  # noqa: BLE001 - told by the main thread
             failures.append(failure)
         finally:
@@ -544,7 +544,7 @@ def test_the_story_changes_only_while_it_is_locked(
         change(deeds)
 
     monkeypatch.setattr(world, "change", watch)
-    demo.grip(TRAINING).send(signal.SIGSTOP)
+    demo.open_handle(TRAINING).send(signal.SIGSTOP)
     assert locked == [True]
     assert not world.lock.locked()
 
@@ -557,7 +557,7 @@ def test_a_case_tells_what_came_back_and_with_whom_the_rest_is(tmp_path: Path) -
     case = TerminationSession(
         host,
         [target_of(training)],
-        journal=AuditLog(tmp_path),
+        audit_log=AuditLog(tmp_path),
         changed=changed.set,
     )
     case.see(source.sample())
@@ -572,8 +572,8 @@ def test_a_case_tells_what_came_back_and_with_whom_the_rest_is(tmp_path: Path) -
     case.close()
     assert case.join(PATIENCE)
     assert report.done
-    assert [fate.outcome for fate in report.fates] == [Outcome.ENDED]
-    first, second = report.returns
+    assert [fate.outcome for fate in report.outcomes] == [Outcome.ENDED]
+    first, second = report.memory
     assert (first.returned or 0) / GIB == pytest.approx(47.9 - 12.0, abs=0.01)
     assert [suspect.id.pid for suspect in first.remaining] == [STUBBORN]
     assert (second.returned or 0) / GIB == pytest.approx(47.9, abs=0.01)

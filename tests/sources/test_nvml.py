@@ -16,7 +16,7 @@ from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.card import NvmlCard
-from gpumon.sources.nvml.metric_readers import questions
+from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.queries import FieldQuery, Query
 from gpumon.sources.nvml.source import NvmlSource
 from tests.clock import HandClock
@@ -254,7 +254,7 @@ def test_the_host_names_the_versions(furnish: Furnish) -> None:
     room.open()
     host = room.sample().host
     assert host.driver_version == "580.65.06"
-    assert host.nvml_version == "12.580.65.06"
+    assert host.library_version == "12.580.65.06"
     assert host.cuda_version == "13.1"
     assert host.driver_since == pytest.approx(room.clock.time(), abs=0.2)
     assert host.memory_total
@@ -435,7 +435,7 @@ def test_no_field_is_asked_whose_number_was_given_away_anew() -> None:
 def all_questions() -> Iterator[Query]:
     """What may be asked of a card, older ways included."""
     card = NvmlCard(_NoLibrary(), HandClock(), "GPU-0", 0, lambda *_: None)  # type: ignore[arg-type] # asks nothing
-    for question in questions(card):
+    for question in metric_queries(card):
         reading: Query | None = question
         while reading is not None:
             yield reading
@@ -678,8 +678,8 @@ def test_a_choice_without_a_card_says_which_there_are(furnish: Furnish) -> None:
     room = furnish(h100(), rtx4090())
     with pytest.raises(SourceError) as caught:
         room.open(parse_selection("7"))
-    assert "There is no card 7" in caught.value.sentence
-    assert caught.value.advice == "This machine has cards 0 to 1."
+    assert "There is no GPU 7" in caught.value.sentence
+    assert caught.value.advice == "This machine has GPUs 0 to 1."
 
 
 # The door

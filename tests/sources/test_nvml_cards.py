@@ -57,7 +57,7 @@ def test_the_last_card_that_goes_leaves_a_word(furnish: Furnish) -> None:
     snapshot = room.sample(2.1)
     assert snapshot.gpus == ()
     assert snapshot.trouble is not None
-    assert "no cards" in snapshot.trouble.sentence
+    assert "no GPUs" in snapshot.trouble.sentence
     room.driver.add_card(h100())
     snapshot = room.sample(2.1)
     assert snapshot.trouble is None
@@ -71,7 +71,7 @@ def test_a_chosen_card_that_goes_leaves_a_word(furnish: Furnish) -> None:
     room.driver.remove_card(1)
     trouble = room.sample(2.1).trouble
     assert trouble is not None
-    assert "asked for" in trouble.sentence
+    assert "none of the selected GPUs" in trouble.sentence
 
 
 def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(furnish: Furnish) -> None:

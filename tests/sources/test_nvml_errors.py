@@ -8,7 +8,7 @@ import pytest
 
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources import SourceError
-from gpumon.sources.nvml.queries import KEPT_SECONDS, REACTIONS, Pace, Query, Reaction
+from gpumon.sources.nvml.queries import KEPT_SECONDS, REACTIONS, PollRate, Query, Reaction
 from gpumon.sources.nvml.slow_call_budget import SlowCallBudget
 from tests.driver import GIB, Owner, h100, rtx4090
 from tests.sources.nvml_room import (
@@ -242,12 +242,12 @@ def test_what_a_card_never_answered_is_asked_again_seldom(furnish: Furnish, code
 def test_what_is_taken_up_again_before_its_turn_came_is_asked_once(furnish: Furnish) -> None:
     source = furnish(h100()).open()
     assert source.backend._driver is not None
-    (card,) = source.backend._driver._roster.cards
-    turns, reading = SlowCallBudget(), Query(("pcie_rx",), lambda: 0, Pace.SLOW, cost=0.02)
+    (card,) = source.backend._driver._registry.cards
+    turns, reading = SlowCallBudget(), Query(("pcie_rx",), lambda: 0, PollRate.SLOW, cost=0.02)
     turns.add(card, reading)
     assert list(turns.take(0.0)) == [], "there is no time for it yet"
     turns.add(card, reading)
-    assert [turn.reading for turn in turns.take(1.0)] == [reading]
+    assert [turn.query for turn in turns.take(1.0)] == [reading]
 
 
 def test_the_number_of_links_is_not_what_an_error_cut_off(furnish: Furnish) -> None:
@@ -270,7 +270,7 @@ def test_the_number_of_links_is_not_what_an_error_cut_off(furnish: Furnish) -> N
     ("function", "field"),
     [
         ("nvmlSystemGetDriverVersion", "driver_version"),
-        ("nvmlSystemGetNVMLVersion", "nvml_version"),
+        ("nvmlSystemGetNVMLVersion", "library_version"),
         ("nvmlSystemGetCudaDriverVersion_v2", "cuda_version"),
     ],
 )
@@ -643,7 +643,7 @@ def test_an_unknown_error_passes_three_times(furnish: Furnish, code: int) -> Non
     gpu = room.gpu()
     assert gpu.power_draw is None
     assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
-    assert gpu.status is CardStatus.OK, "one value is not the card"
+    assert gpu.status is CardStatus.OK, "one value is not the GPU"
     room.driver.cards[0].heal()
     gpu = room.gpu(5)
     assert gpu.power_draw == 250.0
@@ -732,5 +732,5 @@ def test_a_mismatch_names_both_versions(furnish: Furnish) -> None:
 
 def test_a_driver_without_cards_says_so(furnish: Furnish) -> None:
     room = furnish()
-    with pytest.raises(SourceError, match="no cards"):
+    with pytest.raises(SourceError, match="no GPUs"):
         room.open()

@@ -11,10 +11,11 @@ import pynvml
 import pytest
 
 from gpumon.availability import FRESH_SECONDS
-from gpumon.host import machine, namespaces
+from gpumon.host import machine
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
 from gpumon.sources.nvml import fields, processes, source
+from gpumon.sources.nvml.pids import pid_trust
 from gpumon.sources.nvml.queries import KEPT_SECONDS
 from tests.clock import HandClock
 from tests.driver import GIB, Owner, h100, h100_mig, owners
@@ -201,7 +202,7 @@ def test_a_pid_name_space_of_its_own_is_told(
 def test_on_the_host_the_drivers_numbers_are_ours(
     furnish: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert namespaces.pid_trust("535.54.03", initial_namespace=True).processes
+    assert pid_trust("535.54.03", initial_namespace=True).processes
     monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: True)
     room = furnish(h100(), driver_version="535.54.03")
     room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
@@ -374,6 +375,18 @@ def test_when_the_lists_were_read_is_told(furnish: Furnish) -> None:
     assert second.processes_at == first.time
     assert second.processes is first.processes
     assert room.sample(0.6).processes_at == room.clock.time()
+
+
+def test_a_process_in_another_namespace_is_one_object_until_it_changes(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.open()
+    first = room.sample().processes
+    second = room.sample(1.1).processes
+    assert second is not first
+    assert second[0] is first[0]
+    room.driver.cards[0].processes = [Owner(NOBODY, memory=2 * GIB)]
+    assert room.sample(1.1).processes[0].uses[0].memory_used == 2 * GIB
 
 
 def test_lists_that_take_long_are_read_less_often(furnish: Furnish) -> None:
@@ -575,7 +588,7 @@ def refuse_whole_cards(room: Room, name: str) -> None:
     """As the driver treats a user without rights: only instances may be listed."""
     driver = room.sources[0].backend._driver
     assert driver is not None
-    whole = driver._roster.cards[0].handle.value
+    whole = driver._registry.cards[0].handle.value
 
     def refusing(handle: ctypes.c_void_p, *arguments: object) -> int:
         return NO_PERMISSION if handle.value == whole else answer(handle, *arguments)

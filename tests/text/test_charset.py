@@ -120,5 +120,24 @@ def test_a_stream_writes_what_the_locale_shows_and_question_marks_for_what_it_do
         assert stream.buffer.getvalue() == written
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("86 °C, hot", "86 C , hot"),
+        ("– °F", "- F "),
+        ("86/90°C", "86/90 C"),
+        ("   °C power", "    C power"),
+        ("°C", " C"),
+        ("90°", "90 "),
+        ("…° ", "~  "),
+    ],
+)
+def test_a_degree_leaves_one_space_before_its_unit_and_all_else_in_its_column(
+    text: str, shown: str
+) -> None:
+    assert text.encode("ascii", SUBSTITUTE).decode() == shown
+    assert len(shown) == cell_width(text)
+
+
 def test_what_cannot_be_encoded_is_no_error_even_when_it_is_half_a_character() -> None:
     assert "\udc80".encode("ascii", SUBSTITUTE) in {b"", b"?"}

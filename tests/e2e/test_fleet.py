@@ -1,0 +1,163 @@
+"""Many hosts in a real terminal: the simulated fleet, one of its hosts, and the way back."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.e2e.test_terminal import DEMO, GPUMON, left_clean
+from tests.screen import Screen
+
+FLEET = [*DEMO, "--hosts", "gpu-[01-16]"]
+ALL = r"hosts 15/16 [\s\S]*gpu-16 [\s\S]*── 16 hosts[\s\S]*\n q quit"
+"""Every host has been seen, and the frame is whole."""
+
+
+def test_a_host_is_opened_as_at_home_and_escape_returns_to_its_line() -> None:
+    with Screen(FLEET) as screen:
+        screen.wait_for(ALL)
+        screen.type("\x1b[B\x1b[B\x1b[B")
+        screen.wait_for(r"\n▸gpu-03 ")
+        screen.type("\r")
+        screen.wait_for(r"gpumon  DEMO  gpu-03 [\s\S]*GPU-MEM▼[\s\S]*\n q quit")
+        # Its pages are those of home.
+        screen.type("\t\x1b[B\x1b[B\r")
+        screen.wait_for(r"GPU 2[\s\S]*Esc back")
+        screen.type("\x1b")
+        screen.wait_for(r"gpu-03 [\s\S]*GPU-MEM▼")
+        screen.type("\x1b")
+        screen.wait_gone("▸")
+        screen.type("\x1b")
+        screen.wait_for(r"hosts 15/16 [\s\S]*\n▸gpu-03 ")
+        screen.type("\r")
+        screen.wait_for(r"gpumon  DEMO  gpu-03 [\s\S]*GPU-MEM▼")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        assert left_clean(screen)
+        # The terminal is entered once, however many hosts are opened.
+        assert bytes(screen.output).count(b"\x1b[?1049h") == 1
+
+
+def test_users_their_processes_and_the_host_of_one() -> None:
+    with Screen(FLEET) as screen:
+        screen.wait_for(ALL)
+        screen.type("u")
+        screen.wait_for(r"IDLE-MEM[\s\S]*ann +\d+ [\s\S]*u\[users\]")
+        screen.type("\x1b[B\x1b[B\r")
+        text = screen.wait_for(r"\d+ processes · user=erin")
+        assert not re.search(r"\n.gpu-\d\d .* ann ", text)
+        screen.type("\x1b[B\x1b[B")
+        chosen = re.search(r"\n▸(gpu-\d\d) +\S+ +(\d+) erin", screen.wait_for(r"\n▸gpu-\d\d "))
+        assert chosen is not None
+        screen.type("\r")
+        # The cursor is on the process from which it was opened.
+        screen.wait_for(rf"gpumon  DEMO  {chosen[1]} [\s\S]*▸ +\S+ +{chosen[2]} erin")
+        screen.type("\x1b\x1b")
+        screen.wait_for(rf"\n▸{chosen[1]} +\S+ +{chosen[2]} erin[\s\S]* user=erin ")
+        screen.type("\x1b\x1b")
+        screen.wait_for(r"── 16 hosts")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_filters_and_orders_show_what_is_asked_for() -> None:
+    with Screen(FLEET) as screen:
+        screen.wait_for(ALL)
+        screen.type("/free>3")
+        screen.wait_for(r"── \d of 16 hosts · free>3")
+        screen.type(" colour:red")
+        screen.wait_for(r'no term "colour"')
+        screen.type("\x1b")
+        screen.wait_for(r"── 16 hosts")
+        screen.type("E")
+        screen.wait_for(r"STATE▼[^\n]*\n.gpu-0[47] ")
+        screen.type("F")
+        screen.wait_for(r"FREE▼?[^\n]*\n.gpu-10 ")
+        screen.type("?")
+        screen.wait_for(r"type to search")
+        screen.type("free>1")
+        screen.wait_for(r"with more free GPUs than this")
+        screen.type("\x1b\x1b")
+        screen.wait_for(r"── 16 hosts")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_clicks_choose_open_and_sort() -> None:
+    with Screen(FLEET) as screen:
+        screen.wait_for(ALL)
+        rows = screen.rows()
+        at = next(y for y, row in enumerate(rows) if row.startswith(" gpu-05"))
+        screen.click(4, at)
+        screen.wait_for(r"\n▸gpu-05 ")
+        screen.click(rows[1].index("FREE"), 1)
+        screen.wait_for(r"sorted by FREE, descending")
+        line = next(y for y, row in enumerate(screen.rows()) if "gpu-10" in row)
+        click = f"\x1b[<0;5;{line + 1}M\x1b[<0;5;{line + 1}m"
+        # In one piece: two reads may be further apart than the clicks of a double click.
+        screen.type(click * 2)
+        screen.wait_for(r"gpumon  DEMO  gpu-10 ")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+@pytest.mark.parametrize("size", [(200, 50), (80, 24), (60, 15), (30, 8)])
+def test_it_fits_every_size_and_follows_a_resize(size: tuple[int, int]) -> None:
+    with Screen([*DEMO, "--hosts", "node-[001-100]"]) as screen:
+        screen.wait_for(r"hosts 94/100 [\s\S]*── 100 hosts")
+        screen.resize(*size)
+        screen.wait_for(r"node-001 [\s\S]*── 100 hosts[\s\S]*\n q quit")
+        assert b"Traceback" not in screen.output
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_read_only_holds_on_an_open_host() -> None:
+    with Screen([*FLEET, "--readonly"]) as screen:
+        screen.wait_for(ALL)
+        screen.type("\x1b[B\r")
+        screen.wait_for(r"gpumon  DEMO  gpu-01 [\s\S]*GPU-MEM▼[\s\S]* ann ")
+        screen.type("\x1b[Bk")
+        screen.wait_for("gpumon is read-only here: no signal is sent")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_a_process_of_an_open_host_is_ended_and_its_memory_returns() -> None:
+    with Screen(FLEET) as screen:
+        screen.wait_for(ALL)
+        screen.type("\x1b[B\r")
+        screen.wait_for(r"gpumon  DEMO  gpu-01 [\s\S]*GPU-MEM▼[\s\S]* 58204 +ann ")
+        screen.type("/58204\rk")
+        screen.wait_for("Send TERM")
+        screen.type("\x1b[C\r")
+        screen.wait_for(r"✓[\s\S]*came back")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--demo", "--hosts", "a,b"], "simulated machines are shown on a terminal only"),
+        (["--hosts", "a", "--log", "x.csv"], "standard output is not a terminal, so --log has no"),
+        (["--hosts", "gpu-[9-1]"], "gpu-[9-1]"),
+    ],
+)
+def test_without_a_terminal_it_says_what_it_cannot_do(arguments: list[str], told: str) -> None:
+    done = subprocess.run(
+        [*GPUMON, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+    assert done.returncode in (1, 2)
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("option", [["--log", "x.csv"], ["--filter", "ann"], ["--user", "ann"]])
+def test_on_a_terminal_it_refuses_what_is_for_one_machine(option: list[str]) -> None:
+    with Screen([*FLEET, *option]) as screen:
+        screen.wait_for(f"{option[0]} is for one machine: leave out --hosts")
+        assert screen.wait_end() == 2

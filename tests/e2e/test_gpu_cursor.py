@@ -1,0 +1,69 @@
+"""One cursor for GPUs and processes in a real terminal, with keys and with the mouse."""
+
+from __future__ import annotations
+
+import re
+
+from tests.e2e.test_terminal import DEMO, READY
+from tests.screen import Screen
+
+
+def line_of(screen: Screen, word: str) -> int:
+    """The line of the table that has a word."""
+    rows = screen.rows()
+    heading = next(y for y, row in enumerate(rows) if "COMMAND" in row)
+    return next(y for y, row in enumerate(rows) if y > heading and word in row)
+
+
+def test_the_cursor_on_a_gpu_brings_its_processes_up_and_one_key_leaves_them_alone() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("\t\x1b[B\x1b[B\x1b[B")
+        screen.wait_for(r"▸3 H100[\s\S]*2 on GPU 3[\s\S]*COMMAND *\n +3 +20991 [^\n]*\n +3 +23377 ")
+        screen.type("d")
+        text = screen.wait_for(
+            r"── GPU 3 · 2 of 18 processes · Esc shows all ─[\s\S]*d\[only this GPU\]"
+        )
+        assert "51022" not in text
+        screen.type("\x1b")
+        screen.wait_for(r"2 on GPU 3[\s\S]*51022[\s\S]*d only this GPU")
+        screen.type("\tk")
+        screen.wait_for(r"20991 +bo +43\.\d GiB on GPU 3[\s\S]*Send TERM")
+        screen.type("\x1b")
+        screen.wait_for(r"COMMAND *\n +0,1 +51022 [\s\S]*▸ +3 +20991 ")
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
+def test_what_else_a_user_runs_is_shown_by_one_key_on_a_process_or_a_gpu() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("\x1b[Bf")
+        text = screen.wait_for(
+            r"── 3 of 18 processes · only ann · Esc shows all ─[\s\S]*f\[only this user\]"
+        )
+        assert "20991" not in text
+        screen.type("f")
+        screen.wait_for(r"── 18 processes [\s\S]* f only this user")
+        screen.type("\t\x1b[B\x1b[B\x1b[Bf")
+        screen.wait_for(r"▸3 H100[\s\S]*only bo · Esc[\s\S]*COMMAND *\n +3 +20991 ")
+        screen.type("\x1b")
+        screen.wait_for(r"▸3 H100[\s\S]*── 18 processes ")
+
+
+def test_a_double_click_opens_the_process_that_was_clicked_though_the_click_moves_it() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        # The past of the demo shows that Textual reads the mouse.
+        screen.wait_for(r"idle 3h1\dm")
+        screen.click(4, 2 + 7)
+        screen.wait_for(r"▸7 H100[\s\S]*COMMAND *\n +7 +9120 ")
+        at = line_of(screen, " 61544 ")
+        click = f"\x1b[<0;21;{at + 1}M\x1b[<0;21;{at + 1}m"
+        # In one piece: two reads may be further apart than the clicks of a double click.
+        screen.type(click * 2)
+        screen.wait_for(r"61544[\s\S]*Esc back")
+        screen.type("\x1b")
+        text = screen.wait_for(r"COMMAND *\n +0,1 +51022 [\s\S]*▸ +7 +61544 ")
+        assert not re.search(r"▸\d", text)
+        assert line_of(screen, " 61544 ") != at

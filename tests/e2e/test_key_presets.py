@@ -1,0 +1,115 @@
+"""The usual keys of each preset, in a real terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screen import Screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEMO = [sys.executable, "-m", "gpumon", "--demo"]
+READY = r"18 processes[\s\S]*\n q quit"
+
+
+@pytest.fixture
+def vim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "gpumon").mkdir()
+    (tmp_path / "gpumon" / "config.toml").write_text('[keys]\npreset = "vim"\n', encoding="utf-8")
+
+
+def marked(screen: Screen) -> str:
+    """The PID of the line under the cursor."""
+    return next((row.split()[2] for row in screen.rows() if row.startswith("▸")), "")
+
+
+@pytest.mark.usefixtures("vim")
+def test_vim_moves_on_the_dashboard() -> None:
+    with Screen(DEMO, lines=40) as screen:
+        screen.wait_for(READY)
+        screen.type("j")
+        screen.wait_for("▸")
+        first = marked(screen)
+        screen.type("j")
+        screen.wait(lambda it: marked(it) not in {"", first}, "waiting for the second line")
+        screen.type("k")
+        screen.wait(lambda it: marked(it) == first, "waiting for the first line")
+        screen.type("G")
+        screen.wait(lambda it: marked(it) not in {"", first}, "waiting for the last line")
+        screen.type("g")
+        screen.wait(lambda it: marked(it) == first, "waiting for the first line")
+        screen.type("l")
+        screen.wait_for("‹")
+        screen.type("h")
+        screen.wait_gone("‹")
+        screen.type("J")
+        screen.wait_for(r"J\[jobs\]")
+        screen.type("J#")
+        screen.wait_for("#▲")
+        screen.type("H")
+        screen.wait_for(r"load +[\d.]+/\d+")
+
+
+@pytest.mark.usefixtures("vim")
+def test_vim_ends_with_shift_and_moves_in_the_dialog() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        screen.type("j")
+        screen.wait_for("K end…")
+        screen.type("K")
+        screen.wait_for("Send TERM to 8")
+        # To the other button, back to Cancel, and over it to the other one again.
+        screen.type("lhl\r")
+        screen.wait_for(r"SIGTERM|TERM")
+        screen.wait_gone("Send TERM")
+        screen.type("T")
+        screen.wait_for("Enter keep")
+        screen.type("Gg\x1b")
+        screen.wait_gone("Enter keep")
+
+
+@pytest.mark.usefixtures("vim")
+def test_vim_scrolls_pages_and_types_where_one_types() -> None:
+    with Screen(DEMO, lines=15) as screen:
+        screen.wait_for(r"\n q quit")
+        screen.type("\t\r")
+        screen.wait_for(r" 1–13 of ")
+        screen.type("j")
+        screen.wait_for(r" 2–14 of ")
+        screen.type("k")
+        screen.wait_for(r" 1–13 of ")
+        screen.type("G")
+        screen.wait_gone(r" 1–13 of ")
+        screen.type("g")
+        screen.wait_for(r" 1–13 of ")
+        screen.type("q")
+        screen.wait_for(r"\n q quit")
+        screen.type("/hjklgG")
+        screen.wait_for("/hjklgG")
+
+
+def test_j_does_nothing_in_the_usual_keys() -> None:
+    with Screen(DEMO) as screen:
+        screen.wait_for(READY)
+        # Hands that know vim go down first, then up: nothing may ask to end a process.
+        screen.type("jjk")
+        screen.wait_for("choose a process first")
+        assert not marked(screen)
+        screen.type("\x1b[B")
+        screen.wait_for("▸")
+        first = marked(screen)
+        screen.type("jjP")
+        screen.wait_for("PID▲")
+        screen.wait(lambda it: marked(it) == first, "waiting for the same line")
+        screen.type("k")
+        screen.wait_for("Send TERM to 8")
+        screen.type("j")
+        screen.type("q")
+        screen.wait_gone("Send TERM")
+        screen.type("\x1b[B")
+        screen.wait(lambda it: marked(it) not in {"", first}, "waiting for the second line")

@@ -6,6 +6,8 @@ unattributed memory, and no utilisation. A GPU with unknown values is never free
 Processes that only draw do not count on a GPU with a display: its memory and utilisation belong to
 the desktop. On other GPUs they may hold only what a display server takes of every GPU: a renderer
 without a display is a job.
+
+Where the values come from metrics, which tell no processes, memory and utilisation decide alone.
 """
 
 from __future__ import annotations
@@ -131,6 +133,9 @@ def _of_who_is_on_it(
     thresholds: Thresholds,
     in_container: bool,
 ) -> Iterator[tuple[str, str]]:
+    if listed is None and gpu.unknown.get("processes") is Unknown.NOT_EXPORTED:
+        yield from _of_what_is_in_use(gpu, mig, thresholds)
+        return
     if listed is None:
         yield "processes", "who computes on it is unknown"
         return
@@ -141,7 +146,7 @@ def _of_who_is_on_it(
     if listed.processes and not gpu.display_active:
         held = listed.memory
         if held is None and gpu.memory_unified:
-            yield "processes", "what the processes that draw on it hold is unknown"
+            yield "processes", "the memory of its drawing processes is unknown"
         elif (held or 0) > normal_unlisted(gpu, thresholds, mig):
             yield "processes", f"processes that draw hold {gibibytes(held)} {gib()}"
     if mig is not None or mine.processes:
@@ -150,6 +155,23 @@ def _of_who_is_on_it(
         yield "busy", "its utilisation is unknown"
     elif gpu.utilization_gpu and not gpu.display_active:
         yield "busy", busy_sentence(gpu.utilization_gpu, in_container=in_container)
+
+
+def _of_what_is_in_use(
+    gpu: Gpu, mig: MigInstance | None, thresholds: Thresholds
+) -> Iterator[tuple[str, str]]:
+    """The reasons where no list exists: a process that computes has memory for its context."""
+    used = gpu.memory_used if mig is None else mig.memory_used
+    if used is None:
+        yield "memory", "how much of its memory is in use is unknown"
+    elif used > normal_unlisted(gpu, thresholds, mig):
+        yield "memory", f"{gibibytes(used)} {gib()} in use"
+    if mig is not None:
+        return
+    if gpu.utilization_gpu is None and not _is_never_told(gpu):
+        yield "busy", "its utilisation is unknown"
+    elif gpu.utilization_gpu:
+        yield "busy", f"{gpu.utilization_gpu} % busy"
 
 
 def _of_memory(
@@ -168,7 +190,7 @@ def _of_memory(
     unlisted = used - (mine.memory or 0) - (listed.memory or 0)
     if unlisted > normal and (listed.memory is None or mine.memory is None):
         size = f"{gibibytes(used)} {gib()}"
-        yield "memory", f"{size} in use, and what the processes on it hold is unknown"
+        yield "memory", f"{size} in use, and the memory of its processes is unknown"
     elif unlisted > normal:
         yield "memory", unlisted_sentence(unlisted, in_container=in_container)
 

@@ -27,8 +27,8 @@ def memory_faults(gpu: Gpu) -> list[MemoryFault]:
     if gpu.remapped_rows_failure:
         faults.append(
             MemoryFault(
-                "a bad memory row could not be replaced: the card should be returned",
-                "row remap failed: replace card",
+                "a bad memory row could not be replaced: the GPU should be returned",
+                "row remap failed: replace GPU",
                 "bad memory",
                 "row remap failure: yes",
             )
@@ -36,7 +36,7 @@ def memory_faults(gpu: Gpu) -> list[MemoryFault]:
     if gpu.remapped_rows_pending:
         faults.append(
             MemoryFault(
-                "a bad memory row is replaced at the next reset of the card",
+                "a bad memory row is replaced at the next reset of the GPU",
                 "row remap pending: reset",
                 "reset!",
                 "row remap pending: yes",
@@ -45,7 +45,7 @@ def memory_faults(gpu: Gpu) -> list[MemoryFault]:
     if gpu.retired_pages_pending:
         faults.append(
             MemoryFault(
-                "a bad memory page is given up at the next reset of the card",
+                "a bad memory page is retired at the next reset of the GPU",
                 "page retirement pending: reset",
                 "reset!",
                 "page retirement pending: yes",

@@ -1,31 +1,65 @@
-"""The language of the ``/`` line and of ``--filter``, which selects processes.
+"""The filter language of the ``/`` line and of ``--filter``; its subjects are mostly processes.
 
-A filter is words and terms with spaces between them, and a process has to meet all of them:
-``ann !sm>5 mem>10G "my project"``. A word is looked for in everything that names a process. A term
-is a key, a sign and a value; ``TERMS`` lists them, for the parser and for the help. ``not`` and
-``!`` turn the next one round. Quotes hold spaces and signs, and ``""`` within them is a quote.
+A filter consists of words and terms, separated by spaces; a process must match all of them:
+``ann !sm>5 mem>10G "my project"``. A word is searched in every name of a process. A term is a key,
+a sign and a value; a ``Language`` lists them for the parser and the help, that of processes in
+``TERMS``. ``not`` and ``!`` negate the next one. Quotes allow spaces and signs; ``""`` inside them
+is a quote.
 
-What a process does not tell
+Unknown values of a process
 
-- meets no comparison and no negated one: unknown memory is neither over 1G nor not over 1G;
-- is no text at all: ``user:ann`` leaves out a process of an unknown user and ``!user:ann`` keeps
-  it, because who hides ann's processes wants to see all others;
-- never calls it idle: ``idle>10m`` means those that were seen to be, ``!idle>10m`` all others.
+- match no comparison and no negated one: unknown memory is neither over 1G nor not over 1G;
+- match no text: ``user:ann`` leaves out a process of an unknown user and ``!user:ann`` keeps it,
+  because a user who hides ann's processes wants to see all others;
+- never mean idle: ``idle>10m`` selects processes seen idle, ``!idle>10m`` all others.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.filters.terms import TERM, TERMS, Facts, Term, Test, Wrong, names, said
+from gpumon.filters.term import F, S, Term, Test, Wrong, said
+from gpumon.filters.terms import TERMS, Facts, names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpumon.model.snapshot import GpuProcess
 
-__all__ = ("TERMS", "Facts", "Filter", "FilterError", "Term", "parse_filter")
+__all__ = (
+    "PROCESSES",
+    "TERMS",
+    "Facts",
+    "Filter",
+    "FilterError",
+    "Language",
+    "Selection",
+    "Term",
+    "names",
+    "parse",
+    "parse_filter",
+)
+
+
+class Language(Struct, Generic[S, F], frozen=True):
+    """The terms and words of a filter.
+
+    Attributes:
+        terms: The terms, in the order of the help.
+        names: The text of a subject that words are searched in, case-folded.
+        is_number: Whether a word is the number of a subject, which must match as a whole.
+    """
+
+    terms: tuple[Term[S, F], ...]
+    names: Callable[[S, F], str]
+    is_number: Callable[[S, str], bool] = lambda _, __: False
+
+    def term(self, name: str) -> Term[S, F] | None:
+        """The term with this name."""
+        return next((term for term in self.terms if term.name == name), None)
 
 
 class FilterError(ValueError):
@@ -44,26 +78,26 @@ class FilterError(ValueError):
         self.end = end
 
 
-class Filter(Struct, frozen=True, eq=False):
-    """Selects processes; created by ``parse_filter``. Equal if the text is equal.
+class Selection(Struct, Generic[S, F], frozen=True, eq=False):
+    """Selects subjects; created by ``parse``. Equal if the text is equal.
 
     Attributes:
         text: The text of the filter.
-        tests: The tests; a process must pass all of them.
+        tests: The tests; a subject must pass all of them.
     """
 
     text: str
-    tests: tuple[Test, ...]
+    tests: tuple[Test[S, F], ...]
 
-    def matches(self, process: GpuProcess, facts: Facts) -> bool:
-        """Whether the process meets every term."""
+    def matches(self, subject: S, facts: F) -> bool:
+        """Whether the subject meets every term."""
         for test in self.tests:  # noqa: SIM110 - a generator doubles what a short filter costs
-            if not test(process, facts):
+            if not test(subject, facts):
                 return False
         return True
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Filter) and self.text == other.text
+        return isinstance(other, Selection) and self.text == other.text
 
     def __ne__(self, other: object) -> bool:
         # Struct has its own __ne__, which does not call __eq__.
@@ -73,6 +107,15 @@ class Filter(Struct, frozen=True, eq=False):
         return hash(self.text)
 
 
+Filter: TypeAlias = "Selection[GpuProcess, Facts]"
+"""Selects processes."""
+
+PROCESSES: Language[GpuProcess, Facts] = Language(
+    TERMS, lambda process, _: names(process), lambda process, word: word == str(process.id.pid)
+)
+"""The language of processes."""
+
+
 # An open quote extends to the end of the text.
 _TOKEN = re.compile(r'(?P<not>!|not(?=\s|$))|(?:[^\s"]|"(?:[^"]|"")*"?)+', re.IGNORECASE)
 _QUOTED = re.compile(r'"((?:[^"]|"")*)("?)')
@@ -80,12 +123,17 @@ _TERM = re.compile(r"([a-z][\w-]*)(:?[<>]=?|!=|[:=])", re.IGNORECASE | re.ASCII)
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter; an empty one selects every process.
+    """Parse a filter of processes; see ``parse``."""
+    return parse(text, PROCESSES)
+
+
+def parse(text: str, language: Language[S, F]) -> Selection[S, F]:
+    """Parse a filter; an empty one selects every subject.
 
     Raises:
         FilterError: The filter is invalid; has a message and the position.
     """
-    tests: list[Test] = []
+    tests: list[Test[S, F]] = []
     words: list[tuple[str, bool]] = []
     negation: re.Match[str] | None = None
     negated = False
@@ -98,7 +146,7 @@ def parse_filter(text: str) -> Filter:
         if term is None:
             words.append((_word(token[0], token.start()), negated))
         else:
-            test = _test(term, token.start())
+            test = _test(language, term, token.start())
             tests.append(_negation(test) if negated else test)
         negation = None
         negated = False
@@ -106,8 +154,8 @@ def parse_filter(text: str) -> Filter:
         example = "!user:ann" if negation[0] == "!" else f"{negation[0]} user:ann"
         raise FilterError(f"{negation[0]} what? such as {example}", *negation.span())
     if words:
-        tests.append(_search(words))
-    return Filter(text, tuple(tests))
+        tests.append(_search(language, words))
+    return Selection(text, tuple(tests))
 
 
 def _word(raw: str, at: int) -> str:
@@ -120,12 +168,13 @@ def _word(raw: str, at: int) -> str:
     return _unquoted(raw, at)
 
 
-def _test(match: re.Match[str], at: int) -> Test:
+def _test(language: Language[S, F], match: re.Match[str], at: int) -> Test[S, F]:
     """The test of a term that begins at ``at``."""
     key, sign = match.groups()
-    term = TERM.get(key.lower())
+    term = language.term(key.lower())
     if term is None:
-        raise FilterError(_unknown_key(key, match.string), at, at + len(key))
+        known = [one.name for one in language.terms]
+        raise FilterError(_unknown_key(key, known, match.string), at, at + len(key))
     sign_span = at + match.start(2), at + match.end(2)
     raw = match.string[match.end() :]
     if sign.lstrip(":") in {"<", "<=", ">", ">="}:
@@ -144,10 +193,10 @@ def _test(match: re.Match[str], at: int) -> Test:
         raise FilterError(str(wrong), sign_span[1], sign_span[1] + len(raw)) from None
 
 
-def _unknown_key(key: str, whole: str) -> str:
+def _unknown_key(key: str, known: list[str], whole: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(key.lower(), TERM, 1)
+    near = get_close_matches(key.lower(), known, 1)
     if near:
         return f"no term {said(key)}: did you mean {near[0]}? To look for the text, quote it"
     return f"no term {said(key)}: to look for the text, quote it, {said(whole)}"
@@ -165,21 +214,23 @@ def _unquoted(raw: str, at: int) -> str:
     return _QUOTED.sub(inside, raw)
 
 
-def _negation(test: Test) -> Test:
-    def negated(process: GpuProcess, facts: Facts) -> bool | None:
-        met = test(process, facts)
+def _negation(test: Test[S, F]) -> Test[S, F]:
+    def negated(subject: S, facts: F) -> bool | None:
+        met = test(subject, facts)
         return None if met is None else not met
 
     return negated
 
 
-def _search(words: list[tuple[str, bool]]) -> Test:
+def _search(language: Language[S, F], words: list[tuple[str, bool]]) -> Test[S, F]:
     """The test of all words together, each with whether it is negated."""
     sought = [(word.casefold(), word, negated) for word, negated in words]
 
-    def search(process: GpuProcess, _: Facts) -> bool:
-        text = names(process)
-        pid = str(process.id.pid)
-        return all((folded in text or word == pid) != negated for folded, word, negated in sought)
+    def search(subject: S, facts: F) -> bool:
+        text = language.names(subject, facts)
+        return all(
+            (folded in text or language.is_number(subject, word)) != negated
+            for folded, word, negated in sought
+        )
 
     return search

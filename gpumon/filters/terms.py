@@ -1,17 +1,17 @@
-"""The terms of the filter language: what each tests, and how its value is written."""
+"""The terms of the language of processes: what each tests, and how its value is written."""
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from gpumon.filters.term import COMPARES, IS, Term, Test, Wrong, number_term, said, text_term
 from gpumon.model.process_states import STATES, STOPPED, TRACED, ZOMBIE
 from gpumon.model.selection import SelectionError, parse_selection
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.text.formatting import cell_width, fit, printable
-from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE, Measure, QuantityError
+from gpumon.text.formatting import printable
+from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,43 +27,17 @@ class Facts(Struct, frozen=True):
         idle: Seconds for which a process has been idle; ``None`` if it is not idle, or if that is
             unknown.
         idle_after: Seconds without work after which a process is idle.
+        host: The name of its host in a fleet; empty at home.
     """
 
     now: float
     idle: Callable[[ProcessId], float | None]
     idle_after: float = DEFAULTS.idle_after
+    host: str = ""
 
 
-Test: TypeAlias = "Callable[[GpuProcess, Facts], bool | None]"
-"""Whether a process meets a term; ``None``, also for the negated term, when it does not tell."""
-
-
-class Term(Struct, frozen=True):
-    """A key of the language.
-
-    Attributes:
-        name: The key.
-        example: A whole term with it.
-        about: The processes that it selects, for the help page.
-        signs: The allowed signs between the key and its value.
-        read: Creates the test from a sign and a value; raises ``Wrong`` for an invalid value.
-    """
-
-    name: str
-    example: str
-    about: str
-    signs: tuple[str, ...]
-    read: Callable[[str, str], Test]
-
-
-class Wrong(Exception):  # noqa: N818 - becomes a FilterError once its position is known
-    """A value is invalid; the text is the message."""
-
-
-def said(text: str) -> str:
-    """The typed text, safe to print in a sentence."""
-    shown = printable(text).strip('"')
-    return f'"{shown if cell_width(shown) <= 24 else fit(shown, 24)}"'
+ProcessTest: TypeAlias = "Test[GpuProcess, Facts]"
+ProcessTerm: TypeAlias = "Term[GpuProcess, Facts]"
 
 
 def names(process: GpuProcess) -> str:
@@ -88,66 +62,23 @@ def _job(place: Place) -> tuple[str | None, ...]:
     return place.slurm_job, place.launcher_name
 
 
-def _text(parts: Callable[[GpuProcess], Iterable[str | None]]) -> Callable[[str, str], Test]:
-    """A term that tests texts: ``:`` for a part of one, ``=`` for the whole text."""
-
-    def read(sign: str, value: str) -> Test:
-        wanted = value.casefold()
-        if sign == "=":
-            return lambda process, _: any(
-                part is not None and part.casefold() == wanted for part in parts(process)
-            )
-        return lambda process, _: any(
-            part is not None and wanted in part.casefold() for part in parts(process)
-        )
-
-    return read
-
-
-def _place(parts: Callable[[Place], Iterable[str | None]]) -> Callable[[str, str], Test]:
-    """``_text`` for the place where the process runs."""
-    return _text(lambda process: () if process.place is None else parts(process.place))
-
-
-_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
-def _number(
-    measure: Measure, value: Callable[[GpuProcess, Facts], float | None]
-) -> Callable[[str, str], Test]:
-    """A term that compares; ``=`` and ``:`` match a value that shows the typed digits."""
-
-    def read(sign: str, text: str) -> Test:
-        try:
-            wanted, slack = measure.read(text)
-        except QuantityError as advice:
-            raise Wrong(f"cannot read {said(text)}: {advice}") from None
-        compare = _COMPARISONS.get(sign)
-
-        def compared(process: GpuProcess, facts: Facts) -> bool | None:
-            known = value(process, facts)
-            if known is None:
-                return None
-            return abs(known - wanted) <= slack if compare is None else compare(known, wanted)
-
-        return compared
-
-    return read
+def _place(parts: Callable[[Place], Iterable[str | None]]) -> Callable[[str, str], ProcessTest]:
+    """``text_term`` for the place where the process runs."""
+    return text_term(lambda process: () if process.place is None else parts(process.place))
 
 
 def _age(process: GpuProcess, facts: Facts) -> float | None:
     return None if process.started_at is None else max(0.0, facts.now - process.started_at)
 
 
-_idle_for = _number(DURATION, lambda process, facts: facts.idle(process.id))
+def _idle_seconds(process: GpuProcess, facts: Facts) -> float | None:
+    return facts.idle(process.id)
 
 
-def _idle(sign: str, text: str) -> Test:
+_idle_for = number_term(DURATION, _idle_seconds)
+
+
+def _idle(sign: str, text: str) -> ProcessTest:
     test = _idle_for(sign, text)
     return lambda process, facts: bool(test(process, facts))
 
@@ -157,7 +88,7 @@ def _is_idle(process: GpuProcess, facts: Facts) -> bool:
     return seconds is not None and seconds >= facts.idle_after
 
 
-def _gpu(_: str, value: str) -> Test:
+def _gpu(_: str, value: str) -> ProcessTest:
     try:
         cards = parse_selection(value)
     except SelectionError as wrong:
@@ -167,7 +98,7 @@ def _gpu(_: str, value: str) -> Test:
     )
 
 
-def _type(sign: str, value: str) -> Test:
+def _type(sign: str, value: str) -> ProcessTest:
     letters = {"COMPUTE": "CM", "GRAPHICS": "G"}.get(value.upper())
     if letters is not None:
         return lambda process, _: not set(letters).isdisjoint(process.type)
@@ -183,7 +114,7 @@ _STATES = {STATES[letters[0]].word: letters for letters in ("R", "S", STOPPED + 
 _STATE_NAMES = ", ".join(("idle", *_STATES))
 
 
-def _state(_: str, value: str) -> Test:
+def _state(_: str, value: str) -> ProcessTest:
     word = value.lower()
     if word == "idle":
         return _is_idle
@@ -197,42 +128,37 @@ def _state(_: str, value: str) -> Test:
     return lambda process, _: process.state is not None and process.state in letters
 
 
-def _pid(_: str, value: str) -> Test:
+def _pid(_: str, value: str) -> ProcessTest:
     if not (value.isascii() and value.isdigit()) or len(value) > 10:
         raise Wrong(f"no process number {said(value)}: write it whole, such as 41233")
     wanted = int(value)
     return lambda process, _: process.id.pid == wanted
 
 
-_IS = (":", "=", "!=")
-_COMPARES = ("<", "<=", ">", ">=", *_IS)
-
 # One line per term is easier to read here than short lines.
 # ruff: noqa: E501
 # fmt: off
-TERMS: tuple[Term, ...] = (
-    Term("user", "user:ann", "whose owner's name holds this; user=ann for the whole name", _IS, _text(lambda p: (p.user,))),
-    Term("gpu", "gpu:0,2-4", "on any of these cards, by index or UUID: gpu:GPU-1a2b", _IS, _gpu),
-    Term("mem", "mem>10G", "with more GPU memory than this, on all cards together", _COMPARES, _number(SIZE, lambda p, _: p.memory_used)),
-    Term("sm", "sm<5", "that keep the SMs busy for less than this, in percent of the time", _COMPARES, _number(PERCENT, lambda p, _: p.sm)),
-    Term("cpu", "cpu>90", "that use more of the CPU, in percent of one core", _COMPARES, _number(PERCENT, lambda p, _: p.cpu_percent)),
-    Term("rss", "rss>2G", "with more host memory than this", _COMPARES, _number(SIZE, lambda p, _: p.rss)),
-    Term("age", "age>1h30m", "that started longer ago than this", _COMPARES, _number(DURATION, _age)),
-    Term("idle", "idle>10m", "that were seen idle for longer than this", _COMPARES, _idle),
-    Term("type", "type:C", "that compute (C), draw (G), are a client of MPS (M), or both: C+G", _IS, _type),
-    Term("state", "state:idle", f"that are {_STATE_NAMES}, or in this state of ps: state:D", _IS, _state),
-    Term("pid", "pid:41233", "with this number", _IS, _pid),
-    Term("cmd", "cmd:train", "whose command line holds this", _IS, _text(lambda p: (" ".join(p.command),))),
-    Term("name", "name:python", "whose short name holds this", _IS, _text(lambda p: (p.name,))),
-    Term("container", "container:llama", "in this container, by name or id", _IS, _place(_container)),
-    Term("pod", "pod:train-0", "in this Kubernetes pod", _IS, _place(lambda place: () if place.container is None else (place.container.pod,))),
-    Term("job", "job:88123", "of this Slurm job, or started by this launcher: job:torchrun", _IS, _place(_job)),
-    Term("env", "env:torch", "in this conda or virtual environment", _IS, _place(lambda place: (place.environment,))),
-    Term("tmux", "tmux:train", "in this tmux session", _IS, _place(lambda place: (place.tmux,))),
-    Term("notebook", "notebook:eda", "of this notebook or Jupyter kernel", _IS, _place(lambda place: (place.notebook, place.jupyter_kernel))),
-    Term("where", "where:docker", "where any word of WHERE holds this", _IS, _place(lambda place: place.labels)),
+TERMS: tuple[ProcessTerm, ...] = (
+    Term("user", "user:ann", "whose owner's name holds this; user=ann for the whole name", IS, text_term(lambda p: (p.user,))),
+    Term("gpu", "gpu:0,2-4", "on any of these GPUs, by index or UUID: gpu:GPU-1a2b", IS, _gpu),
+    Term("mem", "mem>10G", "with more GPU memory than this, on all GPUs together", COMPARES, number_term(SIZE, lambda p, _: p.memory_used)),
+    Term("sm", "sm<5", "that keep the SMs busy for less than this, in percent of the time", COMPARES, number_term(PERCENT, lambda p, _: p.sm)),
+    Term("cpu", "cpu>90", "that use more of the CPU, in percent of one core", COMPARES, number_term(PERCENT, lambda p, _: p.cpu_percent)),
+    Term("rss", "rss>2G", "with more host memory than this", COMPARES, number_term(SIZE, lambda p, _: p.rss)),
+    Term("age", "age>1h30m", "that started longer ago than this", COMPARES, number_term(DURATION, _age)),
+    Term("idle", "idle>10m", "that were seen idle for longer than this", COMPARES, _idle),
+    Term("type", "type:C", "that compute (C), draw (G), are a client of MPS (M), or both: C+G", IS, _type),
+    Term("state", "state:idle", f"that are {_STATE_NAMES}, or in this state of ps: state:D", IS, _state),
+    Term("pid", "pid:41233", "with this number", IS, _pid),
+    Term("cmd", "cmd:train", "whose command line holds this", IS, text_term(lambda p: (" ".join(p.command),))),
+    Term("name", "name:python", "whose short name holds this", IS, text_term(lambda p: (p.name,))),
+    Term("container", "container:llama", "in this container, by name or id", IS, _place(_container)),
+    Term("pod", "pod:train-0", "in this Kubernetes pod", IS, _place(lambda place: () if place.container is None else (place.container.pod,))),
+    Term("job", "job:88123", "of this Slurm job, or started by this launcher: job:torchrun", IS, _place(_job)),
+    Term("env", "env:torch", "in this conda or virtual environment", IS, _place(lambda place: (place.environment,))),
+    Term("tmux", "tmux:train", "in this tmux session", IS, _place(lambda place: (place.tmux,))),
+    Term("notebook", "notebook:eda", "of this notebook or Jupyter kernel", IS, _place(lambda place: (place.notebook, place.jupyter_kernel))),
+    Term("where", "where:docker", "where any word of WHERE holds this", IS, _place(lambda place: place.labels)),
 )
 # fmt: on
 """Every term, in the order of the help."""
-
-TERM = {term.name: term for term in TERMS}

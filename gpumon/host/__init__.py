@@ -1,7 +1,7 @@
-"""What the operating system knows of processes and lets us do to them. One door: ``ProcessHost``.
+"""The interface to the operating system's processes: ``ProcessHost``.
 
-Everything here is slow, or may hang on one process that hangs, so none of it is called on the
-sampling thread or on the screen's.
+Everything here is slow, or can hang together with a process, so it is never called on the sampling
+thread or on the screen's thread.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 class RelatedProcess(Struct, frozen=True):
-    """A process of the family of a GPU process: the process itself, an ancestor or a descendant.
+    """A GPU process, or an ancestor or a descendant of one.
 
     Attributes:
         id: Its identity; the start time is always known here.
-        parent: Its parent's number; 0 for the first process.
+        parent: PID of its parent; 0 for the first process.
         group: Its process group.
         session: Its session.
         name: The kernel's short name of it.
         command: Its argument vector, not safe to print.
-        user: Name of the owner, or the number as text.
-        uid: The owner's number.
+        user: Name of the owner, or the UID as text.
+        uid: UID of the owner.
         state: One letter, as in ``ps``.
-        threads: How many it has.
+        threads: Number of threads.
         rss: Resident bytes.
-        started_at: When it started, seconds since the epoch.
+        started_at: When it started, in seconds since the epoch.
         protected: Whether it is gpumon itself or one of its ancestors, which get no signal.
-        stack_start: Address of the bottom of its stack, which every exec draws anew, as a change of
-            the command line alone does not; ``None`` where it cannot be seen.
+        stack_start: Address of the bottom of its stack, which changes at every exec, but not when
+            the process rewrites its command line; ``None`` if it cannot be read.
     """
 
     id: ProcessId
@@ -57,22 +57,22 @@ class RelatedProcess(Struct, frozen=True):
 
 
 class Details(Struct, frozen=True):
-    """All that can be said of one process, when somebody asks. ``None`` is unknown.
+    """The details of one process, for its page. ``None`` is unknown.
 
     Attributes:
         id: Its identity.
         command: The whole argument vector.
         executable: Path of the program.
         cwd: Its working directory.
-        environment: Its environment, in its own order; ``None`` where it is not ours to read.
-        threads: How many it has.
+        environment: Its environment in the original order; ``None`` without permission.
+        threads: Number of threads.
         state: One letter, as in ``ps``.
-        wait_channel: Where in the kernel it waits, told only in state D.
-        devices: The device files of cards and of their driver that it holds open, sorted, each
-            once; ``None`` where that is not ours to see.
+        wait_channel: The kernel function in which it waits; only in state D.
+        devices: The open device files of GPUs and their driver, sorted, without duplicates;
+            ``None`` without permission.
         place: Where it runs.
-        family: Its ancestors and descendants, itself included.
-        unreadable: What could not be read and why, a sentence each.
+        family: The process with its ancestors and descendants.
+        unreadable: What could not be read and why, one sentence each.
     """
 
     id: ProcessId
@@ -90,30 +90,34 @@ class Details(Struct, frozen=True):
 
 
 class Refusal(str, Enum):
-    """Why no signal is sent."""
+    """The reason why no signal is sent."""
 
     READ_ONLY = "read only"
     """gpumon was started with ``--readonly``."""
     PROTECTED = "protected"
     """It is gpumon itself, one of its ancestors, PID 1 or less; or was named as a child of one."""
     NOT_VISIBLE = "not visible"
-    """Its number may belong to another PID name space, so it names nobody here."""
+    """Its PID may be of another PID namespace."""
     REUSED = "reused"
-    """The number belongs to another process by now, or to another user; or that of its parent."""
+    """Its PID, or that of its parent, now belongs to another process or another user."""
     GONE = "gone"
-    """There is no such process any more."""
+    """It has ended."""
     THREAD = "thread"
-    """The number is that of a thread, and signals are for processes."""
+    """The PID is that of a thread; signals are sent to processes."""
     NOT_PERMITTED = "not permitted"
-    """It is another user's."""
+    """It belongs to another user."""
+    UNREACHABLE = "unreachable"
+    """Its machine cannot be reached, so it got nothing and nothing is known of it."""
+    UNANSWERED = "unanswered"
+    """Its machine was asked to send the signal and has not answered: it may have got it."""
 
 
-class Refused(Exception):  # noqa: N818 - it is the answer to a question, not a fault
-    """No signal was sent.
+class Refused(Exception):  # noqa: N818 - an expected result, not an error
+    """No signal was sent, or its machine cannot be asked.
 
     Attributes:
-        reason: Which of the reasons.
-        sentence: The same for a person.
+        reason: The reason. Only after ``Refusal.UNANSWERED`` may the signal have been sent.
+        sentence: The reason as a message for the user.
     """
 
     def __init__(self, reason: Refusal, sentence: str) -> None:
@@ -123,18 +127,18 @@ class Refused(Exception):  # noqa: N818 - it is the answer to a question, not a 
 
 
 class Target(Struct, frozen=True):
-    """A process as somebody saw it when they decided to end it; a signal reaches this one or none.
+    """A process as the user saw it when they chose it: a signal reaches this process or none.
 
     Attributes:
         id: Its identity.
-        uid: Its owner's number then.
-        user: Its owner's name.
+        uid: UID of its owner at that time.
+        user: Name of its owner.
         name: The kernel's short name of it.
         command: Its argument vector, not safe to print.
-        uses: What it has of the cards; nothing for a child that holds none.
+        uses: Its use of GPUs; empty for a child that uses none.
         started_at: When it started.
         place: Where it runs.
-        parent: Number of its parent then, where known.
+        parent: PID of its parent at that time, if known.
     """
 
     id: ProcessId
@@ -149,7 +153,7 @@ class Target(Struct, frozen=True):
 
 
 def target_of(process: GpuProcess) -> Target:
-    """A process as it is on screen, to be ended as that one or not at all."""
+    """The target for a process on the screen."""
     parent = None if process.place is None else process.place.parent
     return Target(
         process.id,
@@ -167,12 +171,12 @@ def target_of(process: GpuProcess) -> Target:
 def target_of_kin(
     kin: RelatedProcess, uses: tuple[GpuUse, ...] = (), place: Place | None = None
 ) -> Target:
-    """A relative of a GPU process, to be ended as that one or not at all.
+    """The target for a relative of a GPU process.
 
     Args:
         kin: The relative.
-        uses: What it has of the cards, where the driver lists it too.
-        place: Where the process runs that it descends from; it runs there too.
+        uses: Its use of GPUs, if the driver lists it too.
+        place: Where the GPU process runs; a descendant runs there too.
     """
     return Target(
         kin.id,
@@ -188,13 +192,13 @@ def target_of_kin(
 
 
 class ProcessStatus(Struct, frozen=True):
-    """How a process stands that has not ended.
+    """The state of a process.
 
     Attributes:
         state: One letter, as in ``ps``.
-        wait_channel: Where in the kernel it waits, told only in state D.
-        parent: Its parent, who has to take notice of a zombie's end.
-        parent_name: That one's name.
+        wait_channel: The kernel function in which it waits; only in state D.
+        parent: Its parent, which must reap it once it is a zombie.
+        parent_name: The name of its parent.
     """
 
     state: str
@@ -204,45 +208,49 @@ class ProcessStatus(Struct, frozen=True):
 
 
 class ProcessHandle(Protocol):
-    """A hold on one process that survives the reuse of its number."""
+    """An open reference to one process that stays correct when its PID is reused."""
 
     @property
     def target(self) -> Target:
-        """Whom it holds."""
+        """The process."""
         ...
 
     def send(self, number: int) -> None:
         """Send a signal.
 
         Raises:
-            Refused: It was not sent, and why.
+            Refused: It was not sent.
         """
         ...
 
     def ended(self) -> bool:
-        """Whether the process, all its threads included, has ended. A zombie has."""
+        """Whether the process with all its threads is known to have ended; true for a zombie."""
         ...
 
     def standing(self) -> ProcessStatus | None:
-        """How it stands, or ``None`` once there is no trace of it."""
+        """Its state; ``None`` once it is reaped.
+
+        Raises:
+            Refused: Its machine cannot be asked, and nothing more will be known of it.
+        """
         ...
 
     def close(self) -> None:
-        """Let go. May be called more than once."""
+        """Close the handle. May be called more than once."""
         ...
 
 
 class ProcessHost(Protocol):
-    """The processes of a machine. A demo and a recording have one of their own."""
+    """The processes of a machine: of this one, of another one, of a demo or of a recording."""
 
     @property
     def uid(self) -> int | None:
-        """The number of the user who runs this program; ``None`` where it has no meaning."""
+        """UID of the user who runs this program; ``None`` if it has no meaning."""
         ...
 
     @property
     def user(self) -> str | None:
-        """That user's name."""
+        """Name of that user."""
         ...
 
     @property
@@ -251,29 +259,37 @@ class ProcessHost(Protocol):
         ...
 
     def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
-        """Where these processes run. Those that ended or are not visible are left out."""
+        """Where these processes run, without those that ended or are not visible."""
         ...
 
     def scan(self, snapshot: Snapshot) -> HolderScan | None:
-        """Who holds the cards' device files and is not listed; ``None`` where nobody can look."""
+        """Find unlisted holders of the GPUs' device files; ``None`` if that is impossible."""
         ...
 
     def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        """These processes with all their ancestors and descendants, each once, parents first."""
-        ...
-
-    def details(self, process: ProcessId) -> Details | None:
-        """Everything about one process; ``None`` when it has ended or its number was reused."""
-        ...
-
-    def grip(self, target: Target) -> ProcessHandle:
-        """Take hold of a process.
+        """These processes with all their ancestors and descendants, each once, parents first.
 
         Raises:
-            Refused: It cannot be held, or must not be.
+            Refused: The machine cannot be asked.
         """
         ...
 
-    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
-        """Return when one of those that live has ended, or when the time has passed."""
+    def details(self, process: ProcessId) -> Details | None:
+        """The details of one process; ``None`` if it has ended or its PID was reused.
+
+        Raises:
+            Refused: The machine cannot be asked.
+        """
+        ...
+
+    def open_handle(self, target: Target) -> ProcessHandle:
+        """Open a handle of a process.
+
+        Raises:
+            Refused: It must not be signalled, or cannot be opened.
+        """
+        ...
+
+    def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
+        """Wait until one of the live processes ends, or until the time is over."""
         ...

@@ -1,8 +1,8 @@
-"""Which container and which Slurm job a process belongs to, as its cgroup paths tell it.
+"""Finds the container and the Slurm job of a process from its cgroup paths.
 
-Container runtimes and Slurm put their processes into cgroups whose names follow fixed patterns. The
-kernel shows everybody those names, so this works for the processes of other users too. Where
-containers are nested, the innermost is told.
+Container runtimes and Slurm put processes into cgroups with names of fixed patterns. All users can
+read these names, so this also works for processes of other users. Of nested containers, the
+innermost counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAMED = re.compile(
 _RUNTIMES = {
     "docker": "docker",
     "libpod": "podman",
-    # The part of a systemd service that `podman run --cgroups=split` gives to the container.
+    # The container's part of a systemd service after `podman run --cgroups=split`.
     "libpod-payload": "podman",
     "cri-containerd": "containerd",
     "containerd": "containerd",
@@ -31,24 +31,24 @@ _RUNTIMES = {
 }
 
 _BARE = re.compile(rf"{_ID}|[0-9a-f]{{32}}-\d+")
-"""What runtimes without systemd call a cgroup: the id. The second form is Fargate's."""
+"""The id, which runtimes without systemd use as the cgroup's name. The second form is Fargate's."""
 _PARENTS = {
     "docker": "docker",
-    # The name spaces of containerd that nerdctl and Kubernetes use.
+    # The containerd namespaces of nerdctl and Kubernetes.
     "default": "containerd",
     "k8s.io": "containerd",
     "ecs": "ecs",
 }
-"""Names of cgroups that hold such a cgroup, and the runtime that makes them."""
+"""Names of the parent cgroups, with the runtime that creates them."""
 
 _POD = re.compile(
     r"(?:[\w.-]+-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?"
 )
-"""A pod, under any prefix (``kubepods-burstable-``, ``kubelet-kubepods-besteffort-``). A slice's
-name has underscores for dashes. A pod that a file on the node describes has a hash for its UID."""
+"""A pod with any prefix (``kubepods-burstable-``, ``kubelet-kubepods-besteffort-``). The name of a
+slice has underscores in place of dashes. The UID of a static pod, from a file, is a hash."""
 
 _UNEXPANDED = re.compile(rf"\.slice:([\w-]+):({_ID})")
-"""How containerd names a cgroup when the kubelet speaks of slices and runc knows no systemd."""
+"""containerd's name of a cgroup if the kubelet uses slices but runc does not use systemd."""
 
 _LXC = re.compile(r"lxc\.payload\.(.+)")
 _LXC_PARENTS = ("lxc", "lxc.payload")
@@ -56,12 +56,12 @@ _LXC_PARENTS = ("lxc", "lxc.payload")
 _MACHINE = re.compile(r"machine-(.+)\.scope|systemd-nspawn@(.+)\.service")
 _LIBVIRT_LXC = re.compile(r"lxc-\d+-(.+)")
 _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
-"""systemd's escape of a character that a unit's name may not have: systemd-escape(1)."""
+"""systemd's escape of a character in a unit's name: systemd-escape(1)."""
 
 _STEP = r"[0-9]{1,10}(?:\+[0-9]{1,10})?|batch|extern|interactive"
-"""The second number is that of a component of a heterogeneous job."""
+"""The second number is the component of a heterogeneous job."""
 _SLURM = re.compile(
-    # Of the plugins cgroup/v1 and cgroup/v2, each with one slurmd or several on the node.
+    # The plugins cgroup/v1 and cgroup/v2, with one or several slurmd on the node.
     r"/(?:slurm(?:_[^/]+)?/uid_[0-9]+|(?:[^/]+_)?slurmstepd\.scope)"
     rf"/job_([0-9]{{1,10}})(?:/step_({_STEP}))?(?:/|$)"
 )
@@ -72,20 +72,20 @@ _SPECIAL_STEPS = {
     0xFFFFFFFB: "batch",
     0xFFFFFFFC: "extern",
 }
-"""Numbers that stand for steps without one: ``SLURM_*_STEP`` of slurm/slurm.h."""
+"""Special step numbers: ``SLURM_*_STEP`` of slurm/slurm.h."""
 _MAX_STEP = 0xFFFFFFF0
-"""``SLURM_MAX_NORMAL_STEP_ID`` of the same."""
+"""``SLURM_MAX_NORMAL_STEP_ID`` of slurm/slurm.h."""
 
 
 class CgroupFacts(Struct, frozen=True):
-    """What the cgroup paths of a process tell. ``None`` is unknown, or none.
+    """The information in the cgroup paths of a process. ``None`` is unknown or absent.
 
     Attributes:
-        container: The innermost container around it; the pod by its UID.
-        slurm_job: The number of its Slurm job; in an array each job has one of its own.
+        container: The innermost container; a pod by its UID.
+        slurm_job: The number of its Slurm job; each job of an array has its own.
         slurm_step: The step of that job: a number, ``batch``, ``extern`` or ``interactive``.
-        slice_uid: The user in whose slice it is: the owner of a rootless container, whatever user
-            the process became inside.
+        slice_uid: UID of the user slice: the owner of a rootless container, whatever the UID inside
+            is.
     """
 
     container: Container | None = None
@@ -96,13 +96,13 @@ class CgroupFacts(Struct, frozen=True):
 
 @lru_cache(maxsize=64)  # the processes of a job or of a container share theirs
 def cgroup_facts(text: str) -> CgroupFacts:
-    """Read the content of ``/proc/PID/cgroup``, of version 1, 2 or both.
+    """Parse ``/proc/PID/cgroup`` of version 1, 2 or both.
 
-    A process in the cgroup name space's own root, as every process is that shares gpumon's
-    container, shows nothing of the container around it.
+    If gpumon itself runs in a container, processes of the same container show no path of it,
+    because they are in the root of the cgroup namespace.
 
     Args:
-        text: Lines of ``hierarchy:controllers:path``; what is no such line is passed over.
+        text: Lines of ``hierarchy:controllers:path``; other lines are ignored.
     """
     container: Container | None = None
     depth = -1
@@ -124,7 +124,7 @@ def cgroup_facts(text: str) -> CgroupFacts:
 
 
 def step_name(step: str | None) -> str | None:
-    """The name of a Slurm step given by its number or its name; ``None`` for what is neither."""
+    """The name of a Slurm step from its number or name; ``None`` for anything else."""
     if step is None or re.fullmatch(_STEP, step) is None:
         return None
     if not step.isdecimal():
@@ -134,7 +134,7 @@ def step_name(step: str | None) -> str | None:
 
 
 def _paths(text: str) -> dict[str, None]:
-    """The different paths, each once: version 1 repeats one for every controller."""
+    """The distinct paths: version 1 repeats a path for every controller."""
     paths: dict[str, None] = {}
     for line in text.splitlines():
         _, _, rest = line.partition(":")
@@ -146,12 +146,12 @@ def _paths(text: str) -> dict[str, None]:
 
 
 def _container(path: str) -> tuple[Container | None, int]:
-    """The innermost container of a path, and how deep in the path it was found."""
+    """The innermost container of a path, and its depth in the path."""
     parts = path.split("/")
     at_conmon = False
     for at in range(len(parts) - 1, 0, -1):
         part, parent, child = parts[at], parts[at - 1], parts[at + 1 : at + 2]
-        # The watcher of a CRI-O container sits in the pod's cgroup, yet runs on the host.
+        # conmon of a CRI-O container is in the pod's cgroup but runs on the host.
         at_conmon = at_conmon or part.startswith("crio-conmon-")
         pod = _POD.fullmatch(part)
         if pod is not None and not at_conmon:
@@ -186,9 +186,9 @@ def _lxc(part: str, parent: str) -> Container | None:
 
 
 def _machine(part: str, child: list[str]) -> Container | None:
-    """A container that systemd's list of machines knows: systemd-nspawn's, or libvirt's LXC."""
+    """A container that systemd registers as a machine: systemd-nspawn's, or libvirt's LXC."""
     machine = _MACHINE.fullmatch(part)
-    # What runs a container is in its unit too, beside its content.
+    # The supervisor of a container is in its unit too.
     if machine is None or child == ["supervisor"]:
         return None
     escaped = (machine[1] or machine[2]).encode(errors="replace")

@@ -1,7 +1,6 @@
-"""What the command and the environment of a process tell of where it belongs.
+"""Finds out where a process belongs from its command and environment.
 
-Both are other people's text: they may hold anything, and an environment is handed down to programs
-that have nothing to do with what it speaks of.
+Both are untrusted text, and an environment is also inherited by programs that it does not describe.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _OPTIONS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 
 _KERNEL_FILE = re.compile(r"(?:-{1,2}[\w-]+=)?(?:.*/)?kernel-([\w-]+)\.json", re.DOTALL)
 _KERNEL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v\d[\w-]*")
-"""As jupyter_client makes them, and as VS Code does (``v2-28141kSC9njpUbH1b``)."""
+"""The ids of jupyter_client, and those of VS Code (``v2-28141kSC9njpUbH1b``)."""
 _KERNEL_PROGRAM = re.compile(r"(?:colab_kernel_launcher|ipykernel(?:_launcher)?)(?:\.py)?")
 
 _ENVIRONMENT_PROGRAM = re.compile(r"(/.+)/bin/[^/]+", re.DOTALL)
@@ -50,50 +49,50 @@ _UNNAMED_ENVIRONMENTS = (".venv", "venv", ".env", "env")
 _JOB_NUMBER = re.compile(r"[0-9]{1,10}")
 
 _CONTAINERS = ("docker", "lxc", "podman", "systemd-nspawn")
-"""Values of ``container``, which runtimes set: systemd's ``CONTAINER_INTERFACE``."""
+"""Values of the variable ``container``, which runtimes set: systemd's ``CONTAINER_INTERFACE``."""
 
 _LAUNCHERS = {
-    # PyTorch's elastic agent starts a worker for each card and starts them again when one fails.
+    # PyTorch's elastic agent starts a worker for each GPU, and restarts them if one fails.
     "torchrun": "torchrun",
     "torch.distributed.run": "torchrun",
-    # What came before torchrun, and still works.
+    # The predecessor of torchrun.
     "torch.distributed.launch": "torch.distributed.launch",
-    # Hugging Face Accelerate; its command does other things as well.
+    # Hugging Face Accelerate, whose command also has other subcommands.
     "accelerate launch": "accelerate",
     "accelerate-launch": "accelerate",
     "accelerate.commands.launch": "accelerate",
-    # DeepSpeed: the command reaches the nodes, the module starts the workers on each.
+    # DeepSpeed: the command connects to the nodes, the module starts the workers on each.
     "deepspeed": "deepspeed",
     "deepspeed.launcher.runner": "deepspeed",
     "deepspeed.launcher.launch": "deepspeed",
-    # MPI: the command that a person runs, under the names that Open MPI and MPICH give it.
+    # MPI: the user's command, with the names of Open MPI and MPICH.
     "mpirun": "mpirun",
     "mpiexec": "mpiexec",
     "mpiexec.hydra": "mpiexec",
     "orterun": "mpirun",
     "prterun": "mpirun",
-    # MPI: the daemon that stands for that command on the other nodes.
+    # MPI: the daemon on the other nodes.
     "orted": "mpirun",
     "prted": "mpirun",
     "hydra_pmi_proxy": "mpiexec",
     # Horovod's own, over MPI or Gloo.
     "horovodrun": "horovodrun",
-    # Slurm: where the command was typed, and the parent of every step's tasks on the node.
+    # Slurm: the user's command, and the parent of a step's tasks on a node.
     "srun": "srun",
     "slurmstepd": "slurmstepd",
-    # Ray: the parent of all its workers on the node, whatever job they serve.
+    # Ray: the parent of all workers of a node, of whatever job.
     "raylet": "ray",
-    # Colossal-AI's command does other things as well.
+    # Colossal-AI, whose command also has other subcommands.
     "colossalai run": "colossalai",
-    # Lightning Fabric, by its older name and its newer.
+    # Lightning Fabric, with its older and its newer name.
     "lightning run": "lightning",
     "fabric run": "lightning",
 }
-"""Programs, modules and commands that start the processes of a job, and what to call them."""
+"""Programs, modules and commands that start the processes of a job, with the displayed name."""
 
 
 def environment_clues(environ: bytes) -> dict[str, str]:
-    """The variables that matter here, from the content of ``/proc/PID/environ``."""
+    """The used variables of ``/proc/PID/environ``."""
     clues = {}
     for entry in environ.split(b"\0"):
         name, _, value = entry.partition(b"=")
@@ -103,10 +102,10 @@ def environment_clues(environ: bytes) -> dict[str, str]:
 
 
 def jupyter_kernel(command: Sequence[str]) -> str | None:
-    """The id of the Jupyter kernel that this command starts, from the name of its connection file.
+    """The id of the Jupyter kernel that this command starts, from its connection file's name.
 
-    A file called ``kernel-small.json`` may be anything, so the command has to start IPython's
-    kernel, or the name has to be one that Jupyter or VS Code makes up.
+    ``kernel-small.json`` can be any file, so the command must start IPython's kernel, or the name
+    must be one that Jupyter or VS Code generates.
     """
     known = False
     for argument in command:
@@ -118,7 +117,7 @@ def jupyter_kernel(command: Sequence[str]) -> str | None:
 
 
 def launcher(command: Sequence[str]) -> str | None:
-    """What to call the job launcher that this command runs, if it runs one."""
+    """The displayed name of the job launcher that this command runs, if any."""
     program, argument = _program(command)
     return _LAUNCHERS.get(program) or _LAUNCHERS.get(f"{program} {argument}")
 
@@ -126,9 +125,9 @@ def launcher(command: Sequence[str]) -> str | None:
 def environment_name(command: Sequence[str], clues: Mapping[str, str]) -> str | None:
     """The conda environment or the virtual environment that a process runs in.
 
-    The path of its program goes first: it says what runs, while variables are also inherited by
-    what was started from another environment by its full path. A virtual environment goes before
-    conda's, which most often is the one that was active when it was entered.
+    The path of its program comes first, because variables may be inherited from another
+    environment. A virtual environment comes before that of conda, which is usually the one in which
+    the virtual environment was activated.
     """
     program = _ENVIRONMENT_PROGRAM.fullmatch(command[0]) if command else None
     if program is not None:
@@ -138,7 +137,7 @@ def environment_name(command: Sequence[str], clues: Mapping[str, str]) -> str | 
     if "VIRTUAL_ENV" in clues:
         return _environment_folder(clues["VIRTUAL_ENV"])
     conda = clues.get("CONDA_DEFAULT_ENV")
-    # One that was made at a path of its own has that for a name.
+    # An environment created with a path has that path as its name.
     return _environment_folder(conda) if conda is not None and "/" in conda else conda
 
 
@@ -148,9 +147,9 @@ def slurm_job(
     """The Slurm job of a process and its step.
 
     Args:
-        job: Its number as the cgroup tells it, which is the truth where it is told.
-        step: The step, likewise.
-        clues: Its environment: an array's number and the task's are only there.
+        job: Its number from the cgroup, which comes before that of the environment.
+        step: The step from the cgroup.
+        clues: Its environment, which alone has the numbers of an array and its tasks.
     """
     own = _number(clues, "SLURM_JOB_ID", "SLURM_JOBID")
     if job is None:
@@ -166,7 +165,7 @@ def slurm_job(
 
 
 def apptainer(clues: Mapping[str, str]) -> Container | None:
-    """The Apptainer or Singularity image that a process runs in: neither makes a cgroup."""
+    """The Apptainer or Singularity image that a process runs in; they have no cgroups."""
     for runtime, variable in (("apptainer", "APPTAINER_NAME"), ("singularity", "SINGULARITY_NAME")):
         if variable in clues:
             return Container(runtime, name=clues[variable])
@@ -174,13 +173,13 @@ def apptainer(clues: Mapping[str, str]) -> Container | None:
 
 
 def declared_container(clues: Mapping[str, str]) -> Container | None:
-    """A container of which only the runtime is known, for where no cgroup shows it."""
+    """A container of which only the runtime is known, if no cgroup shows it."""
     runtime = clues.get("container", "")
     return Container(runtime) if runtime in _CONTAINERS else None
 
 
 def _program(command: Sequence[str]) -> tuple[str, str]:
-    """What a command runs, past the interpreter: a program or a module; and its first argument."""
+    """The program or module that a command runs, without interpreter; and its first argument."""
     at = 0
     if command and _INTERPRETER.fullmatch(_base(command[0])):
         at = 1
@@ -192,12 +191,12 @@ def _program(command: Sequence[str]) -> tuple[str, str]:
             if option == "-m":
                 break
     program, *arguments = command[at : at + 2] or [""]
-    # slurmstepd and others write a title in place of their arguments: "slurmstepd: [3385.0]".
+    # slurmstepd and others replace their arguments with a title: "slurmstepd: [3385.0]".
     return _base(program).partition(":")[0], "".join(arguments)
 
 
 def _plain_environment(folder: str) -> str | None:
-    """The name of an environment whose folder shows that it is one."""
+    """The name of an environment whose folder is typical of one."""
     parent, _, name = folder.rpartition("/")
     if name in _UNNAMED_ENVIRONMENTS or _base(parent) in _FOLDERS_OF_ENVIRONMENTS:
         return _environment_folder(folder)
@@ -207,7 +206,7 @@ def _plain_environment(folder: str) -> str | None:
 def _environment_folder(folder: str) -> str | None:
     parts = folder.rstrip("/").split("/")
     name = parts[-1]
-    # pixi keeps a project's environments in it, and calls them by both names.
+    # pixi has environments in a project's folder, named after both.
     if len(parts) > 3 and parts[-3:-1] == [".pixi", "envs"]:
         return parts[-4] if name == "default" else f"{parts[-4]}:{name}"
     if name in _UNNAMED_ENVIRONMENTS and len(parts) > 1:

@@ -1,7 +1,7 @@
-"""The names that people gave their containers, from what the runtimes keep on this machine.
+"""Finds the names of containers in the files and sockets of the container runtimes.
 
-Most of it is for root's eyes only, and all of it may be missing, broken, or huge: then there is no
-name, and the container goes by its id.
+Most of them are readable by root only, and all of them may be missing, broken or huge: then the
+container is shown with its id.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Container
 
 RETRY_SECONDS = 60.0
-"""After how long a question that had no answer is asked again."""
+"""Seconds before a failed look-up is retried."""
 
 _DOCKER_SECONDS = 1.0
-"""How long Docker may take. It answers in milliseconds, and not at all while it hangs."""
+"""Timeout for Docker, which responds in milliseconds unless it hangs."""
 _FILE_BYTES = 8 * 2**20
 _KEPT = 4096
 
 _HOST_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-"""What a pod may be called: a DNS subdomain, RFC 1123."""
+"""The name of a pod: a DNS subdomain, RFC 1123."""
 
 _T = TypeVar("_T")
 
 
 class _DockerConfig(Struct):
-    """The part of ``config.v2.json`` that matters here."""
+    """The used part of ``config.v2.json``."""
 
     name: str = msgspec.field(name="Name")
 
 
 class _DockerContainer(Struct):
-    """The part of an entry of Docker's ``GET /containers/json`` that matters here."""
+    """The used part of an entry of Docker's ``GET /containers/json``."""
 
     id: str = msgspec.field(name="Id")
     names: list[str] = msgspec.field(name="Names")
 
 
 class _StoredContainer(Struct):
-    """The part of an entry of containers/storage's ``containers.json`` that matters here."""
+    """The used part of an entry of ``containers.json`` of containers/storage."""
 
     id: str
     names: list[str] = []
 
 
 class ContainerNames:
-    """Finds the names of containers and pods. Not safe to use from several threads.
+    """Finds the names of containers and pods. Not thread-safe.
 
-    What was found is kept; what was not is looked for again after ``RETRY_SECONDS``.
+    Found names are kept; failed look-ups are retried after ``RETRY_SECONDS``.
 
     Args:
         root: Where the machine's file system is mounted.
@@ -78,13 +78,13 @@ class ContainerNames:
         slice_uid: int | None = None,
         host_name: str | None = None,
     ) -> Container:
-        """The same container with what people call it, where that can be had.
+        """The same container with its name, if that can be found.
 
         Args:
-            container: As its cgroup tells it, its pod by UID.
+            container: The container from its cgroup, with the UID of its pod.
             now: Seconds on the monotonic clock.
-            slice_uid: The user in whose slice it runs: a rootless one is in that user's store.
-            host_name: What the process takes for the host's name (``HOSTNAME`` in its environment).
+            slice_uid: UID of the user slice: a rootless container is in that user's store.
+            host_name: ``HOSTNAME`` in the environment of the process.
         """
         if container.pod is not None:
             pod = self._pods.get(container.pod, now) or _pod_by_host_name(host_name)
@@ -96,7 +96,7 @@ class ContainerNames:
             return container if name is None else msgspec.structs.replace(container, name=name)
         if container.runtime in ("docker", "ecs", "container"):
             name = self._docker_name(container.id, now)
-            # Whose ids are bare in a cgroup of the user's own choice is known once Docker knows it.
+            # An id alone does not tell the runtime, unless Docker knows the id.
             runtime = "docker" if container.runtime == "container" else container.runtime
             if name is not None:
                 return msgspec.structs.replace(container, runtime=runtime, name=name)
@@ -117,7 +117,7 @@ class ContainerNames:
         return None if config is None else config.name.lstrip("/") or None
 
     def _running_containers(self) -> Mapping[str, str] | None:
-        """Name by id, as Docker tells whoever may use its socket, and as the user's own tells."""
+        """Names by id from the sockets of Docker and of rootless Docker."""
         names: dict[str, str] | None = None
         for path in ("var/run/docker.sock", f"run/user/{self._uid}/docker.sock"):
             answer = _ask(f"{self._root}/{path}", "/containers/json")
@@ -138,7 +138,7 @@ class ContainerNames:
         return None
 
     def _podman_stores(self, slice_uid: int | None) -> Iterator[str]:
-        """Where podman keeps its containers: the rootless ones in their owner's home."""
+        """The stores of podman; that of rootless containers is in their owner's home."""
         if slice_uid is not None:
             import pwd
 
@@ -151,7 +151,7 @@ class ContainerNames:
         yield f"{self._root}/var/lib/containers/storage"
 
     def _logged_pods(self) -> Mapping[str, str] | None:
-        """Pod by UID: the kubelet's folders are called NAMESPACE_POD_UID, and anybody may look."""
+        """Pods by UID, from the kubelet's folders NAMESPACE_POD_UID, which all users can list."""
         try:
             folders = os.listdir(f"{self._root}/var/log/pods")  # noqa: PTH208 - names are enough
         except OSError:
@@ -161,10 +161,10 @@ class ContainerNames:
 
 
 class _Listing:
-    """Names by id that are all had at once, and had again when an id is asked for that is new.
+    """Names by id that are loaded together, and loaded again for an unknown id.
 
     Args:
-        load: Has them; ``None`` when they cannot be had, which may take a while to find out.
+        load: Loads them; ``None`` if that fails, which may take a while.
     """
 
     def __init__(self, load: Callable[[], Mapping[str, str] | None]) -> None:
@@ -172,32 +172,32 @@ class _Listing:
         self._names: Mapping[str, str] = {}
         self._again_at: dict[str, float] = {}
         self._loaded_at: float | None = None
-        self._resting_until = 0.0
+        self._retry_at = 0.0
 
     def get(self, id_: str, now: float) -> str | None:
         name = self._names.get(id_)
-        if name is None and now >= max(self._resting_until, self._again_at.get(id_, 0.0)):
-            # Many new ones in one pass are found in one list.
+        if name is None and now >= max(self._retry_at, self._again_at.get(id_, 0.0)):
+            # Load once for all unknown ids of a pass.
             if now != self._loaded_at:
-                self._have(now)
+                self._reload(now)
             self._again_at[id_] = now + RETRY_SECONDS
             name = self._names.get(id_)
         return name
 
-    def _have(self, now: float) -> None:
+    def _reload(self, now: float) -> None:
         names = self._load()
         self._names = names or {}
         self._loaded_at = now
         if names is None:
-            self._resting_until = now + RETRY_SECONDS
+            self._retry_at = now + RETRY_SECONDS
         if len(self._again_at) >= _KEPT:
             self._again_at.clear()
 
 
 def _pod_by_host_name(host_name: str | None) -> str | None:
-    """The pod's name, which is its host name unless the pod chose another.
+    """The name of a pod, which is its host name unless the pod sets another.
 
-    A pod in the host's network goes by the host's name, which is none for a pod.
+    A pod in the host's network has the name of the host, which is not that of the pod.
     """
     if host_name is None or host_name == os.uname().nodename:
         return None
@@ -205,7 +205,7 @@ def _pod_by_host_name(host_name: str | None) -> str | None:
 
 
 def _stored_names(store: str) -> Mapping[str, str] | None:
-    """Name by id in a store of containers/storage; those of ``podman run --rm`` stand apart."""
+    """Names by id in a store of containers/storage; ``podman run --rm`` has a file of its own."""
     names: dict[str, str] | None = None
     for file in ("containers.json", "volatile-containers.json"):
         stored = _decoded(_read(f"{store}/overlay-containers/{file}"), list[_StoredContainer])
@@ -225,7 +225,7 @@ def _decoded(data: bytes | None, type_: type[_T]) -> _T | None:
 
 
 def _read(path: str) -> bytes | None:
-    """A file, cut at a bound. It may lie where other users write: a pipe there must not stop us."""
+    """Read a file up to a limit. Another user may have put a pipe there, which must not block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
@@ -239,7 +239,7 @@ def _read(path: str) -> bytes | None:
 
 
 def _ask(path: str, question: str) -> bytes | None:
-    """The body of the answer to an HTTP GET over a Unix socket, where there is one."""
+    """The body of the response to an HTTP GET over a Unix socket, if the socket exists."""
     if not os.path.exists(path):  # noqa: PTH110 - a plain string
         return None
     from gpumon.host.unix_http import ask

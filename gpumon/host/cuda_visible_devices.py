@@ -1,12 +1,12 @@
-"""Which cards a program sees under ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``.
+"""Finds the GPUs that a program sees with ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``.
 
-The rules are those of NVIDIA's CUDA programming guide (CUDA environment variables) and MIG user
-guide (CUDA device enumeration). What they leave open (signs, what follows the digits, a card named
-twice, indices among UUIDs) is as PyTorch tried it on driver 525.60.13, pytorch/pytorch#92315.
+The rules are those of the CUDA programming guide (CUDA environment variables) and of the MIG user
+guide (CUDA device enumeration). Undocumented cases (signs, text after digits, duplicate GPUs,
+indices among UUIDs) follow PyTorch's tests with driver 525.60.13, pytorch/pytorch#92315.
 
-CUDA's index is not nvidia-smi's: unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID`` the fastest card
-comes first, and which that is CUDA alone knows. Where cards cannot be told for certain that is
-said, and none is named by a guess.
+CUDA's index is not nvidia-smi's: unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID`` the fastest GPU
+comes first, and only CUDA knows which one that is. An uncertain result says so, and names no GPU by
+a guess.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.snapshot import CardStatus
-from gpumon.text.formatting import cell_width, fit, printable
+from gpumon.text.formatting import cell_width, fit, mig_name, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Visible(Struct, frozen=True):
-    """A device of a program.
+    """A device that a program sees.
 
     Attributes:
         ordinal: CUDA's index of it: 3 for ``cuda:3``.
-        uuid: Of the card, or of the MIG device.
-        gpu_uuid: Of the card.
-        gpu_index: Index of the card in nvidia-smi's order.
-        mig_index: Index of the MIG device under its card.
+        uuid: UUID of the GPU or of the MIG device.
+        gpu_uuid: UUID of the GPU.
+        gpu_index: Index of the GPU in nvidia-smi's order.
+        mig_index: Index of the MIG device on its GPU.
     """
 
     ordinal: int
@@ -45,13 +45,13 @@ class Visible(Struct, frozen=True):
 
 
 class Meaning(Struct, frozen=True):
-    """What a program sees.
+    """The devices that a program sees.
 
     Attributes:
-        devices: By ordinal; none also where it cannot be known which card is which.
-        certain: Whether the rules leave no doubt.
-        sentence: For a person: ``cuda:0 is GPU 3, cuda:1 is GPU 1``.
-        why: Why there are fewer than were named, and what the doubts are.
+        devices: By ordinal; empty also if the order of the GPUs is unknown.
+        certain: Whether the result is certain.
+        sentence: A description for users: ``cuda:0 is GPU 3, cuda:1 is GPU 1``.
+        why: Why there are fewer devices than were named, and the doubts.
     """
 
     devices: tuple[Visible, ...]
@@ -61,26 +61,26 @@ class Meaning(Struct, frozen=True):
 
 
 def visible_devices(value: str | None, order: str | None, gpus: Sequence[Gpu]) -> Meaning:
-    """What a program with this environment sees.
+    """The devices that a program with this environment sees.
 
-    It has to see the cards that this program sees: in a container of its own, or as a client of
-    MPS, the indices count from what is left there.
+    This is wrong if the program does not see the same GPUs as gpumon does: in a container of its
+    own, or as an MPS client, the indices count the GPUs there.
 
     Args:
-        value: Its ``CUDA_VISIBLE_DEVICES``; ``None`` when that is not set.
-        order: Its ``CUDA_DEVICE_ORDER``, likewise.
-        gpus: All cards of the machine.
+        value: Its ``CUDA_VISIBLE_DEVICES``; ``None`` if not set.
+        order: Its ``CUDA_DEVICE_ORDER``; ``None`` if not set.
+        gpus: All GPUs of the machine.
     """
-    return _Reading(order, gpus).meaning(value)
+    return _Interpreter(order, gpus).meaning(value)
 
 
 def visible_devices_line(uuids: Sequence[str]) -> str:
-    """The line that lets a program see these cards or MIG devices, in this order, for a shell."""
+    """A shell assignment that makes a program see these GPUs or MIG devices in this order."""
     return f"CUDA_VISIBLE_DEVICES={shlex.quote(','.join(uuids))}"
 
 
 class _Device(Struct, frozen=True):
-    """A card, or a MIG device of it."""
+    """A GPU, or a MIG device of it."""
 
     gpu: Gpu
     mig: MigInstance | None = None
@@ -91,7 +91,7 @@ class _Device(Struct, frozen=True):
 
 
 class _Invalid(Exception):  # noqa: N818 - the ordinary end of a list
-    """An entry that names no card; the text says why."""
+    """An entry that names no GPU; the text says why."""
 
 
 _INDEX = re.compile(r"\s*([+-]?[0-9]+)")
@@ -103,8 +103,8 @@ _GONE = {
 }
 
 
-class _Reading:
-    """One environment being read. ``doubts`` leave the outcome uncertain, ``notes`` do not."""
+class _Interpreter:
+    """Interprets one environment. ``doubts`` make the result uncertain, ``notes`` do not."""
 
     def __init__(self, order: str | None, gpus: Sequence[Gpu]) -> None:
         self.gpus = sorted(gpus, key=lambda gpu: gpu.index)
@@ -139,7 +139,7 @@ class _Reading:
         return Meaning(devices, not self.doubts, sentence, why)
 
     def _listed(self, value: str) -> list[_Device]:
-        """What a list names, up to the first entry that names nothing."""
+        """The devices of a list, up to the first invalid entry."""
         if not value:
             self.notes.append("CUDA_VISIBLE_DEVICES is empty")
             return []
@@ -153,7 +153,7 @@ class _Reading:
                 self.notes.append(f"the list ends at {_said(entry)}: {invalid}")
                 return named
             if device in named:
-                self.notes.append(f"{_said(entry)} is named twice, and then CUDA shows no card")
+                self.notes.append(f"{_said(entry)} is named twice, and then CUDA shows no GPU")
                 return []
             named.append(device)
         return named
@@ -165,10 +165,10 @@ class _Reading:
                 raise _Invalid("indices and UUIDs do not mix")
             raise _Invalid("it is neither an index nor a UUID")
         digits = match[1]
-        # CUDA counts the cards; a number of many digits names none.
+        # A number of many digits names no GPU.
         number = int(digits) if len(digits) <= 9 else -1
         if not 0 <= number < len(self.gpus):
-            raise _Invalid(f"there is no card {_cut(digits)}")
+            raise _Invalid(f"there is no GPU {_cut(digits)}")
         if str(number) != entry.strip():
             self.doubts.append(f"how CUDA reads {_said(entry)} is written nowhere")
         return _Device(self.gpus[number])
@@ -205,36 +205,36 @@ class _Reading:
         raise _Invalid(f"a list that begins with {kind} holds nothing else")
 
     def _card(self, beginning: str) -> Gpu:
-        """The card whose UUID begins so."""
+        """The GPU whose UUID has this prefix."""
         begun = [gpu for gpu in self.gpus if gpu.uuid.startswith(beginning)]
         if len(begun) != 1:
-            raise _Invalid("it fits several cards" if begun else "there is no such card")
+            raise _Invalid("it fits several GPUs" if begun else "there is no such GPU")
         return begun[0]
 
     def _order_known(self) -> bool:
-        """Whether CUDA counts the cards as nvidia-smi does: it does where all are alike."""
+        """Whether CUDA uses nvidia-smi's order, as it does if all GPUs are of one model."""
         if self.order == "PCI_BUS_ID" or len(self.gpus) <= 1:
             return True
         names = {gpu.name for gpu in self.gpus}
         return len(names) == 1 and None not in names
 
     def _unordered(self, count: int) -> Meaning:
-        """What can be said of ``count`` cards when their order is unknown."""
+        """The result for ``count`` GPUs in an unknown order."""
         known = all(gpu.name is not None for gpu in self.gpus)
-        why = "the cards are not all of one model" if known else "the model of a card is unknown"
+        why = "the GPUs are not all of one model" if known else "the model of a GPU is unknown"
         self.doubts.append(
             f"{why}, and without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA puts the fastest first"
         )
         total = len(self.gpus)
         if count == total:
-            return self._say((), f"all {total} cards, in an order that cannot be known here")
-        return self._say((), f"{count} of the {total} cards, which cannot be known here")
+            return self._say((), f"all {total} GPUs, in an order that cannot be known here")
+        return self._say((), f"{count} of the {total} GPUs, which cannot be known here")
 
     def _doubt_counting(self) -> None:
-        """Doubt indices where CUDA may leave a card out of its count."""
+        """Add doubts about indices if CUDA may not count a GPU."""
         self._doubt_gone(self.gpus)
         if len(self.gpus) > 1 and any(_has_mig(gpu) for gpu in self.gpus):
-            self.doubts.append("where a card has MIG on, CUDA may count the cards otherwise")
+            self.doubts.append("where a GPU has MIG on, CUDA may count the GPUs otherwise")
 
     def _doubt_gone(self, gpus: Sequence[Gpu]) -> None:
         for gpu in gpus:
@@ -244,7 +244,7 @@ class _Reading:
                 )
 
     def _after_mig(self, named: list[_Device]) -> list[_Device]:
-        """What CUDA shows of the devices named: one MIG device at most, and then no card."""
+        """The devices that CUDA shows: with MIG only one MIG device, and no other GPU."""
         instances = [device for device in named if device.mig is not None]
         if instances:
             if len(instances) > 1:
@@ -255,7 +255,7 @@ class _Reading:
             if gpu.mig:
                 self.doubts.append(
                     f"GPU {gpu.index} has MIG on: of its devices CUDA takes the first it may open, "
-                    "and no other card"
+                    "and no other GPU"
                 )
                 return [_Device(gpu, min(gpu.mig, key=lambda mig: mig.index))]
         bare = [device.gpu.index for device in named if _has_mig(device.gpu)]
@@ -268,9 +268,9 @@ def _has_mig(gpu: Gpu) -> bool:
 
 
 def _mapping(devices: Sequence[Visible]) -> str:
-    """Which device is which: ``cuda:0 is GPU 3``; a row of three or more cards in a few words."""
+    """The mapping in words: ``cuda:0 is GPU 3``; a range for three or more consecutive GPUs."""
     if not devices:
-        return "no card"
+        return "no GPU"
     first, last = devices[0], devices[-1]
     in_a_row = all(one.gpu_index - one.ordinal == first.gpu_index for one in devices)
     if len(devices) > 2 and in_a_row:
@@ -280,14 +280,17 @@ def _mapping(devices: Sequence[Visible]) -> str:
         )
     return ", ".join(
         f"cuda:{one.ordinal} is "
-        + ("" if one.mig_index is None else f"MIG {one.mig_index} of ")
-        + f"GPU {one.gpu_index}"
+        + (
+            f"GPU {one.gpu_index}"
+            if one.mig_index is None
+            else f"MIG {mig_name(one.gpu_index, one.mig_index)}"
+        )
         for one in devices
     )
 
 
 def _said(text: str) -> str:
-    """A part of somebody's environment, fit to stand in a sentence."""
+    """A part of an environment, quoted and safe to print."""
     return f'"{_cut(printable(text))}"'
 
 

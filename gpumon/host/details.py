@@ -1,4 +1,4 @@
-"""Everything that the operating system says of one process, when somebody asks for it."""
+"""Reads the details of one process, for its page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LIMIT = 2**20
-"""How many bytes of a command line, and of an environment, are read."""
+"""Bytes of a command line, and of an environment, that are read."""
 
 _ENDED = "It has ended and waits for its parent to take notice: nothing else is left of it."
 _ENDING = "It is ending: its command and environment are gone already."
@@ -49,31 +49,31 @@ def read_details(
     proc: str = "/proc",
     place: Place | None = None,
 ) -> Details | None:
-    """Everything about one process.
+    """The details of one process.
 
-    One whose main thread is dead while others live is read through one of these.
+    If its main thread is dead while others live, they are read through a live thread.
 
     Args:
-        process: Which.
-        files: The device files of the cards.
+        process: The process.
+        files: The device files of the GPUs.
         proc: Where the process file system is mounted.
-        place: Where it runs; handed on.
+        place: Where it runs; passed on.
 
     Returns:
-        ``None`` when it has ended or its number was reused.
+        ``None`` if it has ended or its PID was reused.
     """
     try:
         with opened(proc, process.pid) as directory:
             if read_stat(directory).id != process:
                 return None
-            asked = _Asked(directory)
-            command, environment = asked.strings()
-            executable, cwd = asked.link("exe", "program"), asked.link("cwd", "working directory")
-            devices = asked.devices(files.prefix)
-            # The answers of a process that ended while it was asked are empty, and look true.
+            reader = _ProcessReader(directory)
+            command, environment = reader.strings()
+            executable, cwd = reader.link("exe", "program"), reader.link("cwd", "working directory")
+            devices = reader.devices(files.prefix)
+            # If the process ended meanwhile, what was read is empty.
             stat = read_stat(directory)
             waits_in = wait_channel(directory) if stat.state == "D" else None
-            unreadable = asked.unreadable(stat)
+            unreadable = reader.unreadable(stat)
     except OSError:
         return None
     return Details(
@@ -92,10 +92,10 @@ def read_details(
     )
 
 
-class _Asked:
-    """Asks one process, and remembers what was refused.
+class _ProcessReader:
+    """Reads one process, and remembers what was refused.
 
-    A question that it has no answer to is answered by ``None``, as if it were gone.
+    A property that does not exist is ``None``.
     """
 
     def __init__(self, directory: int) -> None:
@@ -116,17 +116,17 @@ class _Asked:
         return command, None if environ is None else _variables(environ)
 
     def link(self, name: str, meaning: str) -> str | None:
-        """What one of its links points at."""
+        """The target of one of its links."""
         return self._ask(
             meaning, lambda: os.readlink(f"{self._thread}{name}", dir_fd=self._directory)
         )
 
     def devices(self, prefix: str) -> tuple[str, ...] | None:
-        """The files that begin so and that any of its threads holds open."""
+        """The open files of all its threads whose paths start with ``prefix``."""
         return self._ask("open files", lambda: self._open_files(prefix))
 
     def unreadable(self, stat: Stat) -> tuple[str, ...]:
-        """What could not be read and why, of a process that stands so now."""
+        """Sentences about what could not be read and why."""
         if stat.ended:
             return (_ENDED,)
         sentences = [_HANGS] if self._hangs else []
@@ -146,12 +146,12 @@ class _Asked:
         except PermissionError:
             self._refused.append(meaning)
         except (FileNotFoundError, ProcessLookupError):
-            pass  # A zombie has nothing. One that is gone altogether is noticed in the end.
+            pass  # A zombie has none. A process that is gone is noticed at the end.
         return None
 
     def _open_files(self, prefix: str) -> tuple[str, ...]:
         found: set[str] = set()
-        # Threads may have files of their own; dead ones have none, and no user but root may see so.
+        # Threads can have files of their own; dead ones have none, which only root can see.
         for tid in list_directory("task", self._directory):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if read_stat(self._directory, f"task/{tid}/stat").state not in "ZX":
@@ -174,7 +174,7 @@ class _Asked:
 
 
 def _variables(environ: bytes) -> tuple[tuple[str, str], ...]:
-    """The variables of an environment; what programs have overwritten with other text is left."""
+    """The variables of an environment, without parts that the program has overwritten."""
     parts = (entry.partition("=") for entry in split_strings(environ))
     return tuple((name, value) for name, equals, value in parts if name and equals)
 
@@ -186,15 +186,15 @@ _SECRET_PARTS = re.compile(
 _SECRET_WORDS = re.compile(
     r"(^|_)(AUTH|AUTHORIZATION|BEARER|DSN|JWT|KEYS?|OTP|(SSH)?PASS|PAT|PW|PWD|TOKENS)(_|$)|TOKEN(_|$)"
 )
-_WHERE_OR_HOW_LONG = re.compile(r"(^|_)(DIR|FILE|HOST|LEN|LENGTH|PATH|PORT|SIZE|SOCK|SOCKET)$")
+_LOCATION_OR_LENGTH = re.compile(r"(^|_)(DIR|FILE|HOST|LEN|LENGTH|PATH|PORT|SIZE|SOCK|SOCKET)$")
 _SWITCH = re.compile(r"\d{1,7}|true|false|yes|no|on|off", re.IGNORECASE)
 _WORKING_DIRECTORIES = ("PWD", "OLDPWD")
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+")
-# Bounded, since a value may be a megabyte of somebody's choice.
+# Bounded, because a value may be an arbitrary megabyte.
 _SECRET_VALUE = re.compile(
-    r"://[^\s/?#@]{0,100}:[^\s@]{1,200}@"  # a password in an address
-    r"|https?://[^\s/?#@:]{1,200}@"  # a token in its user's place
+    r"://[^\s/?#@]{0,100}:[^\s@]{1,200}@"  # a password in a URL
+    r"|https?://[^\s/?#@:]{1,200}@"  # a token in place of the user
     r"|(pass(word|wd|phrase)?|pwd|secret|token|api[_-]?key|(account|access)key)\s{0,9}=\s{0,9}[^\s;&]"
     r"|bearer\s{1,9}\S"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY",
@@ -203,11 +203,11 @@ _SECRET_VALUE = re.compile(
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether an environment variable may hold a secret, and is better shown only when asked for.
+    """Whether an environment variable may contain a secret, so that it is hidden by default.
 
-    Judged by the words of its name, and by what is in its value: an address with a password, a
-    connection string, a private key. In doubt it is one. What only tells where a secret lies is
-    none, nor is a number or a switch beside a word such as ``TOKEN``.
+    It depends on the words of its name and on its value: a URL with a password, a connection
+    string, a private key. In doubt it is a secret. The path of a secret is none, nor is a number
+    or a switch with a name such as ``TOKEN``.
     """
     if not value:
         return False
@@ -218,7 +218,7 @@ def _names_a_secret(name: str, value: str) -> bool:
     if name in _WORKING_DIRECTORIES:
         return False
     words = "_".join(_WORD.findall(name)).upper()
-    if _WHERE_OR_HOW_LONG.search(words):
+    if _LOCATION_OR_LENGTH.search(words):
         return False
     if _SECRET_PARTS.search(words):
         return True

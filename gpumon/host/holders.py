@@ -1,8 +1,8 @@
-"""Who holds a card's device file though the driver does not list it there.
+"""Finds processes that have a GPU's device file open although the driver does not list them.
 
-The driver's list leaves out whoever has the file open and no work on the card: a data loader left
-behind by its parent, a process that hangs on its way out. Such a holder can keep memory in use that
-no process accounts for. Why each matters is said by ``gpumon.host.suspicion``.
+The driver omits processes that have the file open but no work on the GPU, such as a data loader
+whose parent ended, or a process that hangs while it exits. They can hold memory that no listed
+process accounts for. ``gpumon.host.suspicion`` says why each of them matters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import stat as modes
 from typing import TYPE_CHECKING
 
-from gpumon.host.namespaces import pid_trust
 from gpumon.host.procfs import (
     all_pids,
     boot_time,
@@ -21,7 +20,7 @@ from gpumon.host.procfs import (
     started_after_boot,
     stat_of,
 )
-from gpumon.host.suspicion import Judge, Known, rank
+from gpumon.host.suspicion import HolderClassifier, Known, rank
 from gpumon.model.snapshot import HolderScan
 from gpumon.system.clock import Clock, SystemClock
 
@@ -36,16 +35,16 @@ _Device = tuple[int, ...]
 
 
 class HolderScanner:
-    """Looks at the open files of every process, again and again.
+    """Scans the open files of every process repeatedly.
 
-    It remembers those that hold a card from scan to scan: whose parent changed is an orphan for
-    certain. Not safe to use from several threads at a time.
+    It remembers the holders between scans: one whose parent changed is certainly an orphan. Not
+    thread-safe.
 
     Args:
-        files: The device files of the cards.
+        files: The device files of the GPUs.
         proc: Where the process file system is mounted.
-        own_pid: The number of this program, which is never a suspect.
-        clock: Time, for tests.
+        own_pid: PID of this program, which is never a suspect.
+        clock: Clock, for tests.
     """
 
     def __init__(
@@ -63,17 +62,16 @@ class HolderScanner:
         self._known: Mapping[ProcessId, Known] = {}
 
     def scan(self, snapshot: Snapshot) -> HolderScan | None:
-        """Look once.
+        """Scan once.
 
-        A card is passed over when its device file is not known (``minor_number`` is ``None``) or
-        not there, and when its processes are not listed (``processes`` is in its ``unknown``): no
-        suspect then says nothing of it. Left out are also processes younger than the list.
+        A GPU is skipped if its device file is unknown or missing, or if its processes are unknown.
+        Processes that started after the list was read are skipped, too.
 
-        Only open files count. Mappings of the device file keep no memory in use by themselves, and
-        reading ``/proc/PID/maps`` waits with any process that hangs while its memory changes.
+        Only open files count. A mapping of the device file holds no memory by itself, and reading
+        ``/proc/PID/maps`` can hang together with the process.
 
         Returns:
-            ``None`` where there is no card to look for, or no ``/proc`` to look in.
+            ``None`` without any GPU to look for, or without ``/proc``.
         """
         devices = _devices(snapshot, self._files)
         if not devices or snapshot.processes_at is None:
@@ -83,7 +81,7 @@ class HolderScanner:
         except OSError:
             return None
         at = self._clock.time()
-        judge = Judge(
+        classifier = HolderClassifier(
             self._proc,
             self._own_pid,
             self._clock.monotonic(),
@@ -98,7 +96,7 @@ class HolderScanner:
             if pid == self._own_pid:
                 continue
             try:
-                suspect = self._look_at(pid, devices, judge, youngest)
+                suspect = self._look_at(pid, devices, classifier, youngest)
             except PermissionError:
                 unseen += self._may_hold_something(pid)
             except OSError:
@@ -106,13 +104,17 @@ class HolderScanner:
             else:
                 if suspect is not None:
                     suspects.append(suspect)
-        self._known = judge.known
+        self._known = classifier.known
         return HolderScan(at=at, suspects=tuple(sorted(suspects, key=rank)), unseen=unseen)
 
     def _look_at(
-        self, pid: int, devices: Mapping[_Device, str], judge: Judge, youngest: float
+        self,
+        pid: int,
+        devices: Mapping[_Device, str],
+        classifier: HolderClassifier,
+        youngest: float,
     ) -> Suspect | None:
-        """One process; ``None`` when there is nothing against it."""
+        """Check one process; ``None`` if it is no suspect."""
         with opened(self._proc, pid) as directory:
             held = _held(directory, devices, self._name)
             if not held:
@@ -121,16 +123,16 @@ class HolderScanner:
             if started_after_boot(stat.id) > youngest:
                 return None
             in_order = [uuid for uuid in devices.values() if uuid in held]
-            return judge.suspect(directory, stat, in_order)
+            return classifier.suspect(directory, stat, in_order)
 
     def _may_hold_something(self, pid: int) -> bool:
-        """Whether a process that may not be looked into could have files open."""
+        """Whether a process that cannot be inspected could have files open."""
         stat = stat_of(self._proc, pid)
         return stat is not None and not stat.kernel_thread and not stat.ended
 
 
 def _devices(snapshot: Snapshot, files: DeviceFiles) -> dict[_Device, str]:
-    """The cards' device files, each with the UUID of its card."""
+    """The UUIDs of the GPUs by device file."""
     devices: dict[_Device, str] = {}
     for gpu in snapshot.gpus:
         path = files.path_of(gpu)
@@ -145,27 +147,27 @@ def _devices(snapshot: Snapshot, files: DeviceFiles) -> dict[_Device, str]:
 
 
 def _device(status: os.stat_result) -> _Device:
-    """The same for the same card in whatever mount name space, under whatever path."""
+    """Identifies a device file, whatever its path or mount namespace."""
     if modes.S_ISCHR(status.st_mode):
         return (status.st_rdev,)
     return status.st_dev, status.st_ino
 
 
 def _held(directory: int, devices: Mapping[_Device, str], name: re.Pattern[str]) -> set[str]:
-    """UUIDs of the cards that a process has open.
+    """UUIDs of the GPUs that a process has open.
 
     Args:
         directory: Its ``/proc/PID``, open.
-        devices: What to look for.
-        name: Matches the paths that may be one of them.
+        devices: The device files to look for.
+        name: Matches paths that may be one of them.
 
     Raises:
-        PermissionError: It is not ours to look into.
+        PermissionError: This user may not inspect it.
     """
     try:
         held = _cards(directory, "fd", devices, name)
     except PermissionError:
-        # The files of a dead main thread are root's to see, those of the living remain its user's.
+        # Only root sees the files of a dead main thread; its user sees those of live threads.
         if not _has_threads(directory):
             raise
         held = None
@@ -182,7 +184,7 @@ def _has_threads(directory: int) -> bool:
 def _cards(
     directory: int, path: str, devices: Mapping[_Device, str], name: re.Pattern[str]
 ) -> set[str] | None:
-    """UUIDs of the cards among some open files; ``None`` where none is open, as in dead threads."""
+    """UUIDs of the GPUs among open files; ``None`` if no file is open, as in dead threads."""
     files = os.open(path, os.O_DIRECTORY, dir_fd=directory)
     try:
         numbers = os.listdir(files)  # noqa: PTH208 - pathlib knows no open directories
@@ -196,8 +198,8 @@ def _card(
     files: int, number: str, devices: Mapping[_Device, str], name: re.Pattern[str]
 ) -> str | None:
     try:
-        # By name first: to ask a file itself may wait for its file system for ever. In other mount
-        # name spaces the rest of the path may differ, so the name decides nothing.
+        # Check the name first: ``stat`` can hang on a file system. The name alone is not enough,
+        # because the path may differ in another mount namespace.
         if name.search(os.readlink(number, dir_fd=files)) is None:
             return None
         return devices.get(_device(os.stat(number, dir_fd=files)))
@@ -206,9 +208,8 @@ def _card(
 
 
 def _ambiguous(snapshot: Snapshot) -> set[str]:
-    """UUIDs of the cards that list processes by numbers that mean nothing here."""
-    trust = pid_trust(snapshot.host.driver_version, snapshot.host.in_container is False)
-    if trust.processes:
+    """UUIDs of the GPUs whose listed processes have PIDs of another PID namespace."""
+    if snapshot.host.pids_are_ours:
         return set()
     return {
         use.gpu_uuid

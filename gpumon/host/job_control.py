@@ -1,4 +1,4 @@
-"""Whether somebody can continue this program once it is stopped."""
+"""Detects whether a shell can continue this program once it is stopped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _MOST_ANCESTORS = 64
 
 
 def is_orphaned() -> bool:
-    """Whether nobody watches over our process group who could continue it, as a shell does.
+    """Whether no shell could continue our process group (POSIX: orphaned process group).
 
-    The kernel then ignores the terminal's stop signals (POSIX, orphaned process group), but not
-    SIGSTOP: a session leader, as ``ssh -t host gpumon`` starts one, would stay stopped.
+    The kernel then ignores the terminal's stop signals, but not SIGSTOP: a session leader, as
+    started by ``ssh -t host gpumon``, would stay stopped.
     """
     own = above = stat_of("/proc", os.getpid())
     for _ in range(_MOST_ANCESTORS):

@@ -1,4 +1,4 @@
-"""What the machine around the cards does: processor, memory, load."""
+"""Reads CPU use, memory and load of the machine."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.procfs import read_file
 
 _IDLE, _IOWAIT, _GUEST = 3, 4, 8
-"""Where these stand in a line of ``/proc/stat``: proc_stat(5)."""
+"""Positions in a line of ``/proc/stat``: proc_stat(5)."""
 _LINE, _MOST_BYTES = 512, 2**16
-"""More than that line takes, and than the figures of memory do."""
+"""More than the length of that line, and of ``/proc/meminfo``."""
 
 
 class MachineFacts(Struct, frozen=True):
-    """The machine at one moment. ``None`` is unknown, as what cannot be opened in ``/proc`` is.
+    """The machine at one moment. ``None`` is unknown.
 
     Attributes:
         name: Host name.
-        cpu_percent: Of all cores together, 0-100, since the previous reading; waiting for a disk
-            counts as idle. ``None`` at the first reading.
+        cpu_percent: Of all cores together, 0-100, since the previous reading; I/O wait counts as
+            idle. ``None`` at the first reading.
         cpu_count: Logical cores.
         load: Load averages over 1, 5 and 15 minutes.
         memory_total: Bytes.
         memory_used: Bytes that are neither free nor reclaimable: total less the kernel's
             ``MemAvailable``.
-        in_container: Whether this program runs in a PID name space of its own.
+        in_container: Whether this program runs in a PID namespace of its own.
     """
 
     name: str
@@ -40,11 +40,11 @@ class MachineFacts(Struct, frozen=True):
 
 
 class MachineReader:
-    """Reads the machine again and again, without ever waiting.
+    """Reads the machine repeatedly.
 
-    The kernel writes ``/proc/stat`` anew for every reader, milliseconds on hundreds of cores: once
-    a second is plenty. Both files are read by hand: psutil takes longer to import than the whole
-    first sample does.
+    The kernel generates ``/proc/stat`` for every read, which takes milliseconds with hundreds of
+    cores, so it should not be read more than once a second. psutil is not used because its import
+    takes longer than the first sample.
 
     Args:
         proc: Where the process file system is mounted.
@@ -62,7 +62,7 @@ class MachineReader:
         return os.uname().nodename
 
     def read(self) -> MachineFacts:
-        """What is known of the machine at this moment."""
+        """The machine at this moment."""
         total, used = self._memory()
         return MachineFacts(
             name=self.name,
@@ -84,18 +84,18 @@ class MachineReader:
         ticks = [int(word) for word in line.split()[1:]]
         if len(ticks) < _GUEST:
             return None
-        # Time of guests is counted in user and nice already: account_guest_time() of the kernel.
+        # Guest time is already included in user and nice: account_guest_time() of the kernel.
         total = sum(ticks[:_GUEST])
         busy = total - ticks[_IDLE] - ticks[_IOWAIT]
         if self._busy is not None and total > self._total:
             share = (busy - self._busy) / (total - self._total)
-            # The kernel's count of waiting may go backwards: proc_stat(5) on iowait.
+            # iowait may decrease: proc_stat(5).
             self._cpu_percent = min(100.0, max(0.0, share * 100))
         self._busy, self._total = busy, total
         return self._cpu_percent
 
     def _memory(self) -> tuple[int | None, int | None]:
-        """Bytes there are, and in use."""
+        """Total and used bytes."""
         try:
             lines = read_file(f"{self._proc}/meminfo", _MOST_BYTES).splitlines()
         except OSError:
@@ -107,7 +107,7 @@ class MachineReader:
         if total is None:
             return None, None
         whole = int(total) * 1024
-        # A container may be told its own total beside what the whole machine has available.
+        # In a container, the total may be its own while the available memory is the machine's.
         return whole, None if available is None else max(0, whole - int(available) * 1024)
 
 

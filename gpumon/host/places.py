@@ -1,4 +1,4 @@
-"""Where processes run: container, Slurm job, notebook, tmux, environment, and who launched them."""
+"""Finds where processes run: container, Slurm job, notebook, tmux, environment, launcher."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _ENVIRON_BYTES = 128 * 1024
 _CGROUP_BYTES = 64 * 1024
 _GENERATIONS = 64
 _KEPT_SECONDS = 60.0
+"""How long a process is remembered that was not requested: a call may request only new ones."""
 _KEPT_BYTES = 4 * 2**20
-"""What may be kept of processes that the last pass did not come to, command and environment of
-each: where hundreds come and go in a second, those of a minute are far more."""
-"""How long a process is remembered that was not asked for: a call may ask for the new ones only."""
+"""Limit for the remembered commands and environments of processes that the last pass did not read:
+if hundreds of processes start each second, a minute of them is too much."""
 
 _KNOWN_BYTES = 1000
 _TMUX_SERVER = "tmux: server"
 
 
 class _Surroundings(Struct, frozen=True):
-    """What is around a process, as far as that changes at an exec only."""
+    """The surroundings of a process that change only at an exec."""
 
     uid: int | None = None
     slice_uid: int | None = None
@@ -70,7 +70,7 @@ class _Surroundings(Struct, frozen=True):
 
 
 class _Known:
-    """What is kept of a process, or of an ancestor of one, between two readings."""
+    """A process, or an ancestor of one, as remembered between two readings."""
 
     __slots__ = (
         "clues",
@@ -99,20 +99,20 @@ class _Known:
 
     @property
     def bytes(self) -> int:
-        """What it takes, about."""
+        """Its approximate size."""
         return _KNOWN_BYTES + sum(map(getsizeof, (*self.command, *self.clues.values())))
 
 
 class PlaceReader:
-    """Reads again and again where processes run. Not safe to use from several threads.
+    """Finds repeatedly where processes run. Not thread-safe.
 
-    What an exec alone can change is kept under (pid, start time), and read again when the kernel's
-    name of the process has changed. The parent, and with it the ancestors, are read every time.
+    Properties that change only at an exec are kept by PID and start time, and read again when the
+    kernel's name of the process has changed. The ancestors are read every time.
 
     Args:
         proc: Where the process file system is mounted.
-        root: Where the stores and the sockets of container runtimes are looked for.
-        clock: Time, for tests.
+        root: Where the stores and the sockets of container runtimes are.
+        clock: Clock, for tests.
     """
 
     def __init__(self, proc: str = "/proc", *, root: str = "/", clock: Clock | None = None) -> None:
@@ -128,11 +128,11 @@ class PlaceReader:
     def read(self, processes: Sequence[GpuProcess]) -> dict[ProcessId, Place]:
         """Where these processes run now.
 
-        The environment of other users' processes takes root: without, it is not known what only
-        that tells. May wait a second for Docker or for tmux where those hang.
+        Only root can read the environment of other users' processes, so for these some parts are
+        unknown. May wait a second for Docker or tmux if they hang.
 
         Args:
-            processes: Those that are not visible here, or ended, are left out of the answer.
+            processes: The processes; those that are not visible or have ended are omitted.
         """
         self._now = self._clock.monotonic()
         self._seen = {}
@@ -145,7 +145,7 @@ class PlaceReader:
         return places
 
     def _forget(self) -> None:
-        """Drop those that were looked at longest ago, all that is too old and what is too much."""
+        """Forget the processes that were read longest ago, beyond the limits of age and size."""
         kept: dict[int, _Known] = {}
         size = 0
         for pid, one in sorted(self._known.items(), key=lambda item: -item[1].looked_at):
@@ -166,7 +166,7 @@ class PlaceReader:
             slurm_job=around.slurm_job,
             slurm_step=around.slurm_step,
             jupyter_kernel=None if kernel is None else kernel.kernel,
-            # What a kernel starts inherits its environment, and outlives it with that.
+            # Children of a kernel inherit its environment and may outlive it.
             notebook=around.notebook if kernel is None else self._around(kernel).notebook,
             tmux=self._tmux_name(line),
             environment=around.environment,
@@ -192,14 +192,14 @@ class PlaceReader:
         return process.container
 
     def _tmux_name(self, line: list[_Known]) -> str | None:
-        """The session of the first of the line, or of the pane of tmux that it descends from."""
+        """The session of the process, or of the tmux pane that it descends from."""
         panes = (child for child, above in pairwise(line) if above.stat.name == _TMUX_SERVER)
         for one in (line[0], *panes):
             around = self._around(one)
             session = around.tmux
             if session is None:
                 continue
-            # The variable is also handed down to where there is no tmux: into Slurm jobs, say.
+            # The variable is also inherited outside of tmux, for example in Slurm jobs.
             server = self._look(session.server)
             if server is None or server.stat.name != _TMUX_SERVER:
                 continue
@@ -208,19 +208,19 @@ class PlaceReader:
         return None
 
     def _line(self, process: _Known) -> list[_Known]:
-        """A process and its ancestors, the youngest first."""
+        """A process and its ancestors, the process first."""
         line = [process]
         while len(line) < _GENERATIONS:
             child = line[-1].stat
             parent = self._look(child.parent) if child.parent else None
-            # Whoever started later than the child was given the number of a parent that is gone.
+            # A parent that started later than its child has reused the PID of the real one.
             if parent is None or (parent.stat.id.start_time or 0) > (child.id.start_time or 0):
                 break
             line.append(parent)
         return line
 
     def _look(self, pid: int) -> _Known | None:
-        """The process that has this number now, looked at once in a pass."""
+        """The process that has this PID now, read once per pass."""
         if pid not in self._seen:
             stat = stat_of(self._proc, pid)
             self._seen[pid] = None if stat is None else self._update(stat)
@@ -232,13 +232,13 @@ class PlaceReader:
             known = self._known[stat.id.pid] = _Known(stat)
         known.stat = stat
         known.looked_at = self._now
-        # An exec shows the new name a moment before the new arguments.
+        # An exec sets the new name before the new arguments.
         if known.name != stat.name or (not known.command and stat.rss):
             self._read_command(known)
         return known
 
     def _read_command(self, known: _Known) -> None:
-        # The arguments of a process that hangs in the kernel are for another time.
+        # Reading the arguments of a process in state D could hang.
         if known.stat.state == "D":
             return
         try:
@@ -268,7 +268,7 @@ class PlaceReader:
         known.settled = known.stat.state != "D" and not hangs(directory, thread)
         if known.settled:
             environ = _content(f"{thread}environ", _ENVIRON_BYTES, directory)
-            # A title that a program gives itself may be written over its environment.
+            # A program may overwrite its environment with its title.
             known.clues = environment_clues(environ) or known.clues
         clues = known.clues
         container = facts.container
@@ -290,12 +290,12 @@ class PlaceReader:
         )
 
     def _is_elsewhere(self, directory: int, thread: str) -> bool:
-        """Whether a process sees other files than this program does, as it must in a container.
+        """Whether a process has another mount namespace, as in a container.
 
-        Where not, what its environment says of a container was handed down to it from inside one.
+        If not, it inherited variables about a container from a process inside of one.
         """
         try:
-            own = os.stat(f"{self._proc}/self/ns/mnt")  # noqa: PTH116 - as the next line must
+            own = os.stat(f"{self._proc}/self/ns/mnt")  # noqa: PTH116 - as in the next line
             other = os.stat(f"{thread}ns/mnt", dir_fd=directory)
         except OSError:
             return False
@@ -303,7 +303,7 @@ class PlaceReader:
 
     @contextmanager
     def _opened(self, known: _Known) -> Iterator[int]:
-        """The directory of a process, certainly its own.
+        """The directory of a process, after a check of its identity.
 
         Raises:
             OSError: It has ended.
@@ -315,12 +315,12 @@ class PlaceReader:
 
 
 def _thread(known: _Known, directory: int) -> str:
-    """Where its files are that need a living thread."""
+    """The path of its files that need a live thread."""
     return living_thread(directory) if known.stat.leader_exited else ""
 
 
 def _content(path: str, limit: int, directory: int) -> bytes:
-    """What a file holds, or nothing where it is not ours to read."""
+    """The content of a file; empty if it cannot be read."""
     try:
         return read_file(path, limit, directory)
     except OSError:

@@ -1,7 +1,7 @@
-"""Whether the kernel has powered a card down, learned without touching it.
+"""Finds GPUs on the PCI bus and whether the kernel has powered them down, without the driver.
 
-Any call to the driver wakes a sleeping card, and keeps it awake while the driver is open. Linux
-itself answers these questions from memory.
+Any driver call wakes a sleeping GPU, and keeps it awake while the driver is open. The kernel
+answers from memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 
 from gpumon.host.procfs import read_file
 
-_NVIDIA = "0x10de"
 _DISPLAY_CONTROLLER = "0x03"
 """The PCI base class of graphics cards, with an output (0x0300) or without (0x0302)."""
 
@@ -22,17 +21,17 @@ _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re
 
 
 def runtime_status(pci_bus_id: str, sys: str = "/sys") -> str | None:
-    """The state of a card's runtime power management.
+    """The state of a GPU's runtime power management.
 
     See ``Documentation/ABI/testing/sysfs-devices-power`` of the kernel.
 
     Args:
-        pci_bus_id: As NVML writes it (``00000000:1B:00.0``) or as the kernel does.
+        pci_bus_id: As a driver (``00000000:1B:00.0``) or the kernel (``0000:1b:00.0``) writes it.
         sys: Where the system file system is mounted.
 
     Returns:
         ``active``, ``suspended``, ``suspending``, ``resuming``, ``error`` or ``unsupported``;
-        ``None`` when nothing is to be read here.
+        ``None`` if it cannot be read.
     """
     match = _BUS_ID.fullmatch(pci_bus_id)
     if match is None:
@@ -43,33 +42,33 @@ def runtime_status(pci_bus_id: str, sys: str = "/sys") -> str | None:
     return read_word(os.path.join(sys, _DEVICES, name, "power/runtime_status"))
 
 
-def nvidia_pci_devices(sys: str = "/sys") -> list[str]:
-    """NVIDIA's graphics cards on the PCI bus, asleep or awake, with a driver or without.
+def graphics_devices(vendor: str, sys: str = "/sys") -> list[str]:
+    """The GPUs of one maker on the PCI bus, asleep or awake, with a driver or without.
 
-    Sound and USB functions of the same boards, and NVSwitches, are left out.
+    Sound and USB functions of the same boards, and switches, are left out.
 
     Args:
+        vendor: The maker's PCI vendor ID as the kernel writes it.
         sys: Where the system file system is mounted.
 
     Returns:
-        The kernel's names of them (``0000:1b:00.0``), in order.
+        Their kernel names (``0000:1b:00.0``), sorted.
     """
     folder = os.path.join(sys, _DEVICES)
     try:
-        # A server has hundreds of them, and this is asked before the first picture.
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - nor is pathlib there by then
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - pathlib is not imported before the first frame
     except OSError:
         return []
     return [
         name
         for name in names
-        if read_word(f"{folder}/{name}/vendor") == _NVIDIA
+        if read_word(f"{folder}/{name}/vendor") == vendor
         and (read_word(f"{folder}/{name}/class") or "").startswith(_DISPLAY_CONTROLLER)
     ]
 
 
 def read_word(path: str) -> str | None:
-    """What the kernel says in a file of one word; ``None`` where it says nothing."""
+    """The content of a file of one word; ``None`` if it cannot be read."""
     try:
         return read_file(path, _WORD_BYTES).decode("ascii", "replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Whom a process belongs to: the launchers and shells above it, the data loaders below."""
+"""Reads process trees: launchers and shells above GPU processes, data loaders below."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _INIT = 1
 def read_families(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
     """These processes with all their ancestors and descendants, in one pass over ``/proc``.
 
-    PID 1 is everybody's ancestor and left out, unless it is itself one of the roots, as the program
-    of a container is. A root that ended, or whose number was reused, is left out.
+    PID 1 is left out unless it is one of the roots, as the program of a container is. So is a root
+    that has ended or whose PID was reused.
 
     Args:
-        roots: The processes whose families are asked for.
+        roots: The processes.
         proc: Where the process file system is mounted.
 
     Returns:
-        Each once, parents before children, older before younger siblings.
+        Each process once, parents before children, older before younger siblings.
     """
     table = read_table(proc)
     found = [table[root.pid] for root in roots if root.pid in table and table[root.pid].id == root]
@@ -59,7 +59,7 @@ def read_families(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[Rela
 
 
 def _children(table: dict[int, Stat]) -> dict[int, list[int]]:
-    """The children of each process, the eldest first."""
+    """The children of each process, the oldest first."""
     children: dict[int, list[int]] = {}
     for stat in sorted(table.values(), key=_age):
         parent = _parent(stat, table)
@@ -73,7 +73,7 @@ def _age(stat: Stat) -> tuple[int, int]:
 
 
 def _parent(stat: Stat, table: dict[int, Stat]) -> Stat | None:
-    """The parent of a process, unless another has taken its number while the table was read."""
+    """The parent of a process, unless its PID was reused while the table was read."""
     parent = table.get(stat.parent)
     if parent is None or (parent.id.start_time or 0) > (stat.id.start_time or 0):
         return None
@@ -81,7 +81,7 @@ def _parent(stat: Stat, table: dict[int, Stat]) -> Stat | None:
 
 
 def _ancestors(stat: Stat, table: dict[int, Stat]) -> set[int]:
-    """A process and those above it, PID 1 left out."""
+    """A process and its ancestors without PID 1."""
     line: set[int] = set()
     above: Stat | None = stat
     while above is not None and above.id.pid != _INIT and above.id.pid not in line:
@@ -120,10 +120,10 @@ def _parents_first(
 
 
 def _kin(stat: Stat, proc: str, boot: float, protected: bool) -> RelatedProcess | None:
-    """A process of the family, or ``None`` when it has ended meanwhile."""
+    """Read one process; ``None`` if it has ended meanwhile."""
     try:
         with opened(proc, stat.id.pid) as directory:
-            # Before the command: an exec in between is noticed at the next look.
+            # Before the command, so that an exec in between is noticed at the next reading.
             now = read_stat(directory)
             if now.id != stat.id:
                 return None

@@ -1,7 +1,7 @@
-"""What the kernel knows of a process, read from ``/proc`` by hand.
+"""Reads processes from ``/proc``.
 
-A hundred processes are looked at every second, which is why this does not go through psutil: one
-read of one file a process, kept open, and what cannot change is kept under (pid, start time).
+psutil is not used because a hundred processes are read every second. Each takes one read of one
+file, which stays open; properties that cannot change are kept by PID and start time.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Place
 
 COMMAND_BYTES = 4096
-"""How much of a command line is read. Command lines reach megabytes; a page holds nearly all."""
+"""Bytes of a command line that are read; some have megabytes, but few exceed a page."""
 
 _OPEN_SHARE, _ENOUGH_FILES = 4, 1024
-"""Of the files that this program may have open, one in so many is kept open here at most."""
+"""At most this share of the files that this program may open stays open here."""
 
 _Incarnation = tuple[bytes, bytes]
 
@@ -49,17 +49,17 @@ class ProcessFacts(Struct, frozen=True):
 
     Attributes:
         id: Its identity; the start time is always known here.
-        name: The kernel's short name of it (``comm``), as it is: not safe to print.
-        user: Name of the owner, or the number as text where it has no name.
-        uid: The owner's effective user id.
-        command: Its argument vector as far as it fits in ``COMMAND_BYTES``, bytes that are no
-            UTF-8 replaced; ``()`` for kernel threads and for whoever died before it was read.
-        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``X`` for one that has ended.
-        cpu_percent: Of one core since the previous reading of this identity; ``None`` at the first.
-        rss: Resident bytes, by the counters that ``ps`` shows. ``None`` for a process whose main
-            thread is dead while others live: the kernel then reports 0, whatever they hold.
-        started_at: When it started, seconds since the epoch.
-        place: Where it runs, where that is known without a look; see ``places``.
+        name: The kernel's short name of it (``comm``), not safe to print.
+        user: Name of the owner, or the UID as text.
+        uid: Effective UID of the owner.
+        command: Its argument vector, cut to ``COMMAND_BYTES``, with invalid UTF-8 replaced; ``()``
+            for kernel threads and if it ended before it was read.
+        state: One letter, as in ``ps``: R, S, D, Z, T, ...; ``X`` if it has ended.
+        cpu_percent: Of one core since the previous reading; ``None`` at the first.
+        rss: Resident bytes, as in ``ps``. ``None`` if the main thread is dead while others live,
+            because the kernel then reports 0.
+        started_at: When it started, in seconds since the epoch.
+        place: Where it runs, if the source knows it; see ``places``.
     """
 
     id: ProcessId
@@ -75,7 +75,7 @@ class ProcessFacts(Struct, frozen=True):
 
 
 class _Known:
-    """What is kept of a process between two readings."""
+    """A process as remembered between two readings."""
 
     __slots__ = (
         "boot",
@@ -109,30 +109,31 @@ class _Known:
         self.facts: ProcessFacts | None = None
 
     def measure(self, cpu_ticks: int, now: float) -> None:
-        """Take the CPU time used since the previous reading."""
+        """Compute the CPU percentage since the previous reading."""
         elapsed = now - self.read_at
         if elapsed > 0:
             used = (cpu_ticks - self.cpu_ticks) / os.sysconf("SC_CLK_TCK")
-            self.cpu_percent = used / elapsed * 100
+            # The kernel counts in ticks: more digits are noise, which a stream would send.
+            self.cpu_percent = round(used / elapsed * 100, 2)
             self.cpu_ticks = cpu_ticks
             self.read_at = now
 
-    def owes_command(self, rss: int | None) -> bool:
-        """Whether it has memory and no arguments: an exec shows the new name a moment before."""
+    def lacks_command(self, rss: int | None) -> bool:
+        """Whether it has memory but no arguments yet: an exec sets its name before them."""
         return not self.command and bool(rss)
 
 
 class _Opened(NamedTuple):
-    """Files of one process, kept open: they fail once it has ended, whoever gets its number."""
+    """Open files of one process: they fail once it has ended, even if its PID is reused."""
 
     directory: int
     stat: int
 
 
 class ProcessReader:
-    """Reads processes again and again, at about 7 µs each that does nothing, and 15 µs others.
+    """Reads processes repeatedly: about 7 µs for an idle one, 15 µs for others.
 
-    Not safe to use from several threads. ``keep_only`` bounds what it remembers and keeps open.
+    Not thread-safe. ``keep_only`` limits what it remembers and keeps open.
 
     Args:
         proc: Where the process file system is mounted.
@@ -147,22 +148,19 @@ class ProcessReader:
         self._boot_checked_at: float | None = None
 
     def read(self, pid: int, now: float) -> ProcessFacts | None:
-        """What is known of a process at this moment.
+        """A process at this moment.
 
-        The first process of a user asks the name service for the user's name, which may wait for
-        the network.
+        The first process of a user looks up the user's name, which may wait for the network.
 
         Args:
-            pid: Its number in this program's own PID name space: one of another name space would
-                name a stranger. See ``gpumon.host.namespaces``.
+            pid: Its PID in this program's own PID namespace.
             now: Seconds on the monotonic clock.
 
         Returns:
-            ``None`` when there is no such process to be seen here: it ended before it was first
-            read, or ``/proc`` hides it (``hidepid``). One that ended since then keeps its facts,
-            with state ``X``, until ``keep_only`` leaves it out: its number, should another process
-            get it, is not what the driver lists. The very same facts as before when nothing about
-            it has changed.
+            ``None`` if it ended before the first reading, or ``/proc`` hides it (``hidepid``). If
+            it ended later, it keeps its facts with state ``X`` until ``keep_only`` omits it: a
+            process that reuses its PID is not the one that the driver lists. The same object as
+            before if nothing has changed.
         """
         known = self._known.get(pid)
         if known is not None and known.facts is not None and known.facts.state == ENDED:
@@ -171,7 +169,7 @@ class ProcessReader:
         if read is None:
             return None if known is None or _exists(pid) else _end(known)
         stat, uid = read
-        # Once in every pass: when somebody sets the clock, start times move with it.
+        # Once per pass: if the clock is set, start times move with it.
         if now != self._boot_checked_at:
             self._boot_checked_at, self._boot = now, boot_time()
         boot = self._boot
@@ -180,16 +178,16 @@ class ProcessReader:
             if before is not None and before.cpu_percent == 0 and known.boot == boot:
                 known.read_at = now
                 return before
-        facts = self._tell(pid, stat, uid, boot, now)
+        facts = self._parse(pid, stat, uid, boot, now)
         known = self._known[pid]
         known.stat, known.boot = stat, boot
-        known.facts = None if known.owes_command(facts.rss) else facts
+        known.facts = None if known.lacks_command(facts.rss) else facts
         return facts
 
-    def _tell(
+    def _parse(
         self, pid: int, stat: bytes, uid: int | None, boot: float, now: float
     ) -> ProcessFacts:
-        """What the kernel's line says of a process."""
+        """Parse ``/proc/PID/stat``."""
         name, fields = split_stat(stat, START_STACK)
         cpu_ticks = int(fields[UTIME]) + int(fields[STIME])
         rss = resident_bytes(fields)
@@ -200,10 +198,10 @@ class ProcessReader:
         else:
             known.measure(cpu_ticks, now)
 
-        # The address of the stack is drawn anew at every exec, so it tells one python from the
-        # next where the name does not; it is 0 in processes of other users, who have the name.
+        # The address of the stack changes at every exec, also if the name stays the same. It is 0
+        # for processes of other users.
         incarnation = (name, fields[START_STACK])
-        if known.incarnation != incarnation or known.owes_command(rss):
+        if known.incarnation != incarnation or known.lacks_command(rss):
             self._read_identity(known, incarnation)
         # A process can change its user without an exec.
         if uid is not None and uid != known.uid:
@@ -223,14 +221,14 @@ class ProcessReader:
         )
 
     def keep_only(self, pids: Collection[int]) -> None:
-        """Forget every process but these."""
+        """Forget all other processes."""
         for pid in [pid for pid in self._known if pid not in pids]:
             del self._known[pid]
         for pid in [pid for pid in self._opened if pid not in pids]:
             self._close(pid)
 
     def _read_opened(self, pid: int) -> tuple[bytes, int] | None:
-        """The kernel's line of a process and its effective user, by what is open of it."""
+        """Read ``/proc/PID/stat`` and the effective UID through open files."""
         opened = self._opened.get(pid)
         if opened is None:
             if len(self._opened) >= self._most_opened:
@@ -239,19 +237,19 @@ class ProcessReader:
             if opened is None:
                 return None
         try:
-            # In this order: the directory of a process that is gone says root, its line fails.
+            # In this order: if the process is gone, its directory belongs to root and this fails.
             uid = os.fstat(opened.directory).st_uid
             return os.pread(opened.stat, STAT_BYTES, 0), uid
         except OSError:
-            # It has ended; the number may be another's by now.
+            # It has ended; its PID may be reused.
             self._close(pid)
             return None
 
     def _open(self, pid: int) -> _Opened | None:
         flags = os.O_RDONLY | os.O_CLOEXEC
         try:
-            # The directory belongs to the effective user even where its files, of a process that
-            # may not be dumped, belong to root: task_dump_owner() in fs/proc/base.c.
+            # The directory belongs to the effective user even if its files belong to root because
+            # the process may not be dumped: task_dump_owner() in fs/proc/base.c.
             directory = os.open(f"{self._proc}/{pid}", flags | os.O_DIRECTORY)
         except OSError:
             return None
@@ -268,7 +266,7 @@ class ProcessReader:
             os.close(descriptor)
 
     def _read_unopened(self, pid: int) -> tuple[bytes, int | None] | None:
-        """The same where no more may be kept open; the user is ``None`` when it has just ended."""
+        """The same without keeping files open; the UID is ``None`` if it has just ended."""
         stat = self._read_file(pid, "stat", STAT_BYTES)
         if stat is None:
             return None
@@ -278,11 +276,11 @@ class ProcessReader:
         return stat, uid
 
     def _read_identity(self, known: _Known, incarnation: _Incarnation) -> None:
-        """Fill in what changes at an exec only."""
+        """Read the properties that change only at an exec."""
         pid = known.id.pid
         known.name = incarnation[0].decode(errors="replace")
         command = self._read_file(pid, "cmdline", COMMAND_BYTES)
-        # A dead process has no arguments left; those it had are still its own.
+        # A dead process has no arguments any more: keep those it had.
         if command or known.incarnation is None:
             known.command = split_strings(command or b"")
         known.incarnation = incarnation
@@ -295,7 +293,7 @@ class ProcessReader:
 
 
 def _exists(pid: int) -> bool:
-    """Whether a process has this number, hidden by ``hidepid`` or not."""
+    """Whether a process with this PID exists, even if ``hidepid`` hides it."""
     try:
         os.getpgid(pid)
     except ProcessLookupError:
@@ -306,7 +304,7 @@ def _exists(pid: int) -> bool:
 
 
 def _end(known: _Known) -> ProcessFacts:
-    """What stays known of a process that has ended."""
+    """The facts of a process that has ended."""
     known.facts = ProcessFacts(
         known.id,
         known.name,
@@ -322,7 +320,7 @@ def _end(known: _Known) -> ProcessFacts:
 
 
 def _most_files() -> int:
-    """How many files this program may have open."""
+    """How many files this program may open."""
     import resource
 
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

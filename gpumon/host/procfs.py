@@ -1,8 +1,8 @@
-"""Reads one process, or the table of all, from ``/proc``, such that what is read belongs together.
+"""Reads one process, or all of them, from ``/proc``.
 
-An open ``/proc/PID`` stays bound to its process, not to the number: once that process has ended,
-whatever is asked through it fails, even if the number was given to another. So everything said of
-one process here goes through one such directory.
+An open ``/proc/PID`` stays bound to its process, not to the PID: after the process has ended, all
+reads through it fail, even if the PID was reused. So everything about one process is read through
+one such directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STAT_BYTES = 2048
-"""More than a line of ``/proc/PID/stat`` takes."""
+"""More than the length of ``/proc/PID/stat``."""
 STATE, PPID, PGRP, SESSION, FLAGS, UTIME, STIME, THREADS = 0, 1, 2, 3, 6, 11, 12, 17
 START_TIME, RSS, START_STACK = 19, 21, 25
 """Fields of ``split_stat``: the numbering of proc_pid_stat(5), less 3."""
@@ -32,21 +32,21 @@ _EXITING, _KERNEL_THREAD = 0x00000004, 0x00200000
 
 
 class Stat(Struct, frozen=True):
-    """What ``/proc/PID/stat`` says of a process.
+    """The content of ``/proc/PID/stat``.
 
     Attributes:
         id: Its identity.
-        name: The kernel's short name of it (``comm``), as it is: not safe to print.
-        state: One letter, as in ``ps``: that of its main thread.
-        parent: Its parent's number; 0 where that is in another PID name space.
+        name: The kernel's short name of it (``comm``), not safe to print.
+        state: The state of its main thread: one letter, as in ``ps``.
+        parent: PID of its parent; 0 if that is in another PID namespace.
         group: Its process group.
-        session: Its session; 0 where that is of another PID name space.
-        threads: How many it has, a dead main thread included.
-        exiting: Whether its main thread is on its way out, or dead: its memory is gone then.
-        kernel_thread: Whether it is one of the kernel's own.
-        rss: Resident bytes; ``None`` where the main thread is dead while others live.
-        stack_start: Address of the bottom of its stack, which the kernel draws anew at every exec;
-            ``None`` where it is not ours to see, and of the dead.
+        session: Its session; 0 if that is of another PID namespace.
+        threads: Number of threads, including a dead main thread.
+        exiting: Whether its main thread is exiting or dead: its memory is gone then.
+        kernel_thread: Whether it is a kernel thread.
+        rss: Resident bytes; ``None`` if the main thread is dead while others live.
+        stack_start: Address of the bottom of its stack, which changes at every exec; ``None``
+            without permission and for zombies.
     """
 
     id: ProcessId
@@ -63,32 +63,32 @@ class Stat(Struct, frozen=True):
 
     @property
     def leader_exited(self) -> bool:
-        """Whether its main thread is dead while others live: it shows as a zombie and is none."""
+        """Whether its main thread is dead while others live: it looks like a zombie."""
         return self.state == "Z" and self.threads > 1
 
     @property
     def ended(self) -> bool:
-        """Whether nothing but its number is left: a zombie."""
+        """Whether it is a zombie."""
         return self.state in "ZX" and self.threads <= 1
 
 
 def split_stat(line: bytes, last: int = RSS) -> tuple[bytes, list[bytes]]:
-    """The name and the fields after it, up to the last one wanted, of ``/proc/PID/stat``."""
-    # The name is not escaped and may itself hold parentheses, spaces and line feeds; nothing
-    # after it holds a parenthesis.
+    """Split ``/proc/PID/stat`` into the name and the fields after it, up to ``last``."""
+    # The name is not escaped and may contain parentheses, spaces and line feeds; nothing after it
+    # contains a parenthesis.
     end = line.rindex(b")")
     return line[line.index(b"(") + 1 : end], line[end + 2 :].split(None, last + 1)
 
 
 def resident_bytes(fields: list[bytes]) -> int | None:
-    """Of ``split_stat``: the kernel reports 0 where the main thread is dead while others live."""
+    """Resident bytes; ``None`` where the kernel reports 0 because the main thread is dead."""
     if fields[STATE] == b"Z" and int(fields[THREADS]) > 1:
         return None
     return int(fields[RSS]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def parse_stat(line: bytes) -> Stat:
-    """Take apart a line of ``/proc/PID/stat``, or of one of its threads."""
+    """Parse ``/proc/PID/stat``, or the same file of a thread."""
     name, fields = split_stat(line, START_STACK)
     flags = int(fields[FLAGS])
     return Stat(
@@ -107,7 +107,7 @@ def parse_stat(line: bytes) -> Stat:
 
 
 def all_pids(proc: str) -> list[int]:
-    """The numbers of all processes that ``/proc`` shows.
+    """The PIDs that ``/proc`` shows.
 
     Raises:
         OSError: There is no ``/proc``.
@@ -117,7 +117,7 @@ def all_pids(proc: str) -> list[int]:
 
 
 def read_table(proc: str) -> dict[int, Stat]:
-    """All processes that ``/proc`` shows, by number; about 10 µs each. Empty without ``/proc``."""
+    """All processes that ``/proc`` shows, by PID; about 10 µs each. Empty without ``/proc``."""
     table: dict[int, Stat] = {}
     try:
         pids = all_pids(proc)
@@ -131,7 +131,7 @@ def read_table(proc: str) -> dict[int, Stat]:
 
 
 def stat_of(proc: str, pid: int) -> Stat | None:
-    """What the kernel says of the process that has this number now; ``None`` for none."""
+    """The process that has this PID now; ``None`` if there is none."""
     try:
         return parse_stat(read_once(f"{proc}/{pid}/stat", STAT_BYTES))
     except OSError:
@@ -140,10 +140,10 @@ def stat_of(proc: str, pid: int) -> Stat | None:
 
 @contextlib.contextmanager
 def opened(proc: str, pid: int) -> Iterator[int]:
-    """The directory of a process, to be passed to the readers below.
+    """Open the directory of a process, for the functions below.
 
     Raises:
-        OSError: There is no such process to be seen here.
+        OSError: There is no such process here.
     """
     directory = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -153,16 +153,16 @@ def opened(proc: str, pid: int) -> Iterator[int]:
 
 
 def read_stat(directory: int, path: str = "stat") -> Stat:
-    """What the kernel says of the process of this directory, or of one of its threads.
+    """The process of this directory, or one of its threads.
 
     Raises:
-        OSError: It has ended and was waited for.
+        OSError: It was reaped.
     """
     return parse_stat(read_once(path, STAT_BYTES, directory))
 
 
 def read_once(path: str, size: int, directory: int | None = None) -> bytes:
-    """What one read of a file brings, at most ``size`` bytes.
+    """The result of one ``read`` of a file, at most ``size`` bytes.
 
     Raises:
         OSError: It cannot be read.
@@ -178,12 +178,12 @@ def read_file(path: str, limit: int, directory: int | None = None) -> bytes:
     """The first bytes of a file, at most ``limit``.
 
     Raises:
-        OSError: It cannot be read: ``PermissionError`` where that takes another user.
+        OSError: It cannot be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
     try:
         data = b""
-        # The kernel hands out some of its files a page or a record at a time.
+        # The kernel returns some files one page or one record at a time.
         while len(data) < limit and (more := os.read(descriptor, limit - len(data))):
             data += more
         return data
@@ -192,10 +192,10 @@ def read_file(path: str, limit: int, directory: int | None = None) -> bytes:
 
 
 def living_thread(directory: int) -> str:
-    """Where the files are that need a living thread: ``""``, or ``task/TID/`` of one that lives.
+    """The path of files that need a live thread: ``""``, or ``task/TID/`` of a live one.
 
-    A process whose main thread is dead shows no command, environment or open files of its own;
-    each of its other threads still does.
+    A process whose main thread is dead has no command, environment or open files; its other threads
+    still have them.
     """
     if not read_stat(directory).leader_exited:
         return ""
@@ -220,13 +220,13 @@ def list_directory(path: str, directory: int) -> list[str]:
 
 
 def hangs(directory: int, thread: str = "") -> bool:
-    """Whether it waits inside the kernel (state D) and does not come out of it within moments.
+    """Whether it waits inside the kernel (state D) for longer than some moments.
 
-    Whoever reads the memory of such a process, its command and environment included, may have to
-    wait with it: it can hold the lock that guards them.
+    Reading the memory of such a process, including its command and environment, can hang too: it
+    may hold the lock that guards them.
 
     Raises:
-        OSError: It has ended and was waited for.
+        OSError: It was reaped.
     """
     for _ in range(_LOOKS):
         if read_stat(directory, f"{thread}stat").state != "D":
@@ -236,10 +236,10 @@ def hangs(directory: int, thread: str = "") -> bool:
 
 
 def read_command(directory: int, limit: int, thread: str = "") -> tuple[str, ...]:
-    """Its argument vector as far as it fits in ``limit`` bytes; bytes that are no UTF-8 replaced.
+    """Its argument vector, cut to ``limit`` bytes, with invalid UTF-8 replaced.
 
     Returns:
-        ``()`` where there is none, as for kernel threads and zombies, and where it ``hangs``.
+        ``()`` for kernel threads, zombies, and if it ``hangs``.
 
     Raises:
         OSError: It cannot be read.
@@ -251,13 +251,13 @@ def read_command(directory: int, limit: int, thread: str = "") -> tuple[str, ...
 
 def split_strings(data: bytes) -> tuple[str, ...]:
     """Strings that each end with a zero byte, as in ``cmdline`` and ``environ``."""
-    # Programs that write their own title leave the rest of the space filled with zeros.
+    # Programs that write their own title fill the rest with zeros.
     text = data.rstrip(b"\0").decode(errors="replace")
     return tuple(text.split("\0")) if text else ()
 
 
 def wait_channel(directory: int, thread: str = "") -> str | None:
-    """The kernel's function in which it waits; ``None`` where the kernel does not say."""
+    """The kernel function in which it waits; ``None`` if unknown."""
     try:
         name = read_once(f"{thread}wchan", 128, directory).decode(errors="replace").strip()
     except OSError:
@@ -266,30 +266,30 @@ def wait_channel(directory: int, thread: str = "") -> str | None:
 
 
 def owner(directory: int) -> int:
-    """The effective user id of the process of this directory.
+    """The effective UID of the process of this directory.
 
-    The directory belongs to that user even where its files, of a process that may not be dumped,
-    belong to root: ``task_dump_owner()`` in the kernel's ``fs/proc/base.c``.
+    The directory belongs to that user even if its files belong to root because the process may not
+    be dumped: ``task_dump_owner()`` in the kernel's ``fs/proc/base.c``.
 
     Raises:
-        OSError: It has ended and was waited for.
+        OSError: It was reaped.
     """
     uid = os.fstat(directory).st_uid
-    # The directory of a process that is gone says root; its files say that they are not there.
+    # The directory of a process that is gone belongs to root; its files do not exist.
     os.stat("stat", dir_fd=directory)
     return uid
 
 
 class _BootTime:
-    """When the machine started, moved by real jumps of the clock only."""
+    """When the machine started; changes only when the clock is set."""
 
     def __init__(self) -> None:
         self._known = 0.0
 
     def read(self) -> float:
-        # Start times count from CLOCK_BOOTTIME's zero, time name spaces included. `btime` of
-        # /proc/stat is the same difference cut to whole seconds, in a file of several milliseconds
-        # on a large machine, and lxcfs puts the container's start in its place.
+        # Start times count from the zero of CLOCK_BOOTTIME, also in time namespaces. `btime` of
+        # /proc/stat is cut to whole seconds, takes milliseconds on a large machine, and is
+        # replaced with the container's start by lxcfs.
         boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         if abs(boot - self._known) > _CLOCK_SET_SECONDS:
             self._known = boot
@@ -300,13 +300,13 @@ _boot_time = _BootTime()
 
 
 def boot_time() -> float:
-    """When the machine started, seconds since the epoch, by the clock as it is set now.
+    """When the machine started, in seconds since the epoch, by the current clock.
 
-    The same to the digit until somebody sets the clock, and so are the start times made of it.
+    Exactly the same value until the clock is set, so that start times do not change.
     """
     return _boot_time.read()
 
 
 def started_after_boot(process: ProcessId) -> float:
-    """When a process that is visible here started, seconds after the machine did."""
+    """Seconds from the start of the machine to that of a process."""
     return (process.start_time or 0) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""The processes of a log: they are no more, or are somebody else's, and nothing is done to them."""
+"""The processes of a log, which cannot be inspected or signalled."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ if TYPE_CHECKING:
 
 
 class RecordedHost:
-    """See ``gpumon.host.ProcessHost``. All that is known of a process stands in its log."""
+    """See ``gpumon.host.ProcessHost``. The log holds everything that is known of a process."""
 
     readonly = True
 
     @property
     def uid(self) -> None:
-        """The log may be of another machine, where numbers mean other people."""
+        """Unknown: the log may be of another machine with other UIDs."""
         return
 
     @property
     def user(self) -> str:
-        """Names mostly mean the same people on all machines of one place."""
+        """Name of the current user: names usually mean the same person on several machines."""
         from gpumon.system.users import user_name
 
         return user_name(os.geteuid())
 
     def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:  # noqa: ARG002 - see ProcessHost
-        """Nothing besides the log."""
+        """Empty: the places are in the log."""
         return {}
 
     def scan(self, snapshot: Snapshot) -> HolderScan | None:  # noqa: ARG002 - see ProcessHost
-        """Nobody can look any more."""
+        """Always ``None``."""
         return None
 
     def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:  # noqa: ARG002 - see ProcessHost
-        """Nobody can look any more."""
+        """Always empty."""
         return ()
 
     def details(self, process: ProcessId) -> Details | None:  # noqa: ARG002 - see ProcessHost
-        """Nobody can look any more."""
+        """Always ``None``."""
         return None
 
-    def grip(self, target: Target) -> ProcessHandle:
-        """Refuse: the number may be anybody's by now.
+    def open_handle(self, target: Target) -> ProcessHandle:
+        """See ``ProcessHost.open_handle``.
 
         Raises:
             Refused: Always.
@@ -58,6 +58,6 @@ class RecordedHost:
             f"{target.id.pid} is a process of a log: nothing is sent from a replay.",
         )
 
-    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:  # noqa: ARG002 - see ProcessHost
-        """Nobody is held."""
+    def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:  # noqa: ARG002 - see ProcessHost
+        """Return at once: there are no handles."""
         return

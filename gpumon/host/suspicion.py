@@ -1,4 +1,4 @@
-"""Why a process that holds a card, and is not in the driver's list, matters; with the evidence."""
+"""Classifies processes that hold a GPU but are not in the driver's list, with the evidence."""
 
 from __future__ import annotations
 
@@ -60,23 +60,24 @@ _RANKS = {
     HoldReason.OBSERVER: len(HoldReason),
 }
 
-Finding = tuple[HoldReason, str]
+Classification = tuple[HoldReason, str]
+"""The reason, and its sentence."""
 
 
 def rank(suspect: Suspect) -> tuple[int, int]:
-    """A key that sorts the most suspect first, and observers last."""
+    """A sort key: the most suspect first, observers last."""
     return _RANKS[suspect.reason], suspect.id.pid
 
 
 class Known:
-    """What is remembered of a holder from one scan to the next.
+    """A holder as remembered between scans.
 
     Attributes:
-        parent: The first parent that it was seen with.
-        orphaned_at: When it was first seen with another; monotonic seconds.
-        command: Its argument vector, from when it could be read.
-        rest: The state it is in, and how often it had run by then.
-        rests_since: When it was first seen so; monotonic seconds.
+        parent: PID of the first parent that was seen.
+        orphaned_at: When another parent was first seen, in monotonic seconds.
+        command: The last argument vector that could be read.
+        rest: Its state, and its numbers of context switches.
+        rests_since: When ``rest`` was first seen, in monotonic seconds.
     """
 
     __slots__ = ("command", "orphaned_at", "parent", "rest", "rests_since")
@@ -90,7 +91,7 @@ class Known:
 
 
 class _Surroundings(Struct, frozen=True):
-    """Where a process is, as far as the kernel tells."""
+    """The namespace and the cgroup of a process."""
 
     pid_namespace: str | None = None
     cgroup: CgroupFacts = CgroupFacts()
@@ -98,7 +99,7 @@ class _Surroundings(Struct, frozen=True):
 
 
 class _Evidence(Struct, frozen=True):
-    """A suspect, while it is being looked at."""
+    """The evidence about one holder."""
 
     directory: int
     stat: Stat
@@ -107,16 +108,16 @@ class _Evidence(Struct, frozen=True):
     around: _Surroundings
 
 
-class Judge:
-    """Says of the holders found in one scan why each matters.
+class HolderClassifier:
+    """Classifies the holders of one scan.
 
     Args:
         proc: Where the process file system is mounted.
-        own_pid: The number of this program.
+        own_pid: PID of this program.
         now: Monotonic seconds.
         listed: The processes that the driver lists.
-        ambiguous: UUIDs of the cards on which it lists some by numbers that mean nothing here.
-        before: What was ``known`` at the end of the previous scan.
+        ambiguous: UUIDs of GPUs whose listed processes have PIDs of another PID namespace.
+        before: ``known`` of the previous scan.
     """
 
     def __init__(
@@ -142,12 +143,12 @@ class Judge:
             self._own = _Surroundings()
 
     def suspect(self, directory: int, stat: Stat, held: Sequence[str]) -> Suspect | None:
-        """The case against a process, or ``None`` when the driver lists it on all it holds.
+        """Classify a process; ``None`` if the driver lists it on all GPUs that it holds.
 
         Args:
             directory: Its ``/proc/PID``, open.
-            stat: What the kernel says of it.
-            held: UUIDs of the cards that it holds.
+            stat: Its state.
+            held: UUIDs of the GPUs that it holds.
 
         Raises:
             OSError: It has ended.
@@ -159,14 +160,14 @@ class Judge:
         if not unlisted:
             return None
         uid = owner(directory)
-        # One that hangs is given a moment before its command is left alone: not in every scan.
+        # Reading the command of a process that hangs takes a while: not in every scan.
         if stat.state != "D" or not known.command:
             command = read_command(directory, COMMAND_BYTES, living_thread(directory))
             known.command = command or known.command
         parent = self._stat(stat.parent)
         around = _surroundings(directory)
         case = _Evidence(directory, stat, parent, known, around)
-        reason, sentence = self._judge(case)
+        reason, sentence = self._classify(case)
         if not self._ambiguous.isdisjoint(unlisted):
             sentence += "; the driver may list it by a number of another PID name space"
         return Suspect(
@@ -203,19 +204,19 @@ class Judge:
             self._stats[pid] = stat_of(self._proc, pid)
         return self._stats[pid]
 
-    def _judge(self, case: _Evidence) -> Finding:
+    def _classify(self, case: _Evidence) -> Classification:
         observer = _is_observer(case.stat.name, case.known.command)
         orphan = None if observer else self._orphan(case)
-        standing = self._standing(case)
+        blocked = self._blocked(case)
         if orphan is not None:
-            further = "" if standing is None else f"; {standing[1]}"
+            further = "" if blocked is None else f"; {blocked[1]}"
             return HoldReason.ORPHAN, orphan + further
-        if observer and (standing is None or standing[0] is HoldReason.STOPPED):
+        if observer and (blocked is None or blocked[0] is HoldReason.STOPPED):
             return HoldReason.OBSERVER, "it is a monitor or a service of the machine, by its name"
-        return standing or self._stranger(case) or self._child(case) or self._holds(case)
+        return blocked or self._stranger(case) or self._child(case) or self._holds(case)
 
     def _orphan(self, case: _Evidence) -> str | None:
-        """How its parent was lost, where that is known."""
+        """How it lost its parent, if that is known."""
         stat, parent, known = case.stat, case.parent, case.known
         if known.orphaned_at is not None:
             ended = f"its parent {known.parent} ended {self._ago(known.orphaned_at)}"
@@ -223,10 +224,10 @@ class Judge:
         if parent is None or not self._takes_orphans(parent):
             return None
         leader = self._dead_leader(stat)
-        # A session is left by founding one only. So whoever is in the session of another was
-        # started by somebody in there, and that is not this parent.
+        # A process leaves a session only by creating one. So a process in another session than its
+        # parent was started by a process of that session and not by this parent.
         was_adopted = stat.session not in (0, stat.id.pid) and stat.session != parent.session
-        # systemd starts services itself; in scopes are processes that others have started.
+        # systemd starts services itself; processes in scopes were started by others.
         if was_adopted or (parent.name == _SYSTEMD and case.around.in_scope):
             too = "" if leader is None else f", and so has {leader}, which led its process group"
             return f"its parent has ended{too}; {_called(stat.parent, parent)} took it over"
@@ -238,7 +239,7 @@ class Judge:
     def _takes_orphans(self, stat: Stat) -> bool:
         """Whether it is the first process of the machine, of a container, or of a user's login.
 
-        Other programs may have asked for orphans too; the kernel does not tell who did.
+        Other programs can be subreapers too, but the kernel does not show which.
         """
         if stat.id.pid == _INIT or stat.name == _SYSTEMD:
             return True
@@ -250,14 +251,14 @@ class Judge:
         return inside is not None and int(inside[1]) == _INIT
 
     def _dead_leader(self, stat: Stat) -> int | None:
-        """The number of its process group, when whoever led that has ended."""
+        """The number of its process group, if the leader of the group has ended."""
         if stat.group in (0, stat.id.pid):
             return None
         leader = self._stat(stat.group)
         return stat.group if leader is None or leader.ended else None
 
-    def _standing(self, case: _Evidence) -> Finding | None:
-        """What keeps it from ending as others do."""
+    def _blocked(self, case: _Evidence) -> Classification | None:
+        """The state that prevents it from ending normally."""
         stat = case.stat
         if stat.leader_exited:
             return HoldReason.LEADER_EXITED, self._without_leader(case)
@@ -287,7 +288,7 @@ class Judge:
         return sentence
 
     def _resting(self, case: _Evidence) -> str:
-        """For how long it has been so, as far as was seen: it has not run in between."""
+        """How long it has been in its state without running, as far as was seen."""
         known = case.known
         status = _text(case.directory, "status")
         rest = (case.stat.state, *_TIMES_RUN.findall(status))
@@ -296,7 +297,7 @@ class Judge:
         rested = self._now - known.rests_since
         return f" for at least {duration(rested)}" if rested >= _TOLD_AFTER else ""
 
-    def _stranger(self, case: _Evidence) -> Finding | None:
+    def _stranger(self, case: _Evidence) -> Classification | None:
         """Whether it is in a container that this program is not in."""
         here, there = self._own, case.around
         if there.cgroup.container is not None and there.cgroup.container != here.cgroup.container:
@@ -310,7 +311,7 @@ class Judge:
             return HoldReason.OTHER_CONTAINER, sentence
         return None
 
-    def _child(self, case: _Evidence) -> Finding | None:
+    def _child(self, case: _Evidence) -> Classification | None:
         """Whether it descends from a process that the driver lists."""
         above = case.parent
         for generation in range(_GENERATIONS):
@@ -323,12 +324,12 @@ class Judge:
             above = self._stat(above.parent)
         return None
 
-    def _holds(self, case: _Evidence) -> Finding:
+    def _holds(self, case: _Evidence) -> Classification:
         listed = self._listed.get(case.stat.id)
         if listed is None:
-            return HoldReason.HOLDS, "it has the card open; the driver does not list it"
+            return HoldReason.HOLDS, "it has the GPU open; the driver does not list it"
         indices = ", ".join(map(str, listed.gpu_indices))
-        return HoldReason.HOLDS, f"it has the card open; the driver lists it on GPU {indices} only"
+        return HoldReason.HOLDS, f"it has the GPU open; the driver lists it on GPU {indices} only"
 
     def _ago(self, then: float) -> str:
         passed = self._now - then
@@ -336,7 +337,7 @@ class Judge:
 
 
 def _surroundings(directory: int) -> _Surroundings:
-    """Where the process of this directory is."""
+    """The namespace and the cgroup of the process of this directory."""
     try:
         namespace = os.readlink("ns/pid", dir_fd=directory)
     except OSError:
@@ -348,7 +349,7 @@ def _surroundings(directory: int) -> _Surroundings:
 
 
 def _text(directory: int, name: str) -> str:
-    """What a file of a process says; nothing where it may not be read."""
+    """The content of a file of a process; empty if it cannot be read."""
     try:
         return read_file(name, _FILE_BYTES, directory).decode(errors="replace")
     except OSError:
@@ -374,7 +375,7 @@ def _called(pid: int, stat: Stat | None) -> str:
 
 
 def _is_observer(name: str, command: tuple[str, ...]) -> bool:
-    """Whether its name, or that of its script or module, is one of a monitor's or a service's."""
+    """Whether its name, or that of its script or module, is that of a monitor or a service."""
     program = command[0].rpartition("/")[2] if command else ""
     names = [name, program]
     if _PYTHON.fullmatch(program):

@@ -1,6 +1,6 @@
-"""The names of our own tmux sessions.
+"""Reads the names of the user's tmux sessions.
 
-tmux leaves every process the number of its session; the name is the server's to tell.
+The environment of a process has only the number of its session; the tmux server knows the name.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SESSIONS = 256
 
 
 class TmuxSession(Struct, frozen=True):
-    """What ``TMUX`` holds in the environment of a process inside tmux.
+    """The content of the variable ``TMUX`` of a process inside tmux.
 
     Attributes:
         socket: Path of the server's socket.
-        server: The server's process number.
-        session: The session's number; it stays with a session that is renamed.
+        server: PID of the server.
+        session: The session's number, which does not change when it is renamed.
     """
 
     socket: str
@@ -31,7 +31,7 @@ class TmuxSession(Struct, frozen=True):
 
 
 def tmux_session(value: str) -> TmuxSession | None:
-    """Read a ``TMUX`` variable: ``/tmp/tmux-1000/default,3912,0``."""
+    """Parse a ``TMUX`` variable: ``/tmp/tmux-1000/default,3912,0``."""
     parts = value.rsplit(",", 2)
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts[1:]):
         return None
@@ -40,20 +40,20 @@ def tmux_session(value: str) -> TmuxSession | None:
 
 
 class TmuxNames:
-    """Asks tmux servers for their sessions' names, each at most once in ``RETRY_SECONDS``.
+    """Reads session names from tmux servers, from each at most once in ``RETRY_SECONDS``.
 
-    Not safe to use from several threads.
+    Not thread-safe.
     """
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, int], tuple[float, dict[str, str]]] = {}
 
     def name(self, session: TmuxSession, now: float) -> str | None:
-        """The session's name; ``None`` where its server is not ours or does not say.
+        """The session's name; ``None`` if its server belongs to another user or does not respond.
 
         Args:
-            session: From the environment of one of our own processes. A program of ours is never
-                to speak to a socket that another user chose.
+            session: From the environment of a process of this user: gpumon must never connect to a
+                socket that another user chose.
             now: Seconds on the monotonic clock.
         """
         server = session.socket, session.server
@@ -75,8 +75,8 @@ def _is_our_socket(path: str) -> bool:
 
 
 def _sessions(session: TmuxSession) -> dict[str, str]:
-    """Name by number, of the server that made the session and no later one at its place."""
-    # Few have a tmux to ask.
+    """Names by number, if the server is still the one that created the session."""
+    # Imported here because few users run tmux.
     import subprocess
 
     # Without -u, tmux writes underscores for what the locale of its client cannot show.

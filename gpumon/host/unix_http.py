@@ -1,4 +1,4 @@
-"""HTTP over a Unix socket: imported where there is one to ask, as that takes 20 ms."""
+"""HTTP over a Unix socket. Imported only if a socket exists, because the import takes 20 ms."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from contextlib import closing
 
 
 def ask(path: str, question: str, seconds: float, most: int) -> bytes | None:
-    """The body of the answer to a GET.
+    """The body of the response to a GET request.
 
     Args:
-        path: The socket.
-        question: What is asked for.
-        seconds: How long each step may take.
-        most: Bytes that are read of it.
+        path: Path of the socket.
+        question: The requested URL.
+        seconds: Timeout of each step.
+        most: Maximum number of bytes to read.
 
     Returns:
-        ``None`` where nobody answers, or with anything but success.
+        ``None`` without a response or if it is not a success.
     """
     with closing(_UnixConnection(path, seconds)) as connection:
         try:

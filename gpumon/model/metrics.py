@@ -79,10 +79,10 @@ class Metric(Struct, frozen=True):
         label: The text on screen.
         unit: The unit of the value in the model.
         tier: How often it is read.
-        smi: nvidia-smi's name for it, or ``None`` where it has none.
+        smi: nvidia-smi's name for it, or ``None``.
         dcgm: DCGM's name for it, or ``None``.
-        about: One sentence on what it means, and what it does not.
-        highest: The highest possible value, where it differs from the unit's.
+        about: The meaning, for users.
+        highest: The highest possible value, if it differs from the unit's.
         at_most: The field whose value this one never exceeds, or ``None``.
     """
 
@@ -115,81 +115,81 @@ _STATIC, _FAST, _SLOW = Tier.STATIC, Tier.FAST, Tier.SLOW
 # ruff: noqa: E501
 # fmt: off
 GPU_METRICS: tuple[Metric, ...] = (
-    Metric("index", "Index", _N, _STATIC, "index", None, "The card's number in nvidia-smi; CUDA counts otherwise unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set."),
-    Metric("uuid", "UUID", _T, _STATIC, "uuid", None, "The card's name for life: safe in CUDA_VISIBLE_DEVICES under any order."),
-    Metric("name", "Name", _T, _STATIC, "name", None, "The product's name."),
-    Metric("pci_bus_id", "PCI bus id", _T, _STATIC, "pci.bus_id", None, "Domain, bus, device and function of the slot."),
-    Metric("minor_number", "Minor number", _N, _STATIC, None, None, "N of the device file /dev/nvidiaN; not the index."),
-    Metric("architecture", "Architecture", _T, _STATIC, None, None, "The generation of the chip."),
-    Metric("compute_capability", "Compute capability", _T, _STATIC, "compute_cap", "DCGM_FI_DEV_CUDA_COMPUTE_CAPABILITY", "What CUDA code the chip can run."),
-    Metric("vbios_version", "VBIOS", _T, _STATIC, "vbios_version", "DCGM_FI_DEV_VBIOS_VERSION", "Version of the card's firmware."),
-    Metric("serial", "Serial", _T, _STATIC, "serial", None, "Number of the board; consumer cards report none."),
-    Metric("memory_used", "Memory used", Unit.BYTES, _FAST, "memory.used", "DCGM_FI_DEV_FB_USED", "Allocated by processes, needed or not; what the driver keeps for itself is counted apart.", at_most="memory_total"),
-    Metric("memory_free", "Memory free", Unit.BYTES, _FAST, "memory.free", "DCGM_FI_DEV_FB_FREE", "What can still be allocated.", at_most="memory_total"),
-    Metric("memory_reserved", "Memory reserved", Unit.BYTES, _FAST, "memory.reserved", "DCGM_FI_DEV_FB_RESERVED", "Kept by the driver and firmware.", at_most="memory_total"),
-    Metric("memory_total", "Memory total", Unit.BYTES, _FAST, "memory.total", "DCGM_FI_DEV_FB_TOTAL", "All of the card's memory."),
-    Metric("memory_unified", "Unified memory", Unit.YES_NO, _STATIC, None, None, "The card shares the host's memory; it has none of its own."),
-    Metric("bar1_used", "BAR1 used", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_USED", "Of the window through which the host sees GPU memory.", at_most="bar1_total"),
-    Metric("bar1_total", "BAR1 total", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_TOTAL", "Size of the window through which the host sees GPU memory."),
-    Metric("utilization_gpu", "GPU utilisation", _PCT, _FAST, "utilization.gpu", "DCGM_FI_DEV_GPU_UTIL", "Share of time in which any kernel ran; says nothing of how full the chip was."),
-    Metric("utilization_memory", "Memory utilisation", _PCT, _FAST, "utilization.memory", "DCGM_FI_DEV_MEM_COPY_UTIL", "Share of time in which GPU memory was read or written; not how full it is."),
-    Metric("utilization_encoder", "Encoder utilisation", _PCT, _SLOW, "utilization.encoder", "DCGM_FI_DEV_ENC_UTIL", "Of the video encoder."),
-    Metric("utilization_decoder", "Decoder utilisation", _PCT, _SLOW, "utilization.decoder", "DCGM_FI_DEV_DEC_UTIL", "Of the video decoder."),
-    Metric("utilization_jpeg", "JPEG utilisation", _PCT, _SLOW, "utilization.jpeg", None, "Of the JPEG decoder."),
-    Metric("utilization_ofa", "OFA utilisation", _PCT, _SLOW, "utilization.ofa", None, "Of the optical flow accelerator."),
-    Metric("temperature_gpu", "GPU temperature", Unit.CELSIUS, _FAST, "temperature.gpu", "DCGM_FI_DEV_GPU_TEMP", "Of the chip."),
-    Metric("temperature_memory", "Memory temperature", Unit.CELSIUS, _SLOW, "temperature.memory", "DCGM_FI_DEV_MEMORY_TEMP", "Of the memory; few cards report it."),
-    Metric("temperature_slowdown", "Slowdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SLOWDOWN_TEMP", "Where the card begins to slow itself down."),
-    Metric("temperature_shutdown", "Shutdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SHUTDOWN_TEMP", "Where the card turns itself off."),
-    Metric("temperature_margin", "Temperature margin", Unit.CELSIUS, _SLOW, "temperature.gpu.tlimit", "DCGM_FI_DEV_GPU_TEMP_LIMIT", "How far the chip is from slowing down."),
-    Metric("power_draw", "Power", Unit.WATTS, _FAST, "power.draw", "DCGM_FI_DEV_POWER_USAGE", "Of the whole board; since Ampere a mean over the last second."),
-    Metric("power_instant", "Power, instant", Unit.WATTS, _FAST, "power.draw.instant", "DCGM_FI_DEV_POWER_USAGE_INSTANT", "Of the whole board at this moment."),
-    Metric("power_average", "Power, average", Unit.WATTS, _SLOW, "power.draw.average", None, "Of the whole board, mean over the last second."),
-    Metric("power_limit", "Power limit", Unit.WATTS, _SLOW, "enforced.power.limit", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "The cap in force: the lowest of all that apply."),
-    Metric("power_limit_min", "Power limit, lowest", Unit.WATTS, _STATIC, "power.min_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", "The lowest cap that may be set."),
-    Metric("power_limit_max", "Power limit, highest", Unit.WATTS, _STATIC, "power.max_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", "The highest cap that may be set."),
-    Metric("energy", "Energy", Unit.JOULES, _SLOW, None, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Since the driver was loaded."),
-    Metric("clock_sm", "SM clock", Unit.MEGAHERTZ, _FAST, "clocks.current.sm", "DCGM_FI_DEV_SM_CLOCK", "Of the multiprocessors."),
-    Metric("clock_memory", "Memory clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.memory", "DCGM_FI_DEV_MEM_CLOCK", "Of the memory."),
-    Metric("clock_graphics", "Graphics clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.graphics", None, "Of the graphics engine."),
-    Metric("clock_video", "Video clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.video", "DCGM_FI_DEV_VIDEO_CLOCK", "Of the video engines."),
-    Metric("clock_sm_max", "SM clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.sm", "DCGM_FI_DEV_MAX_SM_CLOCK", "The most the multiprocessors can do."),
-    Metric("clock_memory_max", "Memory clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.memory", "DCGM_FI_DEV_MAX_MEM_CLOCK", "The most the memory can do."),
-    Metric("clock_graphics_max", "Graphics clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.graphics", None, "The most the graphics engine can do."),
-    Metric("clock_video_max", "Video clock, highest", Unit.MEGAHERTZ, _STATIC, None, "DCGM_FI_DEV_MAX_VIDEO_CLOCK", "The most the video engines can do."),
-    Metric("pstate", "Performance state", Unit.PSTATE, _SLOW, "pstate", "DCGM_FI_DEV_PSTATE", "P0 is the fastest, P15 the slowest."),
-    Metric("clock_event_reasons", "Clock event reasons", Unit.BITS, _FAST, "clocks_event_reasons.active", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "Why the clocks are below their highest; a software power cap under load is normal."),
-    Metric("fan_speed", "Fan speed", _PCT, _SLOW, "fan.speed", "DCGM_FI_DEV_FAN_SPEED", "What the fan is asked to do, which may exceed 100; passive cards have none.", highest=1000),
-    Metric("pcie_generation", "PCIe generation", _N, _SLOW, "pcie.link.gen.gpucurrent", "DCGM_FI_DEV_PCIE_LINK_GEN", "Of the link now; it drops while the card idles, which is no fault."),
-    Metric("pcie_generation_max", "PCIe generation, highest", _N, _STATIC, "pcie.link.gen.max", "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "The best that card and slot can do together."),
-    Metric("pcie_width", "PCIe width", _N, _SLOW, "pcie.link.width.current", "DCGM_FI_DEV_PCIE_LINK_WIDTH", "Lanes of the link now."),
-    Metric("pcie_width_max", "PCIe width, highest", _N, _STATIC, "pcie.link.width.max", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "Lanes that card and slot can do together."),
-    Metric("pcie_rx", "PCIe receive", Unit.BYTES_PER_SECOND, _SLOW, None, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "Into the card; the driver measures it for 20 ms."),
-    Metric("pcie_tx", "PCIe transmit", Unit.BYTES_PER_SECOND, _SLOW, None, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "Out of the card; the driver measures it for 20 ms."),
-    Metric("nvlink_active", "NVLinks up", _N, _SLOW, None, None, "Links that are up."),
-    Metric("nvlink_count", "NVLinks", _N, _SLOW, None, None, "Links the card has."),
-    Metric("nvlink_rx", "NVLink receive", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Over all links, from the difference of two counters."),
-    Metric("nvlink_tx", "NVLink transmit", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Over all links, from the difference of two counters."),
-    Metric("ecc_mode", "ECC", Unit.ENABLED, _SLOW, "ecc.mode.current", "DCGM_FI_DEV_ECC_CURRENT", "Whether memory errors are corrected."),
-    Metric("ecc_corrected_volatile", "ECC corrected", _N, _SLOW, "ecc.errors.corrected.volatile.total", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "Errors put right since the driver was loaded."),
-    Metric("ecc_uncorrected_volatile", "ECC uncorrected", _N, _SLOW, "ecc.errors.uncorrected.volatile.total", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Errors that could not be put right since the driver was loaded."),
-    Metric("ecc_corrected_aggregate", "ECC corrected, ever", _N, _SLOW, "ecc.errors.corrected.aggregate.total", "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "Errors put right in the card's life."),
-    Metric("ecc_uncorrected_aggregate", "ECC uncorrected, ever", _N, _SLOW, "ecc.errors.uncorrected.aggregate.total", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "Errors that could not be put right in the card's life."),
+    Metric("index", "Index", _N, _STATIC, "index", None, "Index of the GPU in nvidia-smi. CUDA uses another order unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set."),
+    Metric("uuid", "UUID", _T, _STATIC, "uuid", None, "Unique ID of the GPU, which never changes. CUDA_VISIBLE_DEVICES accepts it."),
+    Metric("name", "Name", _T, _STATIC, "name", None, "Product name."),
+    Metric("pci_bus_id", "PCI bus id", _T, _STATIC, "pci.bus_id", None, "PCI domain, bus, device and function."),
+    Metric("minor_number", "Minor number", _N, _STATIC, None, None, "Number in the name of the device file; not the index."),
+    Metric("architecture", "Architecture", _T, _STATIC, None, None, "Generation of the GPU."),
+    Metric("compute_capability", "Compute capability", _T, _STATIC, "compute_cap", "DCGM_FI_DEV_CUDA_COMPUTE_CAPABILITY", "CUDA code that the GPU can run."),
+    Metric("vbios_version", "VBIOS", _T, _STATIC, "vbios_version", "DCGM_FI_DEV_VBIOS_VERSION", "Version of the GPU's firmware."),
+    Metric("serial", "Serial", _T, _STATIC, "serial", None, "Serial number of the board. Consumer GPUs report none."),
+    Metric("memory_used", "Memory used", Unit.BYTES, _FAST, "memory.used", "DCGM_FI_DEV_FB_USED", "Memory that processes have allocated, in use or not, without the driver's reserve.", at_most="memory_total"),
+    Metric("memory_free", "Memory free", Unit.BYTES, _FAST, "memory.free", "DCGM_FI_DEV_FB_FREE", "Memory that can still be allocated.", at_most="memory_total"),
+    Metric("memory_reserved", "Memory reserved", Unit.BYTES, _FAST, "memory.reserved", "DCGM_FI_DEV_FB_RESERVED", "Memory that the driver and the firmware reserve.", at_most="memory_total"),
+    Metric("memory_total", "Memory total", Unit.BYTES, _FAST, "memory.total", "DCGM_FI_DEV_FB_TOTAL", "Total memory of the GPU."),
+    Metric("memory_unified", "Unified memory", Unit.YES_NO, _STATIC, None, None, "Whether the GPU uses the host's memory and has none of its own."),
+    Metric("bar1_used", "BAR1 used", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_USED", "Used part of the window through which the host accesses GPU memory.", at_most="bar1_total"),
+    Metric("bar1_total", "BAR1 total", Unit.BYTES, _SLOW, None, "DCGM_FI_DEV_BAR1_TOTAL", "Size of the window through which the host accesses GPU memory."),
+    Metric("utilization_gpu", "GPU utilisation", _PCT, _FAST, "utilization.gpu", "DCGM_FI_DEV_GPU_UTIL", "Share of time in which any kernel ran. It does not tell how much of the GPU the kernel used."),
+    Metric("utilization_memory", "Memory utilisation", _PCT, _FAST, "utilization.memory", "DCGM_FI_DEV_MEM_COPY_UTIL", "Share of time in which GPU memory was read or written. It does not tell how full the memory is."),
+    Metric("utilization_encoder", "Encoder utilisation", _PCT, _SLOW, "utilization.encoder", "DCGM_FI_DEV_ENC_UTIL", "Utilization of the video encoder."),
+    Metric("utilization_decoder", "Decoder utilisation", _PCT, _SLOW, "utilization.decoder", "DCGM_FI_DEV_DEC_UTIL", "Utilization of the video decoder."),
+    Metric("utilization_jpeg", "JPEG utilisation", _PCT, _SLOW, "utilization.jpeg", None, "Utilization of the JPEG decoder."),
+    Metric("utilization_ofa", "OFA utilisation", _PCT, _SLOW, "utilization.ofa", None, "Utilization of the optical flow accelerator."),
+    Metric("temperature_gpu", "GPU temperature", Unit.CELSIUS, _FAST, "temperature.gpu", "DCGM_FI_DEV_GPU_TEMP", "Temperature of the GPU chip."),
+    Metric("temperature_memory", "Memory temperature", Unit.CELSIUS, _SLOW, "temperature.memory", "DCGM_FI_DEV_MEMORY_TEMP", "Temperature of the memory. Few GPUs report it."),
+    Metric("temperature_slowdown", "Slowdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SLOWDOWN_TEMP", "Temperature at which the GPU starts to slow down."),
+    Metric("temperature_shutdown", "Shutdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SHUTDOWN_TEMP", "Temperature at which the GPU shuts down."),
+    Metric("temperature_margin", "Temperature margin", Unit.CELSIUS, _SLOW, "temperature.gpu.tlimit", "DCGM_FI_DEV_GPU_TEMP_LIMIT", "Degrees until the GPU slows down."),
+    Metric("power_draw", "Power", Unit.WATTS, _FAST, "power.draw", "DCGM_FI_DEV_POWER_USAGE", "Power of the whole board; since Ampere the mean of the last second."),
+    Metric("power_instant", "Power, instant", Unit.WATTS, _FAST, "power.draw.instant", "DCGM_FI_DEV_POWER_USAGE_INSTANT", "Power of the whole board at this moment."),
+    Metric("power_average", "Power, average", Unit.WATTS, _SLOW, "power.draw.average", None, "Power of the whole board, mean of the last second."),
+    Metric("power_limit", "Power limit", Unit.WATTS, _SLOW, "enforced.power.limit", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "The power limit in effect: the lowest of all that apply."),
+    Metric("power_limit_min", "Power limit, lowest", Unit.WATTS, _STATIC, "power.min_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", "The lowest power limit that can be set."),
+    Metric("power_limit_max", "Power limit, highest", Unit.WATTS, _STATIC, "power.max_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", "The highest power limit that can be set."),
+    Metric("energy", "Energy", Unit.JOULES, _SLOW, None, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Energy used since the driver was loaded."),
+    Metric("clock_sm", "SM clock", Unit.MEGAHERTZ, _FAST, "clocks.current.sm", "DCGM_FI_DEV_SM_CLOCK", "Clock of the multiprocessors."),
+    Metric("clock_memory", "Memory clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.memory", "DCGM_FI_DEV_MEM_CLOCK", "Clock of the memory."),
+    Metric("clock_graphics", "Graphics clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.graphics", None, "Clock of the graphics engine."),
+    Metric("clock_video", "Video clock", Unit.MEGAHERTZ, _SLOW, "clocks.current.video", "DCGM_FI_DEV_VIDEO_CLOCK", "Clock of the video engines."),
+    Metric("clock_sm_max", "SM clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.sm", "DCGM_FI_DEV_MAX_SM_CLOCK", "Maximum clock of the multiprocessors."),
+    Metric("clock_memory_max", "Memory clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.memory", "DCGM_FI_DEV_MAX_MEM_CLOCK", "Maximum clock of the memory."),
+    Metric("clock_graphics_max", "Graphics clock, highest", Unit.MEGAHERTZ, _STATIC, "clocks.max.graphics", None, "Maximum clock of the graphics engine."),
+    Metric("clock_video_max", "Video clock, highest", Unit.MEGAHERTZ, _STATIC, None, "DCGM_FI_DEV_MAX_VIDEO_CLOCK", "Maximum clock of the video engines."),
+    Metric("pstate", "Performance state", Unit.PSTATE, _SLOW, "pstate", "DCGM_FI_DEV_PSTATE", "Performance state: P0 is the fastest, P15 the slowest."),
+    Metric("clock_event_reasons", "Clock event reasons", Unit.BITS, _FAST, "clocks_event_reasons.active", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "Why the clocks are below their maximum. A software power cap under load is normal."),
+    Metric("fan_speed", "Fan speed", _PCT, _SLOW, "fan.speed", "DCGM_FI_DEV_FAN_SPEED", "Requested fan speed, which can exceed 100. Passive GPUs have no fan.", highest=1000),
+    Metric("pcie_generation", "PCIe generation", _N, _SLOW, "pcie.link.gen.gpucurrent", "DCGM_FI_DEV_PCIE_LINK_GEN", "Current PCIe generation of the link. It drops while the GPU is idle, which is not a fault."),
+    Metric("pcie_generation_max", "PCIe generation, highest", _N, _STATIC, "pcie.link.gen.max", "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "Highest PCIe generation that GPU and slot support together."),
+    Metric("pcie_width", "PCIe width", _N, _SLOW, "pcie.link.width.current", "DCGM_FI_DEV_PCIE_LINK_WIDTH", "Current number of PCIe lanes."),
+    Metric("pcie_width_max", "PCIe width, highest", _N, _STATIC, "pcie.link.width.max", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "Highest number of PCIe lanes that GPU and slot support together."),
+    Metric("pcie_rx", "PCIe receive", Unit.BYTES_PER_SECOND, _SLOW, None, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "PCIe traffic to the GPU, over 20 ms or since the last reading."),
+    Metric("pcie_tx", "PCIe transmit", Unit.BYTES_PER_SECOND, _SLOW, None, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "PCIe traffic from the GPU, over 20 ms or since the last reading."),
+    Metric("nvlink_active", "NVLinks up", _N, _SLOW, None, None, "Number of NVLinks that are up."),
+    Metric("nvlink_count", "NVLinks", _N, _SLOW, None, None, "Number of NVLinks of the GPU."),
+    Metric("nvlink_rx", "NVLink receive", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic received over all NVLinks since the last reading."),
+    Metric("nvlink_tx", "NVLink transmit", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic sent over all NVLinks since the last reading."),
+    Metric("ecc_mode", "ECC", Unit.ENABLED, _SLOW, "ecc.mode.current", "DCGM_FI_DEV_ECC_CURRENT", "Whether memory errors are detected and corrected (ECC)."),
+    Metric("ecc_corrected_volatile", "ECC corrected", _N, _SLOW, "ecc.errors.corrected.volatile.total", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "Memory errors that were corrected since the driver was loaded."),
+    Metric("ecc_uncorrected_volatile", "ECC uncorrected", _N, _SLOW, "ecc.errors.uncorrected.volatile.total", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Memory errors that could not be corrected since the driver was loaded."),
+    Metric("ecc_corrected_aggregate", "ECC corrected, ever", _N, _SLOW, "ecc.errors.corrected.aggregate.total", "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "Memory errors that were corrected during the GPU's lifetime."),
+    Metric("ecc_uncorrected_aggregate", "ECC uncorrected, ever", _N, _SLOW, "ecc.errors.uncorrected.aggregate.total", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "Memory errors that could not be corrected during the GPU's lifetime."),
     Metric("remapped_rows_correctable", "Rows remapped, correctable", _N, _SLOW, "remapped_rows.correctable", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "Memory rows replaced after corrected errors (Ampere and later)."),
     Metric("remapped_rows_uncorrectable", "Rows remapped, uncorrectable", _N, _SLOW, "remapped_rows.uncorrectable", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "Memory rows replaced after uncorrected errors (Ampere and later)."),
-    Metric("remapped_rows_pending", "Row remap pending", Unit.YES_NO, _SLOW, "remapped_rows.pending", "DCGM_FI_DEV_ROW_REMAP_PENDING", "A row waits for a reset of the card to be replaced."),
-    Metric("remapped_rows_failure", "Row remap failure", Unit.YES_NO, _SLOW, "remapped_rows.failure", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "A row could not be replaced: the card should be returned."),
-    Metric("retired_pages_single_bit", "Pages retired, single bit", _N, _SLOW, "retired_pages.single_bit_ecc.count", "DCGM_FI_DEV_RETIRED_SBE", "Memory pages given up after repeated corrected errors (before Ampere)."),
-    Metric("retired_pages_double_bit", "Pages retired, double bit", _N, _SLOW, "retired_pages.double_bit.count", "DCGM_FI_DEV_RETIRED_DBE", "Memory pages given up after an uncorrected error (before Ampere)."),
-    Metric("retired_pages_pending", "Page retirement pending", Unit.YES_NO, _SLOW, "retired_pages.pending", "DCGM_FI_DEV_RETIRED_PENDING", "A page waits for a reset of the card to be given up."),
-    Metric("recovery_action", "Recovery action", _T, _SLOW, "gpu_recovery_action", None, "What the driver asks for to make the card whole again."),
-    Metric("xid", "Last XID", _N, _FAST, None, "DCGM_FI_DEV_XID_ERRORS", "The driver's number of the last critical error this program saw."),
-    Metric("xid_at", "Last XID at", Unit.TIME, _FAST, None, None, "When that was."),
-    Metric("persistence_mode", "Persistence mode", Unit.ENABLED, _SLOW, "persistence_mode", "DCGM_FI_DEV_PERSISTENCE_MODE", "The driver stays loaded while nobody uses the card; off makes every start slow."),
-    Metric("compute_mode", "Compute mode", _T, _SLOW, "compute_mode", None, "Whether several processes may use the card."),
-    Metric("display_mode", "Display connected", Unit.ENABLED, _SLOW, "display_mode", None, "A monitor is connected."),
-    Metric("display_active", "Display active", Unit.ENABLED, _SLOW, "display_active", None, "A display server has memory on the card."),
-    Metric("mig_mode", "MIG mode", Unit.ENABLED, _SLOW, "mig.mode.current", "DCGM_FI_DEV_MIG_MODE", "The card is cut into instances."),
+    Metric("remapped_rows_pending", "Row remap pending", Unit.YES_NO, _SLOW, "remapped_rows.pending", "DCGM_FI_DEV_ROW_REMAP_PENDING", "Whether a memory row will be replaced at the next reset of the GPU."),
+    Metric("remapped_rows_failure", "Row remap failure", Unit.YES_NO, _SLOW, "remapped_rows.failure", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "Whether a memory row could not be replaced: the GPU should be returned."),
+    Metric("retired_pages_single_bit", "Pages retired, single bit", _N, _SLOW, "retired_pages.single_bit_ecc.count", "DCGM_FI_DEV_RETIRED_SBE", "Memory pages retired after repeated corrected errors (before Ampere)."),
+    Metric("retired_pages_double_bit", "Pages retired, double bit", _N, _SLOW, "retired_pages.double_bit.count", "DCGM_FI_DEV_RETIRED_DBE", "Memory pages retired after an uncorrected error (before Ampere)."),
+    Metric("retired_pages_pending", "Page retirement pending", Unit.YES_NO, _SLOW, "retired_pages.pending", "DCGM_FI_DEV_RETIRED_PENDING", "Whether a memory page will be retired at the next reset of the GPU."),
+    Metric("recovery_action", "Recovery action", _T, _SLOW, "gpu_recovery_action", None, "Action that the driver recommends to recover the GPU."),
+    Metric("xid", "Last XID", _N, _FAST, None, "DCGM_FI_DEV_XID_ERRORS", "Error code of the last critical error that the driver reported since gpumon started."),
+    Metric("xid_at", "Last XID at", Unit.TIME, _FAST, None, None, "Time of that error."),
+    Metric("persistence_mode", "Persistence mode", Unit.ENABLED, _SLOW, "persistence_mode", "DCGM_FI_DEV_PERSISTENCE_MODE", "Whether the driver stays loaded while no process uses the GPU. Without it, every start is slow."),
+    Metric("compute_mode", "Compute mode", _T, _SLOW, "compute_mode", None, "Whether several processes may use the GPU."),
+    Metric("display_mode", "Display connected", Unit.ENABLED, _SLOW, "display_mode", None, "Whether a monitor is connected."),
+    Metric("display_active", "Display active", Unit.ENABLED, _SLOW, "display_active", None, "Whether a display server uses memory of the GPU."),
+    Metric("mig_mode", "MIG mode", Unit.ENABLED, _SLOW, "mig.mode.current", "DCGM_FI_DEV_MIG_MODE", "Whether the GPU is divided into instances (MIG)."),
 )
 # fmt: on
 
@@ -205,7 +205,7 @@ class ProcessMetric(Struct, frozen=True):
         unit: The unit of what ``read`` gives.
         read: Takes the process and the time of the snapshot.
         smi: nvidia-smi's name in ``--query-compute-apps``, or ``None``.
-        about: What it means, in a sentence.
+        about: The meaning, for users.
     """
 
     key: str
@@ -247,20 +247,21 @@ def _job(process: GpuProcess) -> str | None:
 # The order is that of the CSV columns, which scripts count: add new lines at the end.
 # fmt: off
 PROCESS_METRICS: tuple[ProcessMetric, ...] = (
-    ProcessMetric("gpu", "GPU", _T, lambda p, _: ",".join(map(str, p.gpu_indices)), None, "Indices of the cards it holds memory on."),
-    ProcessMetric("pid", "PID", _N, lambda p, _: p.id.pid, "pid", "Its number."),
-    ProcessMetric("user", "USER", _T, lambda p, _: p.user, None, "Whose it is."),
+    ProcessMetric("gpu", "GPU", _T, lambda p, _: ",".join(map(str, p.gpu_indices)), None, "Indices of the GPUs that it uses."),
+    ProcessMetric("pid", "PID", _N, lambda p, _: p.id.pid, "pid", "Process ID."),
+    ProcessMetric("user", "USER", _T, lambda p, _: p.user, None, "Owner of the process."),
     ProcessMetric("type", "TYPE", _T, lambda p, _: p.type, None, "C compute, G graphics, M a client of MPS; C+G is both."),
-    ProcessMetric("memory_used", "GPU-MEM", Unit.BYTES, lambda p, _: p.memory_used, "used_gpu_memory", "GPU memory on all its cards together."),
-    ProcessMetric("sm", "SM%", _PCT, lambda p, _: p.sm, None, "Share of time one of its kernels ran, mean over its cards."),
-    ProcessMetric("cpu", "CPU%", _PCT, lambda p, _: p.cpu_percent, None, "Of one core; more than 100 when it uses several."),
-    ProcessMetric("rss", "RSS", Unit.BYTES, lambda p, _: p.rss, None, "Host memory it keeps resident."),
-    ProcessMetric("age", "TIME", Unit.SECONDS, _age, None, "How long ago it started."),
-    ProcessMetric("command", "COMMAND", _T, lambda p, _: " ".join(p.command) or p.name, "process_name", "Its command line."),
-    ProcessMetric("where", "WHERE", _T, lambda p, _: _where(p), None, "Where it runs, the most telling of its Slurm job, container, notebook, tmux session and Python environment."),
-    ProcessMetric("container", "CONTAINER", _T, lambda p, _: _container(p), None, "The container or Kubernetes pod around it."),
-    ProcessMetric("job", "JOB", _T, lambda p, _: _job(p), None, "Number of its Slurm job, else the torchrun, mpirun or the like that started it, with its PID."),
-    ProcessMetric("state", "S", _T, lambda p, _: p.state, None, "One letter, as in ps: R runs, S sleeps, D waits in the kernel out of reach of signals, T is stopped, Z is dead but still counted, X has ended and the driver still lists it."),
+    ProcessMetric("memory_used", "GPU-MEM", Unit.BYTES, lambda p, _: p.memory_used, "used_gpu_memory", "GPU memory on all its GPUs together."),
+    ProcessMetric("sm", "SM%", _PCT, lambda p, _: p.sm, None, "Share of time in which one of its kernels ran, mean of its GPUs."),
+    ProcessMetric("cpu", "CPU%", _PCT, lambda p, _: p.cpu_percent, None, "CPU use in percent of one core; more than 100 with several cores."),
+    ProcessMetric("rss", "RSS", Unit.BYTES, lambda p, _: p.rss, None, "Resident host memory."),
+    ProcessMetric("age", "AGE", Unit.SECONDS, _age, None, "Time since it started."),
+    ProcessMetric("command", "COMMAND", _T, lambda p, _: " ".join(p.command) or p.name, "process_name", "Command line."),
+    ProcessMetric("where", "WHERE", _T, lambda p, _: _where(p), None, "Where it runs: its Slurm job, container, notebook, tmux session or Python environment, the most specific of them."),
+    ProcessMetric("container", "CONTAINER", _T, lambda p, _: _container(p), None, "Its container or Kubernetes pod."),
+    ProcessMetric("job", "JOB", _T, lambda p, _: _job(p), None, "Its Slurm job, else its launcher (torchrun, mpirun and others) with PID."),
+    ProcessMetric("state", "S", _T, lambda p, _: p.state, None, "One letter, as in ps: R runs, S sleeps, D waits in the kernel and receives no signals, T is stopped, Z is a zombie, X has ended and the driver still lists it."),
+    ProcessMetric("memory_activity", "MBW%", _PCT, lambda p, _: p.memory_activity, None, "Share of time in which its kernels read or wrote GPU memory (memory bandwidth utilization), mean of its GPUs."),
 )
 # fmt: on
 
@@ -278,11 +279,11 @@ CLOCK_EVENT_REASONS: dict[int, str] = {
     0x080: "HW power brake",
     0x100: "display clock",
 }
-"""``nvmlClocksEventReason*`` of nvml.h, in nvidia-smi's words."""
+"""The bits of ``Gpu.clock_event_reasons`` with nvidia-smi's names."""
 
 HARMFUL_CLOCK_EVENTS = 0x008 | 0x020 | 0x040 | 0x080
-"""Slowed down by heat, the power supply or an unnamed fault. A software power cap is how a busy card
-keeps to its limit, and the rest is somebody's choice."""
+"""The bits that mean heat, a problem of the power supply, or an unnamed fault. A software power cap is
+normal under load; the other bits are settings."""
 
 
 def clock_event_names(reasons: int) -> list[str]:

@@ -32,7 +32,7 @@ class GpuSelection(Struct, frozen=True):
         """Whether the set contains a GPU.
 
         Args:
-            index: Index of the card.
+            index: Index of the GPU.
             uuid: Its UUID; ``None`` while it is unknown: then only the index is compared.
         """
         if not self or index in self.indices:
@@ -43,7 +43,7 @@ class GpuSelection(Struct, frozen=True):
         """The selected items that match no GPU of the machine, as the user typed them.
 
         Args:
-            count: How many cards the machine has.
+            count: Number of GPUs of the machine.
             uuids: The known UUIDs; a prefix can be reported as missing only if all are known.
         """
         words = [str(index) for index in sorted(self.indices) if index >= count]
@@ -76,7 +76,7 @@ def parse_selection(text: str) -> GpuSelection:
         first, dash, last = part.partition("-")
         if not _is_index(first) or (dash and not _is_index(last)):
             raise SelectionError(
-                f"cannot read {part!r} as a card: give indices, ranges or UUIDs, "
+                f"cannot read {part!r} as a GPU: give indices, ranges or UUIDs, "
                 "such as 0,2-3,GPU-1a2b"
             )
         low, high = int(first), int(last) if dash else int(first)

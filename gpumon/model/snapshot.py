@@ -1,7 +1,6 @@
 """The data model: immutable structures that are the same for every source.
 
-A ``Snapshot`` is the state of one machine at one moment. It looks the same whether it comes from a
-driver, the demo or a recording.
+A ``Snapshot`` is the state of one machine at one moment.
 
 ``None`` always means unknown; 0 never stands for it. ``Gpu.unknown`` keeps the reason. Units are
 bytes, percent, degrees Celsius, watts, joules, MHz, bytes per second and seconds;
@@ -17,7 +16,7 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotation
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -27,19 +26,26 @@ class Unknown(str, Enum):
     """The reason why a value is ``None``."""
 
     NOT_SUPPORTED = "not supported"
-    """This card or this driver does not report it."""
+    """This GPU or this driver does not report it."""
     NO_PERMISSION = "no permission"
     """The driver reports it to other users only."""
     CARD_LOST = "card lost"
-    """The card fell off the bus, or needs a reset, before it was read."""
+    """The GPU fell off the bus, or needs a reset, before it was read."""
     NO_ANSWER = "no answer"
     """The call has not come back, or keeps failing for a passing reason."""
     ASLEEP = "asleep"
-    """The card is powered down and asking would wake it."""
+    """The GPU is powered down and asking would wake it."""
     NOT_RECORDED = "not in the log"
     """It was not recorded, or was unknown then."""
+    NOT_EXPORTED = "not exported"
+    """The exporter that Prometheus asks does not tell it."""
     NOT_READ = "not read yet"
-    """Nothing is wrong: its turn has not come, or a rate needs two readings."""
+    """It will be read soon, or it is a rate, which needs two readings."""
+
+    @property
+    def words(self) -> str:
+        """The reason on screen; the value is a promise of the JSON."""
+        return "GPU lost" if self is Unknown.CARD_LOST else self.value
 
 
 class CardStatus(str, Enum):
@@ -51,11 +57,11 @@ class CardStatus(str, Enum):
     NO_ANSWER = "no answer"
     """A call to it has not come back."""
     LOST = "lost"
-    """The driver says the card is gone."""
+    """The driver says the GPU is gone."""
     RESET_REQUIRED = "reset required"
-    """The driver says the card must be reset before use."""
+    """The driver says the GPU must be reset before use."""
     NO_PERMISSION = "no permission"
-    """This user may not open the card, or its container was not given it."""
+    """This user may not open the GPU, or its container was not given it."""
     FAILING = "failing"
     """Most calls to it fail, with errors that name no known cause."""
 
@@ -78,8 +84,8 @@ class GpuUse(Struct, frozen=True, gc=False):
     """The use that one process makes of one GPU, or of one MIG instance of it.
 
     Attributes:
-        gpu_uuid: UUID of the (physical) card.
-        gpu_index: Index of that card in nvidia-smi's order.
+        gpu_uuid: UUID of the (physical) GPU.
+        gpu_index: Index of that GPU in nvidia-smi's order.
         instance: (GPU instance, compute instance) under MIG.
         memory_used: Bytes of GPU memory.
         sm: Percent of time with a kernel of this process running, over the driver's last window.
@@ -180,7 +186,7 @@ class GpuProcess(Struct, frozen=True, gc=False):
         id: Its identity.
         type: ``C`` compute, ``G`` graphics, ``C+G`` both, ``M`` a client of MPS, ``M+C`` a client
             of MPS that also computes directly: nvidia-smi's letters.
-        uses: One entry per card and instance, in card order, at least one.
+        uses: One entry per GPU and instance, in GPU order, at least one.
         visible: False when the host does not show such a process here (another PID name space,
             a hidden ``/proc``); then only ``uses`` is known.
         user: Name of the owner, or the number as text where it has no name.
@@ -224,6 +230,24 @@ class GpuProcess(Struct, frozen=True, gc=False):
         """Percent, the mean over its GPUs; ``None`` if no GPU reports it."""
         known = [use.sm for use in self.uses if use.sm is not None]
         return sum(known) / len(known) if known else None
+
+    @property
+    def memory_activity(self) -> float | None:
+        """Percent, the mean over its GPUs; ``None`` if no GPU reports it."""
+        known = [use.memory_activity for use in self.uses if use.memory_activity is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def resting(self) -> bool | None:
+        """Whether it holds GPU memory without SM use; ``None`` if that is unknown.
+
+        Never true of a process that only draws: a display server is idle most of the time.
+        """
+        if self.type == "G" or any(use.sm for use in self.uses):
+            return False
+        memory = self.memory_used
+        unknown = memory is None or any(use.sm is None for use in self.uses)
+        return None if unknown else memory != 0
 
     @property
     def gpu_indices(self) -> tuple[int, ...]:
@@ -368,8 +392,8 @@ class Host(Struct, frozen=True, gc=False):
 
     Attributes:
         name: Host name.
-        driver_version: Version of the NVIDIA kernel driver.
-        nvml_version: Version of the NVML library.
+        driver_version: Version of the kernel driver.
+        library_version: Version of the driver's library; ``nvml_version`` in exports.
         cuda_version: The newest CUDA version that driver supports, such as ``12.8``.
         driver_since: When this program first saw the driver respond.
         cpu_percent: Of all cores together, 0-100, since the last reading.
@@ -377,14 +401,16 @@ class Host(Struct, frozen=True, gc=False):
         load: Load averages over 1, 5 and 15 minutes.
         memory_total: Bytes of host memory.
         memory_used: Bytes that are neither free nor reclaimable.
-        in_container: True when this program runs in a PID name space of its own: the driver then
-            lists the processes of this name space only, and memory that others hold has no owner
+        in_container: True if this program runs in a PID namespace of its own: the driver then
+            lists the processes of this namespace only, and memory that others hold has no owner
             here.
+        pids_are_ours: False if the driver lists PIDs of another PID namespace: the processes cannot
+            be looked up then.
     """
 
     name: str
     driver_version: str | None = None
-    nvml_version: str | None = None
+    library_version: str | None = field(default=None, name="nvml_version")
     cuda_version: str | None = None
     driver_since: float | None = None
     cpu_percent: float | None = None
@@ -393,6 +419,7 @@ class Host(Struct, frozen=True, gc=False):
     memory_total: int | None = None
     memory_used: int | None = None
     in_container: bool | None = None
+    pids_are_ours: bool = True
 
 
 class HoldReason(str, Enum):
@@ -401,7 +428,7 @@ class HoldReason(str, Enum):
     ORPHAN = "orphan"
     """Its parent ended and init, or a subreaper, took it over: a data loader left behind."""
     LEADER_EXITED = "leader exited"
-    """Its main thread is dead (it shows as a zombie) while other threads live and hold the card."""
+    """Its main thread is dead (it looks like a zombie) while other threads hold the GPU."""
     UNINTERRUPTIBLE = "uninterruptible"
     """It waits inside the kernel (state D): no signal reaches it until that wait ends."""
     STOPPED = "stopped"
@@ -409,7 +436,7 @@ class HoldReason(str, Enum):
     OTHER_CONTAINER = "other container"
     """It is in a container that this program is not in."""
     CHILD = "child"
-    """A child of a process that the driver lists: it inherited the open card, as loaders do."""
+    """A child of a process that the driver lists: it inherited the open GPU, as loaders do."""
     OBSERVER = "observer"
     """A monitor or a service of the driver (nvidia-smi, DCGM, persistenced): holds next to none."""
     HOLDS = "holds"
@@ -421,8 +448,8 @@ class Suspect(Struct, frozen=True, gc=False):
 
     Attributes:
         id: Its identity.
-            gpu_uuids: The cards whose device files it holds open or mapped.
-            reason: The strongest reason to look at it.
+        gpu_uuids: The GPUs whose device files it holds open.
+        reason: The strongest reason why it matters.
         sentence: The reason as a sentence, with its evidence: ``its parent 41233 ended 22m ago``.
         user: Name of its owner.
         uid: The owner's number.
@@ -534,7 +561,7 @@ class Reserved(Struct, frozen=True, gc=False):
     """A GPU, or a MIG device, that ``gpumon run`` has reserved for a job. ``None`` is unknown.
 
     Attributes:
-        gpu_uuid: Of the card.
+        gpu_uuid: Of the GPU.
         mig_uuid: Of the MIG device; ``None`` if the whole GPU is reserved.
         user: The user who reserved it.
         pid: PID of that ``gpumon run``.
@@ -556,8 +583,8 @@ class Snapshot(Struct, frozen=True, gc=False):
     Attributes:
         time: When it was taken.
         host: The machine.
-        gpus: Its cards, in nvidia-smi's order.
-            processes: The processes on them, in no particular order.
+        gpus: Its GPUs, in nvidia-smi's order.
+        processes: The processes on them, in no particular order.
         processes_at: When the process lists were read; they are read less often than the GPUs.
         source: ``demo``, ``replay``, or the name of the backend.
         trouble: Set when the driver cannot be reached; then ``gpus`` is empty.

@@ -12,7 +12,7 @@ class Thresholds(Struct, frozen=True):
         hot_margin: A GPU is hot within this many degrees of its slowdown temperature: a warmer room
             would then slow it down.
         hot_unknown: A GPU that reports neither its slowdown temperature nor its margin is hot from
-            this temperature on. An estimate: slowdown temperatures of NVIDIA GPUs are around 90 °C.
+            this temperature on. An estimate: common slowdown temperatures are around 90 °C.
         full_share: A GPU is full below this share of free memory: 1 to 4 GB of 24 to 80 GB, of
             which another process's CUDA context and libraries take several hundred MB before its
             first tensor.
@@ -34,7 +34,7 @@ class Thresholds(Struct, frozen=True):
         stuck_after: Seconds for which both must hold. A collective times out after ten minutes too
             (PyTorch's default for NCCL), so a job that recovers by itself has recovered by then.
         throttled_after: Seconds of slowdown before it is reported; a single sample may be a change
-            of clocks (nvml.h says so of HW slowdown).
+            of clocks (drivers report this as HW slowdown too).
         unattributed_after: Seconds for which memory or utilisation must have no owner: process
             lists are read less often than these values.
         least_samples: Minimum number of samples, besides the time, to call a GPU idle or stuck: at
@@ -43,7 +43,7 @@ class Thresholds(Struct, frozen=True):
             more that allocators request (PyTorch's ``kLargeBuffer``).
         growth_fit: Minimum R² of a line through the values: a single jump has 0.75, four equal
             steps have 0.94.
-        program_xid_for: Seconds for which an XID that a program caused is reported: the GPU works
+        program_xid_for: Seconds for which an error that a program caused is reported: the GPU works
             after it, and a user who asks why a job ended asks soon.
     """
 

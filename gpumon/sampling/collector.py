@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import CardStatus, Gpu, Host, OwnCost, Snapshot, Trouble
+from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot, Trouble
+from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sources import CallGivenUpError, SourceError
 from gpumon.system.clock import Clock, SystemClock
 from gpumon.text.formatting import duration
@@ -31,20 +31,15 @@ MIN_INTERVAL = 0.1
 MAX_INTERVAL = 3600.0
 
 _PATIENCE = 1.0
-"""Seconds that a call is given in any case before it counts as hanging."""
+"""Minimum number of seconds before a call counts as hung."""
 _LONGEST_PATIENCE = 3.0
-"""... and at most, however rare the samples are: waking a card takes 1 to 3 s. A word about a hung
-call is not rarer either."""
+"""The maximum, at any interval, also between two reports of a hung call: waking a GPU takes 1 to
+3 s."""
 _REMINDER = 1.0
-"""Seconds between two words about the same hung call, at least: people are told whole seconds."""
-
-_COST_SECONDS = 1.0
-"""How often the cost is measured."""
-_COST_WINDOW = 5.0
-_TICKS_KEPT = 31
+"""Minimum number of seconds between two reports of a hung call, which show whole seconds."""
 
 _ANSWERING = (CardStatus.OK, CardStatus.FAILING)
-"""Those of which silence is news. A card that is lost or asleep was not going to answer."""
+"""The states that change to ``NO_ANSWER``: a GPU that is lost or asleep does not respond anyway."""
 
 
 class _Listener(NamedTuple):
@@ -389,11 +384,7 @@ class Collector:
         if call is None:
             return replace(self._sampled, time=time_now)
         since = time_now - waited
-        return replace(
-            self._sampled,
-            time=time_now,
-            gpus=tuple(_unanswering(gpu, since) for gpu in self._sampled.gpus),
-        )
+        return unanswering(replace(self._sampled, time=time_now), since)
 
     def _hand_out(self, snapshot: Snapshot) -> None:
         self._latest = snapshot
@@ -432,58 +423,17 @@ class Collector:
         self._closely = any(entry.closely for entry in listeners)
 
 
-class CostMeter:
-    """What this program costs, measured once a second over the last five seconds.
-
-    Args:
-        cpu_seconds: Seconds of CPU this process has used, all threads together.
-    """
-
-    def __init__(self, cpu_seconds: Callable[[], float] = time.process_time) -> None:
-        self.missed_ticks = 0
-        self._cpu_seconds = cpu_seconds
-        self._marks: deque[tuple[float, float, float]] = deque()
-        self._ticks: deque[float] = deque(maxlen=_TICKS_KEPT)
-        self._cost = OwnCost()
-
-    def add_tick(self, seconds: float) -> None:
-        """Record the duration of a tick, including its listeners."""
-        self._ticks.append(seconds)
-
-    def measure(self, now: float, driver_seconds: float) -> OwnCost:
-        """The current cost.
-
-        Args:
-            now: Seconds on the monotonic clock.
-            driver_seconds: Seconds spent in driver calls so far.
-        """
-        marks = self._marks
-        if marks and now < marks[-1][0] + _COST_SECONDS:
-            if self._cost.missed_ticks != self.missed_ticks:
-                self._cost = replace(self._cost, missed_ticks=self.missed_ticks)
-            return self._cost
-        cpu_seconds = self._cpu_seconds()
-        marks.append((now, cpu_seconds, driver_seconds))
-        while len(marks) > 2 and marks[1][0] <= now - _COST_WINDOW:
-            marks.popleft()
-        cpu_percent = driver_share = None
-        if len(marks) > 1:
-            then, cpu_then, driver_then = marks[0]
-            cpu_percent = (cpu_seconds - cpu_then) / (now - then) * 100
-            # A reopened source counts from 0 again.
-            if driver_seconds >= driver_then:
-                driver_share = (driver_seconds - driver_then) / (now - then)
-        tick = sorted(self._ticks)[len(self._ticks) // 2] if self._ticks else None
-        self._cost = OwnCost(cpu_percent, driver_share, tick, self.missed_ticks)
-        return self._cost
-
-
 def _checked(interval: float) -> float:
     if not MIN_INTERVAL <= interval <= MAX_INTERVAL:
         raise ValueError(
             f"The interval must be {MIN_INTERVAL:g} to {MAX_INTERVAL:g} seconds, not {interval:g}."
         )
     return interval
+
+
+def unanswering(snapshot: Snapshot, since: float) -> Snapshot:
+    """The snapshot with all GPUs marked as not responding since a time."""
+    return replace(snapshot, gpus=tuple([_unanswering(gpu, since) for gpu in snapshot.gpus]))
 
 
 def _unanswering(gpu: Gpu, since: float) -> Gpu:
@@ -495,11 +445,11 @@ def _unanswering(gpu: Gpu, since: float) -> Gpu:
 def _silence(call: Call | None, seconds: float) -> Trouble:
     """The message while no first sample has arrived."""
     if call is None:
-        sentence = f"The first look at the cards has not come back for {duration(seconds)}."
+        sentence = f"The first sample has not arrived for {duration(seconds)}."
     else:
         sentence = f"The driver has not answered for {duration(seconds)}."
     return Trouble(
         sentence,
-        "It may still be waking the cards, which takes seconds for each while persistence mode is"
-        " off. If this goes on a card hangs: look for NVRM and Xid in `dmesg`.",
+        "It may still be waking the GPUs, which takes seconds for each while persistence mode is"
+        " off. If this goes on, a GPU hangs: `sudo dmesg` may say why.",
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpumon.host import Refused
 from gpumon.model.snapshot import Reserved
 from gpumon.system.clock import Clock, SystemClock
 
@@ -61,7 +62,7 @@ class Lookup:
     """Runs lookups while snapshots pass, and adds the results to them.
 
     A bug in a lookup is never silent: ``failure`` holds it, and ``annotate`` and ``stop`` raise it.
-    An ``OSError`` is not a bug: the previous result stays.
+    An ``OSError`` is not a bug, nor is a machine that cannot be asked: the previous result stays.
 
     Args:
         host: The host, queried by up to three threads at a time.
@@ -328,7 +329,7 @@ class Lookup:
         began = self._clock.monotonic()
         if self._snapshot is not None:
             roots = [process.id for process in self._snapshot.processes if process.visible]
-            with suppress(OSError):
+            with suppress(OSError, Refused):
                 self._kin = self._host.families(roots)
         return _rest(self._clock.monotonic() - began, _KIN_AGAIN)
 

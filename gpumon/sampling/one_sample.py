@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpumon.sources import Source
 
 _PATIENCE = 10.0
-"""Seconds a driver gets: initialising cards without persistence mode takes seconds each."""
+"""Seconds for the driver: initialising GPUs without persistence mode takes seconds each."""
 
 
 def take_one(source: Source, patience: float = _PATIENCE) -> Snapshot:
@@ -43,7 +43,7 @@ def take_one(source: Source, patience: float = _PATIENCE) -> Snapshot:
         if not settled.wait(max(0.0, deadline - time.monotonic())):
             raise SourceError(
                 f"The driver has not answered for {patience:.0f} s.",
-                "Other programs that use the cards may hang too; `dmesg` may say why.",
+                "Other programs that use the GPUs may hang too; `dmesg` may say why.",
             )
     finally:
         collector.stop()

@@ -1,4 +1,4 @@
-"""Where snapshots come from. One door, ``Source``, whatever stands behind it."""
+"""The interface of everything that produces snapshots: ``Source``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SourceError(Exception):
-    """A source cannot be opened, for a reason a person can act on.
+    """A source cannot be opened, for a reason that the user can act on.
 
     Attributes:
         sentence: What is wrong.
@@ -27,18 +27,18 @@ class SourceError(Exception):
 
 
 class NoSuchCardError(SourceError):
-    """Cards were asked for that the machine does not have.
+    """The selection names GPUs that the machine does not have.
 
     Args:
-        missing: These, as they were named.
-        count: How many it has.
-        machine: What to call it.
+        missing: The missing ones as they were named.
+        count: Number of GPUs of the machine.
+        machine: How the message calls the machine.
     """
 
     def __init__(self, missing: Sequence[str], count: int, machine: str = "This machine") -> None:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         super().__init__(
-            f"There is no card {', '.join(missing[:_NAMED])}{more}.", cards_there(count, machine)
+            f"There is no GPU {', '.join(missing[:_NAMED])}{more}.", cards_there(count, machine)
         )
 
 
@@ -46,17 +46,17 @@ _NAMED = 4
 
 
 def cards_there(count: int, machine: str = "This machine") -> str:
-    """Which cards a machine has, as a sentence."""
+    """A sentence that says which GPUs a machine has."""
     if count < 2:
-        return f"{machine} has {'only card 0' if count else 'no card'}."
-    return f"{machine} has cards 0 to {count - 1}."
+        return f"{machine} has {'only GPU 0' if count else 'no GPU'}."
+    return f"{machine} has GPUs 0 to {count - 1}."
 
 
 class Call(Struct, frozen=True, gc=False):
-    """A call the source is inside of at this moment.
+    """A driver call in progress.
 
     Attributes:
-        gpu_uuid: The card it asks, or ``None`` when it asks the driver as a whole.
+        gpu_uuid: The GPU that it reads; ``None`` for the driver as a whole.
         function: Its name.
         since: When it began, on the monotonic clock.
     """
@@ -67,34 +67,34 @@ class Call(Struct, frozen=True, gc=False):
 
 
 class CallGivenUpError(Exception):
-    """The call that this thread hung in came back after ``Source.give_up``.
+    """A hung call of this thread returned after ``Source.give_up``.
 
-    Another thread samples the source by now: this one must not touch it again.
+    Another thread samples the source now: this one must not use it again.
     """
 
 
 class Source(Protocol):
-    """Something that can say, again and again, how the cards are.
+    """Produces snapshots.
 
-    ``open``, ``sample`` and ``close`` are called by one thread at a time, and by another one only
-    after ``give_up``; ``current_call``, ``driver_seconds`` and ``give_up`` are for any thread.
+    One thread at a time calls ``open``, ``sample`` and ``close``, and another one only after
+    ``give_up``. Any thread may call the rest.
     """
 
     def open(self) -> None:
-        """Make ready.
+        """Prepare for sampling.
 
         Raises:
-            SourceError: When there is nothing to sample.
+            SourceError: There is nothing to sample.
             CallGivenUpError: This thread was given up; another one opens the source.
         """
         ...
 
     def sample(self, *, closely: bool = True) -> Snapshot:
-        """One snapshot, now. Raises nothing for what a card or a driver does.
+        """Take a snapshot. Errors of GPUs and drivers are part of it and not raised.
 
         Args:
-            closely: Whether somebody keeps all values. Else what moves with every sample but stands
-                on a card's page at most may be up to a second old.
+            closely: Whether a listener keeps all values. If not, values that only the page of a GPU
+                shows may be up to a second old.
 
         Raises:
             CallGivenUpError: This thread was given up; another one samples the source.
@@ -102,36 +102,39 @@ class Source(Protocol):
         ...
 
     def give_up(self, call: Call, /) -> bool:
-        """Leave a card alone that does not return from a call, until it does.
+        """Skip a GPU whose call hangs, until the call returns.
 
-        The thread in the call is lost until then. Another one may go on: it calls ``open``, where
-        that had not returned, and ``sample``.
+        The thread in the call is blocked until then. Another thread may continue with ``sample``,
+        or with ``open`` if that had not returned.
 
         Returns:
-            False when there is nothing to give up: the call has returned, or it does not concern a
-            single card.
+            False if there is nothing to give up: the call has returned, or it does not read a
+            single GPU.
         """
         ...
 
     def past(self) -> Iterable[Snapshot]:
-        """What the source knows of the time before it was opened, oldest first; mostly nothing."""
+        """What the source knows of the time before it was opened, oldest first; mostly nothing.
+
+        May be read on any thread, also while another one samples.
+        """
         ...
 
     def close(self) -> None:
-        """Give everything back. May be called more than once."""
+        """Release all resources. May be called more than once."""
         ...
 
     @property
     def hostname(self) -> str:
-        """Name of the machine that the snapshots are of; known before the first of them."""
+        """Name of the machine; known before the first snapshot."""
         ...
 
     @property
     def current_call(self) -> Call | None:
-        """What ``sample`` is waiting for right now, for whoever watches it not come back."""
+        """The call that ``sample`` waits for now, for a watchdog."""
         ...
 
     @property
     def driver_seconds(self) -> float:
-        """Seconds spent inside driver calls since it was opened."""
+        """Seconds spent in driver calls since it was opened."""
         ...

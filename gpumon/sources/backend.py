@@ -1,14 +1,17 @@
-"""The cards of one maker, as their driver tells of them. One door, ``GpuBackend``.
+"""The interface to the driver of one maker's GPUs: ``GpuBackend``.
 
-A backend knows the driver: its library, its error codes, its device files. What the operating
-system knows of the machine and of processes is no concern of it; ``Sampler`` adds that.
+A backend knows its driver's library, error codes and device files. ``Sampler`` adds what the
+operating system knows of processes and of the machine.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+
+from gpumon.sources.links import NONE_KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ListedProcess(NamedTuple):
-    """A process in the lists of the driver.
+    """A process in the driver's process lists.
 
     Attributes:
         type: See ``GpuProcess.type``.
@@ -32,14 +35,14 @@ class ListedProcess(NamedTuple):
 
 
 class DriverFacts(Struct, frozen=True):
-    """What is known of the driver as a whole. ``None`` is unknown.
+    """The driver as a whole. ``None`` is unknown.
 
     Attributes:
-        version: Of the kernel driver.
-        library_version: Of the library that speaks with it.
-        cuda_version: The newest CUDA version that it supports, if any.
-        since: Since when, as far as this program saw, it answers.
-        pids_are_ours: Whether its PIDs mean the same processes in this program's PID name space.
+        version: Version of the kernel driver.
+        library_version: Version of the driver's library.
+        cuda_version: The newest CUDA version that the driver supports.
+        since: When this program first saw the driver respond.
+        pids_are_ours: Whether the driver reports PIDs of this program's PID namespace.
     """
 
     version: str | None = None
@@ -50,75 +53,74 @@ class DriverFacts(Struct, frozen=True):
 
 
 class Reading(NamedTuple):
-    """What a driver tells at one moment.
+    """What a driver reports at one moment.
 
     Attributes:
-        time: When, seconds since the epoch.
-        gpus: The cards that were chosen, in their order: their values, and why others are unknown;
-            whether a card answers; its last error event.
-        driver: The same object as before until something of it changes.
-        listed: The processes on these cards by PID: the same object as before until the lists are
-            read anew; ``None`` while there are none.
-        listed_at: When they were read, seconds since the epoch.
-        trouble: Why the driver cannot be reached; then there are no cards.
-        holders: Who holds device files besides, where the backend knows that by itself.
+        time: When, in seconds since the epoch.
+        gpus: The selected GPUs in index order.
+        driver: The same object as before while nothing in it changes.
+        listed: The processes on these GPUs by PID: the same object as before until the lists are
+            read again; ``None`` if there are no lists.
+        listed_at: When the lists were read, in seconds since the epoch.
+        trouble: Why the driver cannot be reached; ``gpus`` is empty then.
+        holders: Other processes that hold device files, if the backend knows them by itself.
     """
 
     time: float
     gpus: tuple[Gpu, ...]
-    driver: DriverFacts
+    driver: DriverFacts = DriverFacts()
     listed: Mapping[int, ListedProcess] | None = None
     listed_at: float | None = None
     trouble: Trouble | None = None
     holders: HolderScan | None = None
 
 
-class GpuBackend(Protocol):
-    """The cards of one maker. Threads may call the methods as ``Source`` has it."""
+class GpuBackend(ABC):
+    """The GPUs of one maker, as their driver reports them.
 
-    @property
-    def name(self) -> str:
-        """What ``Snapshot.source`` says of its snapshots."""
-        ...
+    A backend defines ``name``, ``device_files`` and ``read``. The other methods have defaults for a
+    driver that needs no preparation and whose calls never hang. Which thread calls a method is said
+    at ``Source``.
 
-    @property
-    def device_files(self) -> DeviceFiles:
-        """Which device files its cards have."""
-        ...
+    Attributes:
+        name: The value of ``Snapshot.source``.
+        device_files: The device files of its GPUs.
+    """
 
-    def open(self) -> None:
-        """See ``Source.open``."""
-        ...
+    name: str
+    device_files: DeviceFiles
 
+    @abstractmethod
     def read(self, *, closely: bool = True) -> Reading:
-        """Ask what is due; see ``Source.sample``."""
-        ...
+        """Read the values that are due; see ``Source.sample``."""
+
+    def open(self) -> None:  # noqa: B027 - a default, not a missing method
+        """See ``Source.open``."""
+
+    def close(self) -> None:  # noqa: B027 - a default, not a missing method
+        """See ``Source.close``."""
 
     def past(self) -> Iterable[Reading]:
         """See ``Source.past``."""
-        ...
+        return ()
 
     def links(self) -> Links:
-        """How near the cards are to one another; unknown where the driver does not tell.
+        """The links between the GPUs.
 
-        Any thread may ask, opened or not; the answer comes within seconds.
+        May be called from any thread, before ``open`` too; returns within seconds.
         """
-        ...
+        return NONE_KNOWN
 
-    def give_up(self, call: Call, /) -> bool:
+    def give_up(self, _call: Call, /) -> bool:
         """See ``Source.give_up``."""
-        ...
-
-    def close(self) -> None:
-        """See ``Source.close``."""
-        ...
+        return False
 
     @property
     def current_call(self) -> Call | None:
         """See ``Source.current_call``."""
-        ...
+        return None
 
     @property
     def driver_seconds(self) -> float:
         """See ``Source.driver_seconds``."""
-        ...
+        return 0.0

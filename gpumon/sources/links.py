@@ -1,4 +1,4 @@
-"""How near two cards are to one another: what data between them has to pass."""
+"""The links between GPUs: what connects two of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Link(IntEnum):
-    """What lies between two cards, the nearest first, as in ``nvidia-smi topo -m``."""
+    """The connection of two GPUs, the fastest first, as in ``nvidia-smi topo -m``."""
 
     NVLINK = 0
     """NVLink, directly or through NVSwitch."""
@@ -27,7 +27,7 @@ class Link(IntEnum):
     SYSTEM = 6
     """Different NUMA nodes (SYS)."""
     UNKNOWN = 7
-    """Nobody tells."""
+    """The driver does not report it."""
 
     @property
     def words(self) -> str:
@@ -48,11 +48,11 @@ _WORDS = {
 
 
 class Joint(NamedTuple):
-    """What is known of two cards.
+    """The connections of two GPUs.
 
     Attributes:
-        nvlink: Whether NVLink joins them.
-        bus: What lies between them on the bus.
+        nvlink: Whether NVLink connects them.
+        bus: Their connection by the PCI bus.
     """
 
     nvlink: bool
@@ -60,7 +60,7 @@ class Joint(NamedTuple):
 
     @property
     def nearest(self) -> Link:
-        """The shorter way of the two."""
+        """The faster of both."""
         return Link.NVLINK if self.nvlink else self.bus
 
 
@@ -68,17 +68,17 @@ _STRANGERS = Joint(nvlink=False, bus=Link.UNKNOWN)
 
 
 class Links:
-    """The links between the cards of a machine.
+    """The links between the GPUs of a machine.
 
     Args:
-        between: Each by the UUIDs of its two cards; those that are missing are unknown.
+        between: The links by the UUIDs of two GPUs; missing ones are unknown.
     """
 
     def __init__(self, between: Mapping[frozenset[str], Joint]) -> None:
         self._between = between
 
     def of(self, one: str, other: str) -> Joint:
-        """What is known of two cards, by their UUIDs; MIG devices share the board of one."""
+        """The connections of two GPUs, by UUID; MIG devices of one GPU share its board."""
         if one == other:
             return Joint(nvlink=False, bus=Link.BOARD)
         return self._between.get(frozenset((one, other)), _STRANGERS)

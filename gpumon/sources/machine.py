@@ -1,4 +1,4 @@
-"""Which backend reads the cards of this machine."""
+"""Selects the backend for this machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def this_machine(selection: GpuSelection = ALL) -> Sampler:
-    """The cards of this machine.
+    """The sampler of this machine.
 
     Args:
-        selection: Which of them.
+        selection: The GPUs to sample.
     """
     return NvmlSource(selection)

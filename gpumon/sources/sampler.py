@@ -1,4 +1,4 @@
-"""Joins what a backend tells of its cards with what the host knows of its processes."""
+"""Joins the readings of a backend with the host's data of processes and of the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEMORY = ("memory_total", "memory_free", "memory_used")
 
 
 class ReadsMachine(Protocol):
-    """The machine around the cards; see ``MachineReader``."""
+    """Reads the machine; see ``MachineReader``."""
 
     @property
     def name(self) -> str:
@@ -32,33 +32,33 @@ class ReadsMachine(Protocol):
         ...
 
     def read(self) -> MachineFacts:
-        """What is known of it at this moment."""
+        """The machine at this moment."""
         ...
 
 
 class ReadsProcesses(Protocol):
-    """The processes of the machine; see ``ProcessReader``."""
+    """Reads processes; see ``ProcessReader``."""
 
     def read(self, pid: int, now: float) -> ProcessFacts | None:
-        """What is known of a process at this moment."""
+        """A process at this moment; ``None`` if it cannot be read."""
         ...
 
     def keep_only(self, pids: Collection[int]) -> None:
-        """Forget all others."""
+        """Forget all other processes."""
         ...
 
 
 class Sampler:
-    """The snapshots of one machine. See ``Source``.
+    """Takes snapshots of one machine; implements ``Source``.
 
     Attributes:
-        backend: Its cards.
+        backend: The backend of its GPUs.
 
     Args:
-        backend: Its cards.
-        clock: Where its time comes from.
-        machine: The machine around them; this one by default.
-        processes: The processes on it; those of this machine by default.
+        backend: The backend of its GPUs.
+        clock: Clock, for tests.
+        machine: Reads the machine; this one by default.
+        processes: Reads processes; those of this machine by default.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Sampler:
         self._host = Host(name=self._machine.name)
         self._listed: Mapping[int, ListedProcess] | None = None
         self._processes: tuple[GpuProcess, ...] = ()
-        self._made: dict[int, tuple[ProcessFacts, GpuProcess]] = {}
+        self._made: dict[int, tuple[ProcessFacts | None, GpuProcess]] = {}
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -145,14 +145,15 @@ class Sampler:
     # Host
 
     def _describe(self, driver: DriverFacts) -> None:
-        """Tell of the machine what its driver and its host say."""
+        """Update the host from the driver and the machine."""
         self._driver, facts = driver, self._facts
         self._host = Host(
             name=self._machine.name if facts is None else facts.name,
             driver_version=driver.version,
-            nvml_version=driver.library_version,
+            library_version=driver.library_version,
             cuda_version=driver.cuda_version,
             driver_since=driver.since,
+            pids_are_ours=driver.pids_are_ours,
         )
         if facts is not None:
             self._host = replace(
@@ -166,10 +167,9 @@ class Sampler:
             )
 
     def _with_host_memory(self, gpu: Gpu) -> Gpu:
-        """A chip without memory of its own uses the host's.
+        """Fill in the memory of a GPU that uses the host's memory.
 
-        What the chip uses is what its processes do; what the host uses is not the chip's
-        (nvtop#511).
+        Its used memory is that of its processes, not that of the host (nvtop#511).
         """
         total, host_used = self._host.memory_total, self._host.memory_used
         if gpu.status is not CardStatus.OK:
@@ -191,14 +191,14 @@ class Sampler:
     # Processes
 
     def _forget(self) -> None:
-        """Let go of all processes."""
+        """Forget all processes."""
         self._listed, self._processes, self._made = None, (), {}
         self._reader.keep_only(())
 
     def _join(
         self, listed: Mapping[int, ListedProcess], now: float, driver: DriverFacts
     ) -> tuple[GpuProcess, ...]:
-        """The listed processes; one of which nothing changed is the same object again."""
+        """The listed processes; an unchanged process is the same object as before."""
         self._reader.keep_only(listed.keys())
         before, self._made = self._made, {}
         ours = driver.pids_are_ours
@@ -209,21 +209,21 @@ class Sampler:
         pid: int,
         listed: ListedProcess,
         now: float,
-        before: Mapping[int, tuple[ProcessFacts, GpuProcess]],
+        before: Mapping[int, tuple[ProcessFacts | None, GpuProcess]],
         *,
         ours: bool,
     ) -> GpuProcess:
         facts = self._reader.read(pid, now) if ours else None
-        if facts is None:
-            return GpuProcess(ProcessId(pid, None), listed.type, listed.uses, visible=False)
         known, process = before.get(pid, (None, None))
         if process is None or known is not facts or (process.type, process.uses) != listed:
-            process = _process(facts, listed)
+            process = _process(pid, facts, listed)
         self._made[pid] = facts, process
         return process
 
 
-def _process(facts: ProcessFacts, listed: ListedProcess) -> GpuProcess:
+def _process(pid: int, facts: ProcessFacts | None, listed: ListedProcess) -> GpuProcess:
+    if facts is None:
+        return GpuProcess(ProcessId(pid, None), listed.type, listed.uses, visible=False)
     return GpuProcess(
         facts.id,
         listed.type,

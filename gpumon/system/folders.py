@@ -26,10 +26,10 @@ def config_folder(environ: Mapping[str, str] = os.environ) -> str:
     return platformdirs.user_config_dir("gpumon")
 
 
-def state_folder(environ: Mapping[str, str] = os.environ) -> str:
+def state_folder() -> str:
     """The folder of the saved screen state and the audit log of signals."""
     if sys.platform == "linux":
-        return _below(environ.get("XDG_STATE_HOME", ""), "~/.local/state")
+        return _below(os.environ.get("XDG_STATE_HOME", ""), "~/.local/state")
     import platformdirs
 
     return platformdirs.user_state_dir("gpumon")

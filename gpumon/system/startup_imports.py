@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 
 def import_msgspec() -> None:
@@ -21,36 +21,19 @@ def import_msgspec() -> None:
     It would replace ``typing`` for inspecting the types of dictionaries with fixed keys, which
     gpumon does not use.
     """
-    with _hidden("typing_extensions"):
+    with replaced("typing_extensions", None):
         import msgspec  # noqa: F401 - so that it is there
 
 
 def import_asyncio() -> None:
     """Import asyncio without TLS: no connection leaves this machine, and OpenSSL takes 1.6 MiB."""
-    with _hidden("ssl"):
+    with replaced("ssl", None):
         import asyncio  # noqa: F401 - so that it is there
 
 
-def import_pynvml() -> None:
-    """Import pynvml without ``ctypes.util``, which takes 24 of its 34 ms and is never called."""
-    if "pynvml" in sys.modules:
-        return
-    unused = ModuleType("ctypes.util")
-    unused.find_library = None  # type: ignore[attr-defined]  # the one name that pynvml imports
-    with _in_place_of("ctypes.util", unused):
-        import pynvml  # noqa: F401 - so that it is there
-
-
 @contextmanager
-def _hidden(name: str) -> Iterator[None]:
-    """Make imports of a module fail if it is not imported yet: Python's ``None`` entry."""
-    with _in_place_of(name, None):
-        yield
-
-
-@contextmanager
-def _in_place_of(name: str, other: ModuleType | None) -> Iterator[None]:
-    """Replace a module that is not imported yet by another one."""
+def replaced(name: str, other: ModuleType | None) -> Iterator[None]:
+    """Replace a module that is not imported yet; ``None`` makes its import fail."""
     if name in sys.modules:
         yield
         return

@@ -1,7 +1,7 @@
 """Rows of styled cells, which all views consist of.
 
 A row is a tuple of fields; a field is a text and a style name. Texts are printable and exactly as
-wide as their column, so two rows of one view match field by field; ``writer`` writes the
+wide as their column, so two rows of one view match field by field; ``CellWriter`` writes the
 differences.
 """
 
@@ -23,6 +23,8 @@ Row: TypeAlias = tuple[Field, ...]
 _LOW, _HIGH = 0.5, 0.9
 # The highest level leaves a gap to the row above.
 _LEVELS = " ▁▂▃▄▅▆▇▇"
+_VISIBLE = 0.005
+"""A share that rounds to 0 % is drawn as zero in a small graph."""
 
 
 def row_width(row: Sequence[Field]) -> int:
@@ -79,13 +81,14 @@ def bar_style(style: str, fraction: float | None) -> str:
 
 
 def spark(values: Sequence[float | None], top: float) -> str:
-    """One cell per value, in eighths of a cell's height; unknown is blank, zero the lowest line."""
+    """One cell per value, in eighths of a cell's height; zero is blank, unknown a dot."""
     cells: list[str] = []
     for value in values:
         if value is None:
-            cells.append(" ")
+            cells.append("·")
         else:
-            cells.append(_LEVELS[1 + min(7, max(0, int(value / top * 8)))])
+            share = value / top
+            cells.append(_LEVELS[1 + min(7, int(share * 8))] if share >= _VISIBLE else " ")
     return "".join(cells)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import re
 from typing import TYPE_CHECKING, Protocol
 
 from gpumon.text.formatting import cell_width
@@ -39,7 +40,14 @@ SUBSTITUTES = {
     "○": "o",
     "●": "*",
     "◐": "+",
+    "◆": "&",
+    "◎": "=",
+    "◌": "z",
+    "⊘": "/",
+    "◔": "~",
+    "△": "i",
     "◉": "@",
+    "★": "!",
     "▲": "^",
     "▼": "v",
     "✖": "X",
@@ -79,7 +87,7 @@ SUBSTITUTES = {
     "░": ".",
     "▒": ":",
     "▓": "%",
-    "▚": "%",
+    "▚": "x",
     # Lines: rules, trees, borders, axes.
     **dict.fromkeys("─━═╌", "-"),
     **dict.fromkeys("│┃║├", "|"),
@@ -167,10 +175,20 @@ def _substitute(character: str) -> str:
     return SUBSTITUTES.get(character) or _UNKNOWN * cell_width(character)
 
 
+_DEGREES = ("C", "F")
+_AFTER_ONE_SPACE = re.compile(r"\S °")
+
+
 def _handle(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return substitute(error.object[error.start : error.end]), error.end
+    text, end = error.object, error.end
+    plain = substitute(text[error.start : end])
+    unit = text[end : end + 1]
+    if unit in _DEGREES and _AFTER_ONE_SPACE.fullmatch(text[max(0, end - 3) : end]):
+        # The unit takes the cell of the sign, so that ``86 °C`` does not become ``86  C``.
+        return f"{plain[:-1]}{unit} ", end + 1
+    return plain, end
 
 
 class _Shown(dict[int, str]):

@@ -1,6 +1,6 @@
 """Formatting: untrusted text made safe to print, and text widths in terminal cells.
 
-Process names, command lines, user and card names are hostile input: an escape sequence in one could
+Process names, command lines, user and GPU names are hostile input: an escape sequence in one could
 move the cursor, retitle the terminal or fake a row. Everything on screen passes ``printable``.
 """
 
@@ -14,7 +14,7 @@ from gpumon.text.units import degrees, memory_units
 
 ELLIPSIS = "…"
 UNKNOWN = "–"
-"""What stands on screen for a value that is not known."""
+"""Shown for an unknown value."""
 
 # The second four are the wide forms that some spreadsheets treat the same.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -183,6 +183,11 @@ def memory_size(size: int | None) -> str:
     if value < 999.95:
         return f"{value:.1f}G"
     return f"{value / kilo:.1f}T"
+
+
+def mig_name(gpu: int, device: int | None) -> str:
+    """The name of a MIG device: the index of its GPU and its own, ``0:3``."""
+    return f"{gpu}:{number(device)}"
 
 
 def temperature(celsius: float | None, unit: str = "") -> str:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _GAP = "  "
 _ERASED = "\r\x1b[K"
 _COLUMNS = 80
-"""Of a terminal that does not tell."""
+"""Width of a terminal that does not report it."""
 _MOST_WAITING = 1000
 """This many texts wait for a blocked stream; later ones are dropped."""
 _LAST_WORDS_SECONDS = 1.0
-"""What a terminal that takes no output, or a full pipe, may hold the end up for."""
+"""How long a blocked terminal or a full pipe may delay the end."""
 
 
 class StatusLine:

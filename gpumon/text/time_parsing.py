@@ -42,7 +42,7 @@ def parse_moment(text: str, now: float) -> float:
     except (ValueError, OverflowError, OSError):
         found = None
     if found is None:
-        raise MomentError(f"{text!r} is no time that gpumon reads, such as {FORMS}.")
+        raise MomentError(f"{text!r} is not a time, such as {FORMS}.")
     return found
 
 

@@ -24,8 +24,8 @@ class Memory(NamedTuple):
 
     Attributes:
         kilo: How many of a unit make one of the next.
-        mega: What ``kilo`` twice over is called.
-        giga: And three times over.
+        mega: The name of ``kilo`` squared.
+        giga: The name of ``kilo`` cubed.
     """
 
     kilo: int

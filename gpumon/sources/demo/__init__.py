@@ -1,16 +1,16 @@
-"""A made-up machine to look at without a card: eight H100s shared by a handful of people.
+"""A simulated machine: eight H100s shared by several users.
 
-Everything in it is a function of the seed, the moment the demo began, the time asked for and the
-signals that its own processes were sent, and of nothing else: the same seed and clock give the same
-snapshots, however often and in whatever order they are taken. So the hours before the demo began
-can be told too, and findings such as "idle for 3 hours" rest on history here as they do on a real
-machine.
+Everything is a function of the seed, the start of the demo, the requested time and the signals that
+its processes received. The same seed and clock give the same snapshots, however often and in
+whatever order they are taken. So the demo also has a past, and findings such as "idle for 3 hours"
+follow from history as on a real machine.
 
-Only ``Snapshot.source`` says that none of it is real. The process numbers are invented and may be
-those of real processes: nothing may be done to a process of a snapshot whose source is ``demo``
-but through ``DemoSource.host``, which signals made-up processes only.
+Only ``Snapshot.source`` says that it is not real. Its PIDs may be those of real processes: a
+process of a snapshot with source ``demo`` must only be signalled through ``DemoSource.host``, which
+affects simulated processes only.
 """
 
+from gpumon.sources.demo.scenario import Machine
 from gpumon.sources.demo.source import DemoSource
 
-__all__ = ["DemoSource"]
+__all__ = ["DemoSource", "Machine"]

@@ -1,6 +1,8 @@
-"""The demo's processes around those that use the cards: what those run in, what they started."""
+"""The demo's processes that do not compute: shells, services, launchers, data loaders."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from msgspec import structs
 
@@ -29,20 +31,73 @@ _SERVICES = (
     Actor(1702, 1, "root", "/opt/hub/bin/jupyterhub -f /etc/hub.py", _BOOTED, leads=True),
 )
 
-_ANNS_OWN = (
-    Actor(
-        50690,
-        1240,
-        "ann",
-        "sshd: ann@pts/3",
-        Runs(-6 * HOUR),
-        name="sshd",
+
+def _ssh(pid: int, user: str, terminal: int, age: float = 6 * HOUR, **more: Any) -> Actor:
+    """The end of a connection on this machine."""
+    command = f"sshd: {user}@pts/{terminal}"
+    return Actor(pid, 1240, user, command, Runs(-age), name="sshd", leads=True, **more)
+
+
+def _bash(pid: int, parent: int, user: str, age: float) -> Actor:
+    """A login shell."""
+    return Actor(pid, parent, user, "-bash", Runs(-age), name="bash", leads=True)
+
+
+def _tmux(pid: int, user: str, name: str, age: float, **more: Any) -> Actor:
+    """The server of a tmux session."""
+    return Actor(
+        pid,
+        1,
+        user,
+        f"tmux new-session -s {name}",
+        Runs(-age),
+        name="tmux: server",
         leads=True,
+        where=Place(tmux=name),
+        **more,
+    )
+
+
+def _shim(pid: int, namespace: str, container: Container, age: float) -> Actor:
+    """The parent of a container's first process."""
+    return Actor(
+        pid,
+        1,
+        "root",
+        _SHIM.format(namespace, container.id),
+        Runs(-age),
+        name="containerd-shim",
+        threads=11,
+        leads=True,
+        where=Place(container=container),
+    )
+
+
+def _slurm_step(pid: int, job: str, step: str, age: float) -> Actor:
+    """The parent of the processes of a Slurm step."""
+    return Actor(
+        pid,
+        1610,
+        "root",
+        f"slurmstepd: [{job}.{step}]",
+        Runs(-age),
+        name="slurmstepd",
+        threads=7,
+        leads=True,
+        where=Place(slurm_job=job, slurm_step=step),
+    )
+
+
+_ANNS_OWN = (
+    _ssh(
+        50690,
+        "ann",
+        3,
         executable="/usr/sbin/sshd",
         environment=_HOME,
         cwd="/home/ann",
     ),
-    Actor(50703, 50690, "ann", "-bash", Runs(-6 * HOUR), name="bash", leads=True),
+    _bash(50703, 50690, "ann", 6 * HOUR),
     Actor(
         53760,
         50703,
@@ -52,15 +107,11 @@ _ANNS_OWN = (
         threads=3,
         inherited=(7,),
     ),
-    Actor(
+    _tmux(
         48810,
-        1,
         "ann",
-        "tmux new-session -s llama",
-        Runs(-9 * DAY),
-        name="tmux: server",
-        leads=True,
-        where=Place(tmux="llama"),
+        "llama",
+        9 * DAY,
         executable="/usr/bin/tmux",
         cwd="/home/ann",
         environment={
@@ -69,19 +120,9 @@ _ANNS_OWN = (
             "TMUX": "/tmp/tmux-1004/default,48810,0",  # noqa: S108 - tmux's own place for it
         },
     ),
-    Actor(50720, 48810, "ann", "-bash", Runs(-5 * HOUR), name="bash", leads=True),
-    Actor(53702, 48810, "ann", "-bash", Runs(-4 * HOUR), name="bash", leads=True),
-    Actor(
-        50988,
-        1,
-        "root",
-        _SHIM.format("moby", _AUGMENT),
-        Runs(-(1 * HOUR + 11 * MINUTE + 49)),
-        name="containerd-shim",
-        threads=11,
-        leads=True,
-        where=Place(container=Container("docker", _AUGMENT, "augment")),
-    ),
+    _bash(50720, 48810, "ann", 5 * HOUR),
+    _bash(53702, 48810, "ann", 4 * HOUR),
+    _shim(50988, "moby", Container("docker", _AUGMENT, "augment"), 1 * HOUR + 11 * MINUTE + 49),
     Actor(
         57990,
         1,
@@ -106,11 +147,11 @@ GPUMON = Actor(
     threads=4,
     executable="/usr/bin/python3.11",
 )
-"""This program, as it would be on the demo's machine."""
+"""This program on the simulated machine."""
 
 _OTHERS = (
-    Actor(47201, 1240, "dara", "sshd: dara@pts/7", Runs(-6 * HOUR), name="sshd", leads=True),
-    Actor(47202, 47201, "dara", "-bash", Runs(-6 * HOUR), name="bash", leads=True),
+    _ssh(47201, "dara", 7),
+    _bash(47202, 47201, "dara", 6 * HOUR),
     Actor(
         47302,
         47202,
@@ -131,28 +172,8 @@ _OTHERS = (
         Runs(-5 * DAY),
         leads=True,
     ),
-    Actor(
-        38440,
-        1610,
-        "root",
-        "slurmstepd: [88117.0]",
-        Runs(-(1 * DAY + 7 * HOUR + 34 * MINUTE)),
-        name="slurmstepd",
-        threads=7,
-        leads=True,
-        where=Place(slurm_job="88117", slurm_step="0"),
-    ),
-    Actor(
-        41201,
-        1610,
-        "root",
-        "slurmstepd: [88123.batch]",
-        Runs(-(2 * HOUR + 14 * MINUTE + 3)),
-        name="slurmstepd",
-        threads=7,
-        leads=True,
-        where=Place(slurm_job="88123", slurm_step="batch"),
-    ),
+    _slurm_step(38440, "88117", "0", 1 * DAY + 7 * HOUR + 34 * MINUTE),
+    _slurm_step(41201, "88123", "batch", 2 * HOUR + 14 * MINUTE + 3),
     Actor(
         41215,
         41201,
@@ -172,42 +193,18 @@ _OTHERS = (
         threads=3,
         leads=True,
     ),
-    Actor(79001, 1240, "hugo", "sshd: hugo@pts/9", Runs(-2 * DAY), name="sshd", leads=True),
-    Actor(79011, 79001, "hugo", "-bash", Runs(-2 * DAY), name="bash", leads=True),
-    Actor(
-        9088,
-        1,
-        "root",
-        _SHIM.format("moby", _VLLM),
-        Runs(-(12 * DAY + 2 * HOUR + 1)),
-        name="containerd-shim",
-        threads=11,
-        leads=True,
-        where=Place(container=Container("docker", _VLLM, "vllm-qwen14b")),
-    ),
-    Actor(
+    _ssh(79001, "hugo", 9, 2 * DAY),
+    _bash(79011, 79001, "hugo", 2 * DAY),
+    _shim(9088, "moby", Container("docker", _VLLM, "vllm-qwen14b"), 12 * DAY + 2 * HOUR + 1),
+    _shim(
         9340,
-        1,
-        "root",
-        _SHIM.format("k8s.io", _EMBEDDINGS),
-        Runs(-(12 * DAY + 1 * HOUR + 2)),
-        name="containerd-shim",
-        threads=11,
-        leads=True,
-        where=Place(container=Container("containerd", _EMBEDDINGS, "router", "embeddings-0")),
+        "k8s.io",
+        Container("containerd", _EMBEDDINGS, "router", "embeddings-0"),
+        12 * DAY + 1 * HOUR + 2,
     ),
-    Actor(
-        36100,
-        1,
-        "finn",
-        "tmux new-session -s rl",
-        Runs(-20 * DAY),
-        name="tmux: server",
-        leads=True,
-        where=Place(tmux="rl"),
-    ),
-    Actor(36110, 36100, "finn", "-bash", Runs(-20 * DAY), name="bash", leads=True),
-    Actor(36120, 36100, "finn", "-bash", Runs(-10 * HOUR), name="bash", leads=True),
+    _tmux(36100, "finn", "rl", 20 * DAY),
+    _bash(36110, 36100, "finn", 20 * DAY),
+    _bash(36120, 36100, "finn", 10 * HOUR),
     Actor(
         55290,
         1,
@@ -224,7 +221,7 @@ _LEAD = {lead.pid: lead for lead in LEADS}
 
 
 def _loaders(parent: int, *pids: int) -> tuple[Actor, ...]:
-    """Its data loaders: forked once the cards were open, so they hold the device files too."""
+    """Its data loaders: forked after it opened the GPUs, so they hold the device files too."""
     of = _LEAD[parent]
     return tuple(
         Actor(
@@ -243,7 +240,7 @@ def _loaders(parent: int, *pids: int) -> tuple[Actor, ...]:
 
 
 _ORPHANED = (
-    # Deaf to everything but SIGKILL: ends after its parent, or never.
+    # Only SIGKILL ends it.
     structs.replace(*_loaders(51022, 51047), inherited=(0,), keeps_gib=12.0, stubborn=True),
     structs.replace(*_loaders(44790, 44817), keeps_gib=31.0),
 )

@@ -1,4 +1,4 @@
-"""The eight cards of the demo: what never changes of them, and the course of what does."""
+"""The eight GPUs of the demo: their constant values, and the curves of the others."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 CARDS = 8
 DRIVER_CLIENTS = 4 * 2**20
-"""Bytes in use on a card that nobody uses."""
+"""Bytes in use on a GPU without processes."""
 
 _MIB = 2**20
 _HOT_CARD = 2
 
-# The story, in seconds after the demo's start.
+# Times of the scenario, in seconds after the demo's start.
 _NOTEBOOK_LEFT = -(3 * HOUR + 12 * MINUTE)
 _JOB_STUCK = -22 * MINUTE
 _COOLING_WORSE = -10 * MINUTE
@@ -57,7 +57,7 @@ _MEMORY_RESERVED = 551 * _MIB
 _IDLE_WATTS = 71.0
 _TEMPERATURE_TARGET = 87
 
-# What nvidia-smi shows of an eight-way H100 SXM machine.
+# The values that nvidia-smi shows for a machine with eight H100 SXM.
 _PCI_BUSES = ("1B", "43", "52", "61", "9D", "C3", "D1", "DF")
 _STATIC: dict[str, Any] = {
     "name": "NVIDIA H100 80GB HBM3",
@@ -103,7 +103,7 @@ _STATIC: dict[str, Any] = {
     "display_mode": False,
     "display_active": False,
     "mig_mode": False,
-    # An SXM card is cooled by the chassis, and replaces rows where older cards retired pages.
+    # An SXM GPU is cooled by the chassis, and remaps rows where older GPUs retired pages.
     "unknown": dict.fromkeys(
         (
             "fan_speed",
@@ -135,18 +135,19 @@ _UNKNOWN_WHEN_LOST = dict.fromkeys(
 
 
 class DemoCard(Struct, frozen=True):
-    """One of the eight.
+    """A GPU of the demo.
 
     Attributes:
         index: Its index.
         uuid: Its UUID.
-        fixed: The fields of ``Gpu`` that never change while it answers.
-        busy: How much of the time a kernel runs, 0 to 1.
-        heat: Watts above those of an idle card.
-        decoder: How much of the video decoder is used, 0 to 1.
+        fixed: The constant fields of ``Gpu``.
+        busy: Share of time in which a kernel runs, 0 to 1.
+        heat: Watts above the power of an idle GPU.
+        decoder: Utilization of the video decoder, 0 to 1.
         cool: Degrees Celsius when idle.
-        nvlink: Bytes per second over NVLink when busy all the time.
-        joules: On the energy counter when the demo began.
+        nvlink: Bytes per second over NVLink at full utilization.
+        joules: The energy counter at the demo's start.
+        sound: Whether it is neither lost nor hot, as the scenario has it.
     """
 
     index: int
@@ -158,15 +159,16 @@ class DemoCard(Struct, frozen=True):
     cool: float
     nvlink: float
     joules: float
+    sound: bool
 
     def dimmed(
         self, computing: Sequence[tuple[float, float]], decoding: Sequence[tuple[float, float]]
     ) -> DemoCard:
-        """The card once some of its processes have ended.
+        """The GPU after some of its processes have ended.
 
         Args:
-            computing: (from when, which share of its work is left) ascending.
-            decoding: The same of its video decoder.
+            computing: (start, remaining share of its work) ascending.
+            decoding: The same for its video decoder.
         """
         return structs.replace(
             self,
@@ -177,7 +179,7 @@ class DemoCard(Struct, frozen=True):
 
 
 def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
-    """What the driver says of a card.
+    """The values of a GPU at a time.
 
     Args:
         card: Which.
@@ -186,13 +188,13 @@ def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
         used: Bytes of its memory in use.
     """
     now = time - start
-    if card.index == LOST_CARD and now >= CARD_LOST:
+    if card.index == LOST_CARD and now >= CARD_LOST and not card.sound:
         return _lost(card, start)
     utilization = utilization_of(card, now)
     heat = card.heat(now)
     watts = round(_IDLE_WATTS + heat - card.heat(now - 1.0), 2)
     temperature = _temperature(card, now, heat)
-    slowed = card.index == _HOT_CARD and now >= _THERMAL_SLOWDOWN
+    slowed = card.index == _HOT_CARD and now >= _THERMAL_SLOWDOWN and not card.sound
     clock = _sm_clock(utilization, watts, slowed)
     traffic = utilization / 100
     return Gpu(
@@ -226,7 +228,7 @@ def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
 
 
 def utilization_of(card: DemoCard, now: float) -> int:
-    """Percent; the driver makes a new reading a few times a second and repeats it until then."""
+    """Percent; a driver measures it a few times per second and repeats it in between."""
     return round(100 * _clip(mean(card.busy, math.floor(now * 4) / 4, 0.5)))
 
 
@@ -236,7 +238,7 @@ def decoding_of(card: DemoCard, now: float) -> int:
 
 
 def memory_activity(utilization: int) -> int:
-    """Percent of time the memory is read or written while kernels run that often."""
+    """Percent of time in which memory is accessed, for a utilization."""
     return round(0.62 * utilization)
 
 
@@ -245,17 +247,17 @@ def _clip(share: float) -> float:
 
 
 def _temperature(card: DemoCard, now: float, heat: float) -> int:
-    """The chip follows the power within seconds, what it is mounted on within minutes."""
+    """The chip follows the power within seconds, its heat sink within minutes."""
     lately = (heat - card.heat(now - 15.0)) / 15.0
     watts = (lately + (heat - card.heat(now - 150.0)) / 150.0) / 2
     fever = 0.0
-    if card.index == _HOT_CARD:
+    if card.index == _HOT_CARD and not card.sound:
         fever = 9.0 * _clip((now - _COOLING_WORSE) / (_THERMAL_SLOWDOWN - _COOLING_WORSE))
     return round(card.cool + 0.082 * watts + fever)
 
 
 def _sm_clock(utilization: int, watts: float, slowed: bool) -> int:
-    """MHz, in the steps of 15 the card can take."""
+    """MHz, in steps of 15."""
     if utilization == 0:
         return 345
     wanted = 1980 - 0.9 * max(0.0, watts - 450) - (345 if slowed else 0)
@@ -270,7 +272,7 @@ def _event_reasons(utilization: int, watts: float, slowed: bool) -> int:
 
 
 def _lost(card: DemoCard, start: float) -> Gpu:
-    """What is left to say of a card that fell off the bus."""
+    """The values of a GPU that fell off the bus."""
     since = start + CARD_LOST
     return Gpu(
         index=card.index,
@@ -286,7 +288,7 @@ def _lost(card: DemoCard, start: float) -> Gpu:
 
 
 def make_noise(random: Random, amplitude: float) -> list[tuple[float, float, float]]:
-    """Ripples that together are restless around 0, seldom further from it than ``amplitude``."""
+    """Ripples that look like noise around 0, rarely larger than ``amplitude``."""
     return [
         (amplitude * part, period * random.uniform(0.9, 1.1), random.random())
         for part, period in ((0.45, 1.7), (0.35, 5.3), (0.3, 17.0))
@@ -294,23 +296,23 @@ def make_noise(random: Random, amplitude: float) -> list[tuple[float, float, flo
 
 
 def _training(random: Random, level: float, phase: float) -> Area:
-    """Epochs of four minutes: a steady run, then a dip for the checkpoint."""
+    """Epochs of four minutes: full load, then a dip for the checkpoint."""
     high = level * 1.08
-    # Even with all ripples at their lowest a pause stays above nothing.
+    # A pause stays above 0 even with all ripples at their lowest.
     low = 0.3 * level
     epoch = [(0, 0.3), (9, high), (70, level), (130, high), (226, level), (230, low), (240, 0.3)]
-    # Steps take longer and shorter as the lengths of the sequences vary.
+    # The duration of a step varies with the length of the sequences.
     swell = (0.12 * level, 31.0 * random.uniform(0.9, 1.1), random.random())
     return together(wave(epoch, phase), ripples(swell, *make_noise(random, 0.14 * level)))
 
 
 def _nearly_full(random: Random) -> Area:
-    """A job that seldom waits."""
+    """A job that rarely waits."""
     return together(steady(0.965), ripples(*make_noise(random, 0.02)))
 
 
 def _serving(random: Random) -> Area:
-    """Requests come in bursts."""
+    """A server with bursts of requests."""
     bursts = [
         wave([(0, 0), (0.4, height), (width, height), (width + 0.6, 0), (period, 0)], phase)
         for height, width, period, phase in (
@@ -323,14 +325,19 @@ def _serving(random: Random) -> Area:
 
 
 def _recurring(level: float, runs: Runs) -> Area:
-    """Work that begins a breath after its process came, and ends before that goes."""
+    """Work that starts shortly after its process and ends shortly before it."""
     end = runs.lasts - 4
     points = [(0, 0), (6, 0), (9, level), (end - 1, level), (end, 0), (runs.every, 0)]
     return wave(points, phase=-runs.started / runs.every)
 
 
-def make_cards(random: Random) -> tuple[DemoCard, ...]:
-    """The eight cards, each with its part in the story."""
+def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
+    """The eight GPUs, each with its role in the scenario.
+
+    Args:
+        random: The source of what differs between machines.
+        sound: Whether no GPU is lost or hot.
+    """
     phase = random.random()
     idle = steady(0.0)
     rushing = _nearly_full(random)
@@ -347,7 +354,7 @@ def make_cards(random: Random) -> tuple[DemoCard, ...]:
     )
     full_watts = (572.0, 530.0, 577.0, 420.0, 540.0, 0.0, 560.0, 590.0)
     heat = [scaled(area, watts) for area, watts in zip(busy, full_watts, strict=True)]
-    # It spins in a kernel that waits for another rank: always busy, and doing nothing.
+    # It spins in a kernel that waits for another rank: fully utilized without progress.
     heat[5] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
     decoding = _recurring(0.38, TRANSCRIPTIONS)
     return tuple(
@@ -366,6 +373,7 @@ def make_cards(random: Random) -> tuple[DemoCard, ...]:
             cool=random.uniform(29.5, 32.5) if index != _HOT_CARD else 31.0,
             nvlink=85e9 if index < 2 else 0.0,
             joules=random.uniform(180, 420) * -MACHINE_BOOT,
+            sound=sound,
         )
         for index in range(CARDS)
     )

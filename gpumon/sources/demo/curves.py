@@ -1,9 +1,9 @@
-"""Made-up courses of a value over time, for the demo, whose mean over any window is exact.
+"""Simulated values over time, with an exact mean over any window.
 
-Every course is kept as its integral, an ``Area``: ``area(t)`` is what has gathered from the demo's
-start until ``t`` seconds after it (negative before it). So a mean over one second, a temperature
-that lags behind by minutes and an energy counter that agrees with the power need no memory of
-earlier samples: each is a difference of two areas.
+Each curve is stored as its integral, an ``Area``: ``area(t)`` is the integral from the demo's start
+to ``t`` seconds after it (negative before it). So a mean over one second, a temperature that lags
+by minutes and an energy counter that agrees with the power need no earlier samples: each is a
+difference of two areas.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Area = Callable[[float], float]
 
 
 def mean(area: Area, end: float, seconds: float) -> float:
-    """The mean of a course over the ``seconds`` before ``end``."""
+    """The mean of a curve over the ``seconds`` before ``end``."""
     return (area(end) - area(end - seconds)) / seconds
 
 
 def steady(level: float) -> Area:
-    """Always the same level."""
+    """A curve of one level."""
     return lambda t: level * t
 
 
@@ -48,11 +48,11 @@ def ripples(*sines: tuple[float, float, float]) -> Area:
 
 
 def wave(points: Sequence[tuple[float, float]], phase: float = 0.0) -> Area:
-    """A course that repeats: straight lines between points.
+    """A periodic curve of straight lines between points.
 
     Args:
-        points: (seconds, level) from 0, ascending; the last one closes the period.
-        phase: Where it begins, as a fraction of the period.
+        points: (seconds, level) from 0, ascending; the last one ends the period.
+        phase: Where it starts, as a fraction of the period.
     """
     times = [time for time, _ in points]
     levels = [level for _, level in points]
@@ -69,7 +69,7 @@ def wave(points: Sequence[tuple[float, float]], phase: float = 0.0) -> Area:
 
     def absolute(t: float) -> float:
         rounds, rest = divmod(t, period)
-        # Rounding can leave a rest of exactly one period.
+        # Rounding can give a remainder of exactly one period.
         i = min(bisect_right(times, rest) - 1, last)
         into = rest - times[i]
         return rounds * whole + gathered[i] + into * (levels[i] + slopes[i] * into / 2)
@@ -80,7 +80,7 @@ def wave(points: Sequence[tuple[float, float]], phase: float = 0.0) -> Area:
 
 
 def together(*parts: Area) -> Area:
-    """The sum of courses."""
+    """The sum of curves."""
 
     def area(t: float) -> float:
         total = 0.0
@@ -92,25 +92,25 @@ def together(*parts: Area) -> Area:
 
 
 def scaled(area: Area, factor: float) -> Area:
-    """A course made higher or lower."""
+    """A curve multiplied by a factor."""
     return lambda t: factor * area(t)
 
 
 def switch(at: float, before: Area, after: Area) -> Area:
-    """One course until a moment, another from then on."""
+    """One curve until a time, another one after it."""
     before_at, after_at = before(at), after(at)
-    # Areas start from 0 at the demo's start, on whichever side of the switch that lies.
+    # An area is 0 at the demo's start, on whichever side of the switch that is.
     base = before_at - after_at
     start = (after(0.0) + base) if at < 0 else before(0.0)
     return lambda t: (before(t) if t <= at else after(t) + base) - start
 
 
 def dimmed(area: Area, steps: Sequence[tuple[float, float]]) -> Area:
-    """A course made lower from moments on, each time as a share of what it would have been.
+    """A curve that is reduced to a share of itself from several times on.
 
     Args:
-        area: The course.
-        steps: (from when, which share) ascending; before the first of them it is whole.
+        area: The curve.
+        steps: (start, share) ascending; before the first one the curve is unchanged.
     """
     moments = [moment for moment, _ in steps]
     shares = [1.0, *(share for _, share in steps)]

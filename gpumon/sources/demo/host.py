@@ -1,7 +1,7 @@
-"""The processes of the demo as a ``gpumon.host.ProcessHost``. No real process is ever touched.
+"""The demo's processes as a ``gpumon.host.ProcessHost``, which never affects a real process.
 
-The person who looks is ``story.ME``, and may do and read what an ordinary user may: everything of
-their own processes, and of those of others what ``/proc`` shows to everybody.
+gpumon runs as ``scenario.ME``, with the permissions of an ordinary user: full access to own
+processes, and of other processes what ``/proc`` shows to all users.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from gpumon.sources.demo.world import World
 
 _LOOK_SECONDS = 0.05
-"""How often those that are waited for are looked at."""
+"""Seconds between two checks while waiting."""
 
 
 class DemoHost:
-    """Looks at the demo's processes and signals them. May be called from any thread.
+    """Inspects and signals the demo's processes. Thread-safe.
 
     Args:
-        world: The machine they run on.
-        cards: Those of its cards that are looked at.
+        world: The simulated machine.
+        cards: The selected GPUs.
         readonly: Whether every signal is refused.
     """
 
@@ -68,7 +68,7 @@ class DemoHost:
         return self._world.scan(self._cards, self._world.now(), self._world.state.deeds)
 
     def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        """See ``ProcessHost.families``; init, everybody's ancestor, is left out."""
+        """See ``ProcessHost.families``."""
         return _Moment(self._world).families(roots)
 
     def details(self, process: ProcessId) -> Details | None:
@@ -98,22 +98,22 @@ class DemoHost:
             unreadable=() if mine else (refused,),
         )
 
-    def grip(self, target: Target) -> ProcessHandle:
-        """See ``ProcessHost.grip``."""
+    def open_handle(self, target: Target) -> ProcessHandle:
+        """See ``ProcessHost.open_handle``."""
         return _DemoHandle(self._world, target, self._readonly)
 
-    def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
+    def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
         """See ``ProcessHost.wait``; returns at once if one had ended already."""
         clock, never = self._world.clock, Event()
         deadline = clock.monotonic() + seconds
-        while not any(grip.ended() for grip in grips):
+        while not any(handle.ended() for handle in handles):
             left = deadline - clock.monotonic()
             if left <= 0:
                 return
             clock.wait(never, min(left, _LOOK_SECONDS))
 
     def _environment(self, actor: Actor) -> dict[str, str]:
-        """What it has from its parents, and what it adds."""
+        """Its environment: that of its parent with its own variables."""
         parent = self._world.roles.get(actor.parent)
         return {**(self._environment(parent.actor) if parent else {}), **actor.environment}
 
@@ -123,7 +123,7 @@ class DemoHost:
 
 
 class _Moment:
-    """The machine at one moment, for one answer."""
+    """The processes at one time."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -132,7 +132,7 @@ class _Moment:
         self._everybody = world.everybody(self._now, self._deeds)
 
     def find(self, process: ProcessId) -> ProcessInstance | None:
-        """The process, if it is there."""
+        """The process, if it exists."""
         being = self._everybody.get(process.pid)
         return being if being is not None and being.id == process else None
 
@@ -214,11 +214,11 @@ class _DemoHandle:
         )
 
     def close(self) -> None:
-        """See ``ProcessHandle.close``; there is nothing to let go."""
+        """See ``ProcessHandle.close``."""
 
 
 def _devices(actor: Actor) -> tuple[str, ...]:
-    """The device files it holds open: who has one of a card has the driver's own too."""
+    """Its open device files: a process with that of a GPU has those of the driver, too."""
     cards = {share.card for share in actor.shares} | set(actor.inherited)
     if not cards:
         return ()

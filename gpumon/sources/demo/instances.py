@@ -1,4 +1,4 @@
-"""The actors of the demo as processes: whose child each is, and what it has from its parents."""
+"""The actors of the demo as processes, with the properties that they inherit from parents."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ TICKS_PER_SECOND = 100
 
 _LAUNCHERS = {"torchrun", "mpirun"}
 _RUN_STEP = 7
-"""From the number of one run of a recurring process to that of the next."""
+"""Difference between the PIDs of two consecutive runs of a recurring process."""
 
 
 class Role(Struct, frozen=True):
-    """An actor, with what follows from where it stands among the others.
+    """An actor with the properties that follow from its position in the process tree.
 
     Attributes:
-        actor: Which.
-        uid: Its owner's number.
+        actor: The actor.
+        uid: UID of its owner.
         command: Its argument vector.
         name: The kernel's short name of it.
         session: Its session.
-        group: Its process group; ``None`` where that has its own number.
+        group: Its process group; ``None`` if it leads one.
         place: Where it runs.
     """
 
@@ -42,13 +42,13 @@ class Role(Struct, frozen=True):
 
 
 class ProcessInstance(Struct, frozen=True):
-    """A role while it runs.
+    """One run of a role.
 
     Attributes:
-        role: Which.
+        role: The role.
         id: Its identity.
         began: When it started, in seconds after the demo's start.
-        until: When it ends if nobody ends it.
+        until: When it ends without a signal.
     """
 
     role: Role
@@ -58,7 +58,7 @@ class ProcessInstance(Struct, frozen=True):
 
 
 def being(role: Role, now: float) -> ProcessInstance:
-    """The run of a role that is on at a time, or is over, or has not begun."""
+    """The run of a role at a time; of a role without repetition its only run."""
     runs = role.actor.runs
     run = 0 if runs.every == math.inf else math.floor((now - runs.started) / runs.every)
     began = runs.started + run * runs.every if run else runs.started
@@ -67,7 +67,7 @@ def being(role: Role, now: float) -> ProcessInstance:
 
 
 def make_roles() -> dict[int, Role]:
-    """Everybody, by the number of the first run, parents before their children."""
+    """All roles by the PID of their first run, parents before children."""
     actors = {actor.pid: actor for actor in (*EXTRAS, *LEADS)}
     roles: dict[int, Role] = {}
 
@@ -92,14 +92,14 @@ def _role(actor: Actor, parent: Role | None) -> Role:
     if parent is not None:
         if not actor.leads:
             session = parent.session
-            # A shell gives each of its jobs a group; what a job starts stays in it.
+            # A shell gives each of its jobs a process group; children of a job stay in it.
             group = None if parent.name == "bash" else parent.group or parent.actor.pid
         place = _placed(actor, session, parent)
     return Role(actor, UIDS[actor.user], command, name, session, group, place)
 
 
 def _placed(actor: Actor, session: int, parent: Role) -> Place:
-    """Its place: that of its parent, and what begins with itself."""
+    """Its place: that of its parent with its own changes."""
     own = {field: value for field, value in structs.asdict(actor.where).items() if value}
     from_parent = ProcessId(parent.actor.pid, _start_time(parent.actor.runs.started))
     if parent.place.launcher is None and parent.name in _LAUNCHERS:

@@ -1,9 +1,13 @@
-"""Who uses the cards of the demo: people's jobs, and what each has of which card.
+"""The demo's processes that use GPUs, with their share of each GPU.
 
-What is a process without work on a card, from the shell to the data loader, is in ``extras.py``.
+Processes without work on a GPU, from shells to data loaders, are in ``background.py``.
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
 
 from gpumon.model.snapshot import Place
 from gpumon.sources.demo.scenario import (
@@ -20,7 +24,32 @@ from gpumon.sources.demo.scenario import (
     Share,
 )
 
-_KERNEL = "/.local/share/jupyter/runtime/kernel-"
+_LLAMA = "/home/ann/miniconda3/envs/llama"
+_EXPLORE = "/home/ann/miniconda3/envs/explore"
+_NOTEBOOK = "/home/ann/notebooks/attention-maps.ipynb"
+
+
+def _conda(prefix: str) -> dict[str, str]:
+    """What an active conda environment adds to the environment of a process."""
+    return {"CONDA_DEFAULT_ENV": prefix.rpartition("/")[2], "CONDA_PREFIX": prefix}
+
+
+def _kernel(
+    pid: int,
+    parent: int,
+    user: str,
+    kernel: str,
+    python: str = "/usr/bin/python3",
+    *,
+    where: Place | None = None,
+    **more: Any,
+) -> Actor:
+    """A Jupyter kernel."""
+    file = f"/home/{user}/.local/share/jupyter/runtime/kernel-{kernel}.json"
+    command = f"{python} -m ipykernel_launcher -f {file}"
+    place = structs.replace(where or Place(), jupyter_kernel=kernel)
+    return Actor(pid, parent, user, command, leads=True, where=place, **more)
+
 
 LEADS = (
     Actor(
@@ -38,12 +67,11 @@ LEADS = (
         rss_gib=31.0,
         threads=214,
         where=Place(environment="llama"),
-        executable="/home/ann/miniconda3/envs/llama/bin/python3.11",
+        executable=f"{_LLAMA}/bin/python3.11",
         cwd="/home/ann/llama",
         environment={
-            "CONDA_DEFAULT_ENV": "llama",
-            "CONDA_PREFIX": "/home/ann/miniconda3/envs/llama",
-            "PATH": "/home/ann/miniconda3/envs/llama/bin:/usr/local/bin:/usr/bin:/bin",
+            **_conda(_LLAMA),
+            "PATH": f"{_LLAMA}/bin:/usr/local/bin:/usr/bin:/bin",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_VISIBLE_DEVICES": "0,1",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "true",
@@ -77,31 +105,23 @@ LEADS = (
             "HF_TOKEN": "not-a-token-only-a-demo",
         },
     ),
-    Actor(
-        pid=58204,
-        parent=57990,
-        user="ann",
-        command=(
-            "/home/ann/miniconda3/envs/explore/bin/python -m ipykernel_launcher "
-            f"-f /home/ann{_KERNEL}4be07d52-91c3-4f7e-b1d8-6a90c2e35f17.json"
-        ),
+    _kernel(
+        58204,
+        57990,
+        "ann",
+        "4be07d52-91c3-4f7e-b1d8-6a90c2e35f17",
+        f"{_EXPLORE}/bin/python",
         runs=Runs(-(47 * MINUTE + 20)),
         shares=(Share(1, 6.1),),
         rss_gib=2.8,
         threads=21,
-        leads=True,
-        where=Place(
-            environment="explore",
-            jupyter_kernel="4be07d52-91c3-4f7e-b1d8-6a90c2e35f17",
-            notebook="/home/ann/notebooks/attention-maps.ipynb",
-        ),
-        executable="/home/ann/miniconda3/envs/explore/bin/python3.11",
+        where=Place(environment="explore", notebook=_NOTEBOOK),
+        executable=f"{_EXPLORE}/bin/python3.11",
         environment={
-            "CONDA_DEFAULT_ENV": "explore",
-            "CONDA_PREFIX": "/home/ann/miniconda3/envs/explore",
+            **_conda(_EXPLORE),
             "CUDA_VISIBLE_DEVICES": "1",
             "JPY_PARENT_PID": "57990",
-            "JPY_SESSION_NAME": "/home/ann/notebooks/attention-maps.ipynb",
+            "JPY_SESSION_NAME": _NOTEBOOK,
         },
     ),
     *(
@@ -152,35 +172,25 @@ LEADS = (
         threads=17,
         where=Place(environment="vit"),
     ),
-    Actor(
-        pid=20991,
-        parent=20440,
-        user="bo",
-        command=(
-            "/usr/bin/python3 -m ipykernel_launcher "
-            f"-f /home/bo{_KERNEL}8a2f3c1e-5b7d-4e0a-9c66-2f1d7b90a4e8.json"
-        ),
+    _kernel(
+        20991,
+        20440,
+        "bo",
+        "8a2f3c1e-5b7d-4e0a-9c66-2f1d7b90a4e8",
         runs=Runs(-(3 * DAY + 4 * HOUR + 12 * MINUTE)),
         shares=(Share(3, 43.4, 1.0),),
         rss_gib=1.2,
         threads=29,
-        leads=True,
-        where=Place(jupyter_kernel="8a2f3c1e-5b7d-4e0a-9c66-2f1d7b90a4e8"),
     ),
-    Actor(
-        pid=23377,
-        parent=20440,
-        user="bo",
-        command=(
-            "/usr/bin/python3 -m ipykernel_launcher "
-            f"-f /home/bo{_KERNEL}c01d77ab-2e94-47f0-8d35-b60e9f4c1a02.json"
-        ),
+    _kernel(
+        23377,
+        20440,
+        "bo",
+        "c01d77ab-2e94-47f0-8d35-b60e9f4c1a02",
         runs=Runs(-(2 * DAY + 22 * HOUR)),
         shares=(Share(3, 0.4),),
         rss_gib=0.6,
         threads=19,
-        leads=True,
-        where=Place(jupyter_kernel="c01d77ab-2e94-47f0-8d35-b60e9f4c1a02"),
     ),
     Actor(
         pid=80112,
@@ -297,7 +307,7 @@ LEADS = (
         rss_gib=4.1,
         threads=24,
     ),
-    # Long gone; a data loader of it is not.
+    # It ended long ago; one of its data loaders still runs.
     Actor(
         pid=44790,
         parent=48810,
@@ -307,7 +317,7 @@ LEADS = (
         shares=(Share(STRAY_CARD, 31.0),),
         rss_gib=18.2,
         threads=120,
-        executable="/home/ann/miniconda3/envs/llama/bin/python3.11",
+        executable=f"{_LLAMA}/bin/python3.11",
         cwd="/home/ann/llama",
     ),
 )

@@ -1,6 +1,6 @@
-"""What the demo's story is told in: its moments, its people, and what is known of each actor.
+"""The scenario of the demo: its times, its users, and the definition of an actor.
 
-The times of the story are in seconds after the demo's start, so mostly negative.
+Times are in seconds after the demo's start, so most are negative.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ HOUR = 3600.0
 DAY = 86400.0
 
 PAST = 4 * HOUR
-"""How long before the demo began somebody began to look at the machine."""
+"""Length of the simulated history before the demo's start."""
 CARD_LOST = -5.5 * MINUTE
 MACHINE_BOOT = -41 * DAY
 
 LOST_CARD = 6
 STRAY_CARD = 7
-"""The card with memory that no process has."""
+"""The GPU with memory that no process accounts for."""
 
 ME = "ann"
-"""The person who runs this program on the demo's machine."""
+"""The user who runs gpumon on the simulated machine."""
 UIDS = {
     "root": 0,
     "svc-llm": 988,
@@ -44,13 +44,13 @@ UIDS = {
 
 
 class Share(Struct, frozen=True):
-    """What a process has of one card.
+    """The use that a process makes of one GPU.
 
     Attributes:
-        card: Index of the card.
-        gib: GPU memory when it starts.
-        part: Which part of the card's utilisation is its own.
-        decodes: Whether the card's video decoder works for it.
+        card: Index of the GPU.
+        gib: GPU memory at its start.
+        part: Its share of the GPU's utilization.
+        decodes: Whether it uses the video decoder.
     """
 
     card: int
@@ -60,12 +60,12 @@ class Share(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True):
-    """When something is there: once, or again and again for ever, before ``started`` too.
+    """The runs of an actor: one, or repeated for ever, also before ``started``.
 
     Attributes:
         started: When a run starts, in seconds after the demo's start.
-        lasts: How long a run takes, in seconds.
-        every: Seconds from the start of a run to that of the next; infinite where there is one.
+        lasts: Duration of a run in seconds.
+        every: Seconds from the start of a run to that of the next; infinite for a single run.
     """
 
     started: float
@@ -74,29 +74,29 @@ class Runs(Struct, frozen=True):
 
 
 class Actor(Struct, frozen=True):
-    """A process of the story, or one that comes back again and again under a new number.
+    """A process of the scenario, or one that runs repeatedly with a new PID each time.
 
     Attributes:
-        pid: Its number; each further run has a higher one.
-        parent: The number of the process that started it.
-        user: Whose it is.
+        pid: Its PID; each further run has a higher one.
+        parent: PID of the process that started it.
+        user: Its owner.
         command: Its command line.
-        runs: When it is there.
-        shares: What it has on which cards.
+        runs: When it runs.
+        shares: Its use of GPUs.
         type: C, G or M.
-        cpu: Percent of a core while its first card is half busy.
+        cpu: Percent of a core while its first GPU is half busy.
         rss_gib: Resident host memory.
-        gib_per_hour: How fast its GPU memory grows on each card.
-        name: The kernel's short name of it, where that is not its program's.
-        threads: How many it has.
+        gib_per_hour: Growth of its GPU memory on each GPU.
+        name: The kernel's short name of it, if not that of its program.
+        threads: Number of threads.
         leads: Whether it leads a session of its own.
-        where: What it begins: a container, a Slurm step, a tmux session, for its children too.
-        executable: Path of its program, where that is not the one of its name.
-        cwd: Its working directory, where that is not its parent's.
-        environment: What it adds to its parent's environment.
-        inherited: Cards whose device file it holds though the driver does not list it there.
-        keeps_gib: What it keeps of the first of those cards when its parent ends before it.
-        stubborn: Whether nothing but SIGKILL ends it, not even the end of its parent.
+        where: What starts with it, also for its children: a container, Slurm step or tmux session.
+        executable: Path of its program, if not ``/usr/bin`` with its name.
+        cwd: Its working directory, if not that of its parent.
+        environment: What it adds to the environment of its parent.
+        inherited: GPUs whose device file it holds although the driver does not list it there.
+        keeps_gib: Memory of the first of those GPUs that it holds after its parent ended.
+        stubborn: Whether only SIGKILL ends it, and not the end of its parent.
     """
 
     pid: int
@@ -119,6 +119,20 @@ class Actor(Struct, frozen=True):
     inherited: tuple[int, ...] = ()
     keeps_gib: float = 0.0
     stubborn: bool = False
+
+
+class Machine(Struct, frozen=True):
+    """What distinguishes one simulated machine from another.
+
+    Attributes:
+        name: Its host name.
+        empty: Indices of the GPUs that only recurring processes use.
+        sound: Whether none of its GPUs is lost or hot.
+    """
+
+    name: str = "ada-07"
+    empty: frozenset[int] = frozenset()
+    sound: bool = False
 
 
 VISITS = Runs(started=75.0, lasts=4 * MINUTE, every=13 * MINUTE)

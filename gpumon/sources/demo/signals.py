@@ -1,7 +1,7 @@
-"""Signals to processes of the demo: they change the story, and no process anywhere.
+"""Signals to the demo's processes, which affect no real process.
 
-Only the numbers of signals are taken from Python's module, none of its functions. What is refused
-is refused in the words of ``gpumon.kill.signals``.
+It uses only the numbers of Python's module ``signal`` and none of its functions. Refusals have the
+messages of ``gpumon.kill.signals``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NAMES: dict[int, str] = {number: number.name.removeprefix("SIG") for number in 
 _STOPPING = {"STOP", "TSTP", "TTIN", "TTOU"}
 _IGNORED = {"CHLD", "URG", "WINCH"}
 _KILLED_AFTER = 0.15
-"""Seconds the kernel takes to take down a process that has much."""
+"""Seconds that the kernel takes to end a large process."""
 
 
 def own_line(world: World) -> Iterator[int]:
-    """The numbers of the demo's gpumon and its ancestors, init left out."""
+    """PIDs of the simulated gpumon and its ancestors without init."""
     above = GPUMON
     while above.pid > INIT:
         yield above.pid
@@ -41,7 +41,7 @@ def own_line(world: World) -> Iterator[int]:
 
 
 def take(world: World, target: Target, *, readonly: bool) -> ProcessInstance:
-    """The process that is meant, if it may be held.
+    """The target's process, if it may be signalled.
 
     Raises:
         Refused: It must not be signalled, or it has ended.
@@ -74,7 +74,7 @@ def deliver(world: World, target: Target, number: int, *, readonly: bool) -> Non
     """Send a signal to a process.
 
     Raises:
-        Refused: It is another person's, must not be signalled, or has ended.
+        Refused: It belongs to another user, must not be signalled, or has ended.
     """
     with world.lock:
         being = take(world, target, readonly=readonly)
@@ -89,7 +89,7 @@ def deliver(world: World, target: Target, number: int, *, readonly: bool) -> Non
 
 
 def _not_permitted(being: ProcessInstance, number: int) -> str:
-    """Whose it is, and what a person would do."""
+    """The message for a process of another user, with a way to end it."""
     pid, owner, place = being.id.pid, being.role.actor.user, being.role.place
     ask = "ask an administrator" if owner == "root" else f"ask {owner}"
     way = f"sudo kill -{_NAMES.get(number, number)} {pid}"
@@ -101,7 +101,7 @@ def _not_permitted(being: ProcessInstance, number: int) -> str:
 
 
 def _effect(lot: Effect, number: int, now: float) -> Effect:
-    """What a signal brings to its process."""
+    """The effect of a signal on its process."""
     stopped, name = lot.stopped(now), _NAMES.get(number)
     if name == "KILL":
         return _ending(lot, now + _KILLED_AFTER)
@@ -122,7 +122,7 @@ def _continued(lot: Effect, now: float) -> Effect:
 
 
 def _followers(ended: Effect, deeds: SignalEffects, world: World) -> list[Effect]:
-    """What the end of a process brings to its descendants: they end too, but for stubborn ones."""
+    """The effects of a process's end on its descendants: all but stubborn ones end too."""
     followers = []
     for being in world.everybody(world.now(), deeds).values():
         actor = being.role.actor
@@ -139,5 +139,5 @@ def _ending(lot: Effect, end: float) -> Effect:
 
 
 def _tidying(being: ProcessInstance) -> float:
-    """Seconds a process takes to end once it was asked to: from 0.4 to 1."""
+    """Seconds that a process takes to end after a signal: from 0.4 to 1."""
     return 0.4 + being.id.pid % 13 * 0.05

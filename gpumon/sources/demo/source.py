@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from gpumon.host.processes import ProcessFacts
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuUse, HolderScan
 from gpumon.sources import NoSuchCardError
-from gpumon.sources.backend import DriverFacts, ListedProcess, Reading
+from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
 from gpumon.sources.demo.cards import (
     decoding_of,
     make_noise,
@@ -24,26 +25,25 @@ from gpumon.sources.demo.cards import (
 )
 from gpumon.sources.demo.curves import mean, ripples, steady, together
 from gpumon.sources.demo.processes import LEADS
-from gpumon.sources.demo.scenario import GIB, HOUR, PAST
+from gpumon.sources.demo.scenario import CARD_LOST, GIB, HOUR, PAST, Machine
 from gpumon.sources.demo.world import State, World
-from gpumon.sources.links import NONE_KNOWN
 from gpumon.sources.sampler import Sampler
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from gpumon.sources import Call
+    from gpumon.model.snapshot import Snapshot
     from gpumon.sources.demo.host import DemoHost
     from gpumon.sources.demo.instances import ProcessInstance, Role
     from gpumon.sources.demo.scenario import Share
-    from gpumon.sources.links import Links
     from gpumon.system.clock import Clock
 
-_NAME = "ada-07"
+ADA = Machine()
+"""The simulated machine of ``gpumon --demo``."""
 
 # (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
-# charts of that past look, and no finer, since all of it is told before the first frame.
+# charts of that past look, and no finer, since all of it is told before the screen takes keys.
 _PAST_STEPS = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
 
 
@@ -67,7 +67,7 @@ class _Lists(Struct, frozen=True):
     used: tuple[int, ...]
 
 
-class DemoBackend:
+class DemoBackend(GpuBackend):
     """The demo as a ``GpuBackend``, and what its host knows at the same moment.
 
     Attributes:
@@ -78,14 +78,16 @@ class DemoBackend:
         seed: Chooses the machine: names of its cards, and when what rises and falls.
         clock: Where the time comes from.
         selection: Which of the cards are looked at, and what processes have on them.
+        machine: What distinguishes it from other simulated machines.
     """
 
     name = "demo"
     device_files = DeviceFiles(card="/dev/nvidia{minor}", prefix="/dev/nvidia")
 
-    def __init__(self, seed: int, clock: Clock, selection: GpuSelection) -> None:
+    def __init__(self, seed: int, clock: Clock, selection: GpuSelection, machine: Machine) -> None:
         random = Random(seed)  # noqa: S311 - a story is told here, no secret is made
-        self.world = World(random, clock)
+        self.world = World(random, clock, machine)
+        self.machine_name = machine.name
         self._start = self.world.start
         self._selection = selection
         self.shown = [c for c in self.world.cards if selection.includes(c.index, c.uuid)]
@@ -112,27 +114,6 @@ class DemoBackend:
         if missing:
             raise NoSuchCardError(missing, len(cards), "The demo")
 
-    def close(self) -> None:
-        """Nothing to give back."""
-
-    def give_up(self, _call: Call) -> bool:
-        """Never: no driver is asked."""
-        return False
-
-    def links(self) -> Links:
-        """Nobody tells."""
-        return NONE_KNOWN
-
-    @property
-    def current_call(self) -> Call | None:
-        """Always ``None``: no driver is asked."""
-        return None
-
-    @property
-    def driver_seconds(self) -> float:
-        """Always 0: no driver is asked."""
-        return 0.0
-
     def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the protocol's signature
         """The machine as it is now."""
         return self._at(self.world.clock.time())
@@ -140,8 +121,7 @@ class DemoBackend:
     def past(self) -> Iterator[Reading]:
         """The four hours before the demo began, coarsely at first, by the second at the end.
 
-        To be fed to the history before the first sample, so that graphs are filled and what is
-        said of the past has been seen.
+        With it graphs are filled, and what is said of the past has been seen.
         """
         ends = (*(before for before, _ in _PAST_STEPS[1:]), 0.0)
         for (before, step), end in zip(_PAST_STEPS, ends, strict=True):
@@ -174,7 +154,7 @@ class DemoBackend:
         now = 0.0 if self._lists is None else self._lists.at - self._start
         busy = self._cpu_busy
         return MachineFacts(
-            name=_NAME,
+            name=self.machine_name,
             cpu_percent=round(100 * mean(busy, now, 1.0), 1),
             cpu_count=96,
             load=(
@@ -196,17 +176,18 @@ class DemoBackend:
         return found
 
     def _listed(self, time: float, state: State) -> _Lists:
-        # Process lists have a slower pace than the cards, as they have with a real driver; what a
-        # signal brought about shows at once, and the demo begins with a look.
+        # Process lists have a slower pace than the cards, as they have with a real driver. What a
+        # signal brought about and the loss of a card show at once, and the demo begins with a look.
         at = float(math.floor(time))
         now, asked = at - self._start, time - self._start
-        newest = max(state.deeds.newest(asked), 0.0 if asked >= 0 else now)
+        looks = (CARD_LOST, 0.0, state.deeds.newest(asked))
+        newest = max((look for look in looks if look <= asked), default=now)
         if newest > now:
             at, now = self._start + newest, newest
         # Remembered for the samples that follow in the same second; it could as well be made anew.
         if self._lists is None or self._lists.at != at or self._lists.state is not state:
             found = self._processes(now, state)
-            used = self.world.stray(now, state.deeds)
+            used = self.world.unattributed(now, state.deeds)
             for process, _ in found:
                 for use in process.uses:
                     used[use.gpu_index] += use.memory_used or 0
@@ -218,13 +199,19 @@ class DemoBackend:
         return self._lists
 
     def _processes(self, now: float, state: State) -> list[tuple[ListedProcess, ProcessFacts]]:
-        utilizations = [utilization_of(card, now) for card in self.world.cards]
+        utilizations = [utilization_of(card, now) for card in state.cards]
         found = []
+        parts = [0.0] * len(utilizations)
         for role, shares in self._leads:
             being = self.world.present(role, now, state.deeds)
             if being is not None:
-                found.append(self._process(being, shares, now, state, utilizations))
-        return found
+                found.append((being, shares))
+                if not state.deeds.stopped(being.id, now):
+                    for share in shares:
+                        parts[share.card] += share.part
+        return [
+            self._process(being, shares, now, state, utilizations, parts) for being, shares in found
+        ]
 
     def _process(
         self,
@@ -233,6 +220,7 @@ class DemoBackend:
         now: float,
         state: State,
         utilizations: list[int],
+        parts: list[float],
     ) -> tuple[ListedProcess, ProcessFacts]:
         role, actor = being.role, being.role.actor
         stopped = state.deeds.stopped(being.id, now)
@@ -240,8 +228,11 @@ class DemoBackend:
         grown = int(actor.gib_per_hour * (now - being.began) / HOUR * 8) * (GIB // 8)
         uses = []
         for share in shares:
-            card = self.world.cards[share.card]
-            sm = 0 if stopped else round(share.part * utilizations[share.card])
+            card = state.cards[share.card]
+            sm = 0
+            if share.part and not stopped:
+                # The utilisation of a GPU is that of the processes that work on it.
+                sm = round(utilizations[share.card] * share.part / parts[share.card])
             decoder = decoding_of(card, now) if share.decodes and not stopped else 0
             uses.append(
                 GpuUse(
@@ -272,10 +263,9 @@ class DemoBackend:
 class _DemoMachine:
     """The machine around the demo's cards, as ``MachineReader`` reads a real one."""
 
-    name = _NAME
-
     def __init__(self, backend: DemoBackend) -> None:
         self._backend = backend
+        self.name = backend.machine_name
 
     def read(self) -> MachineFacts:
         """See ``MachineReader.read``."""
@@ -302,11 +292,21 @@ class DemoSource(Sampler):
     backend: DemoBackend
 
     def __init__(
-        self, seed: int = 1, clock: Clock | None = None, selection: GpuSelection = ALL
+        self,
+        seed: int = 1,
+        clock: Clock | None = None,
+        selection: GpuSelection = ALL,
+        machine: Machine = ADA,
     ) -> None:
         clock = clock or SystemClock()
-        backend = DemoBackend(seed, clock, selection)
+        backend = DemoBackend(seed, clock, selection, machine)
         super().__init__(backend, clock, _DemoMachine(backend), _DemoProcesses(backend))
+
+    def past(self) -> Iterator[Snapshot]:
+        """See ``Source.past``. A copy tells it, so that another thread may sample meanwhile."""
+        backend = copy(self.backend)
+        processes = _DemoProcesses(backend)
+        return Sampler(backend, self._clock, _DemoMachine(backend), processes).past()
 
     def host(self, *, readonly: bool = False) -> DemoHost:
         """The processes of this machine, to be looked at and signalled; none of them is real.

@@ -15,14 +15,15 @@ from msgspec import Struct
 from gpumon.model.snapshot import HolderScan, HoldReason, Suspect
 from gpumon.sources.demo.cards import CARDS, DRIVER_CLIENTS, DemoCard, make_cards
 from gpumon.sources.demo.instances import INIT, ProcessInstance, Role, being, make_roles
-from gpumon.sources.demo.scenario import GIB, ME, PAST
-from gpumon.sources.demo.signal_effects import SignalEffects
+from gpumon.sources.demo.scenario import GIB, MACHINE_BOOT, ME, PAST
+from gpumon.sources.demo.signal_effects import Effect, SignalEffects
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
+    from gpumon.sources.demo.scenario import Machine, Share
     from gpumon.system.clock import Clock
 
 _OBSERVERS = {"nvidia-smi"}
@@ -30,6 +31,8 @@ _SUSPICION = (HoldReason.ORPHAN, HoldReason.STOPPED, HoldReason.CHILD, HoldReaso
 _STOPPED = "it is stopped: it ends by SIGKILL only, or once continued"
 _UNSEEN = 214
 """How many processes of others there are that only root can look into."""
+_WARM_UP = 6.0
+"""Seconds from the start of a process to its first kernel."""
 
 
 class State(Struct, frozen=True):
@@ -37,7 +40,7 @@ class State(Struct, frozen=True):
 
     Attributes:
         deeds: What signals have changed.
-        cards: The cards, without the work of processes that ended by them or stand still.
+        cards: The GPUs, each with the work of the processes that run and nothing else.
     """
 
     deeds: SignalEffects
@@ -57,12 +60,11 @@ class World:
         lock: To be held by who replaces ``state``.
     """
 
-    def __init__(self, random: Random, clock: Clock) -> None:
+    def __init__(self, random: Random, clock: Clock, machine: Machine) -> None:
         self.clock = clock
         self.start = clock.time()
-        self.cards = make_cards(random)
+        self.cards = make_cards(random, sound=machine.sound)
         self.roles = make_roles()
-        self.state = State(SignalEffects(), self.cards)
         self.lock = Lock()
         self._once = {
             pid: being(role, 0.0)
@@ -74,6 +76,17 @@ class World:
             role for role in self.roles.values() if role.actor.inherited and role.actor.user == ME
         ]
         self._keepers = [role for role in self._holders if role.actor.keeps_gib]
+        self.state = self._state(SignalEffects().with_lots(*self._absent(machine)))
+
+    def _absent(self, machine: Machine) -> list[Effect]:
+        """The processes that would use an empty GPU ended before the past of this machine."""
+        return [
+            Effect(found, end=-2 * PAST)
+            for found in self._once.values()
+            if not machine.empty.isdisjoint(
+                (*found.role.actor.inherited, *(share.card for share in found.role.actor.shares))
+            )
+        ]
 
     def now(self) -> float:
         """Seconds after the start."""
@@ -102,7 +115,7 @@ class World:
             return "T"
         return "R" if who.role.actor.cpu >= 50 else "S"
 
-    def stray(self, now: float, deeds: SignalEffects) -> list[int]:
+    def unattributed(self, now: float, deeds: SignalEffects) -> list[int]:
         """Bytes in use of each card that no process in the driver's list has."""
         used = [DRIVER_CLIENTS] * CARDS
         for role in self._keepers:
@@ -128,7 +141,21 @@ class World:
 
     def change(self, deeds: SignalEffects) -> None:
         """Go on from here. ``lock`` is held."""
-        self.state = State(deeds, tuple(_dimmed(card, deeds) for card in self.cards))
+        self.state = self._state(deeds)
+
+    def _state(self, deeds: SignalEffects) -> State:
+        # The load of a recurring process is 0 between its runs already.
+        away = [
+            (found.role.actor.shares, silence)
+            for found in self._once.values()
+            for silence in ((MACHINE_BOOT, found.began + _WARM_UP), (found.until, math.inf))
+        ]
+        away += [
+            (lot.being.role.actor.shares, silence)
+            for lot in deeds.lots.values()
+            for silence in lot.silences
+        ]
+        return State(deeds, tuple(_dimmed(card, away) for card in self.cards))
 
     def _suspect(
         self, holder: ProcessInstance, gpu_uuids: tuple[str, ...], now: float, deeds: SignalEffects
@@ -175,15 +202,20 @@ class World:
         return f"its parent {pid} ended {f'{duration(ago)} ago' if ago >= 1 else 'just now'}"
 
 
-def _dimmed(card: DemoCard, deeds: SignalEffects) -> DemoCard:
-    """A card as it goes on once some of its processes are silent."""
+def _dimmed(
+    card: DemoCard, away: Iterable[tuple[tuple[Share, ...], tuple[float, float]]]
+) -> DemoCard:
+    """A GPU without the work of processes while they are absent or stopped.
+
+    Args:
+        card: The GPU with all its processes.
+        away: The shares of a process, and from when till when it does not work.
+    """
     computing: defaultdict[float, float] = defaultdict(float)
     decoding: defaultdict[float, float] = defaultdict(float)
-    for lot in deeds.lots.values():
-        for share in lot.being.role.actor.shares:
-            if share.card != card.index:
-                continue
-            for since, until in lot.silences:
+    for shares, (since, until) in away:
+        for share in shares:
+            if share.card == card.index:
                 computing[since] -= share.part
                 computing[until] += share.part
                 decoding[since] -= share.decodes

@@ -1,5 +1,11 @@
-"""The NVML backend; ``source.NvmlSource`` is the door."""
+"""The backend for NVIDIA's driver: ``source.NvmlSource``."""
 
-from gpumon.system.startup_imports import import_pynvml
+from types import ModuleType
 
-import_pynvml()
+from gpumon.system.startup_imports import replaced
+
+# ``ctypes.util`` takes 24 of the 34 ms of this import, and pynvml never calls it.
+_unused = ModuleType("ctypes.util")
+_unused.find_library = None  # type: ignore[attr-defined]  # the one name that pynvml imports
+with replaced("ctypes.util", _unused):
+    import pynvml  # noqa: F401 - imported here first, for all modules of this package

@@ -1,4 +1,4 @@
-"""One card: its handle, what is known of it, and how it takes the driver's errors."""
+"""One GPU: its handle, its values, and its reaction to the driver's errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpumon.sources.nvml.queries import (
     REACTIONS,
     Answers,
     FieldQuery,
-    Pace,
+    PollRate,
     Query,
     Reaction,
 )
@@ -34,7 +34,7 @@ STATUS_OF_CODE: dict[int, CardStatus] = {
     pynvml.NVML_ERROR_NO_PERMISSION: CardStatus.NO_PERMISSION,
     pynvml.NVML_ERROR_OPERATING_SYSTEM: CardStatus.NO_PERMISSION,
 }
-"""What becomes of a card whose handle cannot be had; any other code makes it ``FAILING``."""
+"""The status of a GPU whose handle cannot be obtained; for any other code it is ``FAILING``."""
 
 REASON_OF_STATUS: dict[CardStatus, Unknown] = {
     CardStatus.LOST: Unknown.CARD_LOST,
@@ -46,15 +46,15 @@ REASON_OF_STATUS: dict[CardStatus, Unknown] = {
 
 
 COMPUTE, GRAPHICS, MPS = "C", "G", "M"
-"""The process lists of a card, in nvidia-smi's letters."""
+"""The process lists of a GPU, in nvidia-smi's letters."""
 
-_MOVES = (Pace.FAST, Pace.SPOT)
-"""The paces of what tells whether a card is failing."""
+_FAILURE_RATES = (PollRate.FAST, PollRate.DETAIL)
+"""The poll rates of the queries whose errors make a GPU ``FAILING``."""
 
-_ANSWERED = Gpu.__struct_fields__[Gpu.__struct_fields__.index("mig") + 1 :]
-"""The fields of ``Gpu`` that are answers of the driver, in their order; the others come first."""
+_DRIVER_FIELDS = Gpu.__struct_fields__[Gpu.__struct_fields__.index("mig") + 1 :]
+"""The fields of ``Gpu`` that the driver fills, in their order; the others come first."""
 
-MOVING: tuple[str, ...] = (
+DYNAMIC_FIELDS: tuple[str, ...] = (
     *(
         metric.field
         for metric in GPU_METRICS
@@ -62,14 +62,14 @@ MOVING: tuple[str, ...] = (
     ),
     "fan_speeds",
 )
-"""What can no longer be known of a card that does not answer."""
+"""The fields that are unknown while a GPU does not respond."""
 
 
 class DriverGoneError(Exception):
-    """The driver as a whole does not answer any more.
+    """The driver as a whole no longer responds.
 
     Attributes:
-        code: NVML's.
+        code: NVML's error code.
     """
 
     def __init__(self, code: int) -> None:
@@ -78,10 +78,10 @@ class DriverGoneError(Exception):
 
 
 class CardGoneError(Exception):
-    """A card does not answer any more.
+    """A GPU no longer responds.
 
     Attributes:
-        code: NVML's.
+        code: NVML's error code.
     """
 
     def __init__(self, code: int) -> None:
@@ -90,31 +90,30 @@ class CardGoneError(Exception):
 
 
 class StaleHandleError(Exception):
-    """A handle no longer stands for its card: the cards must be enumerated again."""
+    """A handle no longer refers to its GPU: the GPUs must be enumerated again."""
 
 
 class NvmlCard:
-    """A card, under its UUID.
+    """A GPU, identified by its UUID.
 
     Attributes:
-        uuid: Its UUID; ``index-N`` for one whose handle could never be had.
+        uuid: Its UUID; ``index-N`` if its handle could never be obtained.
         index: Its index in nvidia-smi's order.
-        handle: What NVML calls it; kept, so that readings may hold it.
-        bus_id: Where it is on the PCI bus, as NVML or the kernel writes it.
-        status: Whether it answers.
-        facts: What is known of it: the fields of ``Gpu``.
-        lists: What is known of its processes; see ``processes``.
-        may_sleep: The kernel may power it down.
-        integrated: It is of a kind that has no memory of its own.
+        handle: NVML's handle; always the same object, because queries hold it.
+        bus_id: Its PCI bus ID, as NVML or the kernel writes it.
+        facts: The fields of ``Gpu``.
+        lists: Its process lists; see ``processes``.
+        may_sleep: Whether the kernel may power it down.
+        integrated: Whether GPUs of its compute capability have no memory of their own.
         mig: Its MIG devices.
-        mig_handles: What NVML calls them, in the same order.
-        mig_changed: MIG was switched on or off: what was learned of the card is void.
-        sampled_at: When values were last read, since the epoch.
-        wake_at: When something that was refused is to be asked again.
-        fast: What is asked at every sample.
-        spots: What is asked then too where somebody keeps all values.
-        slow: What is asked in turn with the other cards' slow questions.
-        medium: What is asked about its processes.
+        mig_handles: NVML's handles of them, in the same order.
+        mig_changed: MIG was switched on or off: all queries must start again.
+        sampled_at: When values were last read, in seconds since the epoch.
+        resume_at: When the next suspended query is due.
+        fast: Queries of every sample.
+        details: Queries of every sample if a listener keeps all values, else of every second.
+        slow: Queries that take turns with those of other GPUs.
+        process_lists: Queries of its processes.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class NvmlCard:
         clock: Clock,
         uuid: str,
         index: int,
-        ask_in_turn: Callable[[NvmlCard, Query], None],
+        add_slow_call: Callable[[NvmlCard, Query], None],
     ) -> None:
         self.uuid = uuid
         self.index = index
@@ -132,7 +131,7 @@ class NvmlCard:
         self.status = CardStatus.OK
         self.status_since = clock.time()
         self.sampled_at: float | None = None
-        self.facts = Answers(_ANSWERED)
+        self.facts = Answers(_DRIVER_FIELDS)
         self.lists = Answers()
         self.may_sleep = False
         self.integrated = False
@@ -145,139 +144,139 @@ class NvmlCard:
         self.text = partial(library.text, uuid)
         self.has = library.has
         self.fast: list[Query] = []
-        self.spots: list[Query] = []
+        self.details: list[Query] = []
         self.slow: list[Query] = []
-        self.medium: list[Query] = []
-        self.wake_at = math.inf
-        self._resting: list[Query] = []
-        self._ask_in_turn = ask_in_turn
-        self._batches: dict[Pace, FieldBatch] = {}
+        self.process_lists: list[Query] = []
+        self.resume_at = math.inf
+        self._suspended: list[Query] = []
+        self._add_slow_call = add_slow_call
+        self._batches: dict[PollRate, FieldBatch] = {}
         self._broken: set[Query] = set()
-        self._spotted = False
+        self._details_read = False
 
-    # What is asked
+    # Queries
 
     def begin(self) -> None:
-        """As with a card just found: nothing asked, nothing learned, no value believed."""
+        """Reset it to the state of a GPU that was just found."""
         self.stop_asking()
         self.facts.unknown = {}
-        self.facts.miss(MOVING, None)
+        self.facts.miss(DYNAMIC_FIELDS, None)
         self.lists = Answers()
         self.mig, self.mig_handles = (), ()
         self.mig_changed = False
-        self._spotted = False
+        self._details_read = False
 
     def stop_asking(self) -> None:
-        """Drop every question, and what was learned with them."""
-        fields = [reading for batch in self._batches.values() for reading in batch.readings]
-        for reading in (*self.fast, *self.spots, *self.slow, *self.medium, *fields):
-            reading.live = False
-        self.fast, self.spots, self.slow, self.medium = [], [], [], []
-        self._resting, self.wake_at = [], math.inf
+        """Drop all queries, and the errors counted with them."""
+        fields = [query for batch in self._batches.values() for query in batch.queries]
+        for query in (*self.fast, *self.details, *self.slow, *self.process_lists, *fields):
+            query.live = False
+        self.fast, self.details, self.slow, self.process_lists = [], [], [], []
+        self._suspended, self.resume_at = [], math.inf
         self._batches = {}
         self._broken = set()
 
-    def ask_for(self, reading: Query) -> None:
-        """Put a question from now on, at its pace."""
-        reading.live = True
-        if isinstance(reading, FieldQuery):
-            self._batch(reading.pace).add(reading)
-        elif reading.pace is Pace.FAST:
-            self.fast.append(reading)
-        elif reading.pace is Pace.SPOT:
-            self.spots.append(reading)
-        elif reading.pace is Pace.PROCESSES:
-            self.medium.append(reading)
+    def add_query(self, query: Query) -> None:
+        """Make a query from now on, at its poll rate."""
+        query.live = True
+        if isinstance(query, FieldQuery):
+            self._batch(query.rate).add(query)
+        elif query.rate is PollRate.FAST:
+            self.fast.append(query)
+        elif query.rate is PollRate.DETAIL:
+            self.details.append(query)
+        elif query.rate is PollRate.PROCESSES:
+            self.process_lists.append(query)
         else:
-            self.slow.append(reading)
-            self._ask_in_turn(self, reading)
+            self.slow.append(query)
+            self._add_slow_call(self, query)
 
-    def _batch(self, pace: Pace) -> FieldBatch:
-        batch = self._batches.get(pace)
+    def _batch(self, rate: PollRate) -> FieldBatch:
+        batch = self._batches.get(rate)
         if batch is None:
             prepared = partial(self.prepared, "nvmlDeviceGetFieldValues", self.handle)
             batch = FieldBatch(prepared, self.settle)
-            self._batches[pace] = batch
-            self.ask_for(Query((), batch.ask, pace))
+            self._batches[rate] = batch
+            self.add_query(Query((), batch.ask, rate))
         return batch
 
     def ask_about_processes_again(self) -> None:
-        """There is another way now to ask about its processes: by its MIG devices."""
-        for reading in self._resting:
-            if reading.pace is Pace.PROCESSES:
-                reading.retry_at = self.wake_at = -math.inf
+        """Retry refused process lists: MIG devices now allow another way."""
+        for query in self._suspended:
+            if query.rate is PollRate.PROCESSES:
+                query.retry_at = self.resume_at = -math.inf
 
-    def wake(self, now: float) -> None:
-        """Ask what was refused again, once it has rested."""
-        rested = [reading for reading in self._resting if reading.retry_at <= now]
-        self._resting = [reading for reading in self._resting if reading.retry_at > now]
-        self._set_alarm()
-        for reading in rested:
-            self.ask_for(reading)
+    def resume(self, now: float) -> None:
+        """Retry the suspended queries that are due."""
+        resumed = [query for query in self._suspended if query.retry_at <= now]
+        self._suspended = [query for query in self._suspended if query.retry_at > now]
+        self._update_resume_time()
+        for query in resumed:
+            self.add_query(query)
 
-    def _set_alarm(self) -> None:
-        self.wake_at = min((reading.retry_at for reading in self._resting), default=math.inf)
+    def _update_resume_time(self) -> None:
+        self.resume_at = min((query.retry_at for query in self._suspended), default=math.inf)
 
-    def _drop(self, reading: Query) -> None:
-        """Do not ask this any more."""
-        reading.live = False
-        self._broken.discard(reading)
-        if isinstance(reading, FieldQuery) and reading in self._batches[reading.pace].readings:
-            self._batches[reading.pace].drop(reading)
-        for readings in (self.fast, self.spots, self.slow, self.medium, self._resting):
-            if reading in readings:
-                readings.remove(reading)
+    def _drop(self, query: Query) -> None:
+        """Stop a query."""
+        query.live = False
+        self._broken.discard(query)
+        if isinstance(query, FieldQuery) and query in self._batches[query.rate].queries:
+            self._batches[query.rate].drop(query)
+        for queries in (self.fast, self.details, self.slow, self.process_lists, self._suspended):
+            if query in queries:
+                queries.remove(query)
 
-    # Asking
+    # Calls
 
-    def ask(self, reading: Query, now: float) -> Query | None:
-        """Put a question, unless its time has not come.
+    def ask(self, query: Query, now: float) -> Query | None:
+        """Make a query if it is due.
 
         Returns:
-            The older question that takes its place from now on, if one does.
+            The older query that replaces it from now on, if any.
 
         Raises:
-            DriverGoneError: When the driver is.
-            CardGoneError: When this card is.
-            StaleHandleError: When the handle stands for nothing any more.
+            DriverGoneError: The driver is gone.
+            CardGoneError: This GPU is gone.
+            StaleHandleError: The handle no longer refers to a GPU.
         """
-        if reading.retry_at > now:
+        if query.retry_at > now:
             return None
-        code = reading.ask()
-        return self.settle(reading, code) if code or reading.failures else None
+        code = query.ask()
+        return self.settle(query, code) if code or query.failures else None
 
-    def ask_all(self, readings: list[Query], now: float) -> None:
-        """Put these questions, and the older ones that replace them. Raises as ``ask`` does."""
-        pending = list(readings)
-        for reading in pending:
-            # As ``ask`` does, without the call: a thousand times a second that is felt.
-            if reading.retry_at > now:
+    def ask_all(self, queries: list[Query], now: float) -> None:
+        """Put these queries, and the older ones that replace them. Raises as ``ask`` does."""
+        pending = list(queries)
+        for query in pending:
+            # The same as ``ask``, inlined: this runs a thousand times a second.
+            if query.retry_at > now:
                 continue
-            code = reading.ask()
-            if not code and not reading.failures:
+            code = query.ask()
+            if not code and not query.failures:
                 continue
-            older = self.settle(reading, code)
-            # A field is asked with the next batch.
+            older = self.settle(query, code)
+            # A field is read with the next batch.
             if older is not None and not isinstance(older, FieldQuery):
                 pending.append(older)
 
-    def read_fast(self, now: float, *, spots: bool) -> None:
-        """Read what moves quickly, with ``spots`` or without. Raises as ``ask`` does."""
-        # Of a card that is asked anew nothing is known.
-        spots = spots or not self._spotted
-        self.ask_all(self.fast + self.spots if spots else self.fast, now)
-        self._spotted = True
+    def read_fast(self, now: float, *, details: bool) -> None:
+        """Make the queries of every sample. Raises as ``ask`` does."""
+        # After a restart no value is known yet.
+        details = details or not self._details_read
+        self.ask_all(self.fast + self.details if details else self.fast, now)
+        self._details_read = True
         self.sampled_at = self.clock.time()
-        self._judge()
+        self._update_status()
 
-    def settle(self, reading: Query, code: int) -> Query | None:
-        """Draw the consequence of an answer. Returns and raises as ``ask`` does."""
-        answers = self.lists if reading.pace is Pace.PROCESSES else self.facts
+    def settle(self, query: Query, code: int) -> Query | None:
+        """React to the code of a query. Returns and raises as ``ask`` does."""
+        answers = self.lists if query.rate is PollRate.PROCESSES else self.facts
         if not code:
-            self._recover(reading, answers)
+            self._recover(query, answers)
             return None
-        if not reading.failures and not reading.answered:
-            reading.answered = any(answers.values.get(name) is not None for name in reading.names)
+        if not query.failures and not query.answered:
+            query.answered = any(answers.values.get(name) is not None for name in query.names)
         reaction = REACTIONS.get(code, Reaction.FAILING)
         if reaction is Reaction.DRIVER:
             raise DriverGoneError(code)
@@ -288,90 +287,90 @@ class NvmlCard:
                 raise StaleHandleError
             reaction = Reaction.OTHER
         if reaction is Reaction.OTHER:
-            return self._rest(reading, answers, Unknown.NOT_SUPPORTED)
+            return self._suspend(query, answers, Unknown.NOT_SUPPORTED)
         if reaction is Reaction.REFUSED:
-            return self._rest(reading, answers, Unknown.NO_PERMISSION)
-        if reading.refused is not None and reaction is not Reaction.EMPTY:
-            return self._rest(reading, answers, reading.refused)
+            return self._suspend(query, answers, Unknown.NO_PERMISSION)
+        if query.refused is not None and reaction is not Reaction.EMPTY:
+            return self._suspend(query, answers, query.refused)
         if reaction is Reaction.EMPTY:
-            self._recover(reading, answers)
-            answers.miss(reading.names, None)
+            self._recover(query, answers)
+            answers.miss(query.names, None)
         else:
-            self._fail(reading, answers, passing=reaction is Reaction.PASSING)
+            self._fail(query, answers, passing=reaction is Reaction.PASSING)
         return None
 
-    def _rest(self, reading: Query, answers: Answers, reason: Unknown) -> Query | None:
-        """The card refuses this: leave it alone for a while, and go by the older way meanwhile."""
-        known, older = reading.refused is reason, reading.otherwise
-        self._drop(reading)
-        reading.refuse(self.clock.monotonic(), reason)
-        self._resting.append(reading)
-        self._set_alarm()
+    def _suspend(self, query: Query, answers: Answers, reason: Unknown) -> Query | None:
+        """Suspend a refused query for a while, and use the older one meanwhile."""
+        known, older = query.refused is reason, query.otherwise
+        self._drop(query)
+        query.refuse(self.clock.monotonic(), reason)
+        self._suspended.append(query)
+        self._update_resume_time()
         if known:
-            # The answers of the older way stay as they are.
+            # The values of the older query stay.
             return None
-        answers.miss(reading.names, reason)
+        answers.miss(query.names, reason)
         if reason is not Unknown.NOT_SUPPORTED:
-            self._drop_older(reading)
+            self._drop_older(query)
             return None
         if older is None:
             return None
-        # Why the newer way had no answer is not why the older one has none.
+        # The reason of the newer query does not apply to the older one.
         answers.found(older.names)
-        self.ask_for(older)
+        self.add_query(older)
         return older
 
-    def _fail(self, reading: Query, answers: Answers, *, passing: bool) -> None:
+    def _fail(self, query: Query, answers: Answers, *, passing: bool) -> None:
         now = self.clock.monotonic()
-        reading.fail(now, forgiven=0 if passing else PASSES)
-        nothing_kept = all(answers.values.get(name) is None for name in reading.names)
-        given_up = reading.failures >= PASSES
-        if (nothing_kept or reading.is_too_old(now)) if passing else given_up:
-            answers.miss(reading.names, Unknown.NO_ANSWER)
-            self._broken.add(reading)
+        query.fail(now, forgiven=0 if passing else PASSES)
+        nothing_kept = all(answers.values.get(name) is None for name in query.names)
+        given_up = query.failures >= PASSES
+        if (nothing_kept or query.is_too_old(now)) if passing else given_up:
+            answers.miss(query.names, Unknown.NO_ANSWER)
+            self._broken.add(query)
 
-    def _recover(self, reading: Query, answers: Answers) -> None:
-        if reading in self._broken or reading.refused is not None:
-            self._broken.discard(reading)
-            answers.found(reading.names)
-        reading.recover()
-        self._drop_older(reading)
+    def _recover(self, query: Query, answers: Answers) -> None:
+        if query in self._broken or query.refused is not None:
+            self._broken.discard(query)
+            answers.found(query.names)
+        query.recover()
+        self._drop_older(query)
 
-    def _drop_older(self, reading: Query) -> None:
-        while (older := reading.otherwise) is not None:
+    def _drop_older(self, query: Query) -> None:
+        while (older := query.otherwise) is not None:
             self._drop(older)
             older.recover()
-            reading = older
+            query = older
 
     def handle_is_stale(self) -> bool:
-        """Whether the handle no longer stands for this card."""
+        """Whether the handle no longer refers to this GPU."""
         code, uuid = self.text("nvmlDeviceGetUUID", self.handle)
         return code == pynvml.NVML_ERROR_INVALID_ARGUMENT or (not code and uuid != self.uuid)
 
-    # How it is
+    # State
 
-    def _judge(self) -> None:
-        """A card that leaves most of what is asked of it unanswered is failing."""
+    def _update_status(self) -> None:
+        """Mark the GPU as failing while most of its fast queries fail."""
         if not self._broken and self.status is CardStatus.OK:
             return
-        batches = [self._batches[pace] for pace in _MOVES if pace in self._batches]
-        fields = [reading for batch in batches for reading in batch.readings]
-        asked = {*self.fast, *self.spots, *fields}
+        batches = [self._batches[rate] for rate in _FAILURE_RATES if rate in self._batches]
+        fields = [query for batch in batches for query in batch.queries]
+        asked = {*self.fast, *self.details, *fields}
         failing = 2 * len(self._broken & asked) > len(asked)
         self.set_status(CardStatus.FAILING if failing else CardStatus.OK)
 
     def set_status(self, status: CardStatus) -> None:
-        """From now on this is how it is; the moment is kept when it has changed."""
+        """Set the status, and its time if it changed."""
         if status is not self.status:
             self.status = status
             self.status_since = self.clock.time()
 
-    def silence(self, status: CardStatus) -> None:
-        """It is not asked any more: what moves is unknown, what it is stays known."""
+    def stop_responding(self, status: CardStatus) -> None:
+        """Stop all queries: dynamic values become unknown, static ones stay."""
         self.set_status(status)
         self.stop_asking()
         reason = REASON_OF_STATUS[status]
-        moving = tuple(name for name in MOVING if self.facts.unknown.get(name) != reason)
+        moving = tuple(name for name in DYNAMIC_FIELDS if self.facts.unknown.get(name) != reason)
         if moving:
             self.facts.miss(moving, reason)
         self.lists = Answers()
@@ -380,19 +379,19 @@ class NvmlCard:
 
     @property
     def processes_unknown(self) -> Unknown | None:
-        """Why it is not known who uses it: the list without which nobody can be named is not."""
+        """Why its processes are unknown: because the compute list is."""
         if self.lists.values.get(COMPUTE) is not None:
             return None
         return self.lists.unknown.get(COMPUTE, Unknown.NOT_READ)
 
     def _unknown(self) -> dict[str, Unknown]:
-        """Why what is unknown is."""
+        """The reasons of all unknown values."""
         why = self.processes_unknown
         return self.facts.unknown if why is None else {**self.facts.unknown, "processes": why}
 
     def snapshot(self) -> Gpu:
-        """The card as it is known now."""
-        # By place: seventy names took twice as long.
+        """The GPU with its current values."""
+        # Positional: seventy keywords took twice as long.
         return Gpu(
             self.index,
             self.uuid,

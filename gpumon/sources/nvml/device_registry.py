@@ -1,4 +1,4 @@
-"""Which cards there are: found index by index, known by UUID, asleep, lost, come and gone."""
+"""Finds the GPUs: by index, identified by UUID, also those that are asleep, lost or new."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpumon.sources.nvml.card import (
     NvmlCard,
     StaleHandleError,
 )
-from gpumon.sources.nvml.metric_readers import questions
-from gpumon.sources.nvml.processes import process_questions
+from gpumon.sources.nvml.metric_readers import metric_queries
+from gpumon.sources.nvml.processes import process_queries
 from gpumon.sources.nvml.queries import REACTIONS, Reaction
 from gpumon.sources.nvml.sleep import is_asleep, may_sleep, sleeping_cards
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from gpumon.system.clock import Clock
 
 _NOT_WAITED_FOR = (CardStatus.ASLEEP, CardStatus.NO_ANSWER)
-"""The cards of which it is known when they can be asked again."""
+"""GPUs that are not retried: another event says when they respond again."""
 
 RETRY_SECONDS = 5.0
-"""After how long a card that could not be had is tried again."""
+"""Seconds after which a GPU that could not be opened is retried."""
 
 
 class DeviceRegistry:
-    """The cards that were chosen.
+    """The selected GPUs.
 
     Attributes:
-        cards: In the order of their indices.
-        count: How many there are, chosen or not.
-        asked_anew: A card is asked anew, and nobody took note of it yet.
+        cards: The GPUs in index order.
+        count: Number of all GPUs, selected or not.
+        restarted: Queries of a GPU were restarted, so its process lists must be read.
     """
 
     def __init__(
@@ -54,92 +54,92 @@ class DeviceRegistry:
     ) -> None:
         self._library = library
         self._clock = clock
-        self._turns = turns
+        self._slow_calls = turns
         self._selection = selection
         self._sys = sys
         self.count = 0
         self._again_at = math.inf
         self._changed = False
-        self.asked_anew = False
+        self.restarted = False
         self.cards: list[NvmlCard] = []
         self._known: list[NvmlCard] = []
         self._uuids: list[str] = []
-        self._left_alone: set[str] = set()
+        self._hanging: set[str] = set()
 
     def forget_handles(self) -> None:
-        """The driver is gone, or was initialised: nothing is asked until ``find``."""
+        """Stop all queries until ``find``, because the driver is gone or was initialised."""
         for card in self._known:
             card.stop_asking()
 
     def guard(self, card: NvmlCard, ask: Callable[[], object]) -> None:
-        """Ask a card something; what it does not survive is its own affair.
+        """Call a function that reads one GPU, and handle the loss of that GPU.
 
         Raises:
-            DriverGoneError: When the driver is.
+            DriverGoneError: The driver is gone.
         """
         try:
             ask()
         except CardGoneError as gone:
-            card.silence(STATUS_OF_CODE[gone.code])
+            card.stop_responding(STATUS_OF_CODE[gone.code])
             self._again_at = min(self._again_at, self._clock.monotonic() + RETRY_SECONDS)
         except StaleHandleError:
             card.stop_asking()
             self._changed = True
 
-    def look(self, now: float) -> None:
-        """Before a sample: leave those alone that fell asleep, find those that may be back.
+    def prepare_sample(self, now: float) -> None:
+        """Before a sample: stop queries to GPUs that fell asleep, find those that may be back.
 
         Raises:
-            DriverGoneError: When the driver is.
+            DriverGoneError: The driver is gone.
         """
-        if self._library.hanging.keys() != self._left_alone:
+        if self._library.hanging.keys() != self._hanging:
             self._changed = True
         for card in self.cards:
             if card.mig_changed:
-                self._question(card)
-            elif now >= card.wake_at:
-                card.wake(now)
+                self._start_queries(card)
+            elif now >= card.resume_at:
+                card.resume(now)
             if card.may_sleep and card.bus_id is not None:
                 asleep = is_asleep(card.bus_id, self._sys)
                 if asleep and card.fast:
-                    card.silence(CardStatus.ASLEEP)
+                    card.stop_responding(CardStatus.ASLEEP)
                 elif not asleep and card.status is CardStatus.ASLEEP and not card.fast:
                     self._changed = True
         if self._changed or now >= self._again_at:
             self.find(now)
 
-    def look_around(self, now: float) -> None:
-        """Every few seconds: see whether cards came or went. Raises as ``find`` does."""
+    def check_count(self, now: float) -> None:
+        """Check whether GPUs were added or removed. Raises as ``find`` does."""
         if self._count_cards() != self.count:
             self.find(now)
         for card in self.cards:
             card.may_sleep = card.bus_id is not None and may_sleep(card.bus_id, self._sys)
 
     def find(self, now: float) -> None:
-        """Find every card, each index on its own; what is known stays with its UUID.
+        """Find all GPUs. Known values stay with their UUID.
 
         Raises:
-            DriverGoneError: When the driver is.
+            DriverGoneError: The driver is gone.
         """
-        # Until the end: a thread that hangs here leaves it to be done again by another.
+        # Until the end: if this thread hangs here, another one repeats it.
         self._changed = True
-        self._left_alone = set(self._library.hanging)
+        self._hanging = set(self._library.hanging)
         count, known = self._count_cards(), self._known
         recounted = count != self.count
         asleep = sleeping_cards(count, self._sys)
         cards: list[NvmlCard] = []
         uuids: list[str] = []
         for index in range(count):
-            # Asking for a handle wakes the card: one that was not chosen is left alone.
+            # A call for a handle wakes the GPU, so those not selected are skipped.
             if not self._selection.prefixes and not self._selection.includes(index, None):
                 continue
             others = [card for card in known if card not in cards]
             if index in asleep:
-                card = self._sleeping(index, asleep[index], others)
+                card = self._sleeping_card(index, asleep[index], others)
             else:
                 last = _card_at(index, others, recounted)
-                card = self._waking(index, others, last)
-            if card.uuid != _nameless(index):
+                card = self._awake_card(index, others, last)
+            if card.uuid != _placeholder_uuid(index):
                 uuids.append(card.uuid)
             if self._selection.includes(index, card.uuid):
                 cards.append(card)
@@ -154,11 +154,11 @@ class DeviceRegistry:
         self._again_at = now + RETRY_SECONDS if waits else math.inf
 
     def missing(self) -> list[str]:
-        """What was chosen and is no card of the machine."""
+        """The parts of the selection that match no GPU."""
         return self._selection.missing(self.count, self._uuids)
 
     def handles(self) -> dict[int, str]:
-        """UUIDs of the cards that answer, by what NVML calls them."""
+        """UUIDs of the GPUs that respond, by handle."""
         return {card.handle.value or 0: card.uuid for card in self.cards if card.fast}
 
     def _count_cards(self) -> int:
@@ -170,21 +170,21 @@ class DeviceRegistry:
             raise DriverGoneError(code)
         return self.count
 
-    def _sleeping(self, index: int, bus_id: str, known: list[NvmlCard]) -> NvmlCard:
+    def _sleeping_card(self, index: int, bus_id: str, known: list[NvmlCard]) -> NvmlCard:
         card = next((card for card in known if card.bus_id == bus_id), None)
         if card is None:
-            card = self._new(_nameless(index), index)
+            card = self._new(_placeholder_uuid(index), index)
             card.bus_id = card.facts.values["pci_bus_id"] = bus_id
         card.index = index
         card.may_sleep = True
-        card.silence(CardStatus.ASLEEP)
+        card.stop_responding(CardStatus.ASLEEP)
         return card
 
-    def _waking(self, index: int, known: list[NvmlCard], last: NvmlCard | None) -> NvmlCard:
-        """The card at an index whose handle may be asked for; ``last`` was there until now."""
+    def _awake_card(self, index: int, known: list[NvmlCard], last: NvmlCard | None) -> NvmlCard:
+        """The GPU at an index whose handle may be requested; ``last`` was there before."""
         handle = ctypes.c_void_p()
-        # Where this hangs, it is the card that was there.
-        blamed = _nameless(index) if last is None else last.uuid
+        # If this hangs, the GPU that was there before is the one that hangs.
+        blamed = _placeholder_uuid(index) if last is None else last.uuid
         if blamed in self._library.hanging:
             return self._unanswering(last or self._new(blamed, index))
         code = self._library.call(
@@ -203,11 +203,11 @@ class DeviceRegistry:
             return self._unanswering(card)
         if not card.fast or card.handle.value != handle.value:
             card.handle.value = handle.value
-            self._question(card)
+            self._start_queries(card)
         return card
 
     def _unanswering(self, card: NvmlCard) -> NvmlCard:
-        """A card with a call that was given up: what was known of it stands still."""
+        """A GPU whose call was given up keeps its last values."""
         card.stop_asking()
         if card.status is not CardStatus.NO_ANSWER:
             began = self._library.hanging.get(card.uuid, self._clock.monotonic())
@@ -216,40 +216,40 @@ class DeviceRegistry:
         return card
 
     def _without_handle(self, index: int, code: int, last: NvmlCard | None) -> NvmlCard:
-        card = last or self._new(_nameless(index), index)
+        card = last or self._new(_placeholder_uuid(index), index)
         gone = REACTIONS.get(code) in {Reaction.CARD, Reaction.REFUSED}
         if card.fast and not gone:
-            # It answers under the handle it has.
+            # It responds with the handle it has.
             return card
-        card.silence(STATUS_OF_CODE.get(code, CardStatus.FAILING))
+        card.stop_responding(STATUS_OF_CODE.get(code, CardStatus.FAILING))
         return card
 
     def _new(self, uuid: str, index: int) -> NvmlCard:
-        card = NvmlCard(self._library, self._clock, uuid, index, self._turns.add)
-        # At once: were this thread given up, its questions would be asked beside another card's.
+        card = NvmlCard(self._library, self._clock, uuid, index, self._slow_calls.add)
+        # Before any call: if this thread is given up, the next one must find this object.
         self._known.append(card)
         return card
 
-    def _question(self, card: NvmlCard) -> None:
-        """Begin to ask: everything, whatever was learned of it before."""
-        self.asked_anew = True
+    def _start_queries(self, card: NvmlCard) -> None:
+        """Start all queries from the beginning."""
+        self.restarted = True
         card.begin()
-        for reading in (*questions(card), *process_questions(card)):
-            card.ask_for(reading)
+        for query in (*metric_queries(card), *process_queries(card)):
+            card.add_query(query)
 
 
-def _nameless(index: int) -> str:
-    """What stands for the UUID of a card that never told it."""
+def _placeholder_uuid(index: int) -> str:
+    """The placeholder for the UUID of a GPU that has not reported one."""
     return f"index-{index}"
 
 
 def _card_at(index: int, known: list[NvmlCard], recounted: bool) -> NvmlCard | None:
-    """The card that was at this index; after cards came or went it may be at another."""
+    """The GPU that was at this index; unknown if the number of GPUs changed."""
     return next(
         (
             card
             for card in known
-            if card.index == index and (not recounted or card.uuid == _nameless(index))
+            if card.index == index and (not recounted or card.uuid == _placeholder_uuid(index))
         ),
         None,
     )

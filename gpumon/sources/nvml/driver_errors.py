@@ -1,4 +1,4 @@
-"""What a person is told when the driver cannot be reached: what is wrong, and what to do."""
+"""The messages for a driver that cannot be reached: what is wrong, and what to do."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _MODULE_VERSION = re.compile(r"Kernel Module.*?\s(\d+(?:\.\d+)+)\s")
 NO_LIBRARY = Trouble(
     f"The NVIDIA driver's library {LIBRARY} was not found.",
     "Install the NVIDIA driver on this machine; a container needs the NVIDIA container toolkit "
-    "and must be started with its cards (--gpus all).",
+    "and must be started with its GPUs (--gpus all).",
 )
 
 NO_CARDS = Trouble(
-    "The NVIDIA driver is running, but it has no cards.",
-    "See whether the machine has any with `lspci -d 10de:`, and what the driver says of them with "
-    "`sudo dmesg | grep NVRM`; a container must be given its cards (--gpus all).",
+    "The NVIDIA driver is running, but it has no GPUs.",
+    "`lspci -d 10de:` lists those of the machine, and `sudo dmesg | grep NVRM` shows what the "
+    "driver reports about them; a container must be given its GPUs (--gpus all).",
 )
 
 NONE_CHOSEN = Trouble(
-    "This machine has none of the cards that were asked for.",
-    "`nvidia-smi -L` lists those it has.",
+    "This machine has none of the selected GPUs.",
+    "`nvidia-smi -L` lists its GPUs.",
 )
 
 _NOT_LOADED = Trouble(
@@ -40,16 +40,16 @@ _NOT_LOADED = Trouble(
 NO_PERMISSION = Trouble(
     "You have no permission to use the NVIDIA driver.",
     "`ls -l /dev/nvidia*` shows who may: ask for the group named there, often video or render; "
-    "a batch system grants the cards only inside a job.",
+    "a batch system grants the GPUs only inside a job.",
 )
 
 
 def trouble_of(code: int, library: Library, proc: str) -> Trouble:
-    """Why the driver cannot be reached, from the code that says so.
+    """The message for an error of NVML.
 
     Args:
-        code: NVML's.
-        library: Asked for its own version, which it knows without a driver.
+        code: NVML's error code.
+        library: The library, which knows its own version without a driver.
         proc: Where the process file system is mounted.
     """
     if code == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
@@ -73,13 +73,13 @@ def _mismatch(library: Library, proc: str) -> Trouble:
     return Trouble(
         "The NVIDIA driver was upgraded while it was running: "
         f"the library is version {ours}, the loaded kernel module {loaded}.",
-        "Reboot, or end everything that uses the cards and load the nvidia modules anew; "
-        "then start gpumon again.",
+        "Reboot, or end everything that uses the GPUs and reload the nvidia modules; then start "
+        "gpumon again.",
     )
 
 
 def loaded_version(proc: str = "/proc") -> str | None:
-    """Version of the loaded kernel module; ``None`` when it does not say.
+    """Version of the loaded kernel module; ``None`` if it is unknown.
 
     Args:
         proc: Where the process file system is mounted.
@@ -95,7 +95,7 @@ def loaded_version(proc: str = "/proc") -> str | None:
 
 
 def library_version(library: Library) -> str | None:
-    """The driver's version the library belongs to: NVML writes CUDA's major version before it."""
+    """The driver version of the library: NVML puts the major version of CUDA before it."""
     code, text = library.text(None, "nvmlSystemGetNVMLVersion")
     _, dot, version = text.partition(".")
     return None if code or not dot else version

@@ -1,4 +1,4 @@
-"""XIDs: the driver's reports of what went wrong on a card, waited for on a thread of their own."""
+"""Receives XIDs, the driver's reports of GPU errors, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PAUSE_SECONDS = 5.0
 class XidWatcher:
     """Waits for XIDs, from ``start`` to ``stop``.
 
-    It holds a reference of its own on the library (``nvmlInit`` counts them), and gives it back
-    when its thread ends: so ``stop`` need not wait for a thread that the driver will not let go.
+    It initialises NVML a second time (NVML counts its users) and shuts it down when its thread
+    ends, so that ``stop`` need not wait for a thread that hangs in the driver.
 
     Attributes:
-        latest: The last XID of each card, by UUID, and when it came, since the epoch. Replaced,
+        latest: The last XID of each GPU by UUID, and its time in seconds since the epoch. Replaced,
             never changed.
     """
 
@@ -45,18 +45,18 @@ class XidWatcher:
         self.latest = latest
 
     def start(self, cards: dict[int, str]) -> None:
-        """Begin to wait for these cards."""
+        """Start to wait for XIDs of these GPUs; see ``watch``."""
         self.watch(cards)
         self._take_library()
         self._thread.start()
 
     def watch(self, cards: dict[int, str]) -> None:
-        """From now on it is about these cards: UUIDs by the value of their handles."""
+        """Replace the GPUs: UUIDs by the value of their handles."""
         if cards != self._cards:
             self._cards = cards
 
     def stop(self, timeout: float = 0.0) -> None:
-        """Let the thread end, which takes it up to half a second.
+        """End the thread, which takes up to half a second.
 
         Args:
             timeout: Seconds to wait for that.
@@ -78,11 +78,11 @@ class XidWatcher:
             refusals = refusals + 1 if cards is self._cards else 1
             cards = self._cards
             newer = ctypes.c_void_p()
-            if self._library.call_unseen("nvmlEventSetCreate", byref(newer)):
+            if self._library.call_unmeasured("nvmlEventSetCreate", byref(newer)):
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
             heard = self._register(cards, newer)
-            # Only now: of what comes in between, the older set would hear the last.
+            # Not before the new set is registered, so that no event in between is lost.
             self._free(events)
             events = newer
             if code == pynvml.NVML_ERROR_GPU_IS_LOST and heard == before:
@@ -94,20 +94,20 @@ class XidWatcher:
             if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_GPU_IS_LOST}:
                 self._stopped.wait(_PAUSE_SECONDS)
         self._free(events)
-        self._library.call_unseen("nvmlShutdown")
+        self._library.call_unmeasured("nvmlShutdown")
 
     def _take_library(self) -> None:
-        self._has_library = not self._library.call_unseen("nvmlInit_v2")
+        self._has_library = not self._library.call_unmeasured("nvmlInit_v2")
 
     def _free(self, events: ctypes.c_void_p | None) -> None:
         if events is not None:
-            self._library.call_unseen("nvmlEventSetFree", events)
+            self._library.call_unmeasured("nvmlEventSetFree", events)
 
     def _register(self, cards: dict[int, str], events: ctypes.c_void_p) -> int:
-        """Have events of these cards come in here; returns of how many they will."""
+        """Register for events of these GPUs; returns how many allow it."""
         kind = c_ulonglong(pynvml.nvmlEventTypeXidCriticalError)
         return sum(
-            not self._library.call_unseen(
+            not self._library.call_unmeasured(
                 "nvmlDeviceRegisterEvents", ctypes.c_void_p(handle), kind, events
             )
             for handle in cards
@@ -116,10 +116,10 @@ class XidWatcher:
     def _wait_for(
         self, events: ctypes.c_void_p, cards: dict[int, str], heard: int, seconds: float
     ) -> int:
-        """Take events until the cards change, the time is over or it must end.
+        """Receive events until the GPUs change, the time is over or the thread must end.
 
         Returns:
-            ``SUCCESS``, or the code of the driver that will not have it.
+            ``SUCCESS``, or the code with which the driver refused.
         """
         data = pynvml.c_nvmlEventData_t()
         until = self._clock.monotonic() + seconds
@@ -129,7 +129,7 @@ class XidWatcher:
             if not heard:
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
                 continue
-            code = self._library.call_unseen(
+            code = self._library.call_unmeasured(
                 "nvmlEventSetWait_v2", events, byref(data), ctypes.c_uint(_WAIT_MILLISECONDS)
             )
             if code == pynvml.NVML_ERROR_TIMEOUT:

@@ -1,4 +1,4 @@
-"""Many values in one driver call: ``nvmlDeviceGetFieldValues`` with a kept buffer."""
+"""Reads many values in one driver call: ``nvmlDeviceGetFieldValues`` with a reused buffer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ ENTRY = struct.Struct("@IIqqIIQ")
 
 
 class FieldBatch:
-    """The fields of one card that are read together.
+    """The fields of one GPU that are read together.
 
     Args:
-        prepared: Makes the call of ``nvmlDeviceGetFieldValues`` with a count and a buffer, whose
-            answer is a code.
-        settle: Told of each field's reading and code.
+        prepared: Returns the call of ``nvmlDeviceGetFieldValues`` with a count and a buffer.
+        settle: Called with each field's query and code.
     """
 
     def __init__(
@@ -33,49 +32,47 @@ class FieldBatch:
     ) -> None:
         self._prepared = prepared
         self._settle = settle
-        self.readings: list[FieldQuery] = []
+        self.queries: list[FieldQuery] = []
         self._asked: list[FieldQuery] = []
         self._buffer = ctypes.create_string_buffer(0)
         self._call = prepared(ctypes.c_int(), self._buffer)
 
-    def add(self, reading: FieldQuery) -> None:
-        """From the next call on, ask for this one too."""
-        self.readings.append(reading)
+    def add(self, query: FieldQuery) -> None:
+        """Include a field from the next call on."""
+        self.queries.append(query)
 
     def ask(self) -> int:
-        """Read all fields; each one's own code goes to ``settle``."""
-        if self._asked != self.readings:
+        """Read all fields; each field's own code goes to ``settle``."""
+        if self._asked != self.queries:
             self._prepare()
         if not self._asked:
             return 0
         code = self._call()
-        for reading, entry in zip(self._asked, ENTRY.iter_unpack(self._buffer), strict=True):
+        for query, entry in zip(self._asked, ENTRY.iter_unpack(self._buffer), strict=True):
             own_code = code or entry[5]
             if not own_code:
-                own_code = reading.keep(entry[4], decode(entry[4], entry[6]))
-            if own_code or reading.failures:
-                self._settle(reading, own_code)
+                own_code = query.keep(entry[4], decode(entry[4], entry[6]))
+            if own_code or query.failures:
+                self._settle(query, own_code)
         return 0
 
-    def drop(self, reading: FieldQuery) -> None:
-        """Do not ask for this one any more."""
-        self.readings.remove(reading)
+    def drop(self, query: FieldQuery) -> None:
+        """Exclude a field from the next call on."""
+        self.queries.remove(query)
 
     def _prepare(self) -> None:
-        self._asked = list(self.readings)
+        self._asked = list(self.queries)
         self._buffer = ctypes.create_string_buffer(ENTRY.size * len(self._asked))
         self._call = self._prepared(ctypes.c_int(len(self._asked)), self._buffer)
-        for i, reading in enumerate(self._asked):
-            ENTRY.pack_into(
-                self._buffer, i * ENTRY.size, reading.field, reading.scope, 0, 0, 0, 0, 0
-            )
+        for i, query in enumerate(self._asked):
+            ENTRY.pack_into(self._buffer, i * ENTRY.size, query.field, query.scope, 0, 0, 0, 0, 0)
 
 
 def decode(kind: int, raw: int) -> float:
     """The number in the eight bytes of ``nvmlValue_t``.
 
     Args:
-        kind: An ``nvmlValueType_t``; of one that is not known the eight bytes are taken whole.
+        kind: An ``nvmlValueType_t``; for an unknown type the result is ``raw``.
         raw: The eight bytes as an unsigned number.
     """
     if kind == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT:

@@ -1,8 +1,8 @@
-"""Calls of NVML through ``pynvml``: return codes, measured time, the call in progress.
+"""Calls NVML through ``pynvml``: return codes, measured time, the call in progress.
 
 Structures, constants, error codes and function pointers are those of ``pynvml``, NVIDIA's binding.
 Its functions are not used: they raise, decode names as strict UTF-8 and do not retry a list that
-grew, and a watchdog could not see which card a call is waiting for.
+grew, and a watchdog could not see which GPU a call is waiting for.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 LIBRARY = "libnvidia-ml.so.1"
 WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
-"""Where Windows puts it for its Linux guests; the dynamic linker does not search there."""
+"""Its path in Linux guests of Windows; the dynamic linker does not search there."""
 
 
 Function = Callable[..., int]
 
 
 def _missing(*_: object) -> int:
-    """Stands in for a symbol that this library does not have."""
+    """Replaces a function that this library does not have."""
     return pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 
 
 class Library:
     """A loaded ``libnvidia-ml``.
 
-    ``call`` is for one thread at a time, see ``Source``; everything else for any.
+    Only one thread at a time may use ``call``, see ``Source``; any thread may use the rest.
 
     Attributes:
         driver_seconds: Seconds spent inside ``call``.
-        hanging: The cards whose call was given up and has not returned, and when it began.
+        hanging: The GPUs whose call was given up and has not returned, and when it began.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -52,12 +52,12 @@ class Library:
         """Call a function of the library.
 
         Args:
-            gpu_uuid: The card it asks, for whoever watches it not come back.
+            gpu_uuid: The GPU it reads, for the watchdog; ``None`` for the driver as a whole.
             name: The function.
-            arguments: ctypes values; a bare int is passed as a C int, so never a handle.
+            arguments: ctypes values; an ``int`` is passed as a C int, so it cannot be a handle.
 
         Returns:
-            Its code; ``FUNCTION_NOT_FOUND`` when this library has no such function.
+            Its code; ``FUNCTION_NOT_FOUND`` if this library has no such function.
 
         Raises:
             CallGivenUpError: It was given up before it returned.
@@ -65,7 +65,7 @@ class Library:
         return self.prepared(gpu_uuid, name, *arguments)()
 
     def prepared(self, gpu_uuid: str | None, name: str, *arguments: object) -> Callable[[], int]:
-        """A ``call`` to make again and again: what is asked ten times a second costs half then."""
+        """A ``call`` that is repeated: it costs half as much, which counts ten times a second."""
         function = self._functions.get(name) or self._find(name)
         monotonic = self._monotonic
 
@@ -74,7 +74,7 @@ class Library:
             inside = self._inside = [Call(gpu_uuid, name, since)]
             code = function(*arguments)
             try:
-                # Only one thread can take the call out of its list: this one, or ``give_up``.
+                # Only one thread can pop the call: this one, or ``give_up``.
                 inside.pop()
             except IndexError:
                 self.hanging.pop(gpu_uuid or "", None)
@@ -84,19 +84,19 @@ class Library:
 
         return call
 
-    def call_unseen(self, name: str, *arguments: object) -> int:
-        """As ``call``, neither published nor measured: for a thread whose trade is waiting."""
+    def call_unmeasured(self, name: str, *arguments: object) -> int:
+        """As ``call``, but neither published nor measured: for a thread that waits for events."""
         return (self._functions.get(name) or self._find(name))(*arguments)
 
     def has(self, name: str) -> bool:
-        """Whether this library has the function at all."""
+        """Whether this library has a function."""
         return (self._functions.get(name) or self._find(name)) is not _missing
 
     def text(self, gpu_uuid: str | None, name: str, *arguments: object) -> tuple[int, str]:
         """Call a function that fills in a text.
 
         Returns:
-            Its code, and the text with bytes that are no UTF-8 replaced: not safe to print.
+            Its code, and the text with invalid UTF-8 replaced: not safe to print.
         """
         buffer = ctypes.create_string_buffer(256)
         code = self.call(gpu_uuid, name, *arguments, buffer, ctypes.c_uint(len(buffer)))
@@ -104,7 +104,7 @@ class Library:
 
     @property
     def current_call(self) -> Call | None:
-        """The call that has not come back yet."""
+        """The call in progress."""
         inside = self._inside.copy()
         return inside[0] if inside else None
 
@@ -132,13 +132,13 @@ class Library:
 
 
 def load_library(clock: Clock) -> Library:
-    """Load the library the dynamic linker finds, else that of WSL.
+    """Load the library that the dynamic linker finds, else that of WSL.
 
     Raises:
-        OSError: When there is none; the text says why each was refused.
+        OSError: There is none; the text is the dynamic linker's reason.
     """
     if pynvml.nvmlLib is None:
-        # By hand, because pynvml neither looks where WSL has the library nor says why it failed.
+        # pynvml itself does not search the path of WSL and hides the reason of a failure.
         try:
             pynvml.nvmlLib = ctypes.CDLL(LIBRARY)
         except OSError as searched:

@@ -1,30 +1,36 @@
-"""What is asked of a card: which call gives which field, and how its answer is read.
+"""The queries of a GPU: which call reads which field, and how its value is converted.
 
-What each call means and costs stands in nvml.h and in ``tests/driver/README.md``. A new metric is
-a line in ``metrics.py`` and a question here.
+nvml.h and ``tests/driver/README.md`` describe each call and its cost. A new metric is a line in
+``model/metrics.py`` and a query here.
 """
 
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_uint, c_ulonglong
+from ctypes import byref, c_uint
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pynvml
 
-from gpumon.model.snapshot import Unknown
-from gpumon.sources.nvml.mig import mig_question
-from gpumon.sources.nvml.queries import FieldQuery, Pace, Query
+from gpumon.sources.nvml.mig import mig_query
+from gpumon.sources.nvml.queries import FieldQuery, PollRate, Query
+from gpumon.sources.nvml.query_builders import (
+    counter_query,
+    field_query,
+    number_query,
+    numbers_query,
+    text_query,
+    wide_number_query,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from gpumon.sources.nvml.card import NvmlCard
-    from gpumon.system.clock import Clock
 
 PCIE_THROUGHPUT_SECONDS = 0.020
-"""nvml.h: the driver measures for 20 ms, and the caller waits."""
+"""The call blocks while the driver measures for 20 ms (nvml.h)."""
 
 ARCHITECTURES: dict[int, str] = {
     pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
@@ -62,9 +68,9 @@ RECOVERY_ACTIONS: dict[int, str] = {
 INTEGRATED: frozenset[tuple[int, int]] = frozenset(
     {(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)}
 )
-"""Compute capabilities that only chips without memory of their own have: the Jetsons (Nano, TX2,
-Xavier, Orin, Thor under both its numbers) and GB10 of DGX Spark. From NVIDIA's table at
-developer.nvidia.com/cuda-gpus; Grace Hopper (9.0) has its own memory and is none of them."""
+"""Compute capabilities that only GPUs without memory of their own have: the Jetsons (Nano, TX2,
+Xavier, Orin, Thor with both its numbers) and GB10 of DGX Spark. From NVIDIA's table at
+developer.nvidia.com/cuda-gpus. Grace Hopper (9.0) has memory of its own."""
 
 _CLOCKS = {
     "graphics": pynvml.NVML_CLOCK_GRAPHICS,
@@ -74,10 +80,10 @@ _CLOCKS = {
 }
 
 
-def questions(card: NvmlCard) -> Iterator[Query]:
-    """Everything that is asked of a card, each with the older ways to ask it.
+def metric_queries(card: NvmlCard) -> Iterator[Query]:
+    """The queries of all metrics, each with its older alternatives.
 
-    Memory and power come first: they are what a person looks at.
+    Memory and power come first, because users look at them first.
     """
     yield from _fast(card)
     yield from _static(card)
@@ -88,59 +94,67 @@ def questions(card: NvmlCard) -> Iterator[Query]:
 def _fast(card: NvmlCard) -> Iterator[Query]:
     yield _memory(card)
     yield _utilization(card)
-    yield _number(card, "power_draw", "nvmlDeviceGetPowerUsage", convert=_thousandth)
+    yield number_query(card, "power_draw", "nvmlDeviceGetPowerUsage", convert=_thousandth)
     yield _temperature(card)
-    yield _number(card, "clock_sm", "nvmlDeviceGetClockInfo", _CLOCKS["sm"])
-    yield _wide(
+    yield number_query(card, "clock_sm", "nvmlDeviceGetClockInfo", _CLOCKS["sm"])
+    yield wide_number_query(
         card,
         "clock_event_reasons",
         "nvmlDeviceGetCurrentClocksEventReasons",
-        otherwise=_wide(card, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        otherwise=wide_number_query(
+            card, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+        ),
     )
-    yield _field(
-        card, "power_instant", pynvml.NVML_FI_DEV_POWER_INSTANT, convert=_thousandth, pace=Pace.SPOT
+    yield field_query(
+        card,
+        "power_instant",
+        pynvml.NVML_FI_DEV_POWER_INSTANT,
+        convert=_thousandth,
+        rate=PollRate.DETAIL,
     )
 
 
 def _static(card: NvmlCard) -> Iterator[Query]:
-    once = Pace.ONCE
-    yield _text(card, "name", "nvmlDeviceGetName")
+    once = PollRate.ONCE
+    yield text_query(card, "name", "nvmlDeviceGetName")
     yield _bus_id(card)
-    yield _number(card, "minor_number", "nvmlDeviceGetMinorNumber", pace=once)
-    yield _number(
+    yield number_query(card, "minor_number", "nvmlDeviceGetMinorNumber", rate=once)
+    yield number_query(
         card,
         "architecture",
         "nvmlDeviceGetArchitecture",
         convert=_architecture,
-        pace=once,
+        rate=once,
     )
     yield _compute_capability(card)
-    yield _text(card, "vbios_version", "nvmlDeviceGetVbiosVersion")
-    yield _text(card, "serial", "nvmlDeviceGetSerial")
+    yield text_query(card, "vbios_version", "nvmlDeviceGetVbiosVersion")
+    yield text_query(card, "serial", "nvmlDeviceGetSerial")
     for threshold, name in enumerate(("temperature_shutdown", "temperature_slowdown")):
-        yield _number(card, name, "nvmlDeviceGetTemperatureThreshold", threshold, pace=once)
+        yield number_query(card, name, "nvmlDeviceGetTemperatureThreshold", threshold, rate=once)
     yield _power_limits(card)
     for name, domain in _CLOCKS.items():
-        yield _number(card, f"clock_{name}_max", "nvmlDeviceGetMaxClockInfo", domain, pace=once)
-    yield _number(card, "pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", pace=once)
-    yield _number(card, "pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth", pace=once)
+        yield number_query(
+            card, f"clock_{name}_max", "nvmlDeviceGetMaxClockInfo", domain, rate=once
+        )
+    yield number_query(card, "pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", rate=once)
+    yield number_query(card, "pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth", rate=once)
 
 
 def _slow(card: NvmlCard) -> Iterator[Query]:
-    slow = Pace.SLOW
-    yield mig_question(card)
+    slow = PollRate.SLOW
+    yield mig_query(card)
     for name in ("graphics", "memory", "video"):
         which = _CLOCKS[name]
-        yield _number(card, f"clock_{name}", "nvmlDeviceGetClockInfo", which, pace=slow)
-    yield _number(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate, pace=slow)
+        yield number_query(card, f"clock_{name}", "nvmlDeviceGetClockInfo", which, rate=slow)
+    yield number_query(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate, rate=slow)
     energy = "nvmlDeviceGetTotalEnergyConsumption"
-    yield _wide(card, "energy", energy, convert=_thousandth, pace=slow)
-    yield _field(card, "temperature_memory", pynvml.NVML_FI_DEV_MEMORY_TEMP, pace=slow)
-    yield _field(
-        card, "power_average", pynvml.NVML_FI_DEV_POWER_AVERAGE, convert=_thousandth, pace=slow
+    yield wide_number_query(card, "energy", energy, convert=_thousandth, rate=slow)
+    yield field_query(card, "temperature_memory", pynvml.NVML_FI_DEV_MEMORY_TEMP, rate=slow)
+    yield field_query(
+        card, "power_average", pynvml.NVML_FI_DEV_POWER_AVERAGE, convert=_thousandth, rate=slow
     )
-    yield _number(
-        card, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, pace=slow
+    yield number_query(
+        card, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, rate=slow
     )
     for name, function in (
         ("utilization_encoder", "nvmlDeviceGetEncoderUtilization"),
@@ -149,9 +163,9 @@ def _slow(card: NvmlCard) -> Iterator[Query]:
         ("utilization_ofa", "nvmlDeviceGetOfaUtilization"),
     ):
         # The second number is the sampling period.
-        yield _numbers(card, (name, None), function)
+        yield numbers_query(card, (name, None), function)
     yield _margin(card)
-    yield _number(card, "fan_speed", "nvmlDeviceGetFanSpeed", pace=slow)
+    yield number_query(card, "fan_speed", "nvmlDeviceGetFanSpeed", rate=slow)
     yield _fans(card)
     yield _pcie_bytes(card, "pcie_tx", pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, direction=0)
     yield _pcie_bytes(card, "pcie_rx", pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, direction=1)
@@ -168,24 +182,24 @@ def _slow(card: NvmlCard) -> Iterator[Query]:
         byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,
     )
     yield from _ecc_errors(card, 0, "volatile", slow)
-    yield _field(
+    yield field_query(
         card,
         "recovery_action",
         pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
         convert=partial(_named, RECOVERY_ACTIONS),
-        pace=slow,
+        rate=slow,
     )
 
 
 def _rare(card: NvmlCard) -> Iterator[Query]:
-    rare = Pace.RARE
+    rare = PollRate.RARE
     yield _bar1(card)
-    yield _number(card, "pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", pace=rare)
-    yield _number(card, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", pace=rare)
+    yield number_query(card, "pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", rate=rare)
+    yield number_query(card, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", rate=rare)
     yield _nvlinks(card)
     yield from _ecc_errors(card, 1, "aggregate", rare)
     # The second number is the mode after the next reset.
-    yield _numbers(card, ("ecc_mode", None), "nvmlDeviceGetEccMode", convert=bool, pace=rare)
+    yield numbers_query(card, ("ecc_mode", None), "nvmlDeviceGetEccMode", convert=bool, rate=rare)
     yield _remapped_rows(card)
     for cause, name in enumerate(("single", "double")):
         yield _retired_pages(card, f"retired_pages_{name}_bit", cause)
@@ -195,16 +209,12 @@ def _rare(card: NvmlCard) -> Iterator[Query]:
         ("display_mode", "nvmlDeviceGetDisplayMode"),
         ("display_active", "nvmlDeviceGetDisplayActive"),
     ):
-        yield _number(card, name, function, convert=bool, pace=rare)
+        yield number_query(card, name, function, convert=bool, rate=rare)
     modes = partial(_named, COMPUTE_MODES)
-    yield _number(card, "compute_mode", "nvmlDeviceGetComputeMode", convert=modes, pace=rare)
+    yield number_query(card, "compute_mode", "nvmlDeviceGetComputeMode", convert=modes, rate=rare)
 
 
-# What an answer means
-
-
-def _as_it_is(value: float) -> object:
-    return value
+# Conversions
 
 
 def _thousandth(value: float) -> object:
@@ -223,115 +233,15 @@ def _architecture(value: float) -> object:
     return None if value == pynvml.NVML_DEVICE_ARCH_UNKNOWN else _named(ARCHITECTURES, value)
 
 
-class _Rate:
-    """How fast a counter grows."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last: tuple[float, float] | None = None
-
-    def since_last(self, counter: float) -> float | None:
-        """Units a second since the previous call; ``None`` at the first, or when it went back.
-
-        A counter goes back when the driver is loaded anew, or wraps: nothing can be said then.
-        """
-        now = self._clock.monotonic()
-        last, self._last = self._last, (now, counter)
-        if last is None or now <= last[0] or counter < last[1]:
-            return None
-        return (counter - last[1]) / (now - last[0])
-
-
-# One call, one number
-
-
-def _number(
-    card: NvmlCard,
-    name: str,
-    function: str,
-    *which: int,
-    convert: Callable[[float], object] = _as_it_is,
-    pace: Pace = Pace.FAST,
-    cost: float = 0.0,
-    otherwise: Query | None = None,
-    answer: type[c_uint | c_ulonglong] = c_uint,
-) -> Query:
-    """A call that fills in one number."""
-    value = answer()
-    call = card.prepared(function, card.handle, *which, byref(value))
-    values = card.facts.values
-
-    def ask() -> int:
-        code = call()
-        if not code:
-            values[name] = convert(value.value)
-        return code
-
-    return Query((name,), ask, pace, otherwise, cost)
-
-
-_wide = partial(_number, answer=c_ulonglong)
-"""A call that fills in one number of eight bytes."""
-
-
-def _numbers(
-    card: NvmlCard,
-    names: tuple[str | None, ...],
-    function: str,
-    convert: Callable[[float], object] = _as_it_is,
-    pace: Pace = Pace.SLOW,
-) -> Query:
-    """A call that fills in several numbers; those without a name are of no interest."""
-    numbers = [(name, c_uint()) for name in names]
-    call = card.prepared(function, card.handle, *(byref(number) for _, number in numbers))
-    values = card.facts.values
-
-    def ask() -> int:
-        code = call()
-        if not code:
-            for name, number in numbers:
-                if name is not None:
-                    values[name] = convert(number.value)
-        return code
-
-    return Query(tuple(name for name in names if name is not None), ask, pace)
-
-
-def _text(card: NvmlCard, name: str, function: str) -> Query:
-    def ask() -> int:
-        code, text = card.text(function, card.handle)
-        if not code:
-            card.facts.values[name] = text
-        return code
-
-    return Query((name,), ask, Pace.ONCE)
-
-
-def _field(
-    card: NvmlCard,
-    name: str,
-    field: int,
-    convert: Callable[[float], object] = _as_it_is,
-    pace: Pace = Pace.FAST,
-) -> FieldQuery:
-    values = card.facts.values
-
-    def keep(_kind: int, value: float) -> int:
-        values[name] = convert(value)
-        return pynvml.NVML_SUCCESS
-
-    return FieldQuery((name,), field, keep, pace)
-
-
-# Calls with a shape of their own
+# Queries of their own
 
 
 def _memory(card: NvmlCard) -> Query:
-    """Version 2 keeps what the driver reserves apart; version 1 counts it as used.
+    """Version 2 of the call separates the driver's reserved memory; version 1 counts it as used.
 
-    Where the library has version 2, ``memory_used`` is only ever that of version 2, also while the
-    card refuses it: what is free, and the total, are the same in both. A library before version 2
-    has an nvidia-smi that shows version 1.
+    If the library has version 2, ``memory_used`` never comes from version 1, even while the GPU
+    refuses version 2; free and total memory are the same in both. With an older library,
+    nvidia-smi shows version 1 too.
     """
     same = ("memory_free", "memory_total")
     values = card.facts.values
@@ -369,8 +279,8 @@ def _memory(card: NvmlCard) -> Query:
         return code
 
     names = (*same, "memory_used", "memory_reserved")
-    older = Query(names[:3] if is_old_library else same, ask_old, Pace.FAST)
-    return Query(names, ask, Pace.FAST, older)
+    older = Query(names[:3] if is_old_library else same, ask_old, PollRate.FAST)
+    return Query(names, ask, PollRate.FAST, older)
 
 
 def _utilization(card: NvmlCard) -> Query:
@@ -385,7 +295,7 @@ def _utilization(card: NvmlCard) -> Query:
             values["utilization_memory"] = rates.memory
         return code
 
-    return Query(("utilization_gpu", "utilization_memory"), ask, Pace.FAST)
+    return Query(("utilization_gpu", "utilization_memory"), ask, PollRate.FAST)
 
 
 def _temperature(card: NvmlCard) -> Query:
@@ -401,14 +311,14 @@ def _temperature(card: NvmlCard) -> Query:
             values["temperature_gpu"] = answer.temperature
         return code
 
-    older = _number(
+    older = number_query(
         card, "temperature_gpu", "nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU
     )
-    return Query(("temperature_gpu",), ask, Pace.FAST, older)
+    return Query(("temperature_gpu",), ask, PollRate.FAST, older)
 
 
 def _margin(card: NvmlCard) -> Query:
-    """How far the chip is from its limit; cards before Ada have thresholds in °C instead."""
+    """The distance to the temperature limit; GPUs before Ada have thresholds in °C instead."""
     answer = pynvml.c_nvmlMarginTemperature_v1_t(version=pynvml.nvmlMarginTemperature_v1)
 
     def ask() -> int:
@@ -417,11 +327,11 @@ def _margin(card: NvmlCard) -> Query:
             card.facts.values["temperature_margin"] = answer.marginTemperature
         return code
 
-    return Query(("temperature_margin",), ask, Pace.SLOW)
+    return Query(("temperature_margin",), ask, PollRate.SLOW)
 
 
 def _bus_id(card: NvmlCard) -> Query:
-    """Both versions of the structure begin alike, and the numbers in it say all there is."""
+    """Both versions of the structure start with the same numbers, which are sufficient."""
 
     def older_or_newer(function: str, otherwise: Query | None = None) -> Query:
         def ask() -> int:
@@ -432,7 +342,7 @@ def _bus_id(card: NvmlCard) -> Query:
                 card.facts.values["pci_bus_id"] = card.bus_id = bus_id
             return code
 
-        return Query(("pci_bus_id",), ask, Pace.ONCE, otherwise)
+        return Query(("pci_bus_id",), ask, PollRate.ONCE, otherwise)
 
     return older_or_newer("nvmlDeviceGetPciInfo_v3", older_or_newer("nvmlDeviceGetPciInfo_v2"))
 
@@ -449,16 +359,16 @@ def _compute_capability(card: NvmlCard) -> Query:
             card.integrated = (major.value, minor.value) in INTEGRATED
         return code
 
-    return Query(("compute_capability",), ask, Pace.ONCE)
+    return Query(("compute_capability",), ask, PollRate.ONCE)
 
 
 def _power_limits(card: NvmlCard) -> Query:
-    return _numbers(
+    return numbers_query(
         card,
         ("power_limit_min", "power_limit_max"),
         "nvmlDeviceGetPowerManagementLimitConstraints",
         convert=_thousandth,
-        pace=Pace.ONCE,
+        rate=PollRate.ONCE,
     )
 
 
@@ -472,14 +382,14 @@ def _bar1(card: NvmlCard) -> Query:
             card.facts.values["bar1_used"] = answer.bar1Used
         return code
 
-    return Query(("bar1_total", "bar1_used"), ask, Pace.RARE)
+    return Query(("bar1_total", "bar1_used"), ask, PollRate.RARE)
 
 
-def _ecc_errors(card: NvmlCard, counter: int, since: str, pace: Pace) -> Iterator[Query]:
-    """Those since the driver was loaded (``volatile``), or of the card's life (``aggregate``)."""
+def _ecc_errors(card: NvmlCard, counter: int, since: str, rate: PollRate) -> Iterator[Query]:
+    """Errors since the driver was loaded (``volatile``), or in the GPU's life (``aggregate``)."""
     for kind, corrected in enumerate(("corrected", "uncorrected")):
         name = f"ecc_{corrected}_{since}"
-        yield _wide(card, name, "nvmlDeviceGetTotalEccErrors", kind, counter, pace=pace)
+        yield wide_number_query(card, name, "nvmlDeviceGetTotalEccErrors", kind, counter, rate=rate)
 
 
 def _fans(card: NvmlCard) -> Query:
@@ -498,7 +408,7 @@ def _fans(card: NvmlCard) -> Query:
             card.facts.values["fan_speeds"] = tuple(speeds)
         return code
 
-    return Query(("fan_speeds",), ask, Pace.SLOW)
+    return Query(("fan_speeds",), ask, PollRate.SLOW)
 
 
 def _nvlinks(card: NvmlCard) -> Query:
@@ -512,8 +422,8 @@ def _nvlinks(card: NvmlCard) -> Query:
             code = card.call("nvmlDeviceGetNvLinkState", card.handle, link, byref(state))
             missing = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
             if code in missing and links >= most:
-                # The first that is not there ends the list. Links do not become fewer: a refusal
-                # before the last known one is an error.
+                # The first missing link ends the list. Links never become fewer: a refusal before
+                # the last known one is an error.
                 break
             if code:
                 return code
@@ -524,7 +434,7 @@ def _nvlinks(card: NvmlCard) -> Query:
         card.facts.values["nvlink_active"] = active
         return pynvml.NVML_SUCCESS
 
-    return Query(("nvlink_count", "nvlink_active"), ask, Pace.RARE)
+    return Query(("nvlink_count", "nvlink_active"), ask, PollRate.RARE)
 
 
 def _remapped_rows(card: NvmlCard) -> Query:
@@ -549,11 +459,11 @@ def _remapped_rows(card: NvmlCard) -> Query:
             )
         return code
 
-    return Query(names, ask, Pace.RARE)
+    return Query(names, ask, PollRate.RARE)
 
 
 def _retired_pages(card: NvmlCard, name: str, cause: int) -> Query:
-    """Only how many: the list itself is never taken, so a size that does not suffice is fine."""
+    """Reads only the count, so ``INSUFFICIENT_SIZE`` for the list is a success."""
 
     def ask() -> int:
         count = c_uint()
@@ -563,53 +473,28 @@ def _retired_pages(card: NvmlCard, name: str, cause: int) -> Query:
             return pynvml.NVML_SUCCESS
         return code
 
-    return Query((name,), ask, Pace.RARE)
+    return Query((name,), ask, PollRate.RARE)
 
 
 # Traffic
 
 
-def _traffic(
-    card: NvmlCard, name: str, field: int, unit: int, otherwise: Query | None, scope: int = 0
-) -> FieldQuery:
-    """A cumulative counter of traffic, in units of so many bytes, as a rate."""
-    rate = _Rate(card.clock)
-
-    def keep(kind: int, counter: float) -> int:
-        # Four bytes wrap several times between two readings of a busy link.
-        if kind not in {
-            pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG,
-            pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG,
-        }:
-            return pynvml.NVML_ERROR_NOT_SUPPORTED
-        per_second = rate.since_last(counter * unit)
-        if per_second is None:
-            card.facts.miss((name,), Unknown.NOT_READ)
-        else:
-            if card.facts.values.get(name) is None:
-                card.facts.found((name,))
-            card.facts.values[name] = per_second
-        return pynvml.NVML_SUCCESS
-
-    return FieldQuery((name,), field, keep, Pace.SLOW, otherwise, scope)
-
-
 def _pcie_bytes(card: NvmlCard, name: str, field: int, direction: int) -> Query:
-    """By counters, which do not block; else by the call that measures for 20 ms, in KB/s."""
-    measured = _number(
+    """Uses counters, which do not block; else the call that measures for 20 ms, in KB/s."""
+    measured = number_query(
         card,
         name,
         "nvmlDeviceGetPcieThroughput",
         direction,
         convert=lambda kilobytes: kilobytes * 1000.0,
-        pace=Pace.SLOW,
+        rate=PollRate.SLOW,
         cost=PCIE_THROUGHPUT_SECONDS,
     )
-    return _traffic(card, name, field, 1, measured)
+    return counter_query(card, name, field, 1, measured)
 
 
 def _nvlink_bytes(card: NvmlCard, name: str, kibibytes: int, byte_field: int) -> Query:
-    """Up to NVLink 4 one counter in KiB; NVLink 5 has another, in bytes."""
+    """Up to NVLink 4 the counter is in KiB; NVLink 5 has another one, in bytes."""
     every = FieldQuery.ALL_LINKS
-    newer = _traffic(card, name, byte_field, 1, None, scope=every)
-    return _traffic(card, name, kibibytes, 1024, newer, scope=every)
+    newer = counter_query(card, name, byte_field, 1, None, scope=every)
+    return counter_query(card, name, kibibytes, 1024, newer, scope=every)

@@ -1,4 +1,4 @@
-"""The MIG devices of a card: slices that NVML gives handles of their own."""
+"""Reads the MIG devices of a GPU, which have NVML handles of their own."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pynvml
 from msgspec import Struct
 
 from gpumon.model.snapshot import MigInstance
-from gpumon.sources.nvml.queries import REACTIONS, Pace, Query, Reaction, pause_after
+from gpumon.sources.nvml.queries import REACTIONS, PollRate, Query, Reaction, pause_after
 
 if TYPE_CHECKING:
     from gpumon.sources.nvml.card import NvmlCard
 
 _SEPARATOR = " MIG "
-"""Between the card's name and the profile's in the name of a MIG device."""
+"""Separates the name of the GPU from the profile in the name of a MIG device."""
 
 
 class _Slice(Struct, frozen=True):
-    """What never changes of a MIG device.
+    """The properties of a MIG device that never change.
 
     Attributes:
-        retry_at: When what it did not tell is asked again, on the monotonic clock; ``None`` where
-            it told everything.
-        refusals: How often in a row it did not tell everything.
+        retry_at: When unknown properties are read again, on the monotonic clock; ``None`` if all
+            are known.
+        refusals: How often in a row one of them could not be read.
     """
 
     uuid: str
@@ -37,11 +37,11 @@ class _Slice(Struct, frozen=True):
     refusals: int
 
 
-def mig_question(card: NvmlCard) -> Query:
-    """Whether MIG is on, and which instances there are.
+def mig_query(card: NvmlCard) -> Query:
+    """The query for the MIG mode and the MIG devices.
 
-    Handles of MIG devices go stale whenever one is made or destroyed, so they are asked for anew
-    each time; what they stand for is kept by UUID.
+    Handles of MIG devices become stale when any device is created or destroyed, so they are read
+    each time; the properties of the devices are kept by UUID.
     """
     known: dict[str, _Slice] = {}
     mode, pending, most = c_uint(), c_uint(), c_uint()
@@ -69,13 +69,13 @@ def mig_question(card: NvmlCard) -> Query:
         card.mig_handles = tuple(handle for _, handle in found)
         return pynvml.NVML_SUCCESS
 
-    return Query(("mig_mode",), ask, Pace.SLOW)
+    return Query(("mig_mode",), ask, PollRate.SLOW)
 
 
 def _instances(
     card: NvmlCard, most: int, known: dict[str, _Slice]
 ) -> tuple[int, list[tuple[MigInstance, ctypes.c_void_p]]]:
-    """The instances there are, and a code where it is not about one of them but about all."""
+    """The MIG devices, and an error code if it concerns the whole GPU."""
     before = {
         instance.index: (instance, handle)
         for instance, handle in zip(card.mig, card.mig_handles, strict=True)
@@ -101,12 +101,12 @@ def _instances(
             return code, []
         elif reaction in {Reaction.PASSING, Reaction.FAILING} and index in before:
             found.append(before[index])
-        # NOT_FOUND is a gap. Whatever else ails one instance is no reason to lose the others.
+        # NOT_FOUND is a gap in the indexes; other errors concern this device only.
     return pynvml.NVML_SUCCESS, found
 
 
 def _describe(card: NvmlCard, handle: ctypes.c_void_p, uuid: str, before: _Slice | None) -> _Slice:
-    """What an instance is; ``before`` is what it told the last time."""
+    """The properties of a MIG device; ``before`` are those read the last time."""
     gpu_instance, compute_instance = c_uint(), c_uint()
     no_gpu = card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
     no_compute = card.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))

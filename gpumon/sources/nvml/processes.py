@@ -1,8 +1,7 @@
-"""Who owns what on the cards: NVML's process lists and utilisation samples.
+"""Reads NVML's process lists and per-process utilization.
 
-NVML keeps three lists a card (compute, graphics, clients of MPS), each of which grows while it is
-read, and speaks of PIDs that need not be this program's. Utilisation comes as samples with a
-clock of their own.
+NVML has three lists for each GPU (compute, graphics, MPS clients). A list can grow while it is
+read, and its PIDs may be of another namespace. Utilization comes as samples with their own clock.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pynvml
 from gpumon.model.snapshot import GpuUse
 from gpumon.sources.backend import ListedProcess
 from gpumon.sources.nvml.card import COMPUTE, GRAPHICS, MPS
-from gpumon.sources.nvml.queries import Pace, Query
+from gpumon.sources.nvml.queries import PollRate, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +30,7 @@ _ENTRY = struct.Struct("@IQII")
 _OLD_ENTRY = struct.Struct("@IQ")
 """``nvmlProcessInfo_v1_t``."""
 _LONG_ENTRY = struct.Struct("@IQIIQ")
-"""As some early 535 drivers wrote the third version (nvitop#75)."""
+"""The third version as some early 535 drivers write it (nvitop#75)."""
 _SAMPLE = struct.Struct("@IQIIII")
 """``nvmlProcessUtilizationSample_t``: PID, timestamp, SM, memory, encoder, decoder.
 
@@ -42,14 +41,14 @@ size NVML has too.
 _FIRST_ROOM = 64
 _TRIES = 5
 _MOST_ROOM = 2**16
-"""The driver lists at most 950 processes: a much larger number is no size to allocate."""
+"""The driver lists at most 950 processes: a much larger count is an error."""
 _NOT_AVAILABLE = 2**64 - 1
 _NO_INSTANCE = 2**32 - 1
 _PID_MAX = 2**22
 """``PID_MAX_LIMIT`` of Linux: a larger number is no process."""
 _MOST_PERCENT = 100
 _FIRST_SPAN = 1_000_000
-"""Microseconds before the newest sample in which those of the first call are believed."""
+"""Microseconds before the newest sample; older samples of the first call are ignored."""
 
 Instance = tuple[int, int]
 
@@ -58,8 +57,8 @@ class Row(NamedTuple):
     """An entry of one list.
 
     Attributes:
-        pid: In whatever name space the driver speaks of.
-        memory: Bytes; ``None`` when the driver does not know.
+        pid: The PID as the driver reports it; see ``pids``.
+        memory: Bytes; ``None`` if the driver does not know.
         instance: (GPU instance, compute instance) under MIG.
     """
 
@@ -69,7 +68,7 @@ class Row(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a process used since the samples before, in percent."""
+    """The utilization by a process since its previous sample, in percent."""
 
     sm: int
     memory: int
@@ -84,7 +83,7 @@ IDLE = Sample(0, 0, 0, 0)
 
 
 class _List:
-    """One of the lists, with a buffer that is kept and grows."""
+    """One of the lists, with a buffer that is reused and grows."""
 
     def __init__(self, kind: str, card: NvmlCard) -> None:
         self._kind = kind
@@ -104,7 +103,7 @@ class _List:
         return code
 
     def read_instances(self, function: str, entry: struct.Struct) -> int:
-        """Each MIG device on its own: that needs no rights over the whole card."""
+        """Read each MIG device: this needs no permission for the whole GPU."""
         rows: list[Row] = []
         for instance, handle in zip(self._card.mig, self._card.mig_handles, strict=True):
             code = self._fill(function, handle)
@@ -113,7 +112,7 @@ class _List:
                 pynvml.NVML_ERROR_NOT_FOUND,
                 pynvml.NVML_ERROR_NO_DATA,
             }:
-                # It was destroyed, which the next look at the instances tells, or has nobody.
+                # It was destroyed since the devices were listed, or has no processes.
                 continue
             if code:
                 return code
@@ -138,7 +137,7 @@ class _List:
 
     def _grow(self, needed: int) -> None:
         self._room = max(needed, self._room) * 5 // 4 + 8
-        # Room for the long entries that a driver may write where shorter ones were agreed.
+        # Some drivers write long entries into a list of shorter ones.
         self._buffer = ctypes.create_string_buffer(self._room * _LONG_ENTRY.size)
 
     def _rows(self, entry: struct.Struct) -> tuple[Row, ...]:
@@ -165,22 +164,22 @@ class _List:
 
 
 def _are_processes(rows: Iterable[Row]) -> bool:
-    """Whether these can be PIDs. Entries cut at the wrong length give 0 and 4294967295."""
+    """Whether all PIDs are valid. Entries of the wrong length give 0 and 4294967295."""
     return all(0 < row.pid <= _PID_MAX for row in rows)
 
 
-def process_questions(card: NvmlCard) -> Iterable[Query]:
+def process_queries(card: NvmlCard) -> Iterable[Query]:
     """What is asked of a card about its processes; the answers are ``card.lists``."""
     for kind, name in (
         (COMPUTE, "nvmlDeviceGetComputeRunningProcesses"),
         (GRAPHICS, "nvmlDeviceGetGraphicsRunningProcesses"),
         (MPS, "nvmlDeviceGetMPSComputeRunningProcesses"),
     ):
-        yield _list_question(card, kind, name)
-    yield Query((_UTILIZATION,), _Utilization(card).ask, Pace.PROCESSES)
+        yield _list_query(card, kind, name)
+    yield Query((_UTILIZATION,), _Utilization(card).ask, PollRate.PROCESSES)
 
 
-def _list_question(card: NvmlCard, kind: str, name: str) -> Query:
+def _list_query(card: NvmlCard, kind: str, name: str) -> Query:
     kept = _List(kind, card)
 
     def version(suffix: str, entry: struct.Struct, older: Query | None) -> Query:
@@ -190,7 +189,7 @@ def _list_question(card: NvmlCard, kind: str, name: str) -> Query:
                 return kept.read_instances(name + suffix, entry)
             return code
 
-        return Query((kind,), ask, Pace.PROCESSES, older)
+        return Query((kind,), ask, PollRate.PROCESSES, older)
 
     plain = version("", _OLD_ENTRY, None)
     return version("_v3", _ENTRY, version("_v2", _ENTRY, plain))
@@ -200,10 +199,10 @@ def _list_question(card: NvmlCard, kind: str, name: str) -> Query:
 
 
 class _Utilization:
-    """The samples of one card, by the driver's own timestamps.
+    """The utilization samples of one GPU, by the driver's own timestamps.
 
-    Its clock differs from driver to driver, so the newest timestamp it returned is what the next
-    call begins from, and nothing else.
+    The clock differs between driver versions, so each call starts from the newest timestamp that
+    the driver returned.
     """
 
     def __init__(self, card: NvmlCard) -> None:
@@ -246,7 +245,7 @@ class _Utilization:
             self._newest = max(self._newest, timestamp)
             if pid not in newest or timestamp >= newest[pid][0]:
                 newest[pid] = timestamp, Sample(*percents)
-        # The first call returns all that the driver remembers, and not what is done now.
+        # The first call also returns old samples.
         oldest = since or self._newest - _FIRST_SPAN
         return {pid: sample for pid, (at, sample) in newest.items() if at >= oldest}
 
@@ -255,7 +254,7 @@ class _Utilization:
 
 
 class _Owner:
-    """A process while its rows are put together."""
+    """A process while its rows are merged."""
 
     __slots__ = ("kinds", "uses")
 
@@ -267,11 +266,11 @@ class _Owner:
 def list_processes(
     cards: Iterable[NvmlCard], *, with_utilization: bool
 ) -> dict[int, ListedProcess]:
-    """The processes of these cards by PID, each with its uses over all of them.
+    """The processes of these GPUs by PID.
 
     Args:
-        cards: In the order of their indices.
-        with_utilization: Whether the PIDs of the utilisation samples are those of the lists.
+        cards: The GPUs in index order.
+        with_utilization: Whether the utilization samples have PIDs of the same namespace.
     """
     owners: dict[int, _Owner] = {}
     for card in cards:
@@ -288,7 +287,7 @@ def _type_of(kinds: set[str]) -> str:
 
 
 def _gather(card: NvmlCard, owners: dict[int, _Owner], *, with_utilization: bool) -> None:
-    """Merge the lists of one card: a process may be in several, with the same memory in each."""
+    """Merge the lists of one GPU: a process may be in several, with the same memory in each."""
     merged: dict[tuple[int, Instance | None], int | None] = {}
     for kind in (COMPUTE, GRAPHICS, MPS):
         for row in card.lists.values.get(kind) or ():

@@ -1,7 +1,4 @@
-"""What a question to the driver is, what it taught so far, and how each answer is taken.
-
-The table of reactions is that of NVML's errors; a card reads by it (``card``).
-"""
+"""A query to the driver: its state, its poll rate, and the reaction to each NVML error."""
 
 from __future__ import annotations
 
@@ -16,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Reaction(Enum):
-    """What an error means for whoever asked."""
+    """The meaning of an error."""
 
-    DRIVER = "the driver as a whole is gone, or was exchanged"
-    STALE = "the handle may be stale; if it is not, the card does not do this"
-    OTHER = "not this way on this card: ask the older way, and this one again after a pause"
-    REFUSED = "not for this user: ask again after a pause"
-    EMPTY = "no error: there is nothing"
-    CARD = "the card is gone"
-    PASSING = "it will do again: keep the last answer for a while, ask less often"
-    FAILING = "passing at first, then a sign that something is broken"
+    DRIVER = "the driver as a whole is gone, or was replaced"
+    STALE = "the handle may be stale; if it is not, the GPU does not support the call"
+    OTHER = "not supported: use the older call, and retry this one after a pause"
+    REFUSED = "no permission: retry after a pause"
+    EMPTY = "no error: there is no value"
+    CARD = "the GPU is gone"
+    PASSING = "temporary: keep the last value for a while, and call less often"
+    FAILING = "temporary at first, then a sign of a defect"
 
 
 REACTIONS: dict[int, Reaction] = {
@@ -51,69 +48,68 @@ REACTIONS: dict[int, Reaction] = {
     pynvml.NVML_ERROR_DEPRECATED: Reaction.OTHER,
     pynvml.NVML_ERROR_NOT_READY: Reaction.PASSING,
 }
-"""By NVML's code. Those not named here are taken as UNKNOWN (999): ``FAILING``."""
+"""By NVML's error code. All others count as UNKNOWN (999): ``FAILING``."""
 
 PASSES = 3
-"""How many answers of UNKNOWN in a row are still a mishap."""
+"""How many UNKNOWN errors in a row still count as temporary."""
 
 KEPT_SECONDS = 10.0
-"""How long the last answer stands in for one that cannot be had."""
+"""Seconds for which the last value is kept while a query fails."""
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
 
 _PAUSES_AFTER_ANSWERS = (1.0, 5.0, 30.0, 60.0)
-"""Seconds after which something that was answered before is asked again, refusal by refusal."""
+"""Seconds before a refused query that has succeeded before is retried, one entry per refusal."""
 _PAUSES_WITHOUT_ANSWER = (10.0, 60.0, 300.0)
-"""... and something that never was. A card refuses about a dozen things for life: at the last of
-these pauses asking for them again stays below one percent of the calls."""
+"""The same for a query that never succeeded. A GPU refuses about a dozen queries for ever: with the
+last of these pauses, retries are below one percent of the calls."""
 
 
 def pause_after(refusals: int, *, answered: bool) -> float:
-    """Seconds to wait before something that was refused is asked again.
+    """Seconds to wait before a refused query is retried.
 
     Args:
-        refusals: How often in a row it was refused, at least once.
-        answered: Whether it was ever answered.
+        refusals: Number of refusals in a row, at least 1.
+        answered: Whether it ever succeeded.
     """
     pauses = _PAUSES_AFTER_ANSWERS if answered else _PAUSES_WITHOUT_ANSWER
     return pauses[min(refusals, len(pauses)) - 1]
 
 
-class Pace(Enum):
-    """How often a question is asked."""
+class PollRate(Enum):
+    """How often a query is made."""
 
-    ONCE = "until it is answered"
+    ONCE = "until it succeeds"
     FAST = "every sample"
-    SPOT = "every sample for whoever keeps all values, else every second"
+    DETAIL = "every sample if a listener keeps all values, else every second"
     SLOW = "every few seconds"
     RARE = "several times a minute"
-    """What people, resets and repairs change, or what moves slowly."""
     PROCESSES = "with the process lists"
 
 
 class Answers:
-    """Values by name, and why those that are missing are.
+    """Values by name, and the reasons for unknown ones.
 
     Attributes:
-        values: What was answered; ``None`` is unknown.
-        unknown: Why, for those that are ``None``; replaced, never changed, so that a snapshot may
-            hold it.
+        values: The values; ``None`` is unknown.
+        unknown: The reasons for values that are ``None``; replaced, never changed, because a
+            snapshot holds it.
     """
 
     __slots__ = ("unknown", "values")
 
     def __init__(self, names: tuple[str, ...] = ()) -> None:
-        """Begin with nothing known.
+        """Create it without any value.
 
         Args:
-            names: Those that ``values`` holds from the beginning on, in this order.
+            names: The names that ``values`` has from the start, in this order.
         """
         self.values: dict[str, Any] = dict.fromkeys(names)
         self.unknown: dict[str, Unknown] = {}
 
     def miss(self, names: tuple[str, ...], reason: Unknown | None) -> None:
-        """These are unknown now, for this reason, or for none where there simply is nothing."""
+        """Set values to unknown; a reason of ``None`` means that there is no value."""
         unknown = {name: why for name, why in self.unknown.items() if name not in names}
         for name in names:
             self.values[name] = None
@@ -122,30 +118,30 @@ class Answers:
         self.unknown = unknown
 
     def found(self, names: tuple[str, ...]) -> None:
-        """These are known again."""
+        """Remove the reasons of values that are known again."""
         if not self.unknown.keys().isdisjoint(names):
             self.unknown = {name: why for name, why in self.unknown.items() if name not in names}
 
 
 Ask = Callable[[], int]
-"""Asks the driver, keeps the answer where all went well, and returns NVML's code."""
+"""Makes the call, stores the value if it succeeded, and returns NVML's code."""
 
 
 class Query:
-    """A question to one card.
+    """A query to one GPU.
 
     Attributes:
-        names: Which answers it gives.
-        ask: Puts it.
-        pace: How often.
-        otherwise: What to ask in its place while the card or the driver does not do this.
-        cost: Seconds inside the driver the last time, or what is known before the first.
+        names: The values that it reads.
+        ask: Makes the call.
+        rate: How often it is made.
+        otherwise: The older query that replaces it while it is not supported.
+        cost: Seconds in the driver the last time; an estimate before the first.
         failures: Errors in a row.
-        refused: Why the card refuses it; ``None`` while it does not.
+        refused: Why the GPU refuses it; ``None`` while it does not.
         refusals: Refusals in a row.
-        answered: It was answered before the errors.
-        retry_at: Not to be asked before, on the monotonic clock.
-        live: False while it is not asked.
+        answered: Whether it succeeded before the errors.
+        retry_at: It is not made before this time, on the monotonic clock.
+        live: False while it is stopped.
     """
 
     __slots__ = (
@@ -157,7 +153,7 @@ class Query:
         "live",
         "names",
         "otherwise",
-        "pace",
+        "rate",
         "refusals",
         "refused",
         "retry_at",
@@ -167,13 +163,13 @@ class Query:
         self,
         names: tuple[str, ...],
         ask: Ask,
-        pace: Pace,
+        rate: PollRate,
         otherwise: Query | None = None,
         cost: float = 0.0,
     ) -> None:
         self.names = names
         self.ask = ask
-        self.pace = pace
+        self.rate = rate
         self.otherwise = otherwise
         self.cost = cost
         self.failures = 0
@@ -187,7 +183,7 @@ class Query:
             otherwise.live = False
 
     def fail(self, now: float, forgiven: int) -> None:
-        """Count an error; after the first ``forgiven`` of them it is asked less and less often."""
+        """Count an error; after ``forgiven`` errors the query is made less and less often."""
         if self.failures == 0:
             self.failing_since = now
         self.failures += 1
@@ -196,30 +192,30 @@ class Query:
             self.retry_at = now + min(_LONGEST_PAUSE, _FIRST_PAUSE * longer)
 
     def refuse(self, now: float, reason: Unknown) -> None:
-        """The card does not do this, or not for this user: it rests, longer each time."""
+        """Count a refusal: the query pauses, longer each time."""
         self.failures += 1
         self.refusals += 1
         self.refused = reason
         self.retry_at = now + pause_after(self.refusals, answered=self.answered)
 
     def recover(self) -> None:
-        """It was answered."""
+        """Reset the counts after a success."""
         self.failures = self.refusals = 0
         self.refused = None
 
     def is_too_old(self, now: float) -> bool:
-        """Whether the answer from before the errors can no longer stand in."""
+        """Whether the value from before the errors has expired."""
         return now - self.failing_since >= KEPT_SECONDS
 
 
 class FieldQuery(Query):
-    """A question that is asked with others, by ``nvmlDeviceGetFieldValues``.
+    """A query of ``nvmlDeviceGetFieldValues``, which reads many fields in one call.
 
     Attributes:
-        field: The field's number in nvml.h. Numbers above 250 were given away anew between two
-            generations of the driver, and are never asked.
+        field: The field's number in nvml.h. Numbers above 250 are never used: their meaning
+            changed between two driver branches.
         scope: The field's scope: a link, or all of them.
-        keep: Takes the value; returns a code, ``SUCCESS`` or why it is of no use.
+        keep: Stores the value of a type; returns ``SUCCESS``, or an error code if it is unusable.
     """
 
     __slots__ = ("field", "keep", "scope")
@@ -231,11 +227,11 @@ class FieldQuery(Query):
         names: tuple[str, ...],
         field: int,
         keep: Callable[[int, float], int],
-        pace: Pace,
+        rate: PollRate,
         otherwise: Query | None = None,
         scope: int = 0,
     ) -> None:
-        super().__init__(names, lambda: pynvml.NVML_SUCCESS, pace, otherwise)
+        super().__init__(names, lambda: pynvml.NVML_SUCCESS, rate, otherwise)
         self.field = field
         self.scope = scope
         self.keep = keep

@@ -1,4 +1,4 @@
-"""Which cards are powered down, so that nobody wakes them by asking.
+"""Finds GPUs that are powered down, so that no call wakes them.
 
 ``nvmlInit_v2`` "initializes NVML, but does not initialize any GPUs yet" (nvml.h): it and counting
 the cards are safe. ``nvmlDeviceGetHandleByIndex_v2`` "causes NVML to initialize the target GPU":
@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import os
 
-from gpumon.host.power import nvidia_pci_devices, read_word, runtime_status
+from gpumon.host.power import graphics_devices, read_word, runtime_status
 
+PCI_VENDOR = "0x10de"
 SUSPENDED = "suspended"
 
 
 def sleeping_cards(count: int, sys: str) -> dict[int, str]:
-    """The indices of sleeping cards, and where on the PCI bus they are, as NVML writes it.
+    """The indices of sleeping GPUs, with their PCI bus IDs as NVML writes them.
 
-    NVML counts cards in the order of the bus. Where it counts another number than the bus has (a
-    container that was given some), nothing can be said.
+    NVML counts GPUs in the order of the PCI bus. If it counts fewer than the bus has, as in a
+    container that was given some of them, indices cannot be assigned and the result is empty.
 
     Args:
-        count: How many cards NVML counts.
+        count: Number of GPUs that NVML counts.
         sys: Where the system file system is mounted.
     """
-    devices = nvidia_pci_devices(sys)
+    devices = graphics_devices(PCI_VENDOR, sys)
     if len(devices) != count:
         return {}
     return {
@@ -35,14 +36,14 @@ def sleeping_cards(count: int, sys: str) -> dict[int, str]:
 
 
 def is_asleep(bus_id: str, sys: str) -> bool:
-    """Whether the card at this place is powered down at this moment."""
+    """Whether the GPU with this PCI bus ID is powered down now."""
     return runtime_status(bus_id, sys) == SUSPENDED
 
 
 def may_sleep(bus_id: str, sys: str) -> bool:
-    """Whether the kernel may power this card down at all (``power/control`` is ``auto``).
+    """Whether the kernel may power this GPU down (``power/control`` is ``auto``).
 
-    Servers' cards may not, and need not be looked at before every sample.
+    It usually may not on servers, which then need no check before every sample.
     """
     domain, rest = bus_id.lower().split(":", 1)
     device = f"{int(domain, 16):04x}:{rest}"

@@ -1,7 +1,7 @@
-"""Whose turn it is: slow questions of all cards, one after the other, on a budget of driver time.
+"""Schedules slow queries of all GPUs within a budget of driver time.
 
-Most slow questions cost microseconds. A few make the caller wait, 20 ms for each direction of
-PCIe traffic, and sixteen of those in a row would spoil three ticks at ten samples a second.
+Most slow queries take microseconds. A few block, 20 ms for each direction of PCIe traffic: sixteen
+in a row would delay three ticks at ten samples a second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter, deque
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.sources.nvml.queries import Pace
+from gpumon.sources.nvml.queries import PollRate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from gpumon.sources.nvml.queries import Query
 
 PERIOD = 2.0
-"""Seconds between two readings of a slow value."""
+"""Seconds between two queries of a slow value."""
 _RARE_PERIOD = 5 * PERIOD
 
-DEAR_SECONDS = 0.002
-"""What costs more than this waits for the budget."""
+EXPENSIVE_SECONDS = 0.002
+"""Queries that cost more than this wait for the budget."""
 
 SHARE = 0.05
-"""How much of the time may go into dear questions."""
+"""The share of time that expensive queries may take."""
 
 _LEAST_ROOM = 512
-"""So many questions are queued before any is looked for that is not asked any more."""
+"""Queue length below which stopped queries are not removed."""
 
 _GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951
-"""Their multiples spread evenly over the period, however many there are: the questions to one card
-by the one, the same question to all cards by the other."""
+"""Multiples of these spread evenly over the period, whatever their number: the queries of one GPU
+by the first, the same query of all GPUs by the second."""
 
 
 class Turn(NamedTuple):
-    """A slow question, its moment in its period, and the card it is put to."""
+    """A slow query of a GPU, and its offset in the period."""
 
     number: int
     moment: float
     card: NvmlCard
-    reading: Query
+    query: Query
 
 
 class SlowCallBudget:
-    """A queue of slow questions.
+    """A queue of slow queries.
 
-    Cheap ones are asked when they are due, each at a moment of the period of its own. Dear ones
-    are paid from a purse that fills with ``SHARE`` of the time that passes and never holds more
-    than came in since the last sample. So at ten samples a second one of 20 ms is asked at every
-    fourth, and with seconds between the samples several are asked in one.
+    Cheap queries are made when they are due, each at its own offset in the period. Expensive ones
+    use a budget that grows by ``SHARE`` of the elapsed time and never exceeds the growth since the
+    last sample. At ten samples a second, a query of 20 ms is made at every fourth sample; with
+    seconds between samples, several are made in one.
     """
 
     def __init__(self) -> None:
@@ -60,74 +60,72 @@ class SlowCallBudget:
         self._asked: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Turn]] = []
         self._waiting: set[Query] = set()
-        self._dear: deque[Turn] = deque()
+        self._expensive: deque[Turn] = deque()
         self._room = _LEAST_ROOM
-        self._purse = 0.0
+        self._budget = 0.0
         self._filled_at: float | None = None
 
-    def add(self, card: NvmlCard, reading: Query) -> None:
-        """Ask this one as soon as may be, and from then on in turn."""
-        if reading in self._waiting:
-            # It was dropped and taken up again before its turn came.
+    def add(self, card: NvmlCard, query: Query) -> None:
+        """Make a query as soon as possible, and then regularly."""
+        if query in self._waiting:
+            # It was stopped and added again before its turn.
             return
         number, place = next(self._numbers), self._asked[card.uuid]
         self._asked[card.uuid] += 1
         if len(self._queue) >= self._room:
-            self._drop_dead()
-        moment = (place * _GOLDEN + card.index * _SILVER) % 1 * _period(reading)
-        self._push(0.0, Turn(number, moment, card, reading))
+            self._drop_stopped()
+        moment = (place * _GOLDEN + card.index * _SILVER) % 1 * _period(query)
+        self._push(0.0, Turn(number, moment, card, query))
 
-    def _drop_dead(self) -> None:
-        """Forget what is not asked any more: a driver that fails again and again leaves it all."""
-        self._queue = [one for one in self._queue if one[2].reading.live]
+    def _drop_stopped(self) -> None:
+        """Remove stopped queries: a driver that fails repeatedly leaves many of them."""
+        self._queue = [one for one in self._queue if one[2].query.live]
         heapq.heapify(self._queue)
-        self._waiting = {turn.reading for turn in self._dear}
-        self._waiting.update(turn.reading for _, _, turn in self._queue)
+        self._waiting = {turn.query for turn in self._expensive}
+        self._waiting.update(turn.query for _, _, turn in self._queue)
         self._room = max(_LEAST_ROOM, 2 * len(self._queue))
 
     def take(self, now: float) -> Iterator[Turn]:
-        """What to ask now, one by one: each is followed by a call of ``done``.
-
-        The first time these are all that are cheap: nobody waits for a picture.
+        """The queries to make now; ``done`` must be called after each of them.
 
         Args:
-            now: On the monotonic clock.
+            now: Seconds on the monotonic clock.
         """
         income = 0.0 if self._filled_at is None else (now - self._filled_at) * SHARE
         self._filled_at = now
-        self._purse = min(self._purse + income, income)
+        self._budget = min(self._budget + income, income)
         while self._queue and self._queue[0][0] <= now:
             turn = heapq.heappop(self._queue)[2]
-            if turn.reading.cost > DEAR_SECONDS:
-                self._dear.append(turn)
+            if turn.query.cost > EXPENSIVE_SECONDS:
+                self._expensive.append(turn)
                 continue
-            self._waiting.discard(turn.reading)
-            if turn.reading.live:
+            self._waiting.discard(turn.query)
+            if turn.query.live:
                 yield turn
-        while self._dear and self._purse > 0:
-            turn = self._dear.popleft()
-            self._waiting.discard(turn.reading)
-            if turn.reading.live:
+        while self._expensive and self._budget > 0:
+            turn = self._expensive.popleft()
+            self._waiting.discard(turn.query)
+            if turn.query.live:
                 yield turn
 
     def done(self, turn: Turn, now: float, cost: float) -> None:
-        """It was asked, which took ``cost`` seconds in the driver."""
-        reading = turn.reading
-        if max(reading.cost, cost) > DEAR_SECONDS:
-            self._purse -= cost
+        """Reschedule a query that took ``cost`` seconds in the driver."""
+        query = turn.query
+        if max(query.cost, cost) > EXPENSIVE_SECONDS:
+            self._budget -= cost
         if cost:
-            reading.cost = cost
-        if not reading.live or (reading.pace is Pace.ONCE and not reading.failures):
+            query.cost = cost
+        if not query.live or (query.rate is PollRate.ONCE and not query.failures):
             return
-        # Until it is answered again it comes as often as others.
-        period = PERIOD if reading.failures else _period(reading)
+        # A rare query that fails is retried at the usual period.
+        period = PERIOD if query.failures else _period(query)
         due = now + period - (now - turn.moment) % period
         self._push(due, turn)
 
     def _push(self, due: float, turn: Turn) -> None:
-        self._waiting.add(turn.reading)
+        self._waiting.add(turn.query)
         heapq.heappush(self._queue, (due, turn.number, turn))
 
 
-def _period(reading: Query) -> float:
-    return _RARE_PERIOD if reading.pace is Pace.RARE else PERIOD
+def _period(query: Query) -> float:
+    return _RARE_PERIOD if query.rate is PollRate.RARE else PERIOD

@@ -1,16 +1,17 @@
-"""The cards of NVIDIA's driver: the backend ``nvml``.
+"""The backend for NVIDIA's driver.
 
-One thread asks (the driver serialises its callers anyway), each question at its own pace:
+One thread makes the calls (the driver serialises its callers anyway), each at its own rate:
 
-- every sample: memory, utilisation, power, temperature, clocks (``NvmlCard.read_fast``);
-- every second: what moves as fast but stands on a card's page at most, unless somebody keeps all
-  values;
-- every second: process lists and their utilisation (``processes``);
-- every two seconds, in turn and on a budget: nearly all else (``questions``, ``turns``);
-- every ten: modes, links, BAR1, errors of the card's life and repairs.
+- every sample: memory, utilization, power, temperature, clocks (``NvmlCard.read_fast``);
+- every second, or every sample if a listener keeps all values: values that only the page of a GPU
+  shows;
+- every second: process lists and their utilization (``processes``);
+- every two seconds, within a time budget: most other values (``metric_readers``,
+  ``slow_call_budget``);
+- every ten seconds: modes, links, BAR1, lifetime error counts and repairs.
 
-A card that is lost, asleep or out of bounds is one card; the others go on. A driver that goes
-away is a snapshot with ``trouble``, until it is back.
+A GPU that is lost, asleep or not permitted does not affect the others. While the driver is gone,
+readings have ``trouble``.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from msgspec.structs import replace
 
 from gpumon.host.device_files import DeviceFiles
 from gpumon.host.machine import MachineReader
-from gpumon.host.namespaces import PidTrust, in_initial_pid_namespace, pid_trust
+from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.processes import ProcessReader
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import CardStatus, Trouble, Unknown
 from gpumon.sources import Call, NoSuchCardError, SourceError, cards_there
-from gpumon.sources.backend import DriverFacts, Reading
+from gpumon.sources.backend import DriverFacts, GpuBackend, Reading
 from gpumon.sources.nvml.card import DriverGoneError, NvmlCard
 from gpumon.sources.nvml.device_registry import RETRY_SECONDS, DeviceRegistry
 from gpumon.sources.nvml.driver_errors import (
@@ -44,6 +45,7 @@ from gpumon.sources.nvml.driver_errors import (
 )
 from gpumon.sources.nvml.events import XidWatcher
 from gpumon.sources.nvml.library import Library, load_library
+from gpumon.sources.nvml.pids import PidTrust, pid_trust
 from gpumon.sources.nvml.processes import list_processes
 from gpumon.sources.nvml.queries import pause_after
 from gpumon.sources.nvml.slow_call_budget import PERIOD, SHARE, SlowCallBudget
@@ -58,27 +60,31 @@ if TYPE_CHECKING:
 
 DEVICE_FILES = DeviceFiles(card="/dev/nvidia{minor}", prefix="/dev/nvidia")
 
-_SPOT_SECONDS = _MEDIUM_SECONDS = 0.95
-"""A second, less what a tick may come too early."""
+_DETAIL_SECONDS = _MEDIUM_SECONDS = 0.95
+"""A second, less the time that a tick may come early."""
 
 _LONGEST_MEDIUM_SECONDS = 4.0
-"""Lists are believed for five seconds: also those that take long are read before that."""
+"""Findings use lists of the last five seconds, so slow lists are read before that, too."""
 
-_PATIENCE = 1.0
-"""Before NVML is initialised anew its other user has to be gone, or would take the new one down."""
+_WATCHER_PATIENCE = 1.0
+"""Seconds for the XID watcher to end before NVML is initialised again: its ``nvmlShutdown`` would
+count against the new initialisation."""
 
 
-class NvmlBackend:
-    """The cards of NVIDIA's driver. See ``GpuBackend``.
+class NvmlBackend(GpuBackend):
+    """The GPUs of NVIDIA's driver.
 
     ``open`` may be called again after it failed.
 
     Args:
-        selection: Which of them.
-        clock: Where its time comes from.
+        selection: The GPUs to read.
+        clock: Clock, for tests.
         proc: Where the process file system is mounted.
         sys: Where the system file system is mounted.
     """
+
+    name = "nvml"
+    device_files = DEVICE_FILES
 
     def __init__(
         self,
@@ -92,16 +98,6 @@ class NvmlBackend:
         self._proc = proc
         self._sys = sys
         self._driver: _Driver | None = None
-
-    @property
-    def name(self) -> str:
-        """See ``GpuBackend.name``."""
-        return "nvml"
-
-    @property
-    def device_files(self) -> DeviceFiles:
-        """See ``GpuBackend.device_files``."""
-        return DEVICE_FILES
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -128,10 +124,6 @@ class NvmlBackend:
             raise RuntimeError("a source is opened before it is sampled")
         return self._driver.read(closely=closely)
 
-    def past(self) -> tuple[Reading, ...]:
-        """Nothing: a driver does not remember."""
-        return ()
-
     def links(self) -> Links:
         """See ``GpuBackend.links``."""
         from gpumon.sources.nvml.topology import read_links
@@ -143,7 +135,7 @@ class NvmlBackend:
         if self._driver is not None:
             self._driver.stop()
 
-    def give_up(self, call: Call) -> bool:
+    def give_up(self, call: Call, /) -> bool:
         """See ``Source.give_up``."""
         return self._driver is not None and self._driver.library.give_up(call)
 
@@ -159,7 +151,7 @@ class NvmlBackend:
 
 
 class NvmlSource(Sampler):
-    """The cards of NVIDIA's driver on this machine. See ``NvmlBackend`` for the arguments."""
+    """The GPUs of NVIDIA's driver with the host. See ``NvmlBackend`` for the arguments."""
 
     backend: NvmlBackend
 
@@ -175,7 +167,7 @@ class NvmlSource(Sampler):
 
 
 class _Driver:
-    """The driver behind a loaded library, there or not."""
+    """The driver behind a loaded library, whether it responds or not."""
 
     def __init__(
         self, library: Library, selection: GpuSelection, clock: Clock, proc: str, sys: str
@@ -184,8 +176,8 @@ class _Driver:
         self._selection = selection
         self._clock = clock
         self._proc = proc
-        self._turns = SlowCallBudget()
-        self._roster = DeviceRegistry(library, clock, self._turns, selection, sys)
+        self._slow_calls = SlowCallBudget()
+        self._registry = DeviceRegistry(library, clock, self._slow_calls, selection, sys)
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
         self._xids: dict[str, tuple[int, float]] = {}
@@ -194,76 +186,76 @@ class _Driver:
         self._running = False
         self._trouble: Trouble | None = None
         self._retry_at = -math.inf
-        self._look_around_at = -math.inf
+        self._check_devices_at = -math.inf
         self._describe_at = math.inf
         self._descriptions = 0
         self._closely = True
-        self._spots_due = -math.inf
+        self._details_due = -math.inf
         self._processes_due = -math.inf
         self._listed: dict[int, ListedProcess] | None = None
         self._listed_at: float | None = None
         self._facts = DriverFacts()
 
     def open(self) -> Trouble | None:
-        """Initialise it and find the cards.
+        """Initialise it and find the GPUs.
 
         Returns:
-            Why there is nothing to sample; ``None`` when there is.
+            Why there is nothing to sample; ``None`` if there is something.
 
         Raises:
-            NoSuchCardError: Cards were chosen that are not there.
+            NoSuchCardError: A selected GPU does not exist.
         """
         try:
             if not self._running:
                 self._start(self._clock.monotonic())
         except DriverGoneError as gone:
             return trouble_of(gone.code, self.library, self._proc)
-        trouble = self._emptiness()
-        missing = self._roster.missing()
+        trouble = self._why_empty()
+        missing = self._registry.missing()
         if trouble is NO_CARDS or (trouble is not NONE_CHOSEN and not missing):
             return trouble
         if missing:
-            raise NoSuchCardError(missing, self._roster.count)
-        return Trouble(NONE_CHOSEN.sentence, cards_there(self._roster.count))
+            raise NoSuchCardError(missing, self._registry.count)
+        return Trouble(NONE_CHOSEN.sentence, cards_there(self._registry.count))
 
     def read(self, *, closely: bool) -> Reading:
-        """Ask what is due; see ``GpuBackend.read``."""
+        """See ``GpuBackend.read``."""
         now = self._clock.monotonic()
         self._closely = closely
         if self._running or now >= self._retry_at:
             self._try_to_read(now)
         return Reading(
             time=self._clock.time(),
-            gpus=tuple(card.snapshot() for card in self._roster.cards) if self._running else (),
+            gpus=tuple(card.snapshot() for card in self._registry.cards) if self._running else (),
             driver=self._facts,
             listed=self._listed,
             listed_at=self._listed_at,
-            trouble=self._trouble if not self._running else self._emptiness(),
+            trouble=self._trouble if not self._running else self._why_empty(),
         )
 
     def stop(self, patience: float = 0.0) -> None:
-        """Give back what was taken of it.
+        """Shut NVML down.
 
         Args:
-            patience: Seconds to wait for the thread that waits for XIDs.
+            patience: Seconds to wait for the XID watcher's thread.
         """
         if self._watcher is not None:
             self._watcher.stop(patience)
             self._take_xids(self._watcher.latest)
             self._watcher = None
-        self._roster.forget_handles()
+        self._registry.forget_handles()
         self._listed, self._listed_at = None, None
         self._running = False
         if self._initialised:
             self._initialised = False
-            # A thread that hangs in the driver needs the library for as long as it does.
+            # A thread that hangs in a call still needs the library.
             if not self.library.hanging:
                 self.library.call(None, "nvmlShutdown")
 
-    # There or not
+    # Connection
 
     def _try_to_read(self, now: float) -> None:
-        # A driver that was loaded anew is initialised anew at once, and must answer then.
+        # After a reload of the driver it is initialised again at once, and must respond then.
         for _ in range(2):
             try:
                 if not self._running:
@@ -272,36 +264,36 @@ class _Driver:
             except DriverGoneError as gone:
                 self._trouble = trouble_of(gone.code, self.library, self._proc)
                 self._retry_at = now + RETRY_SECONDS
-                self.stop(_PATIENCE)
+                self.stop(_WATCHER_PATIENCE)
                 if gone.code == pynvml.NVML_ERROR_UNINITIALIZED:
                     continue
             return
 
     def _start(self, now: float) -> None:
-        """Initialise NVML and find the cards, from where a thread that was given up left it.
+        """Initialise NVML and find the GPUs; continues where an abandoned thread stopped.
 
         Raises:
-            DriverGoneError: When that cannot be done now.
+            DriverGoneError: The driver does not respond.
         """
         if not self._initialised:
             code = self.library.call(None, "nvmlInit_v2")
             if code:
                 raise DriverGoneError(code)
             self._initialised = True
-            self._roster.forget_handles()
+            self._registry.forget_handles()
             self._descriptions = 0
             self._facts = replace(self._facts, since=self._clock.time())
             self._describe(now)
             self._slots = self._list_slots()
-        self._look_around_at = now + PERIOD
+        self._check_devices_at = now + PERIOD
         self._processes_due = now
-        self._roster.find(now)
+        self._registry.find(now)
         self._running = True
         self._watcher = XidWatcher(self.library, self._clock, self._xids)
-        self._watcher.start(self._roster.handles())
+        self._watcher.start(self._registry.handles())
 
     def _describe(self, now: float) -> None:
-        """Ask for the versions; again later while the driver does not tell one of them."""
+        """Read the versions, and again later while one of them is unknown."""
         no_driver, driver = self.library.text(None, "nvmlSystemGetDriverVersion")
         no_nvml, nvml = self.library.text(None, "nvmlSystemGetNVMLVersion")
         initial_namespace = in_initial_pid_namespace(self._proc)
@@ -321,86 +313,88 @@ class _Driver:
         self._describe_at = now + pause if no_driver or no_nvml or no_cuda else math.inf
 
     def _list_slots(self) -> list[str]:
-        """The cards the kernel module has, which NVML sees when it is initialised."""
+        """The GPUs of the kernel module; NVML sees them only when it is initialised."""
         try:
             return sorted(os.listdir(f"{self._proc}/driver/nvidia/gpus"))  # noqa: PTH208 - no import
         except OSError:
             return []
 
-    def _emptiness(self) -> Trouble | None:
-        """Why there is nothing to read, when there is nothing."""
-        cards = self._roster.cards
+    def _why_empty(self) -> Trouble | None:
+        """Why there is nothing to read; ``None`` if there is something."""
+        cards = self._registry.cards
         if cards:
             barred = all(card.status is CardStatus.NO_PERMISSION for card in cards)
             return NO_PERMISSION if barred else None
-        return NONE_CHOSEN if self._roster.count else NO_CARDS
+        return NONE_CHOSEN if self._registry.count else NO_CARDS
 
     # Reading
 
     def _read(self, now: float) -> None:
-        """Ask what is due. Raises ``DriverGoneError`` when the driver is."""
-        if now >= self._look_around_at:
-            self._look_around(now)
-        self._roster.look(now)
-        spots = self._closely or now >= self._spots_due
-        if spots:
-            self._spots_due = now + _SPOT_SECONDS
-        for card in self._roster.cards:
+        """Read what is due. Raises ``DriverGoneError``."""
+        if now >= self._check_devices_at:
+            self._check_devices(now)
+        self._registry.prepare_sample(now)
+        details = self._closely or now >= self._details_due
+        if details:
+            self._details_due = now + _DETAIL_SECONDS
+        for card in self._registry.cards:
             if card.fast:
-                self._roster.guard(card, partial(card.read_fast, now, spots=spots))
-        for turn in self._turns.take(now):
+                self._registry.guard(card, partial(card.read_fast, now, details=details))
+        for turn in self._slow_calls.take(now):
             spent = self.library.driver_seconds
-            self._roster.guard(turn.card, partial(turn.card.ask, turn.reading, now))
-            self._turns.done(turn, now, self.library.driver_seconds - spent)
-        if now >= self._processes_due or self._roster.asked_anew:
+            self._registry.guard(turn.card, partial(turn.card.ask, turn.query, now))
+            self._slow_calls.done(turn, now, self.library.driver_seconds - spent)
+        if now >= self._processes_due or self._registry.restarted:
             self._read_processes(now)
         if self._watcher is not None:
-            self._watcher.watch(self._roster.handles())
+            self._watcher.watch(self._registry.handles())
             self._take_xids(self._watcher.latest)
 
-    def _look_around(self, now: float) -> None:
-        self._look_around_at = now + PERIOD
+    def _check_devices(self, now: float) -> None:
+        self._check_devices_at = now + PERIOD
         if now >= self._describe_at:
             self._describe(now)
         slots = self._list_slots()
         if slots == self._slots:
-            self._roster.look_around(now)
+            self._registry.check_count(now)
             return
-        # NVML counts its cards when its first user comes, so its last user has to go before.
+        # NVML counts the GPUs when its first user initialises it, so all users must end first.
         since = self._facts.since
-        self.stop(_PATIENCE)
+        self.stop(_WATCHER_PATIENCE)
         self._start(now)
         self._facts = replace(self._facts, since=since)
 
     def _read_processes(self, now: float) -> None:
-        self._roster.asked_anew = False
+        self._registry.restarted = False
         spent = self.library.driver_seconds
-        for card in self._roster.cards:
+        for card in self._registry.cards:
             if card.fast:
-                self._roster.guard(card, partial(card.ask_all, card.medium, now))
-        self._listed = list_processes(self._roster.cards, with_utilization=self._trust.utilization)
+                self._registry.guard(card, partial(card.ask_all, card.process_lists, now))
+        self._listed = list_processes(
+            self._registry.cards, with_utilization=self._trust.utilization
+        )
         self._listed_at = self._clock.time()
         # Lists that take long, as on some laptops, are read less often.
         spent = self.library.driver_seconds - spent
         pause = min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
         self._processes_due = now + pause
-        for card in self._roster.cards:
-            _judge_memory(card)
+        for card in self._registry.cards:
+            _detect_unified_memory(card)
 
     def _take_xids(self, xids: dict[str, tuple[int, float]]) -> None:
         if xids is self._xids:
             return
         self._xids = xids
-        for card in self._roster.cards:
+        for card in self._registry.cards:
             if card.uuid in xids:
                 card.facts.values["xid"], card.facts.values["xid_at"] = xids[card.uuid]
 
 
-def _judge_memory(card: NvmlCard) -> None:
-    """Whether a chip has memory of its own.
+def _detect_unified_memory(card: NvmlCard) -> None:
+    """Detect a GPU without memory of its own.
 
-    The evidence that it has none is both that the driver tells no memory and that chips of this
-    compute capability have none: a card of its own that does not tell stays unknown.
+    Two facts must agree: the driver reports no memory, and all GPUs of this compute capability
+    have none. Otherwise it stays unknown.
     """
     facts = card.facts
     if card.fast and facts.values.get("memory_unified") is None:

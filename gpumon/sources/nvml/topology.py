@@ -1,7 +1,7 @@
-"""How near the cards of this machine are to one another, from NVIDIA's driver.
+"""Reads the links between GPUs, as ``nvidia-smi topo -m`` shows them.
 
-What ``nvidia-smi topo -m`` shows, asked once, by whoever chooses several cards. It is asked from a
-thread of its own, since the driver may hang; NVML counts its users, so no sampling suffers.
+They are read once, when several GPUs are selected, on a thread of its own, because the driver may
+hang. NVML counts its users, so sampling is not affected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpumon.sources.nvml.library import Library, load_library
 from gpumon.system.clock import SystemClock
 
 PATIENCE = 2.0
-"""Seconds the driver gets; without an answer nothing is known."""
+"""Seconds after which the links count as unknown."""
 
 _BY_LEVEL = {
     pynvml.NVML_TOPOLOGY_INTERNAL: Link.BOARD,
@@ -31,7 +31,7 @@ _BY_LEVEL = {
 
 
 def read_links(patience: float = PATIENCE) -> Links:
-    """The links between all cards; what the driver does not tell is unknown."""
+    """The links between all GPUs."""
     found: list[Links] = []
     asking = threading.Thread(
         target=lambda: found.append(_ask()), name="gpumon-topology", daemon=True
@@ -60,7 +60,7 @@ def _ask() -> Links:
 
 
 def _cards(library: Library) -> dict[str, ctypes.c_void_p]:
-    """The handles of all cards that can be opened, by UUID."""
+    """The handles of all GPUs that can be opened, by UUID."""
     count = ctypes.c_uint()
     cards: dict[str, ctypes.c_void_p] = {}
     if library.call(None, "nvmlDeviceGetCount_v2", byref(count)):

@@ -1,0 +1,149 @@
+"""Builds queries for calls of common shape: one number, several numbers, a text, a counter."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_uint, c_ulonglong
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pynvml
+
+from gpumon.model.snapshot import Unknown
+from gpumon.sources.nvml.queries import FieldQuery, PollRate, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.sources.nvml.card import NvmlCard
+    from gpumon.system.clock import Clock
+
+
+def _unchanged(value: float) -> object:
+    return value
+
+
+class CounterRate:
+    """The rate at which a counter grows."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: tuple[float, float] | None = None
+
+    def since_last(self, counter: float) -> float | None:
+        """Units per second since the previous call.
+
+        ``None`` at the first call, or if the counter went back: the driver was reloaded or the
+        counter wrapped.
+        """
+        now = self._clock.monotonic()
+        last, self._last = self._last, (now, counter)
+        if last is None or now <= last[0] or counter < last[1]:
+            return None
+        return (counter - last[1]) / (now - last[0])
+
+
+def number_query(
+    card: NvmlCard,
+    name: str,
+    function: str,
+    *which: int,
+    convert: Callable[[float], object] = _unchanged,
+    rate: PollRate = PollRate.FAST,
+    cost: float = 0.0,
+    otherwise: Query | None = None,
+    answer: type[c_uint | c_ulonglong] = c_uint,
+) -> Query:
+    """A query for one 32-bit number."""
+    value = answer()
+    call = card.prepared(function, card.handle, *which, byref(value))
+    values = card.facts.values
+
+    def ask() -> int:
+        code = call()
+        if not code:
+            values[name] = convert(value.value)
+        return code
+
+    return Query((name,), ask, rate, otherwise, cost)
+
+
+wide_number_query = partial(number_query, answer=c_ulonglong)
+"""A query for one 64-bit number."""
+
+
+def numbers_query(
+    card: NvmlCard,
+    names: tuple[str | None, ...],
+    function: str,
+    convert: Callable[[float], object] = _unchanged,
+    rate: PollRate = PollRate.SLOW,
+) -> Query:
+    """A query for several numbers; those without a name are ignored."""
+    numbers = [(name, c_uint()) for name in names]
+    call = card.prepared(function, card.handle, *(byref(number) for _, number in numbers))
+    values = card.facts.values
+
+    def ask() -> int:
+        code = call()
+        if not code:
+            for name, number in numbers:
+                if name is not None:
+                    values[name] = convert(number.value)
+        return code
+
+    return Query(tuple(name for name in names if name is not None), ask, rate)
+
+
+def text_query(card: NvmlCard, name: str, function: str) -> Query:
+    """A query for a text that never changes."""
+
+    def ask() -> int:
+        code, text = card.text(function, card.handle)
+        if not code:
+            card.facts.values[name] = text
+        return code
+
+    return Query((name,), ask, PollRate.ONCE)
+
+
+def field_query(
+    card: NvmlCard,
+    name: str,
+    field: int,
+    convert: Callable[[float], object] = _unchanged,
+    rate: PollRate = PollRate.FAST,
+) -> FieldQuery:
+    """A query for one value of ``nvmlDeviceGetFieldValues``."""
+    values = card.facts.values
+
+    def keep(_kind: int, value: float) -> int:
+        values[name] = convert(value)
+        return pynvml.NVML_SUCCESS
+
+    return FieldQuery((name,), field, keep, rate)
+
+
+def counter_query(
+    card: NvmlCard, name: str, field: int, unit: int, otherwise: Query | None, scope: int = 0
+) -> FieldQuery:
+    """A query for a cumulative counter, in units of ``unit`` bytes, as bytes per second."""
+    growth = CounterRate(card.clock)
+
+    def keep(kind: int, counter: float) -> int:
+        # A 32-bit counter of a busy link wraps several times between two queries.
+        if kind not in {
+            pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG,
+            pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG,
+        }:
+            return pynvml.NVML_ERROR_NOT_SUPPORTED
+        per_second = growth.since_last(counter * unit)
+        if per_second is None:
+            card.facts.miss((name,), Unknown.NOT_READ)
+        else:
+            if card.facts.values.get(name) is None:
+                card.facts.found((name,))
+            # A fraction of a byte is noise, which a stream would send.
+            card.facts.values[name] = float(round(per_second))
+        return pynvml.NVML_SUCCESS
+
+    return FieldQuery((name,), field, keep, PollRate.SLOW, otherwise, scope)

@@ -14,9 +14,13 @@ import time
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from screenshots.png import RendererMissingError, png_of
-from screenshots.scenes import SCENES, machine, svg_of_scene
+from screenshots.scenes import SCENES, machine, svg_of_fleet, svg_of_scene
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ABOUT = "Makes every picture of the program anew, as SVG and PNG."
 
@@ -45,19 +49,28 @@ def main() -> int:
 
 def _make(folder: Path) -> int:
     missing: RendererMissingError | None = None
-    for cards, scenes in groupby(SCENES, lambda scene: scene.cards):
-        with machine(cards) as session:
-            for scene in scenes:
-                svg = asyncio.run(svg_of_scene(scene, session))
-                (folder / f"{scene.name}.svg").write_text(svg, encoding="utf-8")
-                try:
-                    (folder / f"{scene.name}.png").write_bytes(png_of(svg))
-                except RendererMissingError as error:
-                    missing = error
+    for name, svg in _pictures():
+        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+        try:
+            (folder / f"{name}.png").write_bytes(png_of(svg))
+        except RendererMissingError as error:
+            missing = error
     if missing is not None:
         sys.stderr.write(f"python -m screenshots: only SVG files were written: {missing}.\n")
         return 1
     return 0
+
+
+def _pictures() -> Iterator[tuple[str, str]]:
+    """The name and the SVG of each scene."""
+    of_one = [scene for scene in SCENES if not scene.hosts]
+    for cards, scenes in groupby(of_one, lambda scene: scene.cards):
+        with machine(cards) as session:
+            for scene in scenes:
+                yield scene.name, asyncio.run(svg_of_scene(scene, session))
+    for scene in SCENES:
+        if scene.hosts:
+            yield scene.name, asyncio.run(svg_of_fleet(scene))
 
 
 if __name__ == "__main__":

@@ -139,9 +139,9 @@ def _texts(row: int, line: Sequence[Cell]) -> Iterable[str]:
         character = cell.character
         if character in _DRAWN or not character or (character == " " and not cell.underlined):
             continue
-        pen = (cell.colour, cell.bold, cell.underlined)
-        if not runs or runs[-1][0] != pen:
-            runs.append((pen, []))
+        renderer = (cell.colour, cell.bold, cell.underlined)
+        if not runs or runs[-1][0] != renderer:
+            runs.append((renderer, []))
         runs[-1][1].append((WIDTH * column, character))
     for (colour, bold, underlined), letters in runs:
         places = " ".join(f"{x:g}" for x, _ in letters)

@@ -11,6 +11,8 @@ from textual.widgets import Button
 
 from gpumon.config.themes import choose_theme
 from gpumon.findings import DEFAULTS, conditions
+from gpumon.fleet.demo import DemoFleet
+from gpumon.fleet.summaries import FleetSummaries
 from gpumon.kill.audit_log import AuditLog
 from gpumon.model.selection import parse_selection
 from gpumon.recording.history import History
@@ -20,6 +22,7 @@ from gpumon.sampling.enrichment import Lookup
 from gpumon.sources.demo import DemoSource
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.dialogs import end
+from gpumon.ui.fleet_app import FleetApp
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
 from gpumon.ui.startup_options import StartupOptions
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.playback import Player
+    from gpumon.ui.fleet_app import OpenHost
 
 MOMENT = 1_800_000_000.0
 
@@ -51,6 +55,7 @@ class Scene(Struct, frozen=True):
         keys: What is pressed first.
         theme: Its colours.
         cards: Which cards the machine has.
+        hosts: The number of machines, if there are many.
     """
 
     name: str
@@ -59,6 +64,7 @@ class Scene(Struct, frozen=True):
     keys: tuple[str, ...] = ()
     theme: str = "gpumon"
     cards: str = _EVERY_CARD
+    hosts: int = 0
 
 
 _MACHINE = "eight cards and the processes on them"
@@ -85,6 +91,13 @@ SCENES = (
     ),
     Scene("eight-cards-100x24", _MACHINE, (100, 24)),
     Scene("one-card-80x24", "one card and the processes on it", (80, 24), cards="0"),
+    Scene(
+        "fleet",
+        "sixteen machines: which has free cards, which is sick, and who holds most",
+        (120, 22),
+        ("down",) * 4,
+        hosts=16,
+    ),
 )
 
 
@@ -130,18 +143,42 @@ async def svg_of_scene(scene: Scene, session: Session) -> str:
     """The picture of a scene on a machine."""
     # However busy the machine that takes the picture, the dialog is shown with all that it names.
     end.LOOK_SECONDS = _AN_HOUR
-    app = GpumonApp(session, chosen=StartupOptions(theme=choose_theme(scene.theme)))
+    app = GpumonApp(session, options=StartupOptions(theme=choose_theme(scene.theme)))
     async with app.run_test(size=scene.size) as pilot:
         await pilot.press(*scene.keys)
         # A button waits for what is looked up on another thread.
         while any(button.disabled for button in app.screen.query(Button)):
             await pilot.pause(_A_MOMENT)
-        if app.stage.player is not None:
-            await _settle(app.stage.player, pilot)
+        if app.viewed_time.player is not None:
+            await _settle(app.viewed_time.player, pilot)
         app.dashboard.take()
         await pilot.pause()
         ground = app.current_theme.background or "#000000"
         return svg_of(cells_of(app), ground, f"gpumon --demo: {scene.shows}")
+
+
+async def svg_of_fleet(scene: Scene) -> str:
+    """The picture of a scene of many machines."""
+    clock = Frozen()
+    fleet = DemoFleet([f"gpu-{number:02}" for number in range(1, scene.hosts + 1)], clock=clock)
+    for host in fleet.latest().hosts:
+        fleet.sample(host.name)
+    summaries = FleetSummaries(fleet)
+    options = StartupOptions(theme=choose_theme(scene.theme))
+    app = FleetApp(fleet, summaries, _no_host, options, source="DEMO", clock=clock)
+    async with app.run_test(size=scene.size) as pilot:
+        while not summaries.latest:
+            await pilot.pause(_A_MOMENT)
+        app.fleet_screen.draw()
+        await pilot.press(*scene.keys)
+        await pilot.pause()
+        ground = app.current_theme.background or "#000000"
+        hosts = f"gpu-[01-{scene.hosts}]"
+        return svg_of(cells_of(app), ground, f"gpumon --demo --hosts {hosts}: {scene.shows}")
+
+
+def _no_host(name: str) -> OpenHost:
+    raise AssertionError(f"no picture opens {name}")
 
 
 async def _settle(player: Player, pilot: Pilot[int]) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from queue import SimpleQueue
+
+_CHUNK = 64
 
 
 @contextmanager
@@ -18,16 +22,29 @@ def queue_ending_signals(news: SimpleQueue[BaseException | None]) -> Iterator[No
     A second Ctrl+C takes effect at once, because a slow end may hang.
     """
 
-    def tell(number: int, _: object) -> None:
+    def handle(number: int, _: object) -> None:
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        news.put(None)
 
     ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # Python's own handler runs between two steps of the main thread, which may just have begun to
+    # wait for the queue; the signal number is written to this pipe in any case.
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def listen() -> None:
+        while numbers := os.read(reader, _CHUNK):
+            for number in numbers:
+                if number in ending:
+                    news.put(None)
+        os.close(reader)
+
+    threading.Thread(target=listen, name="gpumon-signals", daemon=True).start()
     before = {number: signal.getsignal(number) for number in ending}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, tell)
+            signal.signal(number, handle)
     # Writing to the terminal from the background must not stop the command, whatever
     # ``stty tostop`` says.
     before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -36,3 +53,5 @@ def queue_ending_signals(news: SimpleQueue[BaseException | None]) -> Iterator[No
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(woken)
+        os.close(writer)

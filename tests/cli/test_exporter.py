@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
@@ -148,12 +149,14 @@ def test_it_needs_no_standard_streams() -> None:
 
             def answers() -> bool:
                 try:
-                    socket.create_connection(("127.0.0.1", port)).close()
+                    # Not a mere connection: one to a free port can meet itself.
+                    with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+                        return bool(page.read())
                 except OSError:
                     return False
-                return True
 
             wait_until(answers, "an exporter without streams")
-        finally:
             process.terminate()
-        assert process.wait(60) == 0
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

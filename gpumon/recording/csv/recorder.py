@@ -20,6 +20,7 @@ from gpumon.recording.csv.opening import LogError, refuse_no_file, shown
 from gpumon.recording.csv.rows import ONE_MACHINE, SEVERAL_MACHINES, GpuRows, ProcessRows
 from gpumon.recording.csv.writer import LogWriter
 from gpumon.system.clock import Clock, SystemClock
+from gpumon.system.resource_errors import lack_behind
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -168,7 +169,9 @@ class Recorder:
                 # As in /proc, where the directory exists but accepts no files.
                 code = errno.EACCES
             reason = _NOT_BEGUN.get(code, f"{error.strerror}; choose another place")
-            raise LogError(f"{shown(path)} cannot be written: {reason}.") from error
+            raise LogError(
+                lack_behind(error) or f"{shown(path)} cannot be written: {reason}."
+            ) from error
         self._since, self._began = self._clock.time(), self._clock.monotonic()
         self._synced_at = self._began
         self._ended = None

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from gpumon.fleet import Fleet, HostState
 
-_REST = 0.1
-"""Seconds between two rounds: each of a hundred hosts has news once a second."""
+_REST = 0.2
+"""Seconds between two rounds, each of which is drawn: some host always has news."""
 _STOP_PATIENCE = 1.0
 
 

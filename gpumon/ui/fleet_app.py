@@ -21,6 +21,7 @@ from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.view.fleet_help import fleet_sections
 from gpumon.ui.view.fleet_view import FleetView
 from gpumon.ui.view.table_entries import ProcessFilter
+from gpumon.ui.wakeup import Wakeup
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class FleetApp(BaseApp):
             source,
             options.config_error,
         )
+        self._wakeup = Wakeup(self, self.fleet_screen.look)
 
     @property
     def main_screen(self) -> PaintedScreen:
@@ -104,11 +106,13 @@ class FleetApp(BaseApp):
 
     def on_mount(self) -> None:
         """Follow the hosts. Textual also calls the handler of the base."""
-        self._summaries.start(lambda: None)
+        self._wakeup.start()
+        self._summaries.start(self._wakeup.wake)
         self.set_interval(_STATUS_SECONDS, self._look)
 
     def on_unmount(self) -> None:
         """Stop everything that calls this application."""
+        self._wakeup.stop()
         self._summaries.close()
         workspace, opened = self.workspace, self._open
         if workspace is not None and opened is not None:

@@ -17,7 +17,7 @@ import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
@@ -44,6 +44,7 @@ def write_streams(folder: Path) -> None:
     pipes = [os.open(path, os.O_RDWR) for path in sorted(folder.glob("gpu-*"))]
     writers = [StreamWriter(_INTERVAL) for _ in pipes]
     begin = time.time()
+    print(begin, flush=True)
     for number, sample in enumerate(samples(begin, _INTERVAL)):
         for place, (pipe, writer) in enumerate(zip(pipes, writers, strict=True)):
             at = begin + (number + place / len(pipes)) * _INTERVAL
@@ -59,9 +60,34 @@ def pss(process: psutil.Process) -> float:
     return 0.0
 
 
+class Hosts(NamedTuple):
+    """Simulated hosts.
+
+    Attributes:
+        names: Their names.
+        client: The program that reaches them.
+        folder: Their pipes.
+    """
+
+    names: list[str]
+    client: str
+    folder: str
+
+    @contextmanager
+    def writing(self) -> Iterator[tuple[int, float]]:
+        """Write their streams; the writer's PID, and when it wrote the first line."""
+        command = [sys.executable, "-m", "tests.bench.fleet", "--write", self.folder]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            try:
+                assert writer.stdout is not None
+                yield writer.pid, float(writer.stdout.readline())
+            finally:
+                writer.kill()
+
+
 @contextmanager
-def hosts_of(count: int) -> Iterator[tuple[list[str], str, int]]:
-    """Hosts that write streams: their names, the client that reaches them, the writer's PID."""
+def hosts_of(count: int) -> Iterator[Hosts]:
+    """Hosts that answer, and send nothing before they are written."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         names = [f"gpu-{number:03}" for number in range(count)]
@@ -70,20 +96,37 @@ def hosts_of(count: int) -> Iterator[tuple[list[str], str, int]]:
         client = folder / "client"
         client.write_text(_CLIENT.format(folder=folder))
         client.chmod(0o755)
-        writing = subprocess.Popen([sys.executable, "-m", "tests.bench.fleet", "--write", name])
-        try:
-            yield names, str(client), writing.pid
-        finally:
-            writing.kill()
-            writing.wait()
+        yield Hosts(names, str(client), name)
+
+
+def measure_first_row(hosts: int) -> None:
+    """Print how long after the first host's first line its row is on the screen."""
+    delays = []
+    for _ in range(5):
+        with (
+            hosts_of(hosts) as simulated,
+            Screen(_command(simulated), columns=200, lines=50) as screen,
+        ):
+            screen.wait_for("connecting")
+            with simulated.writing() as (_, began):
+                screen.wait_for(r"gpu-\d+ +[○▁▂▃▄▅▆▇]")
+                delays.append(time.time() - began)
+                screen.type("q")
+                screen.wait_end()
+    print(f"first row after        {statistics.median(delays):.2f} s from the first line (median)")
+    print(f"                       {max(delays):.2f} s (longest of {len(delays)})")
+
+
+def _command(hosts: Hosts) -> list[str]:
+    gpumon = [sys.executable, "-m", "gpumon", "-n", f"{_INTERVAL:g}"]
+    return [*gpumon, "--ssh", hosts.client, "--hosts", ",".join(hosts.names)]
 
 
 def measure_screen(hosts: int, seconds: float) -> None:
     """Show the hosts for some seconds, and print what the program cost."""
-    with hosts_of(hosts) as (names, client, _):
-        command = [sys.executable, "-m", "gpumon", "-n", f"{_INTERVAL:g}", "--ssh", client]
+    with hosts_of(hosts) as simulated, simulated.writing():
         began = time.monotonic()
-        with Screen([*command, "--hosts", ",".join(names)], columns=200, lines=50) as screen:
+        with Screen(_command(simulated), columns=200, lines=50) as screen:
             screen.wait_for(r"gpu-\d+ +[○▁▂▃▄▅▆▇]")
             print(f"first row after        {time.monotonic() - began:.2f} s from the start")
             screen.wait_for(rf"hosts {hosts} ")
@@ -118,8 +161,8 @@ def measure(hosts: int, seconds: float) -> None:
     """Read the hosts for some seconds, and print what it cost."""
     own = psutil.Process()
     before = pss(own)
-    with hosts_of(hosts) as (names, client, writer):
-        fleet = SshFleet(names, _INTERVAL, SshClient((client,)))
+    with hosts_of(hosts) as simulated, simulated.writing() as (writer, _):
+        fleet = SshFleet(simulated.names, _INTERVAL, SshClient((simulated.client,)))
         delays: list[float] = []
         told = 0
 
@@ -166,6 +209,7 @@ def main() -> None:
     else:
         measure(options.hosts, options.seconds)
         measure_screen(options.hosts, options.seconds)
+        measure_first_row(options.hosts)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 
 _PARTS = ("header", "lines", "rule", "footer")
-_LOOK_SECONDS = 0.1
-"""Seconds between two looks for news: of a hundred hosts some have news at any moment."""
+_CLOCK_SECONDS = 0.25
+"""Seconds between two looks at the clock."""
 _MESSAGE_SECONDS = 3.0
 _READING_SECONDS = 10.0
 _WHEEL_ROWS = 3
@@ -126,9 +126,9 @@ class FleetScreen(PaintedScreen):
             yield view
 
     def on_mount(self) -> None:
-        """Draw it, and look for news from now on."""
+        """Draw it, and follow the clock."""
         self.say(self._config_error, lasting=True)
-        self.set_interval(_LOOK_SECONDS, self._look)
+        self.set_interval(_CLOCK_SECONDS, self.look)
 
     def on_resize(self) -> None:
         """Draw for the new size."""
@@ -150,7 +150,7 @@ class FleetScreen(PaintedScreen):
 
     # -- what is shown ---------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Draw if a host has news, or another second has begun."""
         hosts, second = self._drawn
         if self._summaries.latest is not hosts or int(self._clock.time()) != second:

@@ -44,19 +44,19 @@ def main() -> int:
         server = PrometheusServer(Path(folder), targets, interval="30s")
         try:
             time.sleep(seconds)
-            _measure(server)
-            # A process of its own: the simulated exporters are in this one.
-            subprocess.run(
-                [sys.executable, "-c", _READER, server.url], check=True, stdin=subprocess.DEVNULL
-            )
+            # Processes of their own: the simulated exporters are in this one.
+            for part in ("_measure", "_cost"):
+                code = f"from tests.bench import prometheus; prometheus.{part}({server.url!r})"
+                subprocess.run([sys.executable, "-c", code], check=True, stdin=subprocess.DEVNULL)
         finally:
             server.close()
             exporters.close()
     return 0
 
 
-def _measure(server: PrometheusServer) -> None:
-    client = PrometheusClient(read_endpoint(server.url, Prometheus()))
+def _measure(url: str) -> None:
+    """Print how long rounds over all hosts take, and to open one."""
+    client = PrometheusClient(read_endpoint(url, Prometheus()))
     poller = Poller(client, Queries(""))
     rounds, own = [], []
     for _ in range(ROUNDS):
@@ -67,7 +67,7 @@ def _measure(server: PrometheusServer) -> None:
         time.sleep(1)
     client.close()
     print(f"{len(poller.hosts)} hosts; a round: {_spread(rounds)}, of it gpumon's: {_spread(own)}")
-    fleet = open_fleet(server.url)
+    fleet = open_fleet(url)
     wait_for(fleet, lambda now: len(now.hosts) == HOSTS, "all hosts")
     opened, pasts = [], []
     for number in range(ROUNDS):
@@ -89,20 +89,18 @@ def _spread(seconds: list[float]) -> str:
     return f"{1000 * statistics.median(seconds):.0f} ms (at most {1000 * max(seconds):.0f})"
 
 
-_READER = """
-import sys, time
-from pathlib import Path
-from tests.prometheus.server import open_fleet, wait_for
-fleet = open_fleet(sys.argv[1])
-wait_for(fleet, lambda now: len(now.hosts) > 1, "all hosts")
-used, began = time.process_time(), time.monotonic()
-time.sleep(30)
-share = (time.process_time() - used) / (time.monotonic() - began)
-rollup = Path("/proc/self/smaps_rollup").read_text()
-pss = next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))
-print(f"CPU {100 * share:.1f} % of a core, PSS {int(pss) / 1024:.0f} MiB")
-fleet.close()
-"""
+def _cost(url: str) -> None:
+    """Read for half a minute, and print what it cost."""
+    fleet = open_fleet(url)
+    wait_for(fleet, lambda now: len(now.hosts) == HOSTS, "all hosts")
+    used, began = time.process_time(), time.monotonic()
+    time.sleep(30)
+    share = (time.process_time() - used) / (time.monotonic() - began)
+    rollup = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
+    pss = next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))
+    print(f"CPU {100 * share:.1f} % of a core, PSS {int(pss) / 1024:.0f} MiB")
+    fleet.close()
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

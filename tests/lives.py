@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pwd
 import shutil
@@ -52,6 +53,18 @@ NEEDS_ALL_PIDS = pytest.mark.skipif(
 
 _MARK = "GPUMON_TEST_MARK"
 _pidfd_open = os.pidfd_open  # tests take it away from gpumon
+
+
+def signal_another_thread(pid: int, number: int) -> None:
+    """Send a signal that a thread other than the main one of a program receives.
+
+    Python runs handlers on the main thread only, and does not wake it for this.
+    """
+    tgkill = getattr(ctypes.CDLL(None), "tgkill", None)
+    if tgkill is None:
+        pytest.skip("this C library has no tgkill")
+    threads = {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()} - {pid}
+    assert tgkill(pid, max(threads), number) == 0
 
 
 class Family:

@@ -18,7 +18,7 @@ from gpumon.host.recorded import RecordedHost
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sources import NoSuchCardError, SourceError
-from gpumon.system.ending_signals import queue_ending_signals
+from gpumon.system.ending_signals import queue_ending_signals, wait_for_ending
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
 
@@ -170,7 +170,7 @@ class _Sampling:
             ending.callback(collector.stop)
             collector.start()
             lookup.start()
-            return self._news.get()
+            return wait_for_ending(self._news)
 
     def _say(self, sentence: str) -> None:
         if sentence != self._said:

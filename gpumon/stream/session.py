@@ -20,7 +20,7 @@ from gpumon.sources import SourceError
 from gpumon.stream.ends import watch_ends
 from gpumon.stream.sample import MOST_EVENTS, GpuState, Heartbeat
 from gpumon.stream.writer import StreamWriter
-from gpumon.system.ending_signals import queue_ending_signals
+from gpumon.system.ending_signals import queue_ending_signals, wait_for_ending
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def stream(
         session = _Session(source, host, reservations, interval, news)
         with session.going():
             try:
-                ending = news.get()
+                ending = wait_for_ending(news)
                 if ending is not None:
                     raise ending
             except SourceError as error:

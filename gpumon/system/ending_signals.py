@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from queue import SimpleQueue
+
+_LOOK_SECONDS = 0.5
 
 
 @contextmanager
@@ -36,3 +39,14 @@ def queue_ending_signals(news: SimpleQueue[BaseException | None]) -> Iterator[No
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def wait_for_ending(news: SimpleQueue[BaseException | None]) -> BaseException | None:
+    """Wait on the main thread, for as long as it takes, for the next item of the queue.
+
+    Not with a plain ``get``: a signal that another thread receives, or that comes just before
+    ``get`` blocks, does not interrupt it, so that its handler would never run.
+    """
+    while True:
+        with suppress(Empty):
+            return news.get(timeout=_LOOK_SECONDS)

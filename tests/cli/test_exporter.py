@@ -13,6 +13,8 @@ import pytest
 
 from tests.driver import Driver, h100
 from tests.exporter.exporting import exporting, run_exporter, wait_until
+from tests.lives import signal_another_thread
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +81,13 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals) -> None:
     with exporting("--demo") as exporter:
         assert exporter.end(number) == 0
         assert re.fullmatch(r"gpumon: serving \S+, a sample every 5 s\n", exporter.said)
+
+
+def test_a_signal_that_another_thread_receives_ends_it() -> None:
+    with exporting("--demo") as exporter:
+        exporter.wait_for(lambda it: it.up == 1, "a sample")
+        signal_another_thread(exporter.process.pid, signal.SIGTERM)
+        assert exporter.process.wait(PATIENCE) == 0
 
 
 def test_it_ends_while_the_driver_hangs_and_while_it_is_missing() -> None:
@@ -154,6 +163,7 @@ def test_it_needs_no_standard_streams() -> None:
                 return True
 
             wait_until(answers, "an exporter without streams")
-        finally:
             process.terminate()
-        assert process.wait(60) == 0
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tests.driver import Driver, h100
 from tests.exporter.exporting import exporting, run_exporter, wait_until
 from tests.lives import signal_another_thread
+from tests.ports import free_place
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -107,12 +109,12 @@ def test_it_ends_while_the_driver_hangs_and_while_it_is_missing() -> None:
 
 
 def test_the_port_is_free_again_at_once() -> None:
-    with exporting("--demo") as exporter:
-        port = exporter.port
-        assert exporter.get("/-/healthy").status == 200
-        assert exporter.end() == 0
-    with exporting("--demo", "--listen", f"127.0.0.1:{port}") as exporter:
-        assert exporter.get("/-/healthy").status == 200
+    place = free_place()
+    for _ in range(2):
+        with exporting("--demo", "--listen", str(place)) as exporter:
+            with urllib.request.urlopen(f"http://{place}/-/healthy", timeout=PATIENCE) as answer:
+                assert answer.status == 200
+            assert exporter.end() == 0
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "127.5.5.5:0"])
@@ -148,16 +150,14 @@ def test_it_listens_on_ipv6() -> None:
 
 
 def test_it_needs_no_standard_streams() -> None:
-    with exporting("--demo") as probe:
-        port = probe.port
-        assert probe.end() == 0
-    command = f'exec "{sys.executable}" -m gpumon exporter --demo --listen 127.0.0.1:{port}'
+    place = free_place()
+    command = f'exec "{sys.executable}" -m gpumon exporter --demo --listen {place}'
     with subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"]) as process:
         try:
 
             def answers() -> bool:
                 try:
-                    socket.create_connection(("127.0.0.1", port)).close()
+                    socket.create_connection(place).close()
                 except OSError:
                     return False
                 return True

@@ -17,6 +17,7 @@ from gpumon.fleet import FleetError, HostStatus
 from gpumon.prometheus.client import PrometheusClient, QueryError
 from gpumon.prometheus.endpoint import read_endpoint
 from tests.exporter.certificates import Authority, authority, needs_openssl
+from tests.ports import free_place
 from tests.prometheus.hostile import answering, drip
 from tests.prometheus.hostile import http as answer
 from tests.prometheus.server import open_fleet, wait_for
@@ -129,9 +130,7 @@ def test_a_flood_takes_no_memory() -> None:
 
 
 def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
-    assert "refuses connections" in refusal(f"http://127.0.0.1:{port}")
+    assert "refuses connections" in refusal(f"http://{free_place()}")
     assert "cannot be resolved" in refusal("http://no-such-host.invalid:9090")
 
 

@@ -103,7 +103,14 @@ class Family:
 
     def sleeper(self) -> subprocess.Popen[str]:
         """Start a program that does nothing."""
-        return self.start("sh", "-c", "echo ready; exec sleep 1000")
+        process = self.start("sh", "-c", "echo ready; exec sleep 1000")
+
+        def sleeps() -> bool:
+            kin = look(process.pid)
+            return kin is None or (kin.name, kin.state) == ("sleep", "S")
+
+        until(sleeps, "its sleep")
+        return process
 
     def members(self) -> set[int]:
         """The numbers of all that live and bear the mark. A zombie bears nothing."""

@@ -176,7 +176,6 @@ def test_a_dead_server_blocks_nobody_and_is_tried_again() -> None:
         fleet = open_fleet(f"http://127.0.0.1:{server.port}", patience=0.5)
         try:
             name = f"127.0.0.1:{server.port}"
-            assert fleet.latest().hosts[0].status is HostStatus.CONNECTING
             latest = wait_for(
                 fleet, lambda now: now.hosts[0].status is HostStatus.DOWN, "a sentence"
             )
@@ -206,6 +205,7 @@ def test_a_fleet_closes_while_it_waits() -> None:
         while not server.requests:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+        assert fleet.latest().hosts[0].status is HostStatus.CONNECTING
         fleet.close()
         fleet._thread.join(60)
         assert not fleet._thread.is_alive()

@@ -1,0 +1,78 @@
+"""An alert as it is configured: when it tells something, and in which ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
+from typing import Literal
+
+from msgspec import Struct
+
+DEFAULT_COOLDOWN = 1800.0
+"""Seconds; see ``Alert.cooldown``."""
+
+
+class Bell(Struct, frozen=True, tag="bell", tag_field="way"):
+    """The terminal's bell."""
+
+
+class Desktop(Struct, frozen=True, tag="desktop", tag_field="way"):
+    """A notification of the terminal (OSC 9, 777 or 99)."""
+
+
+class Command(Struct, frozen=True, tag="command", tag_field="way"):
+    """A program.
+
+    Attributes:
+        args: Its argument list; no shell is between.
+    """
+
+    args: tuple[str, ...]
+
+
+class Webhook(Struct, frozen=True, tag="webhook", tag_field="way"):
+    """A JSON POST to a URL.
+
+    Attributes:
+        url: The URL.
+        format: The form of the body.
+        headers: Further headers.
+    """
+
+    url: str
+    format: Literal["gpumon", "ntfy", "slack", "alertmanager"] = "gpumon"
+    headers: Mapping[str, str] = {}
+
+
+class Apprise(Struct, frozen=True, tag="apprise", tag_field="way"):
+    """A service that the library apprise knows.
+
+    Attributes:
+        url: Its URL.
+    """
+
+    url: str
+
+
+Way = Bell | Desktop | Command | Webhook | Apprise
+
+
+class Alert(Struct, frozen=True, kw_only=True):
+    """An alert.
+
+    Attributes:
+        name: Its name.
+        when: The name of a state, or a filter.
+        ways: How it is told.
+        lasting: Seconds for which it must hold before it is told (``for`` in the configuration).
+        cooldown: Seconds in which the same is not told again.
+        ended: Whether the end is told too.
+        commands: Whether command lines of processes are told.
+    """
+
+    name: str
+    when: str
+    ways: tuple[Way, ...] = ()
+    lasting: float = 0.0
+    cooldown: float = DEFAULT_COOLDOWN
+    ended: bool = False
+    commands: bool = False

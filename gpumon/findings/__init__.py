@@ -8,6 +8,7 @@ thresholds, create it with ``History(conditions(thresholds), thresholds)``.
 """
 
 from gpumon.findings.conditions import conditions
+from gpumon.findings.explanations import Explanation, explain
 from gpumon.findings.finding import (
     BRIEF_CELLS,
     SHORT_CELLS,
@@ -28,6 +29,7 @@ __all__ = [
     "RULES",
     "SHORT_CELLS",
     "Account",
+    "Explanation",
     "Finding",
     "FindingKind",
     "Severity",
@@ -35,6 +37,7 @@ __all__ = [
     "card_findings",
     "card_state",
     "conditions",
+    "explain",
     "memory_account",
     "mig_state",
     "not_free",

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
 from gpumon.findings.finding import Severity  # noqa: TC001 - msgspec resolves annotations at run time
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import ProcessId
 
 
 class Notice(Struct, frozen=True, kw_only=True):
@@ -47,3 +52,13 @@ class Notice(Struct, frozen=True, kw_only=True):
     user: str | None = None
     command: str | None = None
     is_test: bool = False
+
+
+def gpu_key(uuid: str) -> str:
+    """The key of a GPU."""
+    return f"gpu:{uuid}"
+
+
+def process_key(process: ProcessId) -> str:
+    """The key of a process."""
+    return f"process:{process.pid}:{process.start_time or ''}"

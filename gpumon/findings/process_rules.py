@@ -51,14 +51,14 @@ def process_findings(
         return []
     thresholds = history.thresholds
     found = (
-        _idle(history, process, thresholds),
-        _growing(history, process, latest.gpus, thresholds),
+        idle_process(history, process, thresholds),
+        growing_process(history, process, latest.gpus, thresholds),
         _reserved(process, details, latest.gpus),
     )
     return [finding for finding in found if finding is not None]
 
 
-def _idle(history: History, process: GpuProcess, thresholds: Thresholds) -> Finding | None:
+def idle_process(history: History, process: GpuProcess, thresholds: Thresholds) -> Finding | None:
     """The process holds memory but has not run for a while."""
     interval = history.process_idle(process.id)
     if interval is None or not rests(interval, thresholds.idle_after, thresholds):
@@ -92,10 +92,13 @@ class _Growth(Struct, frozen=True):
     fit: float
 
 
-def _growing(
+def growing_process(
     history: History, process: GpuProcess, gpus: Sequence[Gpu], thresholds: Thresholds
 ) -> Finding | None:
-    """Its memory grows steadily; with a forecast if it is on one GPU only."""
+    """Its memory grows steadily; with a forecast if it is on one GPU only.
+
+    Takes most of the time of ``process_findings``.
+    """
     growth = _growth(history, process, thresholds)
     if growth is None:
         return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PROCESS_STATES = frozenset({Kind.IDLE_PROCESS, Kind.GROWING})
 """The states of processes; all others are of GPUs."""
-FORECASTS = frozenset({Kind.GROWING, *(kind for kind in Kind if kind.value == "filling")})
+FORECASTS = frozenset({Kind.GROWING, Kind.FILLING})
 """States that look ahead: they begin before they can be seen."""
 
 _NOT_OFFERED = frozenset({Kind.XID, Kind.PREALLOCATED, Kind.WORKING, Kind.UNKNOWN})
@@ -53,24 +53,24 @@ _STATUS_STATES = frozenset(
 ANSWERING = (CardStatus.OK, CardStatus.FAILING)
 """The statuses of a GPU whose values are known."""
 _PROCESSES = "processes"
-_NEEDED: dict[str, tuple[str, ...]] = {
-    "memory errors": ("ecc_uncorrected_volatile", "remapped_rows_pending"),
-    "hot": ("temperature_gpu",),
-    "throttled": ("clock_event_reasons",),
-    "stuck": ("utilization_gpu", "power_draw"),
-    "unattributed": ("memory_used", _PROCESSES),
-    "busy unlisted": ("utilization_gpu", _PROCESSES),
-    "idle in job": ("utilization_gpu", _PROCESSES),
-    "idle": ("utilization_gpu", _PROCESSES),
-    "slow link": ("utilization_gpu", "pcie_generation", "pcie_width"),
-    "busy but empty": ("utilization_gpu", "sm_active"),
-    "starved": ("utilization_gpu", _PROCESSES),
-    "shared": ("utilization_gpu", _PROCESSES),
-    "filling": ("memory_used",),
-    "memory-bound": ("utilization_gpu", "dram_active"),
-    "power cap": ("clock_event_reasons",),
-    "full": ("memory_free", "memory_total"),
-    "free": ("utilization_gpu", "memory_used", _PROCESSES),
+_NEEDED: dict[Kind, tuple[str, ...]] = {
+    Kind.MEMORY_ERRORS: ("ecc_uncorrected_volatile", "remapped_rows_pending"),
+    Kind.HOT: ("temperature_gpu",),
+    Kind.THROTTLED: ("clock_event_reasons",),
+    Kind.STUCK: ("utilization_gpu", "power_draw"),
+    Kind.UNATTRIBUTED: ("memory_used", _PROCESSES),
+    Kind.BUSY_UNLISTED: ("utilization_gpu", _PROCESSES),
+    Kind.IDLE_IN_JOB: ("utilization_gpu", _PROCESSES),
+    Kind.IDLE: ("utilization_gpu", _PROCESSES),
+    Kind.SLOW_LINK: ("utilization_gpu", "pcie_generation", "pcie_width"),
+    Kind.BUSY_EMPTY: ("utilization_gpu", "sm_active"),
+    Kind.STARVED: ("utilization_gpu", _PROCESSES),
+    Kind.SHARED: (_PROCESSES,),
+    Kind.FILLING: ("memory_used",),
+    Kind.MEMORY_BOUND: ("utilization_gpu", "dram_active"),
+    Kind.SLOWED_LATELY: ("clock_event_reasons",),
+    Kind.FULL: ("memory_free", "memory_total"),
+    Kind.FREE: ("utilization_gpu", "memory_used", _PROCESSES),
 }
 """The values without which it is unknown whether a GPU is in a state."""
 _NEVER = frozenset(
@@ -91,7 +91,7 @@ def absent(history: History, gpu: Gpu, kind: Kind) -> bool | None:
         return False
     if history.old(gpu) is not None:
         return None
-    for field in _NEEDED.get(kind.value, ()):
+    for field in _NEEDED.get(kind, ()):
         if field == _PROCESSES:
             if history.holding(gpu) is None and gpu.unknown.get(field) not in _NEVER:
                 return None

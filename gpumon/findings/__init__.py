@@ -9,6 +9,7 @@ thresholds, create it with ``History(conditions(thresholds), thresholds)``.
 
 from gpumon.findings.conditions import conditions
 from gpumon.findings.errors import is_of_the_past
+from gpumon.findings.explanations import Explanation, explain
 from gpumon.findings.finding import (
     BRIEF_CELLS,
     SHORT_CELLS,
@@ -29,6 +30,7 @@ __all__ = [
     "RULES",
     "SHORT_CELLS",
     "Account",
+    "Explanation",
     "Finding",
     "FindingKind",
     "Severity",
@@ -37,6 +39,7 @@ __all__ = [
     "card_state",
     "conditions",
     "is_of_the_past",
+    "explain",
     "memory_account",
     "mig_state",
     "not_free",

@@ -7,8 +7,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-DEFAULT_COOLDOWN = 1800.0
-"""Seconds; see ``Alert.cooldown``."""
+EVENT_COOLDOWN = 1800.0
+"""Seconds; the usual ``Alert.cooldown`` of events, and of GPUs that become free."""
+STATE_COOLDOWN = 21600.0
+"""Seconds; the usual ``Alert.cooldown`` of everything that lasts."""
 
 
 class Bell(Struct, frozen=True, tag="bell", tag_field="way"):
@@ -61,10 +63,11 @@ class Alert(Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Its name.
-        when: The name of a state, or a filter.
+        when: What it tells; ``parse_when`` reads it.
         ways: How it is told.
         lasting: Seconds for which it must hold before it is told (``for`` in the configuration).
-        cooldown: Seconds in which the same is not told again.
+        cooldown: Seconds in which the same is not told again. What begins in this time is told at
+            its end if it still holds; an event is not told at all.
         ended: Whether the end is told too.
         commands: Whether command lines of processes are told.
     """
@@ -73,6 +76,6 @@ class Alert(Struct, frozen=True, kw_only=True):
     when: str
     ways: tuple[Way, ...] = ()
     lasting: float = 0.0
-    cooldown: float = DEFAULT_COOLDOWN
+    cooldown: float = STATE_COOLDOWN
     ended: bool = False
     commands: bool = False

@@ -8,6 +8,7 @@ thresholds, create it with ``History(conditions(thresholds), thresholds)``.
 """
 
 from gpumon.findings.conditions import conditions
+from gpumon.findings.errors import is_of_the_past
 from gpumon.findings.explanations import Explanation, explain
 from gpumon.findings.finding import (
     BRIEF_CELLS,
@@ -38,6 +39,7 @@ __all__ = [
     "card_state",
     "conditions",
     "explain",
+    "is_of_the_past",
     "memory_account",
     "mig_state",
     "not_free",

@@ -274,9 +274,10 @@ EXPLANATIONS: dict[FindingKind, ExplanationText] = {
         ("A larger batch, fused kernels or a smaller number format may make it faster.",),
         _DCGM,
     ),
-    FindingKind.POWER_CAPPED: ExplanationText(
-        "The clocks were lowered to stay within the power limit. This is normal for a busy GPU.",
-        ("a power limit that somebody lowered",),
+    FindingKind.SLOWED_LATELY: ExplanationText(
+        "The clocks were lowered for this share of the last hour. A software power cap is normal "
+        "for a busy GPU; the other reasons cost work.",
+        ("a power limit that somebody lowered", "heat", "a power supply that asks for it"),
         ("Compare the limit with the highest one: `nvidia-smi -q -d POWER`.",),
         _CLOCKS,
     ),

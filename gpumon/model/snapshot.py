@@ -370,6 +370,7 @@ class Gpu(Struct, frozen=True, gc=False):
     nvlink_count: int | None = None
     nvlink_rx: float | None = None
     nvlink_tx: float | None = None
+    nvlink_errors: int | None = None
 
     ecc_mode: bool | None = None
     ecc_corrected_volatile: int | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, cards
-from gpumon.doctor.kernel_log import Xid, read_xids
+from gpumon.host.kernel_log import KernelLog, Xid
 from gpumon.model.snapshot import CardStatus
 from gpumon.sampling.one_sample import take_one
 from gpumon.sources.nvml.source import NvmlSource

@@ -37,6 +37,7 @@ from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
 from gpumon.ui.view.cell_writer import CellWriter
+from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, keys_of, use_keys
 from gpumon.ui.widgets.cell_view import CellView
 
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from gpumon.config.key_action import KeyAction, Place
     from gpumon.ui.screens.dashboard import NotifyWhenFreeRequested, PageRequested
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
 
 _START_SECONDS = 10.0
@@ -125,8 +127,8 @@ class BaseApp(App[int]):
         """The key actions of the application and the main screen, with descriptions."""
 
     @abstractmethod
-    def help_screen(self, here: tuple[str, list[tuple[KeyAction, str]]] | None) -> HelpScreen:
-        """The help page, with the name and the keys of the page it is opened from, if any."""
+    def help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
+        """The help page, beginning with sections about what it is opened from."""
 
     def get_default_screen(self) -> PaintedScreen:
         """The main screen, because Textual's own first screen would be visible as a blank frame."""
@@ -313,14 +315,16 @@ class BaseApp(App[int]):
             self.push_screen(CommandsDialog(id="--command-palette"))
 
     def action_help(self) -> None:
-        """Open the help page."""
+        """Open the help page: it begins with the state under the cursor and the page's keys."""
         screen = self.screen
         if isinstance(screen, HelpScreen):
             return
-        here = None
+        first: list[HelpSection] = []
+        if isinstance(screen, PaintedScreen):
+            first += screen.state_help()
         if isinstance(screen, PageScreen):
-            here = (screen.heading, screen.explained())
-        self.push_screen(self.help_screen(here))
+            first += page_keys(screen.heading, screen.explained())
+        self.push_screen(self.help_screen(first))
 
     def actions_on(self, *places: Place) -> list[tuple[KeyAction, str]]:
         """The key actions in these places that work in this terminal, with descriptions."""

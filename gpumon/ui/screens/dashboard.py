@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from gpumon.config.ui_state import UiState, load, store
+from gpumon.findings import card_findings
 from gpumon.findings.groups import job_with_key
 from gpumon.host import target_of, target_of_kin
 from gpumon.ui.background import run_in_thread
@@ -25,6 +26,7 @@ from gpumon.ui.view.gpu_table_layout import card_at
 from gpumon.ui.view.header_footer import interval_text, key_at
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.process_table import column_at
+from gpumon.ui.view.state_help import process_sections, state_sections
 from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.timeline import time_at
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from gpumon.host import Target
     from gpumon.model.snapshot import Gpu, ProcessId
     from gpumon.system.folders import Folder
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.view.table_entries import TableEntry
     from gpumon.ui.view.update import ViewUpdate
     from gpumon.ui.view.view import View
@@ -373,6 +376,17 @@ class DashboardScreen(DrawingScreen):
         assert self._state_folder is not None  # noqa: S101 - called only with a folder
         with self._remembering:
             store(self._state_folder, UiState(host_strip=self._view.host_strip))
+
+    def state_help(self) -> list[HelpSection]:
+        """See ``PaintedScreen.state_help``."""
+        gpu, entry = self._layout.gpu, self._entry
+        if self._snapshot is None or (gpu is None and entry is None):
+            return []
+        # A paused screen shows an earlier moment than the history's.
+        history = self._viewed_time.history.as_of(self._snapshot)
+        if gpu is not None:
+            return state_sections(f"GPU {gpu.index}", history, card_findings(history, gpu))
+        return [] if entry is None else process_sections(history, entry.processes)
 
     # -- mouse -----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from gpumon.ui.view.job_page import JobView, job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_table import RowContext
+from gpumon.ui.view.state_help import process_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
 
 
@@ -90,6 +92,10 @@ class JobScreen(PageScreen):
         at = moment_text(self._left_at, latest.time)
         gone = f"None of its processes is on a GPU since {at}; these are its last values."
         self._view = JobView(self._view.job, gone)
+
+    def state_help(self) -> list[HelpSection]:
+        """See ``PaintedScreen.state_help``."""
+        return process_sections(self._history, self._view.job.processes)
 
     def _can_end(self) -> bool:
         return not self._readonly and not self._viewed_time.is_past

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from gpumon.ui.palette import Palette
+    from gpumon.ui.view.help_page import HelpSection
 
 
 class PaintedScreen(Screen[None]):
@@ -23,6 +24,10 @@ class PaintedScreen(Screen[None]):
     @abstractmethod
     def say(self, message: str, *, lasting: bool = False) -> None:
         """Show a message for a few seconds, or longer."""
+
+    def state_help(self) -> list[HelpSection]:
+        """The sections of the help page that explain the state under the cursor, as it is shown."""
+        return []
 
     def take_key(self, event: events.Key) -> bool:  # noqa: ARG002 - most screens have no filter line
         """Handle a key that is no command now, such as a letter of the filter.

@@ -17,6 +17,7 @@ from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_page import ProcessView, process_rows
+from gpumon.ui.view.state_help import process_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
 
 LOOK_SECONDS = 2.0
@@ -124,6 +126,10 @@ class ProcessScreen(PageScreen):
             still = "it is still running, on no GPU" if alive else "it may have ended"
             return f"In no GPU's process list since {at}: {still}."
         return ""
+
+    def state_help(self) -> list[HelpSection]:
+        """See ``PaintedScreen.state_help``."""
+        return process_sections(self._history, (self._view.process,))
 
     # -- looking up ------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ _TIME_KEYS = (
     footer_key("filter"),
 )
 ALWAYS = (footer_key("quit"), footer_key("help"))
+_ON_GPU = (footer_key("quit"), footer_key("help", label="explain"))
 _FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), _SELECT)
 _DETAILS = footer_key("open", label="details")
 _SIDE = footer_key("change_side", label="processes")
@@ -76,4 +77,5 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     more += [footer_key("graph")] if view.graph_fits else []
     more += [footer_key("host_strip", on=view.host_strip), footer_key("theme"), _COMMANDS]
     # What is on is in sight on a narrow terminal too.
-    return (*ALWAYS, *keys, *sorted(more, key=lambda one: not one.on))
+    always = ALWAYS if card is None else _ON_GPU
+    return (*always, *keys, *sorted(more, key=lambda one: not one.on))

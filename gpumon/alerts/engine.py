@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpumon.alerts.alert import Alert, Bell, Desktop
 from gpumon.alerts.look import Look
 from gpumon.alerts.memory import Memory, Remembered
@@ -45,7 +47,8 @@ class AlertEngine:
         alerts: The alerts of the configuration.
         thresholds: The thresholds of the findings.
         state: The file in which it remembers what it told, so that a restart tells nothing twice;
-            ``None`` to remember nothing, as for the demo, a replay and other machines.
+            ``memory_path`` names it. ``None`` to remember nothing, as for the demo, a replay and
+            other machines.
         user: The user that ``me`` means; this program's by default.
 
     Raises:
@@ -62,7 +65,7 @@ class AlertEngine:
         self._watchers = [make_watcher(alert, user) for alert in alerts]
         self._asked: dict[str, EndWatcher | _FreeOnce] = {}
         self._settling = max(_SETTLING, thresholds.idle_after, thresholds.stuck_after) + 10
-        self._memory = None if state is None else Memory(state)
+        self._memory = Memory(state) if state is not None and alerts else None
         self._remembered = None if self._memory is None else self._memory.load()
         self._list_at: float | None = None
         self._now: float | None = None
@@ -72,7 +75,7 @@ class AlertEngine:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be remembered, or why what was remembered is not used: one sentence."""
+        """Why the file cannot be used, or that another program tells the same; one sentence."""
         return None if self._memory is None else self._memory.trouble
 
     @property
@@ -81,7 +84,12 @@ class AlertEngine:
         return frozenset(self._asked)
 
     def check(self, history: History, snapshot: Snapshot) -> list[tuple[Alert, Notice]]:
-        """What is to be told now; call it once for each snapshot, which ``history`` has already."""
+        """What is to be told now; call it once for each snapshot, which ``history`` has already.
+
+        Returns:
+            The notices, each with its alert. While another program of the user tells the same
+            alerts, these have the ways of the terminal only.
+        """
         now = history.now
         if self._now is None:
             self._begin(now)
@@ -95,7 +103,9 @@ class AlertEngine:
             list_is_new=snapshot.processes_at is None or snapshot.processes_at != self._list_at,
         )
         told = [
-            (watcher.alert, notice) for watcher in self._watchers for notice in watcher.check(look)
+            (self._as_told(watcher.alert), notice)
+            for watcher in self._watchers
+            for notice in watcher.check(look)
         ]
         for key, watcher in list(self._asked.items()):
             found = watcher.check(look)
@@ -110,6 +120,13 @@ class AlertEngine:
         if told or now - self._saved_at >= _SAVE_SECONDS:
             self._save(now)
         return told
+
+    def _as_told(self, alert: Alert) -> Alert:
+        """An alert with the ways in which this program tells it."""
+        if self._memory is None or self._memory.is_ours:
+            return alert
+        at_terminal = tuple(way for way in alert.ways if isinstance(way, (Bell, Desktop)))
+        return replace(alert, ways=at_terminal)
 
     def _begin(self, now: float) -> None:
         """Take what was remembered, at the first look."""

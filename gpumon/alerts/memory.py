@@ -2,12 +2,16 @@
 
 It must never be in the way: a file that is missing counts as empty, one that cannot be read is said
 once, and it is written on a thread of its own, because a home folder on a network may hang.
+
+Two programs of a user may have the same alerts, such as a dashboard and ``gpumon watch``. A lock
+beside the file says which of them tells what leaves the terminal.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,10 +19,14 @@ import msgspec
 from msgspec import Struct
 
 from gpumon.alerts.episode import Episode  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.system.folders import state_folder
 
 if TYPE_CHECKING:
     from gpumon.system.folders import Folder
 
+_OTHER = (
+    "another gpumon of yours has the same alerts: it runs their commands and webhooks while it runs"
+)
 _VERSION = 1
 _MOST_BYTES = 4 * 2**20
 
@@ -83,6 +91,23 @@ class Remembered(Struct):
     version: int = _VERSION
 
 
+def memory_path(host: str, alert_file: str | None = None) -> str:
+    """The file of a machine, whose home folder others may share.
+
+    Args:
+        host: The name of the machine.
+        alert_file: The file of the alerts, if they are not those of the configuration.
+    """
+    from hashlib import sha256
+    from pathlib import Path
+
+    name = re.sub(r"[^\w.-]", "_", host, flags=re.ASCII)[:64]
+    if alert_file is not None:
+        digest = sha256(os.fsencode(Path(alert_file).absolute())).hexdigest()
+        name = f"{name}-{digest[:12]}"
+    return os.path.join(state_folder(), f"alerts-{name}.json")
+
+
 class Memory:
     """Reads and writes the file.
 
@@ -96,11 +121,15 @@ class Memory:
         self._change = threading.Condition()
         self._closing = False
         self._thread: threading.Thread | None = None
+        self._lock: int | None = None
+        self.is_ours = True
+        """Whether this program is the one that tells what leaves the terminal, and writes."""
         self.trouble: str | None = None
         """Why nothing can be remembered, or why what was is not used."""
 
     def load(self) -> Remembered | None:
         """What is in the file; ``None`` without it, and if it cannot be used."""
+        self._take_lock()
         try:
             # A pipe must not block gpumon.
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -128,8 +157,36 @@ class Memory:
             "what holds already"
         )
 
+    def _take_lock(self) -> None:
+        """Try to be the program that tells."""
+        import fcntl
+        from pathlib import Path
+
+        if self._lock is None:
+            try:
+                # Others must not read who was told what.
+                Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._lock = os.open(
+                    f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+                )
+            except OSError:
+                return  # Nobody can: then everybody tells.
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.is_ours, self.trouble = False, _OTHER
+        except OSError:
+            self.is_ours = True
+        else:
+            self.is_ours = True
+            self.trouble = None if self.trouble == _OTHER else self.trouble
+
     def save(self, remembered: Remembered) -> None:
         """Write on another thread; of several that wait the newest only."""
+        if not self.is_ours:
+            self._take_lock()
+        if not self.is_ours:
+            return
         data = msgspec.json.encode(remembered)
         with self._change:
             self._newest = data
@@ -148,6 +205,9 @@ class Memory:
             thread = self._thread
         if thread is not None:
             thread.join(seconds)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def _write_on(self) -> None:
         while True:
@@ -166,7 +226,6 @@ class Memory:
         place = Path(self._path)
         temporary: Path | None = None
         try:
-            # Others must not read who was told what.
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor, name = tempfile.mkstemp(prefix=f"{place.name}.", dir=place.parent)
             temporary = Path(name)

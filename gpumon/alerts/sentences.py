@@ -220,3 +220,18 @@ def process_ended(
         user=process.user and printable(process.user),
         command=process.command,
     )
+
+
+def test_notice(alert: Alert, host: str, at: float) -> Notice:
+    """What ``gpumon alert test`` sends."""
+    return Notice(
+        alert=alert.name,
+        key="test",
+        host=host,
+        at=at,
+        since=at,
+        severity=Severity.NOTE,
+        title=at_most(f"{at_most(printable(host), _HOST_CELLS)} test: {alert.name}", TITLE_CELLS),
+        sentence=f"This is a test of the alert {alert.name} ({alert.when}): nothing has happened.",
+        is_test=True,
+    )

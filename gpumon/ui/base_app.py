@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
     from gpumon.config.key_action import KeyAction, Place
-    from gpumon.ui.screens.dashboard import NotifyWhenFreeRequested, PageRequested
+    from gpumon.ui.screens.dashboard import PageRequested
+    from gpumon.ui.screens.painted import TellRequested
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
@@ -217,15 +218,26 @@ class BaseApp(App[int]):
             if isinstance(screen, PaintedScreen):
                 screen.repaint(palette)
 
-    def say(self, sentence: str) -> None:
-        """Show a message on the current screen."""
+    def say(self, sentence: str, *, lasting: bool = False) -> None:
+        """Show a message on the current screen for a few seconds, or longer."""
         if isinstance(self.screen, PaintedScreen):
-            self.screen.say(sentence)
+            self.screen.say(sentence, lasting=lasting)
 
-    def on_notify_when_free_requested(self, event: NotifyWhenFreeRequested) -> None:
-        """Start or stop watching a GPU."""
+    def write_to_terminal(self, sequence: str) -> None:
+        """Write a control sequence that draws nothing, such as a notification."""
+        if self._driver is not None and self.is_running:
+            self._driver.write(sequence)
+
+    def on_tell_requested(self, event: TellRequested) -> None:
+        """Start or stop watching a GPU, a process or a job."""
         if self.workspace is not None:
-            self.workspace.watch(event.card)
+            self.workspace.tell(event.subject)
+
+    def on_told_requested(self) -> None:
+        """Open the page of what alerts have told."""
+        if self.workspace is not None:
+            with self._reporting_too_many_files():
+                self.push_screen(self.workspace.told_page())
 
     def on_page_requested(self, event: PageRequested) -> None:
         """Open the page of a GPU or of a process."""

@@ -12,6 +12,7 @@ from gpumon.model.snapshot import GpuUse, blamed
 from gpumon.ui.clipboard import copy, cuda_line
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
+from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view.gpu_charts import chart_rows, least_rows, window_title
 from gpumon.ui.view.gpu_page import CardView, Charts, card_rows, last_values
 from gpumon.ui.view.key_names import FooterKey, footer_key
@@ -79,7 +80,7 @@ class CardScreen(PageScreen):
         windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
         copied = footer_key("copy", label="copy CUDA_VISIBLE_DEVICES")
         why = footer_key("help", label="explain")
-        return (footer_key("back"), why, *windows, *end, SCROLL, copied)
+        return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("tell"))
 
     def follow(self) -> None:
         """Find the GPU in the newest snapshot, or record that it is missing."""
@@ -166,6 +167,13 @@ class CardScreen(PageScreen):
             place=suspect.place,
             parent=None if suspect.parent is None else suspect.parent.pid,
         )
+
+    def action_tell(self) -> None:
+        """Notify when it is free (toggle)."""
+        if self._viewed_time.is_past:
+            self.say("this is the past: nothing becomes free in it")
+        elif self._gpu is not None:
+            self.post_message(TellRequested(self._gpu))
 
     def action_copy(self) -> None:
         """Copy the assignment of ``CUDA_VISIBLE_DEVICES``, and show it."""

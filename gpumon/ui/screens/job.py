@@ -8,6 +8,7 @@ from gpumon.findings.groups import job_with_key
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
+from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.job_page import JobView, job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
@@ -67,7 +68,7 @@ class JobScreen(PageScreen):
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
         end = [footer_key("end")] if self._can_end() and not self._view.gone else []
-        return (footer_key("back"), *end, SCROLL)
+        return (footer_key("back"), *end, footer_key("tell", label="tell when ended"), SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot."""
@@ -103,6 +104,13 @@ class JobScreen(PageScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
         """Disable ``end`` where no signal may be sent."""
         return action != "end" or self._can_end()
+
+    def action_tell(self) -> None:
+        """Notify when it ends (toggle)."""
+        if self._viewed_time.is_past:
+            self.say("this is the past: nothing ends in it")
+        else:
+            self.post_message(TellRequested(self._view.job))
 
     def action_end(self) -> None:
         """Request its end."""

@@ -26,6 +26,7 @@ ALWAYS = (footer_key("quit"), footer_key("help"))
 _ON_GPU = (footer_key("quit"), footer_key("help", label="explain"))
 _FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), _SELECT)
 _DETAILS = footer_key("open", label="details")
+_WHEN_ENDED = "tell when ended"
 _SIDE = footer_key("change_side", label="processes")
 _SORT = footer_key("sort_before", "sort_next", label="sort")
 _COMMANDS = footer_key("palette", label="commands")
@@ -51,15 +52,17 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     only_user = footer_key("only_user", on=view.narrowing.only_user is not None)
     more = [footer_key("only_gpu", on=narrowed)] if card is not None or narrowed else []
     if card is not None:
-        watched = card in view.watched_gpus
+        watched = card in view.watched.gpus
         keys.append(_DETAILS)
-        more += [_SIDE, footer_key("tell_when_free", on=watched), only_user]
+        more += [_SIDE, footer_key("tell", on=watched), only_user]
         more += [footer_key("copy"), footer_key("filter")]
     else:
         keys.append(footer_key("filter"))
     if entry is not None:
         keys.append(_DETAILS if entry.user is None else footer_key("open"))
-        more += [footer_key("tag")] if entry.processes else []
+        if entry.processes:
+            awaited = any(one.id in view.watched.processes for one in entry.processes)
+            more += [footer_key("tag"), footer_key("tell", label=_WHEN_ENDED, on=awaited)]
         if entry.below:
             fold = "unfold" if entry.folded else "fold"
             more.append(footer_key("scroll_back", "scroll_on", label=fold))
@@ -71,6 +74,7 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     else:
         more += [*lists[:2], *past, *lists[2:]]
         more += [only_user] if card is None and only_user.on else []
+    more += [footer_key("told", on=view.unread > 0)]
     more += [footer_key("mine", on=view.narrowing.mine is not None), _SORT]
     more += [footer_key("pause", on=view.paused)]
     more += [] if entry is None else [footer_key("copy")]

@@ -76,10 +76,6 @@ STATE_STYLES = {
 }
 
 
-WATCHED = "★"
-"""Marks a GPU whose becoming free is to be notified."""
-
-
 @lru_cache(maxsize=256)
 def short_name(name: str | None) -> str:
     """A GPU's name without the brand."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotation
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 EVENT_COOLDOWN = 1800.0
 """Seconds; the usual ``Alert.cooldown`` of events, and of GPUs that become free."""
@@ -79,3 +80,8 @@ class Alert(Struct, frozen=True, kw_only=True):
     cooldown: float = STATE_COOLDOWN
     ended: bool = False
     commands: bool = False
+
+
+def in_terminal(alert: Alert) -> Alert:
+    """The alert, told in no other way than in the terminal."""
+    return replace(alert, ways=tuple(way for way in alert.ways if isinstance(way, (Bell, Desktop))))

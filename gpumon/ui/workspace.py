@@ -147,7 +147,7 @@ class Workspace:
             if isinstance(way, Bell):
                 self._terminal.bell()
             elif isinstance(way, Desktop):
-                self._terminal.notify(notice.title, notice.sentence)
+                self._terminal.notify(notice.sentence)
 
     def _show_told(self, notice: Notice, others: int) -> None:
         """Show what was told, on any screen."""

@@ -39,10 +39,10 @@ class ScreenTerminal:
             self._rung_at = now
             self._ring()
 
-    def notify(self, title: str, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Show a notification."""
         now = time.monotonic()
         self._shown_at = [at for at in self._shown_at if now - at < _MINUTE]
         if len(self._shown_at) < _MOST_AT_ONCE:
             self._shown_at.append(now)
-            self._write(notification(f"{title}: {text}", os.environ))
+            self._write(notification(text, os.environ))

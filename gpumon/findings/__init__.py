@@ -8,6 +8,7 @@ thresholds, create it with ``History(conditions(thresholds), thresholds)``.
 """
 
 from gpumon.findings.conditions import conditions
+from gpumon.findings.errors import is_of_the_past
 from gpumon.findings.finding import (
     BRIEF_CELLS,
     SHORT_CELLS,
@@ -35,6 +36,7 @@ __all__ = [
     "card_findings",
     "card_state",
     "conditions",
+    "is_of_the_past",
     "memory_account",
     "mig_state",
     "not_free",

@@ -45,6 +45,8 @@ class Thresholds(Struct, frozen=True):
             steps have 0.94.
         program_xid_for: Seconds for which an error that a program caused is reported: the GPU works
             after it, and a user who asks why a job ended asks soon.
+        past_xid_for: Seconds for which a hardware error from before gpumon was started is reported:
+            the driver does not tell whether the GPU has been reset since.
     """
 
     hot_margin: float = 5.0
@@ -63,6 +65,7 @@ class Thresholds(Struct, frozen=True):
     growth_bytes: int = 64 * 2**20
     growth_fit: float = 0.9
     program_xid_for: float = 600.0
+    past_xid_for: float = 86400.0
 
 
 DEFAULTS = Thresholds()

@@ -183,8 +183,9 @@ class AlertEngine:
 
     def close(self) -> None:
         """Write what is to be remembered, for a few seconds at most."""
-        if self._memory is not None and self._now is not None:
+        if self._now is not None:
             self._save(self._now)
+        if self._memory is not None:
             self._memory.close(_CLOSE_SECONDS)
 
 

@@ -53,6 +53,7 @@ class Look:
         )
         self.gpu_facts = GpuFacts(self._users_on)
         self._findings: dict[str, dict[FindingKind, Finding]] = {}
+        self._listed: set[str] | None = None
         self._users: dict[str, set[str]] | None = None
 
     def _idle(self, process: ProcessId) -> float | None:
@@ -77,8 +78,13 @@ class Look:
 
     def is_listed(self, uuid: str) -> bool:
         """Whether it is known which processes are on a GPU."""
-        gpu = self.gpus.get(uuid)
-        return gpu is not None and gpu.status in ANSWERING and self.history.holding(gpu) is not None
+        if self._listed is None:
+            self._listed = {
+                gpu.uuid
+                for gpu in self.snapshot.gpus
+                if gpu.status in ANSWERING and self.history.holding(gpu) is not None
+            }
+        return uuid in self._listed
 
     def gpu_state(self, gpu: Gpu, kind: FindingKind) -> tuple[bool | None, Finding | None]:
         """Whether a GPU is in a state, ``None`` if that is unknown, and the finding if it is."""

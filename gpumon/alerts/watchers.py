@@ -11,7 +11,7 @@ from gpumon.alerts.episode import Change, Episode, Phase
 from gpumon.alerts.languages import meets
 from gpumon.alerts.memory import RememberedAlert, RememberedProcess
 from gpumon.alerts.notice import gpu_key, process_key
-from gpumon.alerts.states import FORECASTS
+from gpumon.alerts.states import ANSWERING, FORECASTS
 from gpumon.alerts.when import EndWhen, GpuWhen, ProcessWhen, XidWhen, parse_when
 from gpumon.alerts.xids import xid_sentence, xid_severity
 from gpumon.findings.finding import FindingKind
@@ -121,6 +121,12 @@ class _Episodes:
             del self.known[key]
         return change, episode.since
 
+    def drop_if_over(self, key: str) -> None:
+        """Forget a subject that cannot come again."""
+        episode = self.known.get(key)
+        if episode is not None and episode.phase is Phase.OVER:
+            del self.known[key]
+
     def shift(self, seconds: float) -> None:
         for episode in self.known.values():
             episode.shift(seconds)
@@ -173,7 +179,8 @@ class GpuWatcher:
     def _holds(self, look: Look, gpu: Gpu) -> tuple[bool | None, Finding | None]:
         meant = meets(self._when.terms, gpu, look.gpu_facts)
         if self._when.state is None:
-            return (None if look.history.old(gpu) is not None else meant), None
+            is_known = gpu.status in ANSWERING and look.history.old(gpu) is None
+            return (meant if is_known else None), None
         if not meant:
             return meant, None
         holds, finding = look.gpu_state(gpu, self._when.state)
@@ -253,6 +260,7 @@ class ProcessWatcher:
             change, _ = self._episodes.see(key, False if listed else None, look)
             if change is Change.ENDED:
                 told += self._end(look, key)
+            self._episodes.drop_if_over(key)
         for key in [key for key in self._processes if key not in self._episodes.known]:
             del self._processes[key]
         for uuid in look.gpus:
@@ -291,6 +299,8 @@ class ProcessWatcher:
         return chosen
 
     def _holds(self, look: Look, process: GpuProcess) -> tuple[bool | None, Finding | None]:
+        if not all(look.is_listed(use.gpu_uuid) for use in process.uses):
+            return None, None
         meant = meets(self._when.terms, process, look.facts)
         if self._when.state is None or not meant:
             return meant, None

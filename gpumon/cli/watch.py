@@ -49,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.sources import SourceError
 
     source, host = source_and_host(options)
-    state = None if options.demo else memory_path(source.hostname, options.alerts)
+    state = (
+        None if getattr(options, "demo", False) else memory_path(source.hostname, options.alerts)
+    )
     given = WatchOptions(found.alerts, options.interval or _INTERVAL, found.thresholds, state)
     try:
         return watch(source, host, given, reservations(options))

@@ -162,7 +162,7 @@ def reported_errors(case: DiagnosticContext) -> Result | None:
     return warned(
         name,
         f"The GPUs themselves caused {len(own)} XID{'' if len(own) == 1 else 's'}.",
-        f"Do what is said below of each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
+        f"Do what is said of each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
         *details,
     )
 

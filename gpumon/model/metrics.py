@@ -177,6 +177,7 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("nvlink_count", "NVLinks", _N, _SLOW, None, None, "Number of NVLinks of the GPU."),
     Metric("nvlink_rx", "NVLink receive", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic received over all NVLinks since the last reading."),
     Metric("nvlink_tx", "NVLink transmit", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic sent over all NVLinks since the last reading."),
+    Metric("nvlink_errors", "NVLink errors", _N, _SLOW, None, None, "Replays of packets and recoveries of links over all NVLinks since the driver was loaded. A healthy link has none."),
     Metric("ecc_mode", "ECC", Unit.ENABLED, _SLOW, "ecc.mode.current", "DCGM_FI_DEV_ECC_CURRENT", "Whether memory errors are detected and corrected (ECC)."),
     Metric("ecc_corrected_volatile", "ECC corrected", _N, _SLOW, "ecc.errors.corrected.volatile.total", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "Memory errors that were corrected since the driver was loaded."),
     Metric("ecc_uncorrected_volatile", "ECC uncorrected", _N, _SLOW, "ecc.errors.uncorrected.volatile.total", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Memory errors that could not be corrected since the driver was loaded."),

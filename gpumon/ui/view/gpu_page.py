@@ -280,7 +280,7 @@ def _errors(gpu: Gpu, history: History, width: int) -> list[Row]:
     facts = []
     for xid, at in sorted(history.xids(gpu.uuid).items(), key=lambda item: -(item[1] or 0)):
         error = error_code(xid)
-        notes = [] if error.severity is None else [error.severity.value]
+        notes = [] if error.severity is None or error.by_program else [error.severity.value]
         if is_of_the_past(history, at):
             notes.append("before gpumon was started")
         moment = UNKNOWN if at is None else moment_text(at, history.now)

@@ -80,6 +80,7 @@ class AlertController:
         self._gpus: set[str] = set()
         self._awaited: list[_Awaited] = []
         self._checked: Snapshot | None = None
+        self._listed_at: float | None = None
 
     @property
     def watched(self) -> Watched:
@@ -171,7 +172,10 @@ class AlertController:
 
     def _follow(self, latest: Snapshot) -> None:
         """Keep the awaited processes as they are listed now."""
-        if not self._awaited:
+        # Only in the first snapshot with a new list do the list and the memory have the same time.
+        is_new = latest.processes_at is None or latest.processes_at != self._listed_at
+        self._listed_at = latest.processes_at
+        if not self._awaited or not is_new:
             return
         now = {process_key(process.id): process for process in latest.processes}
         for group in self._awaited:

@@ -145,7 +145,7 @@ KEYMAP: tuple[KeyAction, ...] = (
     *in_group(
         "Alerts",
         KeyAction(
-            "tell",
+            "notify",
             ("w",),
             "tell",
             {
@@ -156,7 +156,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             },
             "tell if free",
         ),
-        changeable("told", "!", "told", "What alerts have told", "alerts"),
+        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
         fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
     ),
     *in_group(

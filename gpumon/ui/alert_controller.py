@@ -111,7 +111,7 @@ class AlertController:
             return f"{name} is free"
         self._gpus.add(gpu.uuid)
         self._engine.tell_when_free(gpu)
-        return f"will notify when {name} is free ({keycap('tell')} cancels)"
+        return f"will notify when {name} is free ({keycap('notify')} cancels)"
 
     def _toggle_end(self, subject: GpuProcess | JobGroup) -> str:
         processes = subject.processes if isinstance(subject, JobGroup) else (subject,)
@@ -133,7 +133,7 @@ class AlertController:
         for key in running:
             self._engine.tell_when_ends(by_key[key])
         self._awaited.append(_Awaited(by_key, running, job, latest))
-        return f"will notify when {name} has ended ({keycap('tell')} cancels)"
+        return f"will notify when {name} has ended ({keycap('notify')} cancels)"
 
     def check(self) -> None:
         """Tell what the newest snapshot gives reason to."""

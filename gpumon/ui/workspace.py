@@ -151,7 +151,7 @@ class Workspace:
 
     def _show_told(self, notice: Notice, others: int) -> None:
         """Show what was told, on any screen."""
-        more = f" (and {others} more: {keycap('told')})" if others else ""
+        more = f" (and {others} more: {keycap('alerts')})" if others else ""
         self._app.say(f"{notice.sentence}{more}", lasting=True)
 
     def _show_alerts(self) -> None:

@@ -80,7 +80,7 @@ class CardScreen(PageScreen):
         windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
         copied = footer_key("copy", label="copy CUDA_VISIBLE_DEVICES")
         why = footer_key("help", label="explain")
-        return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("tell"))
+        return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("notify"))
 
     def follow(self) -> None:
         """Find the GPU in the newest snapshot, or record that it is missing."""

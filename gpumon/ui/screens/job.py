@@ -68,7 +68,7 @@ class JobScreen(PageScreen):
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
         end = [footer_key("end")] if self._can_end() and not self._view.gone else []
-        return (footer_key("back"), *end, footer_key("tell", label="tell when ended"), SCROLL)
+        return (footer_key("back"), *end, footer_key("notify", label="tell when ended"), SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot."""

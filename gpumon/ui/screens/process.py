@@ -90,7 +90,7 @@ class ProcessScreen(PageScreen):
         end = [] if cannot else [footer_key("end")]
         reveal = "hide secrets" if self._view.revealed else "show secrets"
         copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
-        tell = footer_key("tell", label="tell when ended")
+        tell = footer_key("notify", label="tell when ended")
         return (footer_key("back"), *end, copied, tell, secrets, SCROLL)
 
     def page(self, width: int) -> list[Row]:

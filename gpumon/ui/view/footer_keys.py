@@ -54,15 +54,13 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     if card is not None:
         watched = card in view.watched.gpus
         keys.append(_DETAILS)
-        more += [_SIDE, footer_key("tell", on=watched), only_user]
+        more += [_SIDE, footer_key("notify", on=watched), only_user]
         more += [footer_key("copy"), footer_key("filter")]
     else:
         keys.append(footer_key("filter"))
     if entry is not None:
         keys.append(_DETAILS if entry.user is None else footer_key("open"))
-        if entry.processes:
-            awaited = any(one.id in view.watched.processes for one in entry.processes)
-            more += [footer_key("tag"), footer_key("tell", label=_WHEN_ENDED, on=awaited)]
+        more += [footer_key("tag")] if entry.processes else []
         if entry.below:
             fold = "unfold" if entry.folded else "fold"
             more.append(footer_key("scroll_back", "scroll_on", label=fold))
@@ -70,15 +68,19 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     rewind = footer_key("step_back", "step_on", label="rewind")
     past = [rewind, footer_key("log", on=view.log is not None)]
     if entry is not None:
-        more += [*past, only_user, *lists]
+        more += past
+        if entry.processes:
+            awaited = any(one.id in view.watched.processes for one in entry.processes)
+            more.append(footer_key("notify", label=_WHEN_ENDED, on=awaited))
+        more += [only_user, *lists]
     else:
         more += [*lists[:2], *past, *lists[2:]]
         more += [only_user] if card is None and only_user.on else []
-    more += [footer_key("told", on=view.unread > 0)]
     more += [footer_key("mine", on=view.narrowing.mine is not None), _SORT]
     more += [footer_key("pause", on=view.paused)]
     more += [] if entry is None else [footer_key("copy")]
     more += [footer_key("graph")] if view.graph_fits else []
+    more += [footer_key("alerts", on=view.unread > 0)]
     more += [footer_key("host_strip", on=view.host_strip), footer_key("theme"), _COMMANDS]
     # What is on is in sight on a narrow terminal too.
     always = ALWAYS if card is None else _ON_GPU

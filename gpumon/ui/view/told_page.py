@@ -114,7 +114,7 @@ def _line(notice: Notice, ended: float | None, now: float, width: int, *, chosen
 def _empty(width: int) -> list[Row]:
     text = (
         "Nothing has been told. "
-        f"{keycap('tell')} on a GPU tells when it is free, on a process or job when it ends. "
+        f"{keycap('notify')} on a GPU tells when it is free, on a process or job when it ends. "
         "[[alerts]] in the configuration tells of states such as hot, idle or lost: see "
         "docs/alerts.md."
     )

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.filters import PROCESSES, TERMS, Facts, Language, Selection, Term
-from gpumon.filters.term import COMPARES, IS, F, S, Test, Wrong, number_term, text_term
+from gpumon.filters.term import COMPARES, IS, F, S, Test, Wrong, number_term
 from gpumon.model.selection import SelectionError, parse_selection
 from gpumon.text.formatting import printable
 from gpumon.text.unit_parsing import PERCENT, SIZE, Measure
@@ -40,11 +40,11 @@ class GpuFacts(Struct, frozen=True):
     """Facts that a filter of GPUs needs in addition to the GPU.
 
     Attributes:
-        users: The users with processes on a GPU, without those that are unknown; ``None`` without a
-            current list.
+        users: The users with processes on a GPU, of which ``None`` is an unknown one; ``None``
+            without a current list.
     """
 
-    users: Callable[[Gpu], Collection[str] | None]
+    users: Callable[[Gpu], Collection[str | None] | None]
 
 
 def meets(selection: Selection[S, F], subject: S, facts: F) -> bool | None:
@@ -74,9 +74,21 @@ def gpu_language(me: str) -> Language[Gpu, GpuFacts]:
             users = facts.users(gpu)
             if users is None:
                 return None
-            return any(
-                wanted == name.casefold() if whole else wanted in name.casefold() for name in users
-            )
+            names = [name.casefold() for name in users if name is not None]
+            if any(wanted == name if whole else wanted in name for name in names):
+                return True
+            return None if None in users else False
+
+        return test
+
+    def model(sign: str, value: str) -> Test[Gpu, GpuFacts]:
+        wanted = value.casefold()
+
+        def test(gpu: Gpu, _: GpuFacts) -> bool | None:
+            if gpu.name is None:
+                return None
+            name = gpu.name.casefold()
+            return name == wanted if sign == "=" else wanted in name
 
         return test
 
@@ -88,7 +100,7 @@ def gpu_language(me: str) -> Language[Gpu, GpuFacts]:
     # fmt: off
     terms: tuple[Term[Gpu, GpuFacts], ...] = (
         Term("gpu", "gpu:0,2-4", "by index or UUID: gpu:GPU-1a2b", IS, _gpu),
-        Term("model", "model:h100", "whose product name holds this", IS, text_term(lambda gpu: (gpu.name,))),
+        Term("model", "model:h100", "whose product name holds this", IS, model),
         Term("user", "user:ann", "with a process of a user whose name holds this; user:me is you", IS, user),
         Term("util", "util<5", "whose utilisation is below this, in percent", COMPARES, number(PERCENT, "utilization_gpu")),
         Term("mem", "mem>70G", "with more memory in use than this", COMPARES, number(SIZE, "memory_used")),
@@ -114,7 +126,8 @@ def _gpu(_: str, value: str) -> Test[Gpu, GpuFacts]:
 def process_language(me: str) -> Language[GpuProcess, Facts]:
     """The language of processes, in which ``user:me`` is the own user.
 
-    An unknown idle time is unknown here: an alert must not end because the driver is silent.
+    What is not known of a process, such as its container before that was looked up, is unknown
+    here, and so is its idle time while the driver is silent: neither begins or ends an alert.
 
     Args:
         me: The name of the own user.
@@ -123,21 +136,35 @@ def process_language(me: str) -> Language[GpuProcess, Facts]:
 
 
 def _changed(term: Term[GpuProcess, Facts], me: str) -> Term[GpuProcess, Facts]:
-    read = term.read
-    if term.name == "user":
-        return replace(
-            term, read=lambda sign, value: read("=", me) if value == ME else read(sign, value)
-        )
-    if term.name == "idle":
-        return replace(term, read=lambda sign, value: _idle(read(sign, value)))
-    if term.name == "state":
-        return replace(
-            term,
-            read=lambda sign, value: (
-                _idle(read(sign, value)) if value.lower() == "idle" else read(sign, value)
-            ),
-        )
-    return term
+    def read(sign: str, value: str) -> Test[GpuProcess, Facts]:
+        if term.name == "user" and value == ME:
+            return _if_known(_UNKNOWN[term.name], term.read("=", me))
+        test = term.read(sign, value)
+        if term.name == "idle" or (term.name == "state" and value.lower() == "idle"):
+            return _idle(test)
+        is_unknown = _UNKNOWN.get(term.name)
+        return test if is_unknown is None else _if_known(is_unknown, test)
+
+    return replace(term, read=read)
+
+
+def _has_no_place(process: GpuProcess) -> bool:
+    return process.place is None
+
+
+_UNKNOWN: dict[str, Callable[[GpuProcess], bool]] = {
+    "user": lambda process: process.user is None,
+    "name": lambda process: process.name is None,
+    "cmd": lambda process: not process.command,
+    **dict.fromkeys(("container", "pod", "job", "env", "tmux", "notebook", "where"), _has_no_place),
+}
+"""Whether a term cannot be judged of a process."""
+
+
+def _if_known(
+    is_unknown: Callable[[GpuProcess], bool], test: Test[GpuProcess, Facts]
+) -> Test[GpuProcess, Facts]:
+    return lambda process, facts: None if is_unknown(process) else test(process, facts)
 
 
 def _idle(test: Test[GpuProcess, Facts]) -> Test[GpuProcess, Facts]:

@@ -54,7 +54,7 @@ class Look:
         self.gpu_facts = GpuFacts(self._users_on)
         self._findings: dict[str, dict[FindingKind, Finding]] = {}
         self._listed: set[str] | None = None
-        self._users: dict[str, set[str]] | None = None
+        self._users: dict[str, set[str | None]] | None = None
 
     def _idle(self, process: ProcessId) -> float | None:
         interval = self.history.process_idle(process)
@@ -64,16 +64,14 @@ class Look:
         interval = self.history.process_idle(process)
         return interval is not None and not interval.start_observed
 
-    def _users_on(self, gpu: Gpu) -> Collection[str] | None:
+    def _users_on(self, gpu: Gpu) -> Collection[str | None] | None:
         if not self.is_listed(gpu.uuid):
             return None
         if self._users is None:
             self._users = {}
             for process in self.snapshot.processes:
                 for use in process.uses:
-                    users = self._users.setdefault(use.gpu_uuid, set())
-                    if process.user is not None:
-                        users.add(process.user)
+                    self._users.setdefault(use.gpu_uuid, set()).add(process.user)
         return self._users.get(gpu.uuid, ())
 
     def is_listed(self, uuid: str) -> bool:

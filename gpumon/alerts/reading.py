@@ -167,7 +167,7 @@ def _name(value: object) -> str:
 
 
 def _when(value: object) -> str:
-    if not isinstance(value, str) or len(value) > 1000:
+    if not isinstance(value, str) or len(value) > 1000 or not value.isprintable():
         raise InvalidValue("give a text such as hot or idle>2h")
     try:
         parse_when(value)

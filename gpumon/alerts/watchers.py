@@ -28,6 +28,8 @@ MOST_SUBJECTS = 2000
 _GROWTH_ROUND = 60.0
 """Seconds in which each process is looked at once for growth, which takes some 0.3 ms."""
 _GROWTH_PATIENCE = 3 * _GROWTH_ROUND
+_LOOKED_UP_WITHIN = 60.0
+"""Seconds in which what is unknown of the processes of the first list is looked up."""
 _LISTS_WITHOUT = 2
 """Process lists in a row that a process must be missing from: one may be incomplete."""
 
@@ -219,6 +221,7 @@ class ProcessWatcher:
         self._episodes = _Episodes(alert)
         self._processes: dict[str, RememberedProcess] = {}
         self._looked: dict[str, float] = {}
+        self._unknown_at_first: dict[str, float] = {}
         self._turn = 0
 
     def check(self, look: Look) -> list[Notice]:
@@ -240,7 +243,7 @@ class ProcessWatcher:
                 holds,
                 look,
                 None if finding is None else finding.since,
-                held_before=self._was_there(process, finding),
+                held_before=self._was_there(look, process, holds, finding),
                 patience=_GROWTH_PATIENCE if slow else 0.0,
             )
             if key in self._episodes.known and key not in self._processes:
@@ -263,18 +266,27 @@ class ProcessWatcher:
             self._episodes.drop_if_over(key)
         for key in [key for key in self._processes if key not in self._episodes.known]:
             del self._processes[key]
+        for key in [key for key in self._unknown_at_first if key not in keys]:
+            del self._unknown_at_first[key]
         for uuid in look.gpus:
             if uuid not in self._looked and look.is_listed(uuid):
                 self._looked[uuid] = look.now
         return told
 
-    def _was_there(self, process: GpuProcess, finding: Finding | None) -> bool:
-        """Whether a process was there at the first look, or its state was."""
+    def _was_there(
+        self, look: Look, process: GpuProcess, holds: bool | None, finding: Finding | None
+    ) -> bool:
+        """Whether this held at the first look already."""
+        key = process_key(process.id)
         looked = [
             self._looked[use.gpu_uuid] for use in process.uses if use.gpu_uuid in self._looked
         ]
         if not looked:
+            if holds is None:
+                self._unknown_at_first[key] = look.now
             return True
+        if holds is not None and key in self._unknown_at_first:
+            return look.now - self._unknown_at_first.pop(key) <= _LOOKED_UP_WITHIN
         if finding is None or finding.since is None or finding.kind in FORECASTS:
             return False
         return finding.since <= min(looked)
@@ -310,6 +322,7 @@ class ProcessWatcher:
         """See ``Watcher.shift``."""
         self._episodes.shift(seconds)
         self._looked = {uuid: at - seconds for uuid, at in self._looked.items()}
+        self._unknown_at_first = {key: at - seconds for key, at in self._unknown_at_first.items()}
         for process in self._processes.values():
             process.since -= seconds
 

@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from gpumon.alerts.alert import Bell, Command
 from gpumon.findings.finding import Severity
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, Trouble, Unknown
+from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, Place, Trouble, Unknown
 from tests.alerts.machine import Machine, alert, hot
 from tests.build import GIB, gpu, process, snapshot
 
@@ -220,6 +221,18 @@ def test_of_processes_only_those_that_come_later_are_told() -> None:
     assert machine.see(60, gpu(), processes=(working(),)) == []
     told = machine.see(60, gpu(), processes=(working(), working(200), working(300, user="bob")))
     assert [notice.pid for notice in told] == [200]
+
+
+def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
+    machine = Machine(alert("env:torch"), alert("user:me"), alert("hot user:me"))
+    place = Place(environment="torch")
+    unknown = replace(working(user=None), place=None)
+    machine.see(3, hot(), processes=(unknown,))
+    known = replace(working(), place=place)
+    assert machine.see(60, hot(), processes=(known,)) == []
+    later = replace(working(200), place=None)
+    assert len(machine.see(3, hot(), processes=(known, later))) == 1
+    assert len(machine.see(3, hot(), processes=(known, replace(later, place=place)))) == 1
 
 
 def test_an_unknown_idle_time_does_not_end_what_was_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 Subject: TypeAlias = Gpu | GpuProcess | JobGroup
 """What the user wants to be told about: that it is free, or has ended."""
+
+
+_SAID_KEPT = 5
 
 
 class _Awaited(Struct):
@@ -59,6 +63,7 @@ class AlertController:
         alerts: The alerts of the configuration.
         told: What was told.
         unread: How many notices were told since the page that lists them was last open.
+        ways_said: What was said of ways that failed or work again, oldest first.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class AlertController:
         self.alerts = alerts
         self.told = Told()
         self.unread = 0
+        self.ways_said: deque[str] = deque(maxlen=_SAID_KEPT)
         self._history = history
         self._deliver = deliver
         self._show = show

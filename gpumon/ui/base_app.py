@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 from abc import abstractmethod
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -42,7 +42,7 @@ from gpumon.ui.view.key_names import explained, keys_of, use_keys
 from gpumon.ui.widgets.cell_view import CellView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from textual.actions import ActionParseResult
     from textual.binding import BindingType
@@ -222,6 +222,13 @@ class BaseApp(App[int]):
         """Show a message on the current screen for a few seconds, or longer."""
         if isinstance(self.screen, PaintedScreen):
             self.screen.say(sentence, lasting=lasting)
+
+    def run_soon(self, call: Callable[[], None]) -> None:
+        """Run a call on the application's thread, from any thread; not after the end."""
+        if self._loop is not None:
+            # Another thread may have closed the loop meanwhile.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
 
     def write_to_terminal(self, sequence: str) -> None:
         """Write a control sequence that draws nothing, such as a notification."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.alerts.alert import Bell, Desktop
+from gpumon.alerts.delivery import Deliveries
 from gpumon.findings.groups import JobGroup
 from gpumon.sources import SourceError
 from gpumon.ui.alert_controller import AlertController
@@ -20,7 +20,6 @@ from gpumon.ui.wakeup import Wakeup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.alerts.alert import Alert
     from gpumon.alerts.notice import Notice
     from gpumon.model.snapshot import ProcessId
     from gpumon.ui.alert_controller import Subject
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
     from gpumon.ui.startup_options import StartupOptions
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.table_entries import ProcessFilter
+
+
+_DELIVERY_SECONDS = 0.5
+"""How long what is being told may delay the end."""
 
 
 class Workspace:
@@ -77,9 +80,16 @@ class Workspace:
             options,
         )
 
-        self._terminal = ScreenTerminal(app.bell, app.write_to_terminal)
+        terminal = ScreenTerminal(app.run_soon, app.bell, app.write_to_terminal)
+        self._deliveries = Deliveries(
+            terminal, lambda said: app.run_soon(lambda: self._show_trouble(said))
+        )
         self.alerts = AlertController(
-            session.alerts, session.history, self._deliver, self._show_told, self._show_alerts
+            session.alerts,
+            session.history,
+            self._deliveries.tell,
+            self._show_told,
+            self._show_alerts,
         )
 
     def start(self) -> None:
@@ -99,6 +109,7 @@ class Workspace:
         """Send pending signals, and release everything; takes a few seconds at most."""
         self.viewed_time.close()
         self.kill_controller.close()
+        self._deliveries.close(_DELIVERY_SECONDS)
 
     def _take_snapshots(self) -> None:
         """Show the newest snapshot, or end if the collector has failed."""
@@ -141,18 +152,15 @@ class Workspace:
 
         return ToldScreen(self.viewed_time, self._renderer, self._app.palette(), self.alerts)
 
-    def _deliver(self, alert: Alert, notice: Notice) -> None:
-        """Tell a notice in the ways of its alert."""
-        for way in alert.ways:
-            if isinstance(way, Bell):
-                self._terminal.bell()
-            elif isinstance(way, Desktop):
-                self._terminal.notify(notice.sentence)
-
     def _show_told(self, notice: Notice, others: int) -> None:
         """Show what was told, on any screen."""
         more = f" (and {others} more: {keycap('alerts')})" if others else ""
         self._app.say(f"{notice.sentence}{more}", lasting=True)
+
+    def _show_trouble(self, sentence: str) -> None:
+        """Show that a way failed, or works again."""
+        self.alerts.ways_said.append(sentence)
+        self._app.say(sentence, lasting=True)
 
     def _show_alerts(self) -> None:
         self.dashboard.show_alerts(self.alerts.watched, self.alerts.unread)

@@ -22,19 +22,20 @@ _TITLE = "gpumon"
 _TERMINAL = "/dev/tty"
 
 
-def notification(text: str, environment: Mapping[str, str]) -> str:
+def notification(text: str, environment: Mapping[str, str], title: str = _TITLE) -> str:
     """The sequence that makes the terminal show a text.
 
     Args:
         text: What to show.
         environment: The environment, which identifies the terminal.
+        title: The title above it.
     """
     # A semicolon separates the parts of both.
-    shown = printable(text).replace(";", ",")
+    head, shown = (printable(part).replace(";", ",") for part in (title, text))
     sequence = (
-        f"\x1b]777;notify;{_TITLE};{shown}\a"
+        f"\x1b]777;notify;{head};{shown}\a"
         if _knows_777(environment)
-        else f"\x1b]9;{_TITLE}: {shown}\a"
+        else f"\x1b]9;{head}: {shown}\a"
     )
     if "TMUX" in environment:
         doubled = sequence.replace("\x1b", "\x1b\x1b")

@@ -81,8 +81,9 @@ class ToldScreen(PageScreen):
     def page(self, width: int) -> list[Row]:
         """See ``PageScreen.page``."""
         configured = self._alerts.alerts
+        notes = (*self._alerts.ways_said, *filter(None, (configured.note,)))
         rows, self._owners = told_rows(
-            self._notices, self._chosen, configured.alerts, configured.note, time.time(), width
+            self._notices, self._chosen, configured.alerts, notes, time.time(), width
         )
         return rows
 

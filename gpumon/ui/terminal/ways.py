@@ -13,36 +13,50 @@ if TYPE_CHECKING:
 
 _BELL_SECONDS = 1.0
 """Seconds in which the bell rings once, however many alerts ring it."""
-_MOST_AT_ONCE = 10
+_MOST_SHOWN = 10
 """How many notifications are shown within a minute; the page of alerts lists all."""
 _MINUTE = 60.0
 
 
 class ScreenTerminal:
-    """Rings the bell and shows notifications; for the application's thread.
+    """Rings and notifies while Textual has the terminal; implements ``TerminalWays``.
 
     Args:
+        run_soon: Runs a call on the application's thread, which writes to the terminal.
         bell: Rings the terminal's bell.
         write: Writes a control sequence to the terminal.
     """
 
-    def __init__(self, bell: Callable[[], None], write: Callable[[str], None]) -> None:
-        self._ring = bell
+    def __init__(
+        self,
+        run_soon: Callable[[Callable[[], None]], None],
+        bell: Callable[[], None],
+        write: Callable[[str], None],
+    ) -> None:
+        self._run_soon = run_soon
+        self._bell = bell
         self._write = write
         self._rung_at = -_BELL_SECONDS
         self._shown_at: list[float] = []
 
     def bell(self) -> None:
         """Ring the bell."""
+        self._run_soon(self._ring)
+
+    def notify(self, title: str, text: str) -> None:
+        """Show a notification."""
+        sequence = notification(text, os.environ, title)
+        self._run_soon(lambda: self._show(sequence))
+
+    def _ring(self) -> None:
         now = time.monotonic()
         if now - self._rung_at >= _BELL_SECONDS:
             self._rung_at = now
-            self._ring()
+            self._bell()
 
-    def notify(self, text: str) -> None:
-        """Show a notification."""
+    def _show(self, sequence: str) -> None:
         now = time.monotonic()
         self._shown_at = [at for at in self._shown_at if now - at < _MINUTE]
-        if len(self._shown_at) < _MOST_AT_ONCE:
+        if len(self._shown_at) < _MOST_SHOWN:
             self._shown_at.append(now)
-            self._write(notification(text, os.environ))
+            self._write(sequence)

@@ -45,7 +45,7 @@ def told_rows(
     notices: Sequence[Notice],
     chosen: int | None,
     alerts: Sequence[Alert],
-    note: str,
+    notes: Sequence[str],
     now: float,
     width: int,
 ) -> ToldRows:
@@ -55,7 +55,7 @@ def told_rows(
         notices: What was told, newest first.
         chosen: Index of the notice under the cursor, whose sentence is shown.
         alerts: The alerts of the configuration that are checked.
-        note: What is not done here; may be empty.
+        notes: What is not done here, and which ways failed.
         now: The current time, in seconds since the epoch.
         width: Cells.
     """
@@ -72,7 +72,7 @@ def told_rows(
         rows += lines
         owners += [index] * len(lines)
     rest = [*_empty(width)] if not notices else [fill((), width)]
-    rest += _checked(alerts, note, width)
+    rest += _checked(alerts, notes, width)
     return ToldRows([*rows, *rest], [*owners, *([None] * len(rest))])
 
 
@@ -121,7 +121,7 @@ def _empty(width: int) -> list[Row]:
     return [fill((), width), *_indented(text, width), fill((), width)]
 
 
-def _checked(alerts: Sequence[Alert], note: str, width: int) -> list[Row]:
+def _checked(alerts: Sequence[Alert], notes: Sequence[str], width: int) -> list[Row]:
     rows: list[Row] = []
     if alerts:
         title = "Alerts that are checked "
@@ -132,7 +132,7 @@ def _checked(alerts: Sequence[Alert], note: str, width: int) -> list[Row]:
             lasting = f" for {duration(alert.lasting)}" if alert.lasting else ""
             name = "" if alert.name == alert.when else f"{alert.name}: "
             rows += _indented(f"{name}{alert.when}{lasting} → {ways}", width)
-    if note:
+    for note in notes:
         rows += _indented(note, width, "state.note")
     return rows
 

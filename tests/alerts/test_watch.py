@@ -204,13 +204,12 @@ def test_a_test_says_of_each_way_what_came_of_it(tmp_path: Path) -> None:
         assert done.stdout == (
             f"command {sys.executable}: sent\nwebhook 127.0.0.1 (gpumon): sent\n"
         )
-        assert [notice["is_test"] for notice in hook.notices] == [True]
-        assert json.loads(posts[0].body)["is_test"] is True
+        assert [notice["test"] for notice in hook.notices] == [True]
+        assert json.loads(posts[0].body)["test"] is True
         failed = gpumon("alert", "test", "hot", folder=tmp_path)
         assert failed.returncode == 1
         first, *others = failed.stdout.splitlines()
-        assert first.startswith("command /nonexistent/program: ")
-        assert "sent" not in first
+        assert first.startswith("command /nonexistent/program: failed: ")
         assert [line.rpartition(": ")[2] for line in others] == ["sent", "sent"]
         wrong = gpumon("alert", "test", "bussy", folder=tmp_path)
         assert wrong.returncode == 2

@@ -117,10 +117,6 @@ def _list(alerts: Sequence[Alert]) -> int:
     return 0
 
 
-_TEST_SECONDS = 60.0
-"""How long one way may take, with all its attempts."""
-
-
 class _Terminal:
     """The terminal of this command; implements ``TerminalWays``."""
 
@@ -150,14 +146,12 @@ def _test(alert: Alert) -> int:
         sys.stdout.write("it has no do: it is only listed in the dashboard and by gpumon watch\n")
         return 0
     notice = test_notice(alert, platform.node(), time.time())
+    deliveries = Deliveries(_Terminal(), say)
     failed = False
-    for way in alert.ways:
-        said: list[str] = []
-        deliveries = Deliveries(_Terminal(), said.append)
-        deliveries.tell(replace(alert, ways=(way,)), notice)
-        deliveries.close(_TEST_SECONDS)
-        failed = failed or bool(said)
-        result = "; ".join(said) or "sent"
-        sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
-        sys.stdout.flush()
+    for one in alert.ways:
+        for way, failure in deliveries.tell_now(replace(alert, ways=(one,)), notice):
+            failed = failed or failure is not None
+            result = "sent" if failure is None else f"failed: {failure}"
+            sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
+            sys.stdout.flush()
     return EXIT_FAILED if failed else 0

@@ -87,6 +87,23 @@ def test_three_alerts_reach_a_server_and_a_command_once_each_under_flapping_and_
             wait_until(lambda: reached("busy", "xid critical", "lost gpu:1", "temp>80"), "it")
 
 
+def test_after_kill_9_nothing_is_told_twice(tmp_path: Path) -> None:
+    write_alerts(tmp_path, UTIL, {"when": "temp>80"})
+    with Driver([h100()]) as driver:
+        with watching(env=driver.env(), folder=tmp_path) as watch:
+            wait_samples(driver)
+            driver.cards[0].utilization_gpu = 99
+            watch.wait_lines("GPU 0: busy")
+            (state,) = (tmp_path / "gpumon").glob("alerts-*.json")
+            wait_until(lambda: '"told"' in state.read_text(), "that it is remembered")
+            watch.process.kill()
+            watch.process.wait()
+        with watching(env=driver.env(), folder=tmp_path, name="again") as watch:
+            wait_samples(driver)
+            driver.cards[0].temperature = 95
+            watch.wait_lines("GPU 0: temp>80")
+
+
 def test_a_command_that_hangs_delays_no_sample_and_no_other_alert(tmp_path: Path) -> None:
     hook = Hook(tmp_path)
     hang = {"command": [sys.executable, "-c", "import time; time.sleep(1000)"]}
@@ -187,13 +204,12 @@ def test_a_test_says_of_each_way_what_came_of_it(tmp_path: Path) -> None:
         assert done.stdout == (
             f"command {sys.executable}: sent\nwebhook 127.0.0.1 (gpumon): sent\n"
         )
-        assert [notice["is_test"] for notice in hook.notices] == [True]
-        assert json.loads(posts[0].body)["is_test"] is True
+        assert [notice["test"] for notice in hook.notices] == [True]
+        assert json.loads(posts[0].body)["test"] is True
         failed = gpumon("alert", "test", "hot", folder=tmp_path)
         assert failed.returncode == 1
         first, *others = failed.stdout.splitlines()
-        assert first.startswith("command /nonexistent/program: ")
-        assert "sent" not in first
+        assert first.startswith("command /nonexistent/program: failed: ")
         assert [line.rpartition(": ")[2] for line in others] == ["sent", "sent"]
         wrong = gpumon("alert", "test", "bussy", folder=tmp_path)
         assert wrong.returncode == 2

@@ -104,11 +104,12 @@ def take_settings() -> Settings:
     return loaded.settings
 
 
-def take_alerts(loaded: Loaded, *, demo: bool) -> tuple[Loaded, SessionAlerts]:
+def take_alerts(loaded: Loaded, host: str, *, demo: bool) -> tuple[Loaded, SessionAlerts]:
     """The alerts of the configuration for a dashboard, and the errors in them with the others.
 
     Args:
         loaded: The configuration.
+        host: The name of the machine.
         demo: Whether the machine is simulated: then nothing leaves the terminal.
     """
     from gpumon.ui.session import SessionAlerts
@@ -119,12 +120,13 @@ def take_alerts(loaded: Loaded, *, demo: bool) -> tuple[Loaded, SessionAlerts]:
     from msgspec.structs import replace
 
     from gpumon.alerts.alert import in_terminal
+    from gpumon.alerts.memory import memory_path
     from gpumon.alerts.reading import read_alerts
 
     alerts, errors = read_alerts(tables)
     loaded = replace(loaded, errors=(*loaded.errors, *errors))
     if not demo:
-        return loaded, SessionAlerts(alerts)
+        return loaded, SessionAlerts(alerts, state=memory_path(host))
     note = "This is a demo: no command, webhook or apprise is used."
     return loaded, SessionAlerts(tuple(map(in_terminal, alerts)), note)
 

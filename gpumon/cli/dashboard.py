@@ -209,7 +209,7 @@ def _show(options: argparse.Namespace) -> int:
         )
 
     narrowing = ProcessFilter(user=user, filter=getattr(options, "filter", None))
-    loaded, alerts = take_alerts(loaded, demo=getattr(options, "demo", False))
+    loaded, alerts = take_alerts(loaded, source.hostname, demo=getattr(options, "demo", False))
     chosen = startup_options(loaded, theme, options.columns)
     picture = first_picture(first, interval, narrowing, chosen, readonly=host.readonly)
     try:

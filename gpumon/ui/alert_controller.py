@@ -58,12 +58,13 @@ class AlertController:
         deliver: Tells a notice in the ways of its alert; must not block.
         show: Shows what was told: the newest notice, and how many there are besides.
         changed: Called when something else is watched, or what was told has been read.
+        say: Shows a sentence.
 
     Attributes:
         alerts: The alerts of the configuration.
         told: What was told.
         unread: How many notices were told since the page that lists them was last open.
-        ways_said: What was said of ways that failed or work again, oldest first.
+        troubles: What was said to be wrong with the telling, oldest first.
     """
 
     def __init__(
@@ -73,16 +74,20 @@ class AlertController:
         deliver: Callable[[Alert, Notice], None],
         show: Callable[[Notice, int], None],
         changed: Callable[[], None],
+        say: Callable[[str], None],
     ) -> None:
         self.alerts = alerts
         self.told = Told()
         self.unread = 0
-        self.ways_said: deque[str] = deque(maxlen=_SAID_KEPT)
+        self.troubles: deque[str] = deque(maxlen=_SAID_KEPT)
         self._history = history
         self._deliver = deliver
         self._show = show
         self._changed = changed
-        self._engine = AlertEngine(alerts.alerts, history.thresholds)
+        self._say = say
+        self._engine = AlertEngine(alerts.alerts, history.thresholds, alerts.state)
+        self._names = {alert.name for alert in alerts.alerts}
+        self._trouble: str | None = None
         self._gpus: set[str] = set()
         self._awaited: list[_Awaited] = []
         self._checked: Snapshot | None = None
@@ -149,8 +154,7 @@ class AlertController:
         self._checked = latest
         told = []
         for alert, found in self._engine.check(self._history, latest):
-            is_asked = alert not in self.alerts.alerts
-            notice = self._as_asked(found, latest) if is_asked else found
+            notice = found if alert.name in self._names else self._as_asked(found, latest)
             if notice is not None:
                 told.append(notice)
                 self.told.add(notice)
@@ -160,6 +164,7 @@ class AlertController:
             self.unread += len(told)
             self._changed()
             self._show(told[-1], len(told) - 1)
+        self._say_trouble()
 
     def _as_asked(self, notice: Notice, latest: Snapshot) -> Notice | None:
         """The notice of what is watched by key; ``None`` while other processes of a job run."""
@@ -189,6 +194,22 @@ class AlertController:
             if listed:
                 group.processes |= listed
                 group.before = latest
+
+    def _say_trouble(self) -> None:
+        """Say once why nothing can be remembered, or that another program tells the same."""
+        trouble = self._engine.trouble
+        if trouble != self._trouble and trouble is not None:
+            self.say(trouble)
+        self._trouble = trouble
+
+    def say(self, sentence: str) -> None:
+        """Say what is wrong with the telling, and keep it for the page."""
+        self.troubles.append(sentence)
+        self._say(sentence)
+
+    def close(self) -> None:
+        """Remember what was told; takes a few seconds at most."""
+        self._engine.close()
 
     def read(self) -> None:
         """The page that lists what was told is open."""

@@ -24,10 +24,12 @@ class SessionAlerts(NamedTuple):
     Attributes:
         alerts: Those that are checked.
         note: What is not done here, and why; empty if everything is.
+        state: The file in which it is remembered what was told; ``None`` for none.
     """
 
     alerts: Sequence[Alert] = ()
     note: str = ""
+    state: str | None = None
 
 
 class Session(NamedTuple):

@@ -82,7 +82,7 @@ class Workspace:
 
         terminal = ScreenTerminal(app.run_soon, app.bell, app.write_to_terminal)
         self._deliveries = Deliveries(
-            terminal, lambda said: app.run_soon(lambda: self._show_trouble(said))
+            terminal, lambda said: app.run_soon(lambda: self.alerts.say(said))
         )
         self.alerts = AlertController(
             session.alerts,
@@ -90,6 +90,7 @@ class Workspace:
             self._deliveries.tell,
             self._show_told,
             self._show_alerts,
+            lambda said: app.say(said, lasting=True),
         )
 
     def start(self) -> None:
@@ -110,6 +111,7 @@ class Workspace:
         self.viewed_time.close()
         self.kill_controller.close()
         self._deliveries.close(_DELIVERY_SECONDS)
+        self.alerts.close()
 
     def _take_snapshots(self) -> None:
         """Show the newest snapshot, or end if the collector has failed."""
@@ -156,11 +158,6 @@ class Workspace:
         """Show what was told, on any screen."""
         more = f" (and {others} more: {keycap('alerts')})" if others else ""
         self._app.say(f"{notice.sentence}{more}", lasting=True)
-
-    def _show_trouble(self, sentence: str) -> None:
-        """Show that a way failed, or works again."""
-        self.alerts.ways_said.append(sentence)
-        self._app.say(sentence, lasting=True)
 
     def _show_alerts(self) -> None:
         self.dashboard.show_alerts(self.alerts.watched, self.alerts.unread)

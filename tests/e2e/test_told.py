@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -79,7 +80,8 @@ def test_the_end_of_a_process_is_told_with_how_long_it_ran_and_its_memory(driver
             card.memory_used = GIB
             screen.wait_for(rf"process {pid} has ended after \d+[ms]\d*s?; its 20\.0 GiB came back")
             rung(screen, before)
-            assert b"\x1b]9;gpumon: process %d has ended after" % pid in screen.output
+            shown = re.compile(rb"\x1b\]9;\S+ \S* ?%d [^\x07]*ended: process %d has " % (pid, pid))
+            screen.wait(lambda it: shown.search(it.output) is not None, "a notification")
             screen.wait_for(r" ! 1 told ")
             screen.type("!")
             screen.wait_for(
@@ -150,7 +152,7 @@ def test_an_alert_of_the_configuration_is_told_once_however_it_flaps(
             r"▸ \d\d:\d\d ▲ \S+ GPU 0: hot[\s\S]*too hot[\s\S]*hot → bell, desktop"
         )
         assert text.count("GPU 0: hot") == 1
-        assert screen.output.count(b"\x1b]9;gpumon: ") == 1
+        assert screen.output.count(b"\x1b]9;") == 1
 
 
 def test_alerts_go_on_while_the_past_is_shown_and_a_past_moment_gives_none(
@@ -199,7 +201,7 @@ do = ["bell", {{ command = ["touch", "{ran}"] }}]
 
 def test_what_is_wrong_in_an_alert_is_said_at_the_start(tmp_path: Path) -> None:
     with screen_with(tmp_path, '[[alerts]]\nwhen = "warm"\n') as screen:
-        screen.wait_for(r"config\.toml:\d: .*warm")
+        screen.wait_for(r"config\.toml, line 2: .*warm")
 
 
 def test_a_page_of_alerts_in_a_fleet_says_where_they_are_checked() -> None:
@@ -209,3 +211,57 @@ def test_a_page_of_alerts_in_a_fleet_says_where_they_are_checked() -> None:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
         screen.type("!")
         screen.wait_for(r"Nothing has been told[\s\S]*run gpumon watch there")
+
+
+def test_a_command_gets_the_facts_and_one_that_fails_is_said_once(
+    driver: Driver, tmp_path: Path
+) -> None:
+    got = tmp_path / "got.json"
+    config = f"""
+[[alerts]]
+when = "hot"
+do = [{{ command = ["sh", "-c", "cat > {got}"] }}, {{ command = ["false"] }}]
+"""
+    with screen_with(tmp_path, config, driver) as screen:
+        screen.wait_for(r"○ free[\s\S]*\n q quit")
+        wait_for_samples(screen, driver)
+        hot(driver)
+        screen.wait_for(" ! 1 told ")
+        screen.wait(lambda _: got.exists() and got.stat().st_size > 0, "waiting for the command")
+        screen.type("!")
+        screen.wait_for(r"GPU 0: hot[\s\S]*hot → command[\s\S]*command false failed: ")
+        assert "\n".join(screen.rows()[:-1]).count("command false failed") == 1
+        screen.type("q")
+        screen.wait_for(r"\n q quit")
+        screen.type("q")
+        assert screen.wait_end() == 0
+    assert json.loads(got.read_text())["gpu_index"] == 0
+
+
+def test_of_two_dashboards_one_runs_the_commands_and_both_list(
+    driver: Driver, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    config = f'[[alerts]]\nwhen = "hot"\ndo = [{{ command = ["sh", "-c", "echo x >> {ran}"] }}]\n'
+    state = {**driver.env(), "XDG_STATE_HOME": str(tmp_path / "state")}
+    path = tmp_path / "gpumon" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(config, encoding="utf-8")
+    env = {**state, "XDG_CONFIG_HOME": str(tmp_path)}
+    command = [*GPUMON, "-n", "0.1"]
+    with Screen(command, env, 140, 30) as one, Screen(command, env, 140, 30) as other:
+        for screen in (one, other):
+            screen.wait_for(r"○ free")
+        wait_for_samples(one, driver)
+        hot(driver)
+        for screen in (one, other):
+            screen.wait_for(" ! 1 told ")
+        one.wait(lambda _: ran.exists(), "waiting for the command")
+        for screen in (one, other):
+            screen.type("!")
+            screen.wait_for("GPU 0: hot")
+            screen.type("q")
+            screen.wait_for(r"\n q quit")
+            screen.type("q")
+            assert screen.wait_end() == 0
+    assert ran.read_text() == "x\n"

@@ -121,7 +121,7 @@ def test_nothing_disagrees_whether_a_card_is_free(
     if mig is None:
         assert screen == (FindingKind.FREE in {one.kind for one in card_findings(history, card)})
         told = AlertController(
-            SessionAlerts(), history, lambda *_: None, lambda *_: None, lambda: None
+            SessionAlerts(), history, lambda *_: None, lambda *_: None, lambda: None, lambda _: None
         )
         assert screen == (told.toggle(card) == "GPU 0 is free")
 

@@ -32,6 +32,7 @@ class Machine:
         self.time = NOON
         self.delivered: list[tuple[Alert, Notice]] = []
         self.shown: list[tuple[str, int]] = []
+        self.said: list[str] = []
         self.changes = 0
         self.controller = AlertController(
             SessionAlerts(alerts),
@@ -39,6 +40,7 @@ class Machine:
             lambda alert, notice: self.delivered.append((alert, notice)),
             lambda notice, others: self.shown.append((notice.sentence, others)),
             self._change,
+            self.said.append,
         )
 
     def _change(self) -> None:

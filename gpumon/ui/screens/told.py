@@ -81,7 +81,7 @@ class ToldScreen(PageScreen):
     def page(self, width: int) -> list[Row]:
         """See ``PageScreen.page``."""
         configured = self._alerts.alerts
-        notes = (*self._alerts.ways_said, *filter(None, (configured.note,)))
+        notes = (*self._alerts.troubles, *filter(None, (configured.note,)))
         rows, self._owners = told_rows(
             self._notices, self._chosen, configured.alerts, notes, time.time(), width
         )

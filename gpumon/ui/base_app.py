@@ -8,6 +8,7 @@ import shutil
 import threading
 from abc import abstractmethod
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -141,6 +142,8 @@ class BaseApp(App[int]):
         self.set_interval(LOOK_SECONDS, self._themes.reload_if_changed)
         for sentence in self._choice.sentences:
             self._warn(sentence)
+        # Textual finds the active application in the context of the running code.
+        self._running_context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._started.set()
 
@@ -228,7 +231,7 @@ class BaseApp(App[int]):
         if self._loop is not None:
             # Another thread may have closed the loop meanwhile.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(call)
+                self._loop.call_soon_threadsafe(call, context=self._running_context)
 
     def write_to_terminal(self, sequence: str) -> None:
         """Write a control sequence that draws nothing, such as a notification."""

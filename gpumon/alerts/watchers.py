@@ -285,8 +285,9 @@ class ProcessWatcher:
             if holds is None:
                 self._unknown_at_first[key] = look.now
             return True
-        if holds is not None and key in self._unknown_at_first:
-            return look.now - self._unknown_at_first.pop(key) <= _LOOKED_UP_WITHIN
+        unknown_at = None if holds is None else self._unknown_at_first.pop(key, None)
+        if unknown_at is not None and look.now - unknown_at <= _LOOKED_UP_WITHIN:
+            return True
         if finding is None or finding.since is None or finding.kind in FORECASTS:
             return False
         return finding.since <= min(looked)

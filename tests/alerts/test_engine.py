@@ -238,6 +238,16 @@ def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
     assert len(machine.see(3, gpu(), processes=(known, replace(later, place=place)))) == 1
 
 
+def test_a_process_is_told_to_be_idle_unless_it_was_so_at_the_first_look() -> None:
+    machine = Machine(alert("idle process"))
+    assert machine.see(600, gpu(), processes=(process(), working(200))) == []
+    told = machine.see(600, gpu(), processes=(process(), process(200)))
+    assert titles(told) == ["ada-07 process 200 of ann: idle process"]
+    assert told[0].sentence == (
+        "process 200 of ann on GPU 0 of ada-07: idle for 1 m, holds 1.0 GiB on GPU 0"
+    )
+
+
 def test_an_unknown_idle_time_does_not_end_what_was_told() -> None:
     machine = Machine(alert("idle>10m", ended=True, cooldown=0.0))
     idle, silent = process(sm=0), process(sm=None)

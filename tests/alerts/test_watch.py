@@ -94,8 +94,11 @@ def test_after_kill_9_nothing_is_told_twice(tmp_path: Path) -> None:
             wait_samples(driver)
             driver.cards[0].utilization_gpu = 99
             watch.wait_lines("GPU 0: busy")
-            (state,) = (tmp_path / "gpumon").glob("alerts-*.json")
-            wait_until(lambda: '"told"' in state.read_text(), "that it is remembered")
+            states = tmp_path / "gpumon"
+            wait_until(
+                lambda: any('"told"' in one.read_text() for one in states.glob("alerts-*.json")),
+                "that it is remembered",
+            )
             watch.process.kill()
             watch.process.wait()
         with watching(env=driver.env(), folder=tmp_path, name="again") as watch:

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.scheduling.wait.notification import notification
+from gpumon.text.notification import notification
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ class ScreenTerminal:
 
     def notify(self, title: str, text: str) -> None:
         """Show a notification."""
-        sequence = notification(text, os.environ, title)
+        sequence = notification(title, text, os.environ)
         self._run_soon(lambda: self._show(sequence))
 
     def _ring(self) -> None:

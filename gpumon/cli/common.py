@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
     from gpumon.sources.links import Links
+    from gpumon.ui.session import SessionAlerts
     from gpumon.ui.startup_options import StartupOptions
 
 
@@ -101,6 +102,33 @@ def take_settings() -> Settings:
         say(error.sentence)
     use_units(loaded.settings.units)
     return loaded.settings
+
+
+def take_alerts(loaded: Loaded, host: str, *, demo: bool) -> tuple[Loaded, SessionAlerts]:
+    """The alerts of the configuration for a dashboard, and the errors in them with the others.
+
+    Args:
+        loaded: The configuration.
+        host: The name of the machine.
+        demo: Whether the machine is simulated: then nothing leaves the terminal.
+    """
+    from gpumon.ui.session import SessionAlerts
+
+    tables = loaded.settings.alerts
+    if not tables:
+        return loaded, SessionAlerts()
+    from msgspec.structs import replace
+
+    from gpumon.alerts.alert import in_terminal
+    from gpumon.alerts.memory import memory_path
+    from gpumon.alerts.reading import read_alerts
+
+    alerts, errors = read_alerts(tables)
+    loaded = replace(loaded, errors=(*loaded.errors, *errors))
+    if not demo:
+        return loaded, SessionAlerts(alerts, state=memory_path(host))
+    note = "This is a demo: no command, webhook or apprise is used."
+    return loaded, SessionAlerts(tuple(map(in_terminal, alerts)), note)
 
 
 def startup_options(

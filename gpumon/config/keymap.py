@@ -141,13 +141,23 @@ KEYMAP: tuple[KeyAction, ...] = (
     *in_group(
         "Log",
         changeable("log", "L", "log", "Log every sample to a file (toggle)", "log"),
-        changeable(
-            "tell_when_free",
-            "w",
-            "tell_when_free",
-            "Notify when this GPU is free (toggle)",
+    ),
+    *in_group(
+        "Alerts",
+        KeyAction(
+            "notify",
+            ("w",),
+            "tell",
+            {
+                "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
+                "card": "Notify when this GPU is free (toggle)",
+                "process": "Notify when this process ends (toggle)",
+                "job": "Notify when this job ends (toggle)",
+            },
             "tell if free",
         ),
+        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
+        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
     ),
     *in_group(
         "Time",

@@ -324,6 +324,13 @@ class Gpu(Struct, frozen=True, gc=False):
     utilization_decoder: int | None = None
     utilization_jpeg: int | None = None
     utilization_ofa: int | None = None
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    fp64_active: float | None = None
+    fp32_active: float | None = None
+    fp16_active: float | None = None
+    dram_active: float | None = None
 
     temperature_gpu: int | None = None
     temperature_memory: int | None = None
@@ -363,6 +370,7 @@ class Gpu(Struct, frozen=True, gc=False):
     nvlink_count: int | None = None
     nvlink_rx: float | None = None
     nvlink_tx: float | None = None
+    nvlink_errors: int | None = None
 
     ecc_mode: bool | None = None
     ecc_corrected_volatile: int | None = None

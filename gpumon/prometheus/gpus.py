@@ -38,6 +38,7 @@ _CRITICAL = {FindingKind.LOST, FindingKind.RESET_REQUIRED, FindingKind.NO_ANSWER
 _WARNING = {
     *(FindingKind.FAILING, FindingKind.MEMORY_ERRORS, FindingKind.RECOVERY, FindingKind.HOT),
     *(FindingKind.THROTTLED, FindingKind.XID, FindingKind.STUCK, FindingKind.UNATTRIBUTED),
+    FindingKind.NVLINK_ERRORS,
 }
 _QUIET = {FindingKind.WORKING, FindingKind.UNKNOWN}
 _MOST_INDEX = 9999

@@ -105,7 +105,7 @@ stuck_power_share = 0.2
 stuck_after = 60.5
 [keys]
 end = "x"
-"mine" = ["!", "ctrl+F5"]
+"mine" = ["$", "ctrl+F5"]
 """)
     assert said(loaded) == []
     settings, lines = loaded.settings, loaded.settings.thresholds
@@ -116,7 +116,7 @@ end = "x"
     assert (settings.units.memory, settings.units.temperature) == ("GB", "F")
     assert (lines.hot_margin, lines.hot_unknown, lines.full_share) == (8, 80, 0.1)
     assert (lines.idle_after, lines.stuck_after, lines.stuck_utilization) == (600, 60.5, 90)
-    assert settings.keys.changed == {"end": ("x",), "mine": ("!", "ctrl+f5")}
+    assert settings.keys.changed == {"end": ("x",), "mine": ("$", "ctrl+f5")}
 
 
 def test_every_mistake_is_told_with_its_line_and_all_else_holds(

@@ -105,6 +105,8 @@ METRICS: dict[str, str] = {
     "nvlink_down": "a bit for each link that is down",
     "nvlink_tx": "KiB/s over all links",
     "nvlink_rx": "KiB/s over all links",
+    "nvlink_replays": "over all links",
+    "nvlink_recoveries": "over all links",
     "nvlink_counters": "1 = the card has fields 138 and 139",
     "nvlink5_counters": "1 = the card has fields 202 and 204",
     "nvlink_group": "cards of the same number are joined by NVLink",

@@ -192,6 +192,8 @@ def _nvlink(count: int, version: int, counters: str) -> dict[str, Number]:
         "nvlink_tx": 0,
         "nvlink_rx": 0,
         counters: 1,
+        # NVLink 5 counts its errors by other fields.
+        **({"nvlink_replays": 0, "nvlink_recoveries": 0} if version < 5 else {}),
     }
 
 

@@ -135,6 +135,7 @@ DERIVED = {
     "nvlink_active",
     "nvlink_rx",
     "nvlink_tx",
+    "nvlink_errors",
     "xid",
     "xid_at",
 }
@@ -429,7 +430,7 @@ def test_fields_are_read_in_one_call_a_sample(furnish: Furnish) -> None:
 
 def test_no_field_is_asked_whose_number_was_given_away_anew() -> None:
     fields = {reading.field for reading in all_questions() if isinstance(reading, FieldQuery)}
-    assert fields == {82, 185, 186, 138, 139, 197, 198, 202, 204, 230}
+    assert fields == {52, 59, 82, 185, 186, 138, 139, 197, 198, 202, 204, 230}
 
 
 def all_questions() -> Iterator[Query]:
@@ -576,6 +577,18 @@ def test_nvlink_traffic_is_the_difference_of_two_counters(
     gpu = room.gpu(2.0)
     assert gpu.nvlink_rx == pytest.approx(8_192 * 1024, rel=1e-4)
     assert gpu.nvlink_tx == pytest.approx(1_024 * 1024, rel=1e-6)
+
+
+def test_nvlink_errors_are_replays_and_recoveries_of_all_links(furnish: Furnish) -> None:
+    room = furnish(h100(nvlink_replays=7), b200(), rtx4090())
+    room.open()
+    assert room.gpu().nvlink_errors == 7
+    room.driver.cards[0].nvlink_recoveries = 2
+    h100_, b200_, rtx = room.sample(5.0).gpus
+    assert h100_.nvlink_errors == 9
+    for other in (b200_, rtx):
+        assert other.nvlink_errors is None
+        assert other.unknown["nvlink_errors"] is Unknown.NOT_SUPPORTED
 
 
 def test_a_counter_that_went_back_gives_no_rate(furnish: Furnish) -> None:

@@ -46,7 +46,6 @@ from gpumon.recording.history.observations import (
     LOG_CARD_DEPTH,
     OLD_AFTER,
     PAST_KEPT,
-    PATIENCE,
     PROCESS_CHARTED,
     PROCESS_DEPTH,
     PROCESSES_CHARTED,
@@ -56,6 +55,7 @@ from gpumon.recording.history.observations import (
     USERS_KEPT,
     XIDS_KEPT,
 )
+from gpumon.recording.history.records import PATIENCE
 from gpumon.recording.history.user_series import USER_CHARTED, USERS_CHARTED
 
 __all__ = [

@@ -88,6 +88,7 @@ _STATIC: dict[str, Any] = {
     "pcie_width_max": 16,
     "nvlink_active": 18,
     "nvlink_count": 18,
+    "nvlink_errors": 0,
     "ecc_mode": True,
     "ecc_corrected_volatile": 0,
     "ecc_uncorrected_volatile": 0,

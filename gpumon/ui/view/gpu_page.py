@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from gpumon.findings import FindingKind, card_findings, memory_account
+from gpumon.findings import FindingKind, card_findings, is_of_the_past, memory_account
 from gpumon.host.cuda_visible_devices import visible_devices_line
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
 from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.sources.makers import error_code
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -196,6 +197,7 @@ def card_rows(
             ],
             Side.BOTH,
         ),
+        Section("Reported errors", lambda size: _errors(gpu, history, size), Side.BOTH),
         Section("GPU", lambda size: _identity(view, snapshot, size), Side.BOTH),
         Section("MIG devices", lambda size: _devices(gpu, size), Side.BOTH),
         Section("All values", lambda size: _metrics(gpu, history.now, size), Side.BOTH),
@@ -271,6 +273,22 @@ def _suspect_rows(suspect: Suspect, width: int) -> list[Row]:
     return rows + [
         fill([edge, (line, "state.note")], width) for line in wrap(suspect.sentence, room)
     ]
+
+
+def _errors(gpu: Gpu, history: History, width: int) -> list[Row]:
+    """The XIDs of the GPU, newest first, those from before gpumon was started too."""
+    facts = []
+    for xid, at in sorted(history.xids(gpu.uuid).items(), key=lambda item: -(item[1] or 0)):
+        error = error_code(xid)
+        notes = [] if error.severity is None or error.by_program else [error.severity.value]
+        if is_of_the_past(history, at):
+            notes.append("before gpumon was started")
+        moment = UNKNOWN if at is None else moment_text(at, history.now)
+        value = f"{moment}  {error.explanation}"
+        facts.append(Fact(error.label, value, note=" · ".join(notes)))
+        if error.advice is not None:
+            facts.append(Fact("", f"what to do: {error.advice}", "dim"))
+    return fact_rows(facts, width, 10)
 
 
 def _identity(view: CardView, snapshot: Snapshot | None, width: int) -> list[Row]:

@@ -19,7 +19,6 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.units import degree
 from gpumon.ui.view.gpu_text import (
-    WATCHED,
     holders,
     is_stale,
     memory_share,
@@ -30,6 +29,7 @@ from gpumon.ui.view.gpu_text import (
     unlisted_holder,
 )
 from gpumon.ui.view.graph_choices import GRAPHS, MEMORY, UTIL, top_temperature
+from gpumon.ui.view.process_table import WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

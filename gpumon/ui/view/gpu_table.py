@@ -21,7 +21,6 @@ from gpumon.text.formatting import (
 from gpumon.text.units import degree
 from gpumon.ui.view.gpu_table_layout import CELSIUS, GUTTER, UTIL_TEXT
 from gpumon.ui.view.gpu_text import (
-    WATCHED,
     core_name,
     holders,
     is_stale,
@@ -33,6 +32,7 @@ from gpumon.ui.view.gpu_text import (
     unlisted_holder,
 )
 from gpumon.ui.view.graph_choices import UTIL
+from gpumon.ui.view.process_table import WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -35,7 +35,7 @@ from gpumon.ui.view.header_footer import LogNote, footer_row, key_at
 from gpumon.ui.view.key_names import footer_key, keycap
 from gpumon.ui.view.process_table import RowContext, Sort, sort_processes, visible_columns
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
-from gpumon.ui.view.view import Timeline, View
+from gpumon.ui.view.view import Timeline, View, Watched
 from tests.build import GIB, NOON, gpu, process
 from tests.build import snapshot as build_snapshot
 
@@ -245,7 +245,7 @@ def test_a_watched_gpu_bears_a_mark_until_the_watch_ends(cards: int, size: tuple
     uuid = shown.gpus[0].uuid
     for watched in (frozenset({uuid}), frozenset()):
         for chosen in (None, uuid):
-            view = View(interval=0.5, watched_gpus=watched, card=chosen)
+            view = View(interval=0.5, watched=Watched(watched), card=chosen)
             rows = dashboard.rows(shown, view, *size).cards
             text = "\n".join("".join(part for part, _ in row) for row in rows)
             # Sixteen GPUs of the demo are eight twice.
@@ -975,7 +975,7 @@ def test_the_footer_names_what_matters_at_the_moment_in_eighty_columns() -> None
     for view, words in [
         (
             card,
-            ("? help", "Enter details", "d only this GPU", "Tab processes", "w tell if free"),
+            ("? explain", "Enter details", "d only this GPU", "Tab processes", "w tell if free"),
         ),
         (alone, ("? help", "/ filter", "↑↓ select", "t tree", "[ ] rewind", "L log")),
         (chosen, ("? help", "k end…", "Enter details", "space tag", "[ ] rewind", "L log")),

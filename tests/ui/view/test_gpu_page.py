@@ -317,3 +317,23 @@ def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
     for row in card_rows(CardView(now.gpus[0], text), history, shown, width, 22):
         assert row_width(row) == width
         assert all(part == printable(part) for part, _ in row)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_reported_errors_have_their_time_their_meaning_and_what_to_do(width: int) -> None:
+    history = History(conditions())
+    reports = ((48, NOON - 3600.0), (31, NOON + 2.0), (999, NOON + 3.0))
+    for second, (number, at) in enumerate(reports):
+        card = msgspec.structs.replace(CARD, xid=number, xid_at=at)
+        history.add(snapshot(NOON + second, card))
+    text = flat(page(card, history, width)).split("Reported errors ")[1]
+    places = [text.index(f"XID {number} ") for number in (999, 31, 48)]
+    assert places == sorted(places), "the newest first"
+    for words in (
+        "12:00 look it up in NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors)",
+        "12:00 a program touched memory that it does not own what to do: look for",
+        "11:00 memory error that could not be corrected critical · before gpumon was started",
+        "what to do: move jobs away and reset the GPU",
+    ):
+        assert words in text
+    assert "Reported errors" not in page(CARD, seen(CARD), width)

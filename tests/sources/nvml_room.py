@@ -41,13 +41,19 @@ class Room:
         self.sys = sys_folder
         self.sources: list[NvmlSource] = []
 
-    def new_source(self, selection: GpuSelection = ALL, proc: str | None = None) -> NvmlSource:
-        source = NvmlSource(selection, self.clock, proc or "/proc", str(self.sys))
+    def new_source(
+        self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
+    ) -> NvmlSource:
+        source = NvmlSource(
+            selection, self.clock, proc or "/proc", str(self.sys), profiled=profiled
+        )
         self.sources.append(source)
         return source
 
-    def open(self, selection: GpuSelection = ALL, proc: str | None = None) -> NvmlSource:
-        source = self.new_source(selection, proc)
+    def open(
+        self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
+    ) -> NvmlSource:
+        source = self.new_source(selection, proc, profiled=profiled)
         source.open()
         return source
 

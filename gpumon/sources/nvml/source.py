@@ -5,7 +5,8 @@ One thread makes the calls (the driver serialises its callers anyway), each at i
 - every sample: memory, utilization, power, temperature, clocks (``NvmlCard.read_fast``);
 - every second, or every sample if a listener keeps all values: values that only the page of a GPU
   shows;
-- every second: process lists and their utilization (``processes``);
+- every second: process lists and their utilization (``processes``), and how much of the GPU works
+  (``gpm``);
 - every two seconds, within a time budget: most other values (``metric_readers``,
   ``slow_call_budget``);
 - every ten seconds: modes, links, BAR1, lifetime error counts and repairs.
@@ -81,6 +82,7 @@ class NvmlBackend(GpuBackend):
         clock: Clock, for tests.
         proc: Where the process file system is mounted.
         sys: Where the system file system is mounted.
+        profiled: Whether to read how much of each GPU works; see ``gpm``.
     """
 
     name = "nvml"
@@ -92,7 +94,10 @@ class NvmlBackend(GpuBackend):
         clock: Clock | None = None,
         proc: str = "/proc",
         sys: str = "/sys",
+        *,
+        profiled: bool = False,
     ) -> None:
+        self._profiled = profiled
         self._selection = selection
         self._clock: Clock = clock or SystemClock()
         self._proc = proc
@@ -108,7 +113,14 @@ class NvmlBackend(GpuBackend):
                 if lack_behind(error) is not None:
                     raise
                 raise SourceError(NO_LIBRARY.sentence, NO_LIBRARY.advice) from None
-            self._driver = _Driver(library, self._selection, self._clock, self._proc, self._sys)
+            self._driver = _Driver(
+                library,
+                self._selection,
+                self._clock,
+                self._proc,
+                self._sys,
+                profiled=self._profiled,
+            )
         try:
             trouble = self._driver.open()
         except NoSuchCardError:
@@ -161,8 +173,10 @@ class NvmlSource(Sampler):
         clock: Clock | None = None,
         proc: str = "/proc",
         sys: str = "/sys",
+        *,
+        profiled: bool = False,
     ) -> None:
-        backend = NvmlBackend(selection, clock, proc, sys)
+        backend = NvmlBackend(selection, clock, proc, sys, profiled=profiled)
         super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
 
 
@@ -170,14 +184,23 @@ class _Driver:
     """The driver behind a loaded library, whether it responds or not."""
 
     def __init__(
-        self, library: Library, selection: GpuSelection, clock: Clock, proc: str, sys: str
+        self,
+        library: Library,
+        selection: GpuSelection,
+        clock: Clock,
+        proc: str,
+        sys: str,
+        *,
+        profiled: bool,
     ) -> None:
         self.library = library
         self._selection = selection
         self._clock = clock
         self._proc = proc
         self._slow_calls = SlowCallBudget()
-        self._registry = DeviceRegistry(library, clock, self._slow_calls, selection, sys)
+        self._registry = DeviceRegistry(
+            library, clock, self._slow_calls, selection, sys, profiled=profiled
+        )
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
         self._xids: dict[str, tuple[int, float]] = {}
@@ -192,6 +215,7 @@ class _Driver:
         self._closely = True
         self._details_due = -math.inf
         self._processes_due = -math.inf
+        self._profile_due = -math.inf
         self._listed: dict[int, ListedProcess] | None = None
         self._listed_at: float | None = None
         self._facts = DriverFacts()
@@ -346,6 +370,11 @@ class _Driver:
             self._slow_calls.done(turn, now, self.library.driver_seconds - spent)
         if now >= self._processes_due or self._registry.restarted:
             self._read_processes(now)
+        if now >= self._profile_due:
+            self._profile_due = now + _MEDIUM_SECONDS
+            for card in self._registry.cards:
+                if card.profile:
+                    self._registry.guard(card, partial(card.ask_all, card.profile, now))
         if self._watcher is not None:
             self._watcher.watch(self._registry.handles())
             self._take_xids(self._watcher.latest)

@@ -150,7 +150,7 @@ def test_values_stay_within_what_such_a_card_can_do(seconds: float, seed: int) -
             continue
         for metric in GPU_METRICS:
             value = getattr(gpu, metric.field)
-            if metric.unit is Unit.PERCENT and value is not None:
+            if metric.unit in {Unit.PERCENT, Unit.SHARE} and value is not None:
                 assert 0 <= value <= 100, metric.field
         assert 25 <= known(gpu.temperature_gpu) <= 89
         assert 60 <= known(gpu.power_draw) <= 720

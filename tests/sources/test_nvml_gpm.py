@@ -236,7 +236,7 @@ def test_a_gpu_whose_sample_hangs_is_given_up_and_its_buffers_stay(furnish: Furn
 
 def test_mig_devices_have_values_of_their_own(furnish: Furnish) -> None:
     room = furnish(h100_mig(sm_active=33))
-    room.driver.cards[0].mig[1].shares[:] = (62, 30, 20, 55, 0, 10, 5)
+    room.driver.cards[0].mig[1].shares[:] = [62.0, 30.0, 20.0, 55.0, 0.0, 10.0, 5.0]
     opened(room)
     for _ in range(3):
         gpu = later(room)

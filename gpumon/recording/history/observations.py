@@ -40,7 +40,6 @@ CHARTED = (
     "nvlink_rx",
     "nvlink_tx",
     "sm_active",
-    "tensor_active",
     "dram_active",
 )
 """Fields of a card whose values over time are kept."""

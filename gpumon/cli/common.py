@@ -45,7 +45,7 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
     from gpumon.kill.local_host import LocalHost
     from gpumon.sources.machine import this_machine
 
-    source = this_machine(selection)
+    source = this_machine(selection, profiled=True)
     return source, LocalHost(source.backend.device_files, readonly=readonly)
 
 

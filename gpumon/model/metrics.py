@@ -40,6 +40,7 @@ class Unit(Enum):
     BITS = ("bits", "bits", "", 1)
     BYTES = ("bytes", "bytes", "MiB", 2**20, (0, 2**50))
     PERCENT = ("percent", "percent", "%", 1, (0, 100))
+    SHARE = ("percent with a fraction", "percent", "%", 1, (0, 100))
     CELSIUS = ("degrees Celsius", "celsius", "", 1, (-100, 300))
     WATTS = ("watts", "watts", "W", 1, (0, 10_000))
     JOULES = ("joules", "joules", "J", 1, (0, 2**64))
@@ -137,13 +138,6 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("utilization_decoder", "Decoder utilisation", _PCT, _SLOW, "utilization.decoder", "DCGM_FI_DEV_DEC_UTIL", "Utilization of the video decoder."),
     Metric("utilization_jpeg", "JPEG utilisation", _PCT, _SLOW, "utilization.jpeg", None, "Utilization of the JPEG decoder."),
     Metric("utilization_ofa", "OFA utilisation", _PCT, _SLOW, "utilization.ofa", None, "Utilization of the optical flow accelerator."),
-    Metric("sm_active", "SMs active", _PCT, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_ACTIVE", "Share of the multiprocessors (SMs) that had work, over time. Low while GPU utilisation is high: the kernels are too small to fill the GPU. It does not tell how well an SM was used."),
-    Metric("sm_occupancy", "SM occupancy", _PCT, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_OCCUPANCY", "Resident warps as a share of the most that the SMs can hold. A low value is no fault if the kernels need many registers."),
-    Metric("tensor_active", "Tensor active", _PCT, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Share of time in which the tensor cores worked. Few programs exceed half of it."),
-    Metric("fp64_active", "FP64 active", _PCT, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "Share of time in which the FP64 units worked, without the tensor cores."),
-    Metric("fp32_active", "FP32 active", _PCT, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "Share of time in which the FP32 units worked, without the tensor cores."),
-    Metric("fp16_active", "FP16 active", _PCT, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of time in which the FP16 units worked, without the tensor cores."),
-    Metric("dram_active", "DRAM active", _PCT, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of time in which the memory interface moved data. About 80 is as much as it can do in practice; it does not tell how full the memory is."),
     Metric("temperature_gpu", "GPU temperature", Unit.CELSIUS, _FAST, "temperature.gpu", "DCGM_FI_DEV_GPU_TEMP", "Temperature of the GPU chip."),
     Metric("temperature_memory", "Memory temperature", Unit.CELSIUS, _SLOW, "temperature.memory", "DCGM_FI_DEV_MEMORY_TEMP", "Temperature of the memory. Few GPUs report it."),
     Metric("temperature_slowdown", "Slowdown temperature", Unit.CELSIUS, _STATIC, None, "DCGM_FI_DEV_SLOWDOWN_TEMP", "Temperature at which the GPU starts to slow down."),
@@ -198,6 +192,13 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("display_mode", "Display connected", Unit.ENABLED, _SLOW, "display_mode", None, "Whether a monitor is connected."),
     Metric("display_active", "Display active", Unit.ENABLED, _SLOW, "display_active", None, "Whether a display server uses memory of the GPU."),
     Metric("mig_mode", "MIG mode", Unit.ENABLED, _SLOW, "mig.mode.current", "DCGM_FI_DEV_MIG_MODE", "Whether the GPU is divided into instances (MIG)."),
+    Metric("sm_active", "SMs active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_ACTIVE", "Share of the multiprocessors (SMs) that had work, over time. Low while GPU utilisation is high: the kernels are too small to fill the GPU. It does not tell how well an SM was used."),
+    Metric("sm_occupancy", "SM occupancy", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_OCCUPANCY", "Resident warps as a share of the most that the SMs can hold. A low value is no fault if the kernels need many registers."),
+    Metric("tensor_active", "Tensor active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Share of time in which the tensor cores worked. Few programs exceed half of it."),
+    Metric("fp64_active", "FP64 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "Share of time in which the FP64 units worked, without the tensor cores."),
+    Metric("fp32_active", "FP32 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "Share of time in which the FP32 units worked, without the tensor cores."),
+    Metric("fp16_active", "FP16 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of time in which the FP16 units worked, without the tensor cores."),
+    Metric("dram_active", "DRAM active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of time in which the memory interface moved data. About 80 is as much as it can do in practice; it does not tell how full the memory is."),
 )
 # fmt: on
 

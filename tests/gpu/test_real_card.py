@@ -36,6 +36,7 @@ MIB = 2**20
 TOLERANCE: dict[Unit, float] = {
     Unit.BYTES: 32 * MIB,
     Unit.PERCENT: 25,
+    Unit.SHARE: 25,
     Unit.CELSIUS: 3,
     Unit.WATTS: 30,
     Unit.MEGAHERTZ: 300,
@@ -43,7 +44,7 @@ TOLERANCE: dict[Unit, float] = {
 }
 """How far a value that moves may have moved on, in the model's unit, beyond both samples."""
 
-ROUNDING: dict[Unit, float] = {Unit.BYTES: MIB, Unit.PERCENT: 3}
+ROUNDING: dict[Unit, float] = {Unit.BYTES: MIB, Unit.PERCENT: 3, Unit.SHARE: 3}
 """What a value that stands still may differ by; a fan is never quite still. nvidia-smi writes
 whole MiB, and hundredths of a watt."""
 

@@ -43,15 +43,24 @@ class Room:
         self.kernel_log = kernel_log
         self.sources: list[NvmlSource] = []
 
-    def new_source(self, selection: GpuSelection = ALL, proc: str | None = None) -> NvmlSource:
+    def new_source(
+        self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
+    ) -> NvmlSource:
         source = NvmlSource(
-            selection, self.clock, proc or "/proc", str(self.sys), str(self.kernel_log)
+            selection,
+            self.clock,
+            proc or "/proc",
+            str(self.sys),
+            str(self.kernel_log),
+            profiled=profiled,
         )
         self.sources.append(source)
         return source
 
-    def open(self, selection: GpuSelection = ALL, proc: str | None = None) -> NvmlSource:
-        source = self.new_source(selection, proc)
+    def open(
+        self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
+    ) -> NvmlSource:
+        source = self.new_source(selection, proc, profiled=profiled)
         source.open()
         return source
 

@@ -46,6 +46,8 @@ CHARTED = (
     "pcie_tx",
     "nvlink_rx",
     "nvlink_tx",
+    "sm_active",
+    "dram_active",
 )
 """Fields of a card whose values over time are kept."""
 HOST_CHARTED = ("cpu_percent", "memory_used", "load")

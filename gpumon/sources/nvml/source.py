@@ -5,7 +5,8 @@ One thread makes the calls (the driver serialises its callers anyway), each at i
 - every sample: memory, utilization, power, temperature, clocks (``NvmlCard.read_fast``);
 - every second, or every sample if a listener keeps all values: values that only the page of a GPU
   shows;
-- every second: process lists and their utilization (``processes``);
+- every second: process lists and their utilization (``processes``), and how much of the GPU works
+  (``gpm``);
 - every two seconds, within a time budget: most other values (``metric_readers``,
   ``slow_call_budget``);
 - every ten seconds: modes, links, BAR1, lifetime error counts and repairs.
@@ -84,6 +85,7 @@ class NvmlBackend(GpuBackend):
         proc: Where the process file system is mounted.
         sys: Where the system file system is mounted.
         kernel_log: The kernel log.
+        profiled: Whether to read how much of each GPU works; see ``gpm``.
     """
 
     name = "nvml"
@@ -96,7 +98,10 @@ class NvmlBackend(GpuBackend):
         proc: str = "/proc",
         sys: str = "/sys",
         kernel_log: str = "/dev/kmsg",
+        *,
+        profiled: bool = False,
     ) -> None:
+        self._profiled = profiled
         self._selection = selection
         self._clock: Clock = clock or SystemClock()
         self._proc = proc
@@ -114,7 +119,13 @@ class NvmlBackend(GpuBackend):
                     raise
                 raise SourceError(NO_LIBRARY.sentence, NO_LIBRARY.advice) from None
             self._driver = _Driver(
-                library, self._selection, self._clock, self._proc, self._sys, self._kernel_log
+                library,
+                self._selection,
+                self._clock,
+                self._proc,
+                self._sys,
+                self._kernel_log,
+                profiled=self._profiled,
             )
         try:
             trouble = self._driver.open()
@@ -169,8 +180,10 @@ class NvmlSource(Sampler):
         proc: str = "/proc",
         sys: str = "/sys",
         kernel_log: str = "/dev/kmsg",
+        *,
+        profiled: bool = False,
     ) -> None:
-        backend = NvmlBackend(selection, clock, proc, sys, kernel_log)
+        backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
         super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
 
 
@@ -185,6 +198,8 @@ class _Driver:
         proc: str,
         sys: str,
         kernel_log: str,
+        *,
+        profiled: bool,
     ) -> None:
         self.library = library
         self._selection = selection
@@ -192,7 +207,9 @@ class _Driver:
         self._proc = proc
         self._kernel_log = kernel_log
         self._slow_calls = SlowCallBudget()
-        self._registry = DeviceRegistry(library, clock, self._slow_calls, selection, sys)
+        self._registry = DeviceRegistry(
+            library, clock, self._slow_calls, selection, sys, profiled=profiled
+        )
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
         self._kernel_watcher: KernelXidWatcher | None = None
@@ -209,6 +226,7 @@ class _Driver:
         self._closely = True
         self._details_due = -math.inf
         self._processes_due = -math.inf
+        self._profile_due = -math.inf
         self._listed: dict[int, ListedProcess] | None = None
         self._listed_at: float | None = None
         self._facts = DriverFacts()
@@ -370,6 +388,11 @@ class _Driver:
             self._slow_calls.done(turn, now, self.library.driver_seconds - spent)
         if now >= self._processes_due or self._registry.restarted:
             self._read_processes(now)
+        if now >= self._profile_due:
+            self._profile_due = now + _MEDIUM_SECONDS
+            for card in self._registry.cards:
+                if card.profile:
+                    self._registry.guard(card, partial(card.ask_all, card.profile, now))
         if self._watcher is not None:
             self._watcher.watch(self._registry.handles())
         self._take_xids()

@@ -65,6 +65,16 @@ _EVENTS = ("xid", "xid_at")
 
 _SUMMARY = ("utilization_gpu", "memory_used", "power_draw", "temperature_gpu")
 """The metrics in the first line."""
+_WORK = (
+    ("SMs active", "sm_active"),
+    ("occupancy", "sm_occupancy"),
+    ("tensor", "tensor_active"),
+    ("DRAM", "dram_active"),
+    ("FP32", "fp32_active"),
+    ("FP16", "fp16_active"),
+    ("FP64", "fp64_active"),
+)
+"""The metrics in the second line, with their labels there."""
 _SILENT = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_ANSWER)
 _BEFORE = 60.0
 """Seconds before a GPU fell silent in which its last values are searched."""
@@ -231,7 +241,21 @@ def _summary(view: CardView, width: int) -> list[Row]:
         if row_width((*fields, *added)) > width:
             break
         fields += added
-    return [*rows, fill(fields, width)]
+    return [*rows, fill(fields, width), *_work(gpu, width)]
+
+
+def _work(gpu: Gpu, width: int) -> list[Row]:
+    """How much of the GPU works, where the driver tells it; what does not fit is left out."""
+    fields: list[Field] = []
+    for label, field in _WORK:
+        value: float | None = getattr(gpu, field)
+        if value is None:
+            continue
+        added = ("   " if fields else "", ""), (f"{label} ", "dim"), (f"{value:.0f} %", "")
+        if row_width((*fields, *added)) > width:
+            break
+        fields += added
+    return [fill(fields, width)] if fields else []
 
 
 def _without_account(finding: Finding) -> Finding:
@@ -310,6 +334,8 @@ def _devices(gpu: Gpu, width: int) -> list[Row]:
     facts = []
     for one in gpu.mig:
         numbers = f"GPU instance {number(one.gpu_instance)}, {number(one.multiprocessors)} SMs"
+        if one.sm_active is not None:
+            numbers += f", {one.sm_active:.0f} % of them active"
         name = f"MIG {mig_name(gpu.index, one.index)} {printable(one.profile or '')}"
         facts.append(Fact(name, one.uuid, note=numbers))
     return fact_rows(facts, width, 20)
@@ -374,6 +400,7 @@ _TEXT: dict[Unit, Callable[[object], str]] = {
     Unit.JOULES: _joules,
     Unit.BITS: _bits,
     Unit.PERCENT: lambda value: f"{value} %",
+    Unit.SHARE: lambda value: f"{_number(value):.1f} %",
     Unit.CELSIUS: lambda value: f"{temperature(_number(value))} {degree()}",
     Unit.MEGAHERTZ: lambda value: f"{value} MHz",
     Unit.WATTS: lambda value: f"{_number(value):.0f} W",

@@ -225,14 +225,15 @@ def _celsius(celsius: int | None, stale: str) -> Sequence[Field]:
     return [(fit_right(temperature(celsius), CELSIUS), stale)]
 
 
-_ADDED_TEXT: dict[Unit, Callable[[int], str]] = {
+_ADDED_TEXT: dict[Unit, Callable[[float], str]] = {
     Unit.PERCENT: "{}%".format,
+    Unit.SHARE: "{:.0f}%".format,
     Unit.PSTATE: "P{}".format,
 }
 
 
 def _added(
-    columns: Sequence[GpuColumn], values: Sequence[int | None], stale: str
+    columns: Sequence[GpuColumn], values: Sequence[float | None], stale: str
 ) -> Sequence[Field]:
     """The columns that the user has added."""
     fields: list[Field] = []

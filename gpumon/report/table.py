@@ -193,6 +193,8 @@ _FIGURES = (
     _Column("BRAKE", _slowed(lambda s: s.slowed.brake), drop=26, total=True, quiet=("0s", UNKNOWN)),
     _Column("HW-SLOW", _slowed(lambda s: s.slowed.hardware), drop=27, total=True, quiet=("0s", UNKNOWN)),
     _Column("CAPPED", _slowed(lambda s: s.slowed.capped), drop=28, total=True, quiet=(UNKNOWN,)),
+    _Column("EMPTY", lambda one: _time(one.sums.wasted.empty, one.sums.wasted.empty_known, one.sums.seconds), drop=9, total=True, quiet=("0s", UNKNOWN)),
+    _Column("LEFT-OUT", lambda one: _time(one.sums.wasted.left_out, one.sums.wasted.left_out_known, one.sums.seconds), drop=10, quiet=("0s", UNKNOWN)),
     _Column("ERRORS", _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
 )
 _CARDS = _Column("GPU", _cards, drop=1, text=True)

@@ -185,6 +185,13 @@ def test_a_gpu_that_waits_for_one_full_core_is_called_starved(machine: Machine) 
     assert machine.state().kind is FindingKind.WORKING
 
 
+def test_turns_of_less_than_half_a_minute_are_one_starvation(machine: Machine) -> None:
+    machine.play(300, lambda second: turns(second, of=50))
+    found = machine.state()
+    assert found.kind is FindingKind.STARVED
+    assert found.since == NOON + 30  # the first low second
+
+
 def test_a_gpu_that_waits_for_a_disk_says_so(machine: Machine) -> None:
     machine.play(240, lambda second: turns(second, cpu_percent=12.0, state="D"))
     assert machine.state().short == "starved? waits for disk, 3m"

@@ -52,7 +52,7 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
         MEMORY_BOUND: Condition(_is_memory_bound(thresholds), hysteresis=_HYSTERESIS),
         SLOW_LINK: Condition(_has_slow_link(thresholds), hysteresis=_HYSTERESIS),
         IDLE_IN_JOB: Condition(_is_idle_in_job, hysteresis=_LIST_HYSTERESIS),
-        SHARED: Condition(_is_shared, hysteresis=_LIST_HYSTERESIS),
+        SHARED: Condition(_is_shared(thresholds), hysteresis=_LIST_HYSTERESIS),
         LOADED: Condition(_is_loaded(thresholds), hysteresis=TURN),
         LOW_ON_CPU: Condition(_is_low_on_cpu(thresholds), hysteresis=TURN),
         LOW_ON_DISK: Condition(_is_low_on_disk(thresholds), hysteresis=TURN),
@@ -173,11 +173,16 @@ def _is_idle_in_job(gpu: Gpu, holding: Holding | None) -> bool | None:
     return holding.left_out if gpu.utilization_gpu == 0 else False
 
 
-def _is_shared(_: Gpu, holding: Holding | None) -> bool | None:
+def _is_shared(thresholds: Thresholds) -> _Holds:
     """Whether kernels of several jobs run on a GPU."""
-    if holding is None or holding.working_jobs is None:
-        return None
-    return holding.working_jobs > 1
+    least = thresholds.shared_sm
+
+    def holds(_: Gpu, holding: Holding | None) -> bool | None:
+        if holding is None or holding.second_sm is None:
+            return None
+        return holding.second_sm >= least
+
+    return holds
 
 
 def _is_loaded(thresholds: Thresholds) -> _Holds:

@@ -135,8 +135,10 @@ def starved(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | Non
 def idle_in_job(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     """A GPU does nothing while its job works on most of its other GPUs."""
     interval = _lasting(history, gpu, IDLE_IN_JOB, thresholds.idle_in_job_after)
-    job = None if interval is None else _job_elsewhere(history, gpu)
-    if interval is None or job is None:
+    if interval is None or gpu.utilization_gpu:
+        return None
+    job = _job_elsewhere(history, gpu)
+    if job is None:
         return None
     others = ", ".join(str(index) for index in job.gpus if index != gpu.index)
     return Finding(
@@ -161,19 +163,13 @@ def idle_in_job(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding |
 def shared(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
     """Kernels of two jobs run on one GPU."""
     interval = _lasting(history, gpu, SHARED, thresholds.shared_after)
-    holding = history.holding(gpu)
-    if interval is None or holding is None or history.latest is None:
+    if interval is None or history.latest is None:
         return None
-    here = [
-        process
-        for process in history.latest.processes
-        if process.type != "G" and any(use.gpu_uuid == gpu.uuid for use in process.uses)
-    ]
-    labels = [
-        f"{job.label} of {', '.join(printable(user or '?') for user in job.users)}"
-        for job in jobs(here)
-    ]
-    count = max(2, holding.working_jobs or 0)
+    listed = [process for process in history.latest.processes if process.type != "G"]
+    # All processes are grouped, because a launcher is known by its processes on other GPUs.
+    here = [(job, _sm_on(job, gpu)) for job in jobs(listed) if gpu.index in job.gpus]
+    working = [(job, sm) for job, sm in here if sm >= thresholds.shared_sm]
+    count = max(2, len(working))
     return Finding(
         kind=FindingKind.SHARED,
         subject=gpu.uuid,
@@ -183,8 +179,17 @@ def shared(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None
         short=with_duration(f"shared by {count} jobs, ", history, interval),
         brief=f"{count} jobs",
         since=interval.since,
-        evidence=(f"kernels of {count} jobs in one list", *labels),
+        evidence=tuple(
+            f"{job.label} of {', '.join(printable(user or '?') for user in job.users)}: SM {sm} %"
+            for job, sm in here
+        ),
     )
+
+
+def _sm_on(job: JobGroup, gpu: Gpu) -> int:
+    """The SM use of a job on a GPU, as far as known, in percent."""
+    uses = [use for process in job.processes for use in process.uses if use.gpu_uuid == gpu.uuid]
+    return sum([use.sm or 0 for use in uses])
 
 
 def _lasting(history: History, gpu: Gpu, name: str, seconds: float) -> Interval | None:

@@ -24,6 +24,8 @@ _SPANS = (3600.0, 1800.0, 900.0, 300.0)
 _POINTS = 30
 _FORESEEN = 10.0
 """A line is extrapolated to this multiple of its observed length, and no further."""
+_LATELY = 300.0
+"""Seconds in which the memory of a GPU must still have grown."""
 _JUDGED_EVERY = 30.0
 """Seconds for which the growth of a GPU stands: it is asked for in every frame, and takes some
 hundred microseconds."""
@@ -127,13 +129,16 @@ def _growth_of(history: History, gpu: Gpu, thresholds: Thresholds) -> Growth | N
     before = judged.get(gpu.uuid)
     if before is not None and before[0] == turn:
         return before[1]
-    found = growth(
-        lambda seconds, count: history.gpu_buckets(
-            gpu.uuid, "memory_used", seconds, count, history.now
-        ),
-        thresholds,
-        thresholds.filling_after,
-    )
+
+    def points(seconds: float, count: int) -> list[float | None]:
+        return history.gpu_buckets(gpu.uuid, "memory_used", seconds, count, history.now)
+
+    found = growth(points, thresholds, thresholds.filling_after)
+    if found is not None:
+        # A line through half an hour still fits some minutes after the growth has ended.
+        newest = [mean for mean in points(_LATELY, 10) if mean is not None]
+        if not newest or newest[-1] - newest[0] < 0.5 * found.rate * _LATELY:
+            found = None
     judged[gpu.uuid] = turn, found
     return found
 

@@ -150,7 +150,7 @@ def _share_of_hour(history: History, gpu: Gpu, names: tuple[str, ...]) -> tuple[
     found = [(share, name) for name in names if (share := _share(history, gpu, name))]
     if not found:
         return ()
-    share, name = max(found)
+    share, name = max(found, key=lambda one: one[0])
     observed = history.held_lately(gpu.uuid, name, _HOUR)[1]
     return (f"{name} in {100 * share:.0f} % of the last {spaced(observed)}",)
 

@@ -70,7 +70,9 @@ class Thresholds(Struct, frozen=True):
             replay or recovery within its minute; a person looks later.
         nvlink_growing: NVLink errors are a warning when they have increased this many times: the
             reset of a neighbour trains its links anew, once.
-        shared_after: Seconds for which the kernels of two jobs must run on a GPU.
+        shared_sm: Two jobs share a GPU if each has at least this SM use in percent. A heuristic: a
+            job with less hardly slows the other one.
+        shared_after: Seconds for which they must.
         power_cap_share: The share of the last hour from which a software power cap is told. It is
             normal under load, so it is told with the details only.
         filling_after: Seconds over which the used memory of a GPU must grow: a model that is being
@@ -112,6 +114,7 @@ class Thresholds(Struct, frozen=True):
     slow_link_after: float = 120.0
     nvlink_for: float = 3600.0
     nvlink_growing: int = 2
+    shared_sm: float = 20.0
     shared_after: float = 120.0
     power_cap_share: float = 0.5
     filling_after: float = 900.0

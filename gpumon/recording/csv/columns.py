@@ -41,13 +41,8 @@ if TYPE_CHECKING:
 
 _ADDED: dict[int, tuple[str, ...]] = {
     2: (
-        "sm_active",
-        "sm_occupancy",
-        "tensor_active",
-        "fp64_active",
-        "fp32_active",
-        "fp16_active",
-        "dram_active",
+        *("sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active"),
+        *("fp16_active", "dram_active", "nvlink_errors"),
     ),
 }
 """The fields of the metrics that each later version added at the end of the GPU file."""

@@ -27,7 +27,8 @@ class Holding(Listed, frozen=True):
         cpu_percent: CPU use of the busiest computing process, percent of one core; ``None`` if no
             use is known.
         blocked: Number of computing processes that wait inside the kernel, mostly for a disk.
-        working_jobs: Number of jobs whose kernels ran on it; ``None`` if some are unknown.
+        second_sm: SM use in percent of the job with the second most: 0 without a second one,
+            ``None`` if that is unknown.
         left_out: Whether a job ran no kernel on it, but did on most of the job's other GPUs;
             ``None`` if that is unknown.
     """
@@ -37,7 +38,7 @@ class Holding(Listed, frozen=True):
     owner_since: float | None = None
     cpu_percent: float | None = None
     blocked: int = 0
-    working_jobs: int | None = 0
+    second_sm: int | None = 0
     left_out: bool | None = False
 
 
@@ -71,35 +72,46 @@ def holdings(there: Iterable[_There]) -> dict[str, Holding]:
             for use in uses:
                 sm = cards.get(use.gpu_uuid, 0)
                 cards[use.gpu_uuid] = None if sm is None or use.sm is None else sm + use.sm
-    working, left_out = _jobs_on(work)
+    left_out = _left_out(work)
     return {
-        uuid: _holding_of(here, working.get(uuid, 0), left_out.get(uuid, False))
+        uuid: _holding_of(here, _second(work, uuid), left_out.get(uuid, False))
         for uuid, here in on_card.items()
     }
 
 
-def _jobs_on(
-    work: Mapping[str | None, Mapping[str, int | None]],
-) -> tuple[dict[str, int | None], dict[str, bool | None]]:
-    """The number of working jobs on each GPU, and whether a job leaves it out."""
-    working: dict[str, int | None] = {}
+def _second(work: Mapping[str | None, Mapping[str, int | None]], uuid: str) -> int | None:
+    """The second highest SM use of a job on a GPU."""
+    if len(work) < 2:
+        return None if work.get(None, {}).get(uuid) else 0
+    first = second = 0
+    for job, cards in work.items():
+        sm = cards.get(uuid, 0)
+        if sm is None or (job is None and sm):
+            return None
+        if sm > first:
+            first, second = sm, first
+        elif sm > second:
+            second = sm
+    return second
+
+
+def _left_out(work: Mapping[str | None, Mapping[str, int | None]]) -> dict[str, bool | None]:
+    """Whether a job does nothing on a GPU and works on most of its others."""
     left_out: dict[str, bool | None] = {}
     for job, cards in work.items():
+        if len(cards) < 2:
+            continue
         active = sum([1 for sm in cards.values() if sm])
         unknown = None in cards.values() or (job is None and active > 0)
         for uuid, sm in cards.items():
-            if sm is None or (job is None and sm):
-                working[uuid] = None
-            elif sm and (count := working.get(uuid, 0)) is not None:
-                working[uuid] = count + 1
-            if sm == 0 and len(cards) > 1 and not left_out.get(uuid):
+            if sm == 0 and not left_out.get(uuid):
                 left_out[uuid] = None if unknown else 2 * active > len(cards) - 1
-    return working, left_out
+    return left_out
 
 
 def _holding_of(
     here: Sequence[tuple[GpuProcess, float, int | None]],
-    working_jobs: int | None,
+    second_sm: int | None,
     left_out: bool | None,
 ) -> Holding:
     """The holdings of processes, each with its first-seen time and its bytes, on one GPU."""
@@ -132,6 +144,6 @@ def _holding_of(
         owner_since=since[owners[0]] if owners else None,
         cpu_percent=cpu,
         blocked=blocked,
-        working_jobs=working_jobs,
+        second_sm=second_sm,
         left_out=left_out,
     )

@@ -127,7 +127,10 @@ def state_fields(
 
 
 _GAP = "  "
-_HOLDER_FIRST = (FindingKind.IDLE, FindingKind.STUCK, FindingKind.HOT, FindingKind.THROTTLED)
+_HOLDER_FIRST = (
+    *(FindingKind.IDLE, FindingKind.IDLE_IN_JOB, FindingKind.STUCK, FindingKind.HOT),
+    *(FindingKind.THROTTLED, FindingKind.BUSY_EMPTY, FindingKind.STARVED, FindingKind.MEMORY_BOUND),
+)
 """States whose longer texts add numbers only: the name of the holder matters more than those."""
 
 

@@ -31,8 +31,16 @@ def codeset(options: argparse.Namespace) -> str:
     return ASCII if getattr(options, "ascii", False) else codeset_of(environment())
 
 
-def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
-    """The source of snapshots, and the processes of its machine."""
+def source_and_host(
+    options: argparse.Namespace, *, profiled: bool = True
+) -> tuple[Source, ProcessHost]:
+    """The source of snapshots, and the processes of its machine.
+
+    Args:
+        options: The options of the command.
+        profiled: See ``this_machine``; False for commands that take one sample, which is not
+            enough.
+    """
     from gpumon.model.selection import ALL
 
     selection = getattr(options, "gpus", ALL)
@@ -45,7 +53,7 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
     from gpumon.kill.local_host import LocalHost
     from gpumon.sources.machine import this_machine
 
-    source = this_machine(selection, profiled=True)
+    source = this_machine(selection, profiled=profiled)
     return source, LocalHost(source.backend.device_files, readonly=readonly)
 
 

@@ -9,7 +9,7 @@ from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources.makers import XID_CATALOGUE, error_code
 from gpumon.sources.nvml.sleep import may_sleep
 from gpumon.text.formatting import duration
@@ -141,6 +141,38 @@ def _tells_nothing(gpu: Gpu) -> bool:
         and gpu.remapped_rows_pending is None
         and gpu.retired_pages_pending is None
     )
+
+
+def profiling(case: DiagnosticContext) -> Result | None:
+    """Whether the driver tells how much of a GPU works (GPM)."""
+    name = "work of the SMs"
+    gpus = [gpu for gpu in case.gpus if gpu.status is CardStatus.OK]
+    if not gpus:
+        return None
+    reasons = {gpu.index: gpu.unknown.get("sm_active") for gpu in gpus}
+    # One sample gives no value yet, but the reason is another one where the driver refuses it.
+    can = [gpu for gpu in gpus if reasons[gpu.index] in {None, Unknown.NOT_READ}]
+    refused = [gpu for gpu in gpus if reasons[gpu.index] is Unknown.NO_PERMISSION]
+    failing = [gpu for gpu in gpus if reasons[gpu.index] is Unknown.NO_ANSWER]
+    if refused:
+        return warned(
+            name,
+            f"The driver denies it to you on {_cards(refused)}.",
+            "Run gpumon as root, or ask an administrator whether every user may read performance "
+            "counters: that is the option NVreg_RestrictProfilingToAdminUsers=0 of the kernel "
+            "module nvidia.",
+        )
+    if failing:
+        return unknown(name, f"The driver did not answer for {_cards(failing)}.")
+    if not can:
+        return unknown(
+            name,
+            "Not supported: GPM needs GPUs of the Hopper generation or later, and driver 520 or "
+            "later.",
+        )
+    if len(can) == len(gpus):
+        return passed(name, "Available (GPM): the page of a GPU shows how much of it works.")
+    return passed(name, f"Available (GPM) on {_cards(can)}; the others do not support it.")
 
 
 def reported_errors(case: DiagnosticContext) -> Result | None:

@@ -192,13 +192,13 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("display_mode", "Display connected", Unit.ENABLED, _SLOW, "display_mode", None, "Whether a monitor is connected."),
     Metric("display_active", "Display active", Unit.ENABLED, _SLOW, "display_active", None, "Whether a display server uses memory of the GPU."),
     Metric("mig_mode", "MIG mode", Unit.ENABLED, _SLOW, "mig.mode.current", "DCGM_FI_DEV_MIG_MODE", "Whether the GPU is divided into instances (MIG)."),
-    Metric("sm_active", "SMs active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_ACTIVE", "Share of the multiprocessors (SMs) that had work, over time. Low while GPU utilisation is high: the kernels are too small to fill the GPU. It does not tell how well an SM was used."),
-    Metric("sm_occupancy", "SM occupancy", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_OCCUPANCY", "Resident warps as a share of the most that the SMs can hold. A low value is no fault if the kernels need many registers."),
-    Metric("tensor_active", "Tensor active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Share of time in which the tensor cores worked. Few programs exceed half of it."),
-    Metric("fp64_active", "FP64 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "Share of time in which the FP64 units worked, without the tensor cores."),
-    Metric("fp32_active", "FP32 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "Share of time in which the FP32 units worked, without the tensor cores."),
-    Metric("fp16_active", "FP16 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of time in which the FP16 units worked, without the tensor cores."),
-    Metric("dram_active", "DRAM active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of time in which the memory interface moved data. About 80 is as much as it can do in practice; it does not tell how full the memory is."),
+    Metric("sm_active", "SMs active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_ACTIVE", "Share of the multiprocessors (SMs) that had work, over time. Low while GPU utilisation is high: the kernels are too small to fill the GPU, or wait for another one. Work that waits for memory counts: it does not tell how well an SM was used."),
+    Metric("sm_occupancy", "SM occupancy", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_OCCUPANCY", "Resident warps as a share of the most that the SMs can hold. More of them hide the latency of memory; otherwise a low value is no fault."),
+    Metric("tensor_active", "Tensor active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Share of cycles in which the tensor cores worked, mean of all SMs. 20 may be a fifth of them all the time, or all of them a fifth of the time."),
+    Metric("fp64_active", "FP64 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "Share of cycles in which the FP64 units worked, mean of all SMs. The tensor cores do not count."),
+    Metric("fp32_active", "FP32 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "Share of cycles in which the FP32 units worked, mean of all SMs. The tensor cores do not count."),
+    Metric("fp16_active", "FP16 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of cycles in which the FP16 units worked, mean of all SMs. The tensor cores do not count."),
+    Metric("dram_active", "DRAM active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of cycles in which data moved to or from GPU memory. About 80 is the most in practice. It does not tell how full the memory is."),
 )
 # fmt: on
 

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from tests.driver import Card
 
 BUS = "00000000:41:00.0"
+NO_PERMISSION, MEMORY = 4, 20
 
 
 def ask(driver: Driver) -> DiagnosticContext:
     """An examination of the simulated driver, with this machine's files."""
     driver.attach()
     return DiagnosticContext(
-        Machine(environ={}), partial(ask_driver, partial(take_one, NvmlSource()))
+        Machine(environ={}), partial(ask_driver, partial(take_one, NvmlSource(profiled=True)))
     )
 
 
@@ -120,6 +121,26 @@ def test_a_card_that_counts_no_errors_is_not_said_to_have_none(
         assert verdict(cards.memory_health(ask(driver))) is expected
 
 
+@pytest.mark.parametrize(
+    ("models", "refusal", "expected", "told"),
+    [
+        ((h100, h100), 0, CheckVerdict.PASS, "Available (GPM): the page"),
+        ((h100, rtx4090), 0, CheckVerdict.PASS, "Available (GPM) on GPU 0;"),
+        ((rtx4090, rtx4090), 0, CheckVerdict.UNKNOWN, "Not supported"),
+        ((h100, h100), NO_PERMISSION, CheckVerdict.WARN, "denies it to you on GPU 0."),
+        ((h100, h100), MEMORY, CheckVerdict.UNKNOWN, "did not answer for GPU 0."),
+    ],
+)
+def test_whether_the_work_of_the_sms_can_be_read_is_told_with_what_to_do(
+    models: tuple[Callable[[], Model], ...], refusal: int, expected: CheckVerdict, told: str
+) -> None:
+    with Driver([model() for model in models]) as driver:
+        driver.cards[0].fail("nvmlGpmSampleGet", refusal)
+        result = cards.profiling(ask(driver))
+    assert verdict(result) is expected
+    assert told in words(result)
+
+
 def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
     case = tree.case(gpu(), gpu(index=1, status=CardStatus.ASLEEP))
     result = cards.asleep(case)
@@ -130,7 +151,13 @@ def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
 
 def test_nothing_is_said_of_cards_that_nobody_can_see(tree: Tree) -> None:
     case = tree.case(answer=SILENT)
-    for check in (cards.answering, cards.persistence, cards.memory_health, cards.asleep):
+    for check in (
+        cards.answering,
+        cards.persistence,
+        cards.memory_health,
+        cards.profiling,
+        cards.asleep,
+    ):
         assert check(case) is None
 
 

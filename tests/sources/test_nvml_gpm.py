@@ -20,6 +20,7 @@ from tests.sources.nvml_room import (
     NOT_SUPPORTED,
     UNKNOWN,
     Room,
+    replace_function,
 )
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Furnish = Callable[..., Room]
 
 SAMPLE = "nvmlGpmSampleGet"
+MIG_SAMPLE = "nvmlGpmMigSampleGet"
 BUSY_BUT_EMPTY = {
     "sm_active": 8,
     "sm_occupancy": 3,
@@ -248,3 +250,51 @@ def test_mig_devices_have_values_of_their_own(furnish: Furnish) -> None:
     # They are still there after the list of MIG devices was read again.
     room.clock.now += 0.5
     assert room.gpu(0.0).mig[1].sm_active == 62
+
+
+def test_instances_are_read_where_the_gpu_as_a_whole_refuses(furnish: Furnish) -> None:
+    room = furnish(h100_mig())
+    card = room.driver.cards[0]
+    card.fail(SAMPLE, NOT_SUPPORTED)
+    card.mig[1].shares[0] = 62.0
+    opened(room)
+    for _ in range(40):
+        gpu = later(room)
+    assert (gpu.sm_active, gpu.unknown["sm_active"]) == (None, Unknown.NOT_SUPPORTED)
+    assert [one.sm_active for one in gpu.mig][:2] == [0, 62]
+    card.mig[1].shares[0] = 10.0
+    later(room)
+    assert later(room).mig[1].sm_active == 10
+
+
+def test_instances_that_refuse_have_no_values_and_are_asked_less_and_less_often(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100_mig(sm_active=40))
+    opened(room)
+    for _ in range(3):
+        gpu = later(room)
+    assert gpu.mig[0].sm_active == 0
+    room.driver.cards[0].fail(MIG_SAMPLE, NO_PERMISSION)
+    before = room.calls(MIG_SAMPLE)
+    for _ in range(120):
+        gpu = later(room)
+    assert {one.sm_active for one in gpu.mig} == {None}
+    assert gpu.sm_active == 40
+    instances = len({one.gpu_instance for one in gpu.mig})
+    assert room.calls(MIG_SAMPLE) - before <= 5 * instances
+
+
+def test_a_slow_gpu_is_asked_less_often(furnish: Furnish) -> None:
+    room = furnish(h100())
+    room.open(profiled=True)
+
+    def slow(*arguments: object) -> int:
+        pass_time(room, 0.1)
+        return answer(*arguments)
+
+    answer = replace_function(room, SAMPLE, slow)
+    for _ in range(100):
+        later(room, 0.4)
+    # A tenth of a second is the twentieth part of two.
+    assert 18 <= room.calls(SAMPLE) <= 21

@@ -191,7 +191,8 @@ class NvmlCard:
     def profile_with(self, gpm: GpmSampler) -> None:
         """Ask how much of it works from now on."""
         self._gpm = gpm
-        self.add_query(gpm.query)
+        for query in gpm.queries:
+            self.add_query(query)
 
     def hangs(self) -> bool:
         """Whether a call that reads it was given up and has not returned."""

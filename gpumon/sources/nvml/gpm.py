@@ -33,13 +33,20 @@ METRICS: dict[str, int] = {
 """The fields of ``Gpu`` and of ``MigInstance``, and their numbers in nvml.h; all in percent."""
 
 _NAMES = tuple(METRICS)
+_NONE_KNOWN: dict[str, float | None] = dict.fromkeys(METRICS)
 
 
 class GpmSampler:
-    """Samples one GPU and its MIG devices.
+    """Samples one GPU and its GPU instances.
+
+    Some drivers refuse the GPU as a whole while it is divided, so its instances have a query of
+    their own.
 
     Args:
         card: The GPU.
+
+    Attributes:
+        queries: What reads the values.
     """
 
     def __init__(self, card: NvmlCard) -> None:
@@ -47,7 +54,9 @@ class GpmSampler:
         self._whole = _Pair(card)
         self._instances: dict[int, _Pair] = {}
         self._is_supported = False
-        self.query = Query(_NAMES, self._ask, PollRate.PROFILE)
+        self._query = Query(_NAMES, self._ask, PollRate.PROFILE)
+        self._instance_query = Query((), self._ask_instances, PollRate.PROFILE)
+        self.queries = (self._query, self._instance_query)
 
     def free(self) -> None:
         """Free the buffers."""
@@ -57,117 +66,115 @@ class GpmSampler:
 
     def _ask(self) -> int:
         """Sample the GPU; the values are those of the time since the sample before."""
-        card = self._card
-        if not self._is_supported or self.query.refusals:
-            code = self._ask_for_support()
-            if code:
-                return code
-        if card.mig:
-            self._sample_instances()
-        code = self._whole.sample("nvmlGpmSampleGet")
+        facts = self._card.facts
+        code = self._ask_for_support(self._query)
         if code:
             return code
-        if not self._whole.is_whole:
-            if self._whole.is_new:
-                card.facts.miss(_NAMES, Unknown.NOT_READ)
-            return pynvml.NVML_SUCCESS
-        code, found = self._whole.values()
-        if code:
+        code, found = self._whole.read("nvmlGpmSampleGet")
+        if code or found is None:
             return code
-        unknown = dict(card.facts.unknown)
-        for name, value in found.items():
-            if isinstance(value, Unknown):
-                card.facts.values[name] = None
-                unknown[name] = value
-            else:
-                card.facts.values[name] = value
-                unknown.pop(name, None)
-        if unknown != card.facts.unknown:
-            card.facts.unknown = unknown
-        return pynvml.NVML_SUCCESS
+        if not found:
+            facts.miss(_NAMES, Unknown.NOT_READ)
+            return code
+        reasons = {name: value for name, value in found.items() if isinstance(value, Unknown)}
+        facts.values.update(_known(found))
+        unknown = {name: why for name, why in facts.unknown.items() if name not in found} | reasons
+        if unknown != facts.unknown:
+            facts.unknown = unknown
+        return code
 
-    def _ask_for_support(self) -> int:
+    def _ask_for_support(self, query: Query) -> int:
+        """Whether the GPU supports GPM, asked once, and again when a refused query is retried."""
+        if self._is_supported and not query.refusals:
+            return pynvml.NVML_SUCCESS
         support = pynvml.c_nvmlGpmSupport_t(version=pynvml.NVML_GPM_SUPPORT_VERSION)
         code = self._card.call("nvmlGpmQueryDeviceSupport", self._card.handle, byref(support))
         self._is_supported = not code and bool(support.isSupportedDevice)
         return code if code or self._is_supported else pynvml.NVML_ERROR_NOT_SUPPORTED
 
-    def _sample_instances(self) -> None:
-        """Sample the GPU instances; one that refuses keeps its values unknown."""
+    def _ask_instances(self) -> int:
+        """Sample the GPU instances; NVML's code if none of them can be sampled."""
         card = self._card
         present = {one.gpu_instance for one in card.mig if one.gpu_instance is not None}
         for gone in self._instances.keys() - present:
             self._instances.pop(gone).free()
-        known: dict[int | None, dict[str, float | None]] = {}
-        for number in present:
+        shares: dict[int | None, dict[str, float | None]] = {}
+        code = self._ask_for_support(self._instance_query) if present else pynvml.NVML_SUCCESS
+        errors = []
+        for number in sorted(present) if not code else ():
             pair = self._instances.setdefault(number, _Pair(card))
-            if pair.sample("nvmlGpmMigSampleGet", c_uint(number)) or not pair.is_whole:
-                continue
-            code, found = pair.values()
-            if not code:
-                known[number] = {
-                    name: None if isinstance(value, Unknown) else value
-                    for name, value in found.items()
-                }
-        card.mig_shares = known
+            error, found = pair.read("nvmlGpmMigSampleGet", c_uint(number))
+            if REACTIONS.get(error) in {Reaction.CARD, Reaction.DRIVER}:
+                return error
+            if error:
+                errors.append(error)
+            elif found is None:
+                shares[number] = card.mig_shares.get(number, {})
+            else:
+                shares[number] = _known(found)
+        if errors and len(errors) == len(present):
+            code = errors[0]
+        card.mig_shares = shares
         card.mig = tuple(
-            replace(one, **known.get(one.gpu_instance, {})) if one.gpu_instance is not None else one
-            for one in card.mig
+            replace(one, **(_NONE_KNOWN | shares.get(one.gpu_instance, {}))) for one in card.mig
         )
+        return code
 
 
 class _Pair:
-    """Two samples, taken in turn.
-
-    Attributes:
-        is_new: Whether the first of them was taken just now.
-        is_whole: Whether both were taken, far enough from one another.
-    """
+    """Two samples, taken in turn."""
 
     def __init__(self, card: NvmlCard) -> None:
         self._card = card
-        self._samples = [pynvml.c_nvmlGpmSample_t(), pynvml.c_nvmlGpmSample_t()]
-        self._taken_at: list[float | None] = [None, None]
-        self._next = 0
+        self._older, self._newer = pynvml.c_nvmlGpmSample_t(), pynvml.c_nvmlGpmSample_t()
+        self._taken_at: float | None = None
         self._get = pynvml.c_nvmlGpmMetricsGet_t(
             version=pynvml.NVML_GPM_METRICS_GET_VERSION, numMetrics=len(METRICS)
         )
         for metric, number in zip(self._get.metrics, METRICS.values(), strict=False):
             metric.metricId = number
-        self.is_new = self.is_whole = False
 
-    def sample(self, function: str, *which: c_uint) -> int:
-        """Take a sample, unless the last one is too near; NVML's code."""
-        self.is_new = self.is_whole = False
-        now, last = self._card.clock.monotonic(), self._taken_at[1 - self._next]
-        if last is not None and now - last < LEAST_SECONDS:
-            return pynvml.NVML_SUCCESS
-        code = self._allocate() or self._card.call(
-            function, self._card.handle, *which, self._samples[self._next]
-        )
+    def read(self, function: str, *which: c_uint) -> tuple[int, dict[str, float | Unknown] | None]:
+        """Take a sample.
+
+        Args:
+            function: NVML's, which takes it.
+            which: The GPU instance, if not of the whole GPU.
+
+        Returns:
+            NVML's code, and the values since the sample before: empty if there was none, ``None``
+            if it was too near to take another one.
+        """
+        now, before = self._card.clock.monotonic(), self._taken_at
+        if before is not None and now - before < LEAST_SECONDS:
+            return pynvml.NVML_SUCCESS, None
+        # After an error the values of the next pair would be of a longer time than they seem.
+        self._taken_at = None
+        # The older one is overwritten.
+        code = self._allocate() or self._card.call(function, self._card.handle, *which, self._older)
         if code:
-            # Over a longer gap the mean would tell another time.
-            self._taken_at = [None, None]
-            return code
-        self._taken_at[self._next] = now
-        self._next = 1 - self._next
-        self.is_new, self.is_whole = last is None, last is not None
-        return pynvml.NVML_SUCCESS
+            return code, None
+        self._older, self._newer = self._newer, self._older
+        if before is not None:
+            code, found = self._values()
+            if code:
+                return code, None
+        else:
+            found = {}
+        self._taken_at = now
+        return code, found
 
-    def values(self) -> tuple[int, dict[str, float | Unknown]]:
-        """The values between the two samples; NVML's code and, if that is 0, each value."""
+    def _values(self) -> tuple[int, dict[str, float | Unknown]]:
         get = self._get
-        get.sample1, get.sample2 = self._samples[self._next], self._samples[1 - self._next]
+        get.sample1, get.sample2 = self._older, self._newer
         code = self._card.call("nvmlGpmMetricsGet", byref(get))
-        if code:
-            return code, {}
         return code, {
             name: _value(metric.nvmlReturn, metric.value)
             for name, metric in zip(METRICS, get.metrics, strict=False)
         }
 
     def _allocate(self) -> int:
-        for sample in self._samples:
+        for sample in (self._older, self._newer):
             if not sample:
                 code = self._card.call("nvmlGpmSampleAlloc", byref(sample))
                 if code:
@@ -176,12 +183,16 @@ class _Pair:
 
     def free(self) -> None:
         """Free both, unless a call that hangs may still write into them."""
-        self._taken_at = [None, None]
-        for number, sample in enumerate(self._samples):
-            if sample:
-                if not self._card.hangs():
+        if not self._card.hangs():
+            for sample in (self._older, self._newer):
+                if sample:
                     self._card.call("nvmlGpmSampleFree", sample)
-                self._samples[number] = pynvml.c_nvmlGpmSample_t()
+        self._older, self._newer = pynvml.c_nvmlGpmSample_t(), pynvml.c_nvmlGpmSample_t()
+        self._taken_at = None
+
+
+def _known(found: dict[str, float | Unknown]) -> dict[str, float | None]:
+    return {name: None if isinstance(value, Unknown) else value for name, value in found.items()}
 
 
 def _value(code: int, value: float) -> float | Unknown:

@@ -389,10 +389,11 @@ class _Driver:
         if now >= self._processes_due or self._registry.restarted:
             self._read_processes(now)
         if now >= self._profile_due:
-            self._profile_due = now + _MEDIUM_SECONDS
+            spent = self.library.driver_seconds
             for card in self._registry.cards:
                 if card.profile:
                     self._registry.guard(card, partial(card.ask_all, card.profile, now))
+            self._profile_due = now + _pause(self.library.driver_seconds - spent)
         if self._watcher is not None:
             self._watcher.watch(self._registry.handles())
         self._take_xids()
@@ -429,9 +430,7 @@ class _Driver:
         )
         self._listed_at = self._clock.time()
         # Lists that take long, as on some laptops, are read less often.
-        spent = self.library.driver_seconds - spent
-        pause = min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
-        self._processes_due = now + pause
+        self._processes_due = now + _pause(self.library.driver_seconds - spent)
         for card in self._registry.cards:
             _detect_unified_memory(card)
 
@@ -445,6 +444,11 @@ class _Driver:
             told = self._xids.next_of(card.uuid, slot)
             if told is not None:
                 card.facts.values["xid"], card.facts.values["xid_at"] = told
+
+
+def _pause(spent: float) -> float:
+    """Seconds until values are due again that took ``spent`` seconds in the driver."""
+    return min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
 
 
 def _detect_unified_memory(card: NvmlCard) -> None:

@@ -112,7 +112,7 @@ def test_the_port_is_free_again_at_once() -> None:
     place = free_place()
     for _ in range(2):
         with exporting("--demo", "--listen", str(place)) as exporter:
-            with urllib.request.urlopen(f"http://{place}/-/healthy", timeout=PATIENCE) as answer:
+            with urlopen(f"http://{place}/-/healthy", timeout=PATIENCE) as answer:
                 assert answer.status == 200
             assert exporter.end() == 0
 

@@ -122,15 +122,17 @@ class _Terminal:
 
     def bell(self) -> None:
         """Ring."""
-        from gpumon.scheduling.wait.notification import BELL, send
+        from gpumon.system.own_terminal import write_to_terminal
+        from gpumon.text.notification import BELL
 
-        send(BELL)
+        write_to_terminal(BELL)
 
     def notify(self, title: str, text: str) -> None:
         """Show a notification."""
-        from gpumon.scheduling.wait.notification import notification, send
+        from gpumon.system.own_terminal import write_to_terminal
+        from gpumon.text.notification import notification
 
-        send(notification(f"{title}: {text}", os.environ))
+        write_to_terminal(notification(title, text, os.environ))
 
 
 def _test(alert: Alert) -> int:

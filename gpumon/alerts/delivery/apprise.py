@@ -1,8 +1,8 @@
 """Tells a notice by a service that the library apprise knows.
 
-It runs in a process of its own: it is optional, takes some 45 MB and 150 ms, speaks to any server in
-its own time, and can be killed. The URL is on the standard input of the process, since every user of
-the machine can read its arguments.
+It runs in a process of its own: it is optional, takes some 45 MB and 150 ms, speaks to any server
+in its own time, and can be killed. The URL is on the standard input of the process, since every
+user of the machine can read its arguments.
 """
 
 from __future__ import annotations
@@ -82,8 +82,12 @@ def run_apprise(way: Apprise, notice: Notice, attempt: Attempt, seconds: float =
     if ended.status == 0:
         return
     if ended.status == _ABSENT:
-        raise DeliveryError("apprise is not installed: pip install 'gpumon-tui[alerts]'")
-    said = said_safely(ended.last_line, (way.url.partition("://")[2],))
+        raise DeliveryError(
+            "apprise is not installed: install it with pip install 'gpumon-tui[alerts]', or from a"
+            " checkout with pip install '.[alerts]'"
+        )
+    secret = way.url.partition("://")[2] or way.url
+    said = said_safely(ended.last_line, (secret,))
     if ended.status == _UNKNOWN_URL:
         raise DeliveryError("apprise does not know such a URL" + (f": {said}" if said else ""))
     if ended.status == _FAILED:

@@ -117,10 +117,6 @@ def _list(alerts: Sequence[Alert]) -> int:
     return 0
 
 
-_TEST_SECONDS = 60.0
-"""How long one way may take, with all its attempts."""
-
-
 class _Terminal:
     """The terminal of this command; implements ``TerminalWays``."""
 
@@ -153,13 +149,11 @@ def _test(alert: Alert) -> int:
         return 0
     notice = test_notice(alert, platform.node(), time.time())
     failed = False
-    for way in alert.ways:
-        said: list[str] = []
-        deliveries = Deliveries(_Terminal(), said.append)
-        deliveries.tell(replace(alert, ways=(way,)), notice)
-        deliveries.close(_TEST_SECONDS)
-        failed = failed or bool(said)
-        result = "; ".join(said) or "sent"
+    deliveries = Deliveries(_Terminal(), say)
+    for one in alert.ways:
+        ((way, failure),) = deliveries.tell_now(replace(alert, ways=(one,)), notice)
+        failed = failed or failure is not None
+        result = failure or "sent"
         sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
         sys.stdout.flush()
     return EXIT_FAILED if failed else 0

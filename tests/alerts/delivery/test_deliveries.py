@@ -246,14 +246,12 @@ def test_many_threads_may_tell() -> None:
     with http_server() as (url, posts):
         telling = Deliveries(None, lambda _: None)
         alert = alert_with(Webhook(url))
-        tellers = [
-            threading.Thread(
-                target=lambda number=number: [
-                    telling.tell(alert, replace(NOTICE, key=f"{number}-{one}")) for one in range(9)
-                ]
-            )
-            for number in range(8)
-        ]
+
+        def tell(number: int) -> None:
+            for one in range(9):
+                telling.tell(alert, replace(NOTICE, key=f"{number}-{one}"))
+
+        tellers = [threading.Thread(target=tell, args=(number,)) for number in range(8)]
         for teller in tellers:
             teller.start()
         for teller in tellers:

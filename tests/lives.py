@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pwd
 import shutil
@@ -54,6 +55,18 @@ _MARK = "GPUMON_TEST_MARK"
 _pidfd_open = os.pidfd_open  # tests take it away from gpumon
 
 
+def signal_another_thread(pid: int, number: int) -> None:
+    """Send a signal that a thread other than the main one of a program receives.
+
+    Python runs handlers on the main thread only, and does not wake it for this.
+    """
+    tgkill = getattr(ctypes.CDLL(None), "tgkill", None)
+    if tgkill is None:
+        pytest.skip("this C library has no tgkill")
+    threads = {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()} - {pid}
+    assert tgkill(pid, max(threads), number) == 0
+
+
 class Family:
     """What one test started, its descendants included, orphans too: all carry one mark.
 
@@ -90,7 +103,14 @@ class Family:
 
     def sleeper(self) -> subprocess.Popen[str]:
         """Start a program that does nothing."""
-        return self.start("sh", "-c", "echo ready; exec sleep 1000")
+        process = self.start("sh", "-c", "echo ready; exec sleep 1000")
+
+        def sleeps() -> bool:
+            kin = look(process.pid)
+            return kin is None or (kin.name, kin.state) == ("sleep", "S")
+
+        until(sleeps, "its sleep")
+        return process
 
     def members(self) -> set[int]:
         """The numbers of all that live and bear the mark. A zombie bears nothing."""

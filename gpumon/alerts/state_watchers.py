@@ -72,6 +72,11 @@ class _Episodes:
             del self.known[key]
         return change, episode.since
 
+    def see_nothing_of_others(self, look: Look, keys: set[str]) -> None:
+        """Take it that nothing is known of all subjects but these."""
+        for key in self.known.keys() - keys:
+            self.see(key, None, look)
+
     def drop_if_over(self, key: str) -> None:
         """Forget a subject that cannot come again."""
         episode = self.known.get(key)
@@ -121,6 +126,7 @@ class GpuWatcher:
                 )
             elif change is Change.ENDED and self.alert.ended:
                 told.append(self._end(look, gpu, began))
+        self._episodes.see_nothing_of_others(look, {gpu_key(uuid) for uuid in look.gpus})
         return told
 
     def _end(self, look: Look, gpu: Gpu, began: float) -> Notice:

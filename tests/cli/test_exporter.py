@@ -14,6 +14,9 @@ import pytest
 
 from tests.driver import Driver, h100
 from tests.exporter.exporting import exporting, run_exporter, wait_until
+from tests.lives import signal_another_thread
+from tests.ports import free_place
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +85,13 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals) -> None:
         assert re.fullmatch(r"gpumon: serving \S+, a sample every 5 s\n", exporter.said)
 
 
+def test_a_signal_that_another_thread_receives_ends_it() -> None:
+    with exporting("--demo") as exporter:
+        exporter.wait_for(lambda it: it.up == 1, "a sample")
+        signal_another_thread(exporter.process.pid, signal.SIGTERM)
+        assert exporter.process.wait(PATIENCE) == 0
+
+
 def test_it_ends_while_the_driver_hangs_and_while_it_is_missing() -> None:
     with Driver([h100()]) as driver:
         with exporting("-n", "0.1", env=driver.env()) as exporter:
@@ -99,12 +109,12 @@ def test_it_ends_while_the_driver_hangs_and_while_it_is_missing() -> None:
 
 
 def test_the_port_is_free_again_at_once() -> None:
-    with exporting("--demo") as exporter:
-        port = exporter.port
-        assert exporter.get("/-/healthy").status == 200
-        assert exporter.end() == 0
-    with exporting("--demo", "--listen", f"127.0.0.1:{port}") as exporter:
-        assert exporter.get("/-/healthy").status == 200
+    place = free_place()
+    for _ in range(2):
+        with exporting("--demo", "--listen", str(place)) as exporter:
+            with urlopen(f"http://{place}/-/healthy", timeout=PATIENCE) as answer:
+                assert answer.status == 200
+            assert exporter.end() == 0
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "127.5.5.5:0"])
@@ -140,23 +150,21 @@ def test_it_listens_on_ipv6() -> None:
 
 
 def test_it_needs_no_standard_streams() -> None:
-    with exporting("--demo") as probe:
-        port = probe.port
-        assert probe.end() == 0
-    command = f'exec "{sys.executable}" -m gpumon exporter --demo --listen 127.0.0.1:{port}'
+    place = free_place()
+    command = f'exec "{sys.executable}" -m gpumon exporter --demo --listen {place}'
     with subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"]) as process:
         try:
 
             def answers() -> bool:
                 try:
                     # Not a mere connection: one to a free port can meet itself.
-                    with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+                    with urlopen(f"http://{place}/metrics") as page:
                         return bool(page.read())
                 except OSError:
                     return False
 
             wait_until(answers, "an exporter without streams")
             process.terminate()
-            assert process.wait(60) == 0
+            assert process.wait(PATIENCE) == 0
         finally:
             process.kill()

@@ -21,6 +21,7 @@ from gpumon.model.snapshot import CardStatus
 from gpumon.recording import EventKind
 from gpumon.stream import StreamedSample, StreamReader
 from tests.driver import Driver, Owner, h100, h100_mig, owners
+from tests.lives import signal_another_thread
 from tests.recording.csv.command import wait_until
 from tests.screen import PATIENCE
 
@@ -303,6 +304,14 @@ def test_a_signal_ends_the_stream_quietly(number: signal.Signals) -> None:
     with streaming("--demo", "-n", "3600") as stream:
         stream.next()
         stream.process.send_signal(number)
+        assert stream.ended() == (0, b"")
+
+
+def test_a_signal_that_another_thread_receives_ends_the_stream() -> None:
+    with streaming("--demo", "-n", "0.1") as stream:
+        for _ in range(5):
+            stream.next()
+        signal_another_thread(stream.process.pid, signal.SIGTERM)
         assert stream.ended() == (0, b"")
 
 

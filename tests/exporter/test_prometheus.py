@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -29,9 +28,12 @@ from gpumon.model.snapshot import CardStatus
 from tests.exporter.certificates import Authority, authority, needs_openssl
 from tests.exporter.exporting import exporting, wait_until
 from tests.exporter.test_web_config import OPEN_SESAME, TLS, write
+from tests.ports import free_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.ports import Place
 
 __all__ = ["authority"]
 
@@ -65,13 +67,13 @@ def board() -> Any:
 class Prometheus:
     """A Prometheus that runs, and what it answers."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The samples of an instant query; none while it does not answer."""
         asked = urllib.parse.urlencode({"query": expression})
-        url = f"http://127.0.0.1:{self._port}/api/v1/query?{asked}"
+        url = f"http://{self._place}/api/v1/query?{asked}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 told = json.load(answer)
@@ -89,12 +91,6 @@ class Prometheus:
         """Wait until a query has samples."""
         wait_until(lambda: self.query(expression), expression, pause=0.2)
         return self.query(expression)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-    return port
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +116,7 @@ def prometheus(
         }
         # JSON is YAML.
         folder.joinpath("prometheus.yml").write_text(json.dumps(config))
-        port = free_port()
+        place = free_place()
         with (
             folder.joinpath("said").open("wb") as said,
             subprocess.Popen(
@@ -128,14 +124,14 @@ def prometheus(
                     "prometheus",
                     f"--config.file={folder}/prometheus.yml",
                     f"--storage.tsdb.path={folder}/data",
-                    f"--web.listen-address=127.0.0.1:{port}",
+                    f"--web.listen-address={place}",
                 ],
                 stdout=said,
                 stderr=said,
             ) as process,
         ):
             try:
-                yield Prometheus(port)
+                yield Prometheus(place)
             finally:
                 process.kill()
 

@@ -134,6 +134,8 @@ def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
         write(tmp_path, f"basic_auth_users:\n  bo: {OPEN_SESAME}\n")
         assert exporter.get(user="ann:open sesame").status == 401
         assert exporter.get(user="bo:open sesame").status == 200
+        # Another thread says it.
+        exporter.wait_said("has changed and was read")
         assert exporter.said.count("has changed and was read") == 1
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from gpumon.fleet.ssh import SshClient
+from tests.ports import free_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,15 +62,13 @@ class Sshd:
         self, folder: Path, environment: Mapping[str, str], options: Sequence[str] = ()
     ) -> None:
         self.folder = folder
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port: int = listener.getsockname()[1]
+        self.place = free_place()
         make_key(folder / "host_key")
         variables = " ".join(f'"{name}={value}"' for name, value in environment.items())
         lines = [
             *options,
-            f"Port {self.port}",
-            "ListenAddress 127.0.0.1",
+            f"Port {self.place.port}",
+            f"ListenAddress {self.place.host}",
             f"HostKey {folder}/host_key",
             f"AuthorizedKeysFile {folder.parent}/authorized_keys",
             "PidFile none",
@@ -98,7 +97,7 @@ class Sshd:
         deadline = time.monotonic() + PATIENCE
         while True:
             with socket.socket() as client:
-                if client.connect_ex(("127.0.0.1", self.port)) == 0:
+                if client.connect_ex(self.place) == 0:
                     return
             log_text = (self.folder / "log").read_text()
             assert self._process.poll() is None, log_text
@@ -180,7 +179,8 @@ class Lab:
         folder.mkdir()
         sshd = Sshd(folder, environment or {}, options)
         with self.config.open("a") as config:
-            config.write(f"Host {name} {also}\n HostName 127.0.0.1\n Port {sshd.port}\n")
+            config.write(f"Host {name} {also}\n HostName {sshd.place.host}\n")
+            config.write(f" Port {sshd.place.port}\n")
             config.write(f" HostKeyAlias {name}\n")
         self.trust(name, sshd)
         self.hosts[name] = sshd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -49,13 +50,15 @@ def test_clients_that_ended_hold_no_descriptor_and_no_process() -> None:
     def held() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
+    # What earlier tests left to the collector would be closed meanwhile.
+    gc.collect()
     before = held()
     hosts = [f"gpu-{number}" for number in range(30)]
     with reading(SshClient(("false",)), *hosts) as fleet:
         wait_for(fleet, lambda now: all(one.status is HostStatus.DOWN for one in now.hosts))
         # The selector, the pipe that wakes it, and those clients that are just tried again.
         wait_until(lambda: held() < before + 10)
-    assert held() == before
+    assert held() <= before
     assert not [one for one in psutil.Process().children() if one.name() == "false"]
 
 
@@ -119,7 +122,8 @@ def test_twenty_hosts_behind_one_sshd_are_live_and_leave_no_process(lab: Lab) ->
         lab.client, *names, interval=1.0, commands=dict.fromkeys(names, STREAMER)
     ) as fleet:
         wait_for(fleet, all_live)
-        assert len(children()) == 20
+        # One that was refused may just have ended.
+        wait_until(lambda: len(children()) == 20)
     assert children() == []
     wait_until(lambda: sshd.sessions() == [], sshd.sessions)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import pytest
 
 from gpumon.config.settings import Prometheus
 from gpumon.prometheus import PrometheusFleet, read_endpoint, read_match
+from tests.ports import free_place
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ needs_prometheus = pytest.mark.skipif(
 class PrometheusServer:
     """Runs until ``close``; may be stopped and started again with its data.
 
-    Attributes:
-        port: Where it listens.
-
     Args:
         folder: For its data.
         targets: What it scrapes: an address with the labels of the target.
@@ -47,8 +44,7 @@ class PrometheusServer:
         self._folder = folder
         self._targets = folder / "targets.json"
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            self.port: int = found.getsockname()[1]
+        self._place = free_place()
         self.scrape(targets)
         searched = {"files": [str(self._targets)], "refresh_interval": "1s"}
         config = {
@@ -63,7 +59,7 @@ class PrometheusServer:
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._place}"
 
     def scrape(self, targets: Iterable[tuple[str, Mapping[str, str]]]) -> None:
         """Scrape these targets from now on."""
@@ -80,7 +76,7 @@ class PrometheusServer:
                     "prometheus",
                     f"--config.file={self._folder}/prometheus.yml",
                     f"--storage.tsdb.path={self._folder}/data",
-                    f"--web.listen-address=127.0.0.1:{self.port}",
+                    f"--web.listen-address={self._place}",
                     "--web.enable-lifecycle",
                 ],
                 stdin=subprocess.DEVNULL,

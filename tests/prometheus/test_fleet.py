@@ -10,6 +10,8 @@ import pytest
 from gpumon.fleet import HostStatus, Origin, Owner
 from gpumon.host import Refused, Target
 from gpumon.model.snapshot import ProcessId, Unknown
+from gpumon.prometheus import fleet as polled_fleet
+from gpumon.prometheus import past as past_reader
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page, uuid
 from tests.prometheus.server import (
     PrometheusServer,
@@ -74,7 +76,8 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(polled_fleet, "LEAST_INTERVAL", 1.0)
     made = Site(tmp_path)
     yield made
     made.close()
@@ -141,7 +144,12 @@ _SMI = (
 )
 
 
-def test_an_open_host_has_every_metric_and_a_past(site: Site) -> None:
+def test_an_open_host_has_every_metric_and_a_past(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Snapshots of the last half hour are 15 s from each other, and a past needs time to pass.
+    *older, (begin, end, _) = past_reader._SPANS
+    monkeypatch.setattr(past_reader, "_SPANS", (*older, (begin, end, 1.0)))
     site.pages = {"gpu1": page("gpu1", gpus=2), "smi": _SMI}
     site.scrape(gpu1="dcgm", smi="nvidia")
     fleet = site.open()
@@ -149,12 +157,11 @@ def test_an_open_host_has_every_metric_and_a_past(site: Site) -> None:
     began = host.snapshot.time if host.snapshot is not None else 0.0
     assert host.snapshot is not None
     assert host.snapshot.gpus[0].power_draw is None
-    # A past needs time to pass: snapshots of it are 15 s from each other.
     wait_for_host(
         fleet,
         "gpu1",
-        lambda now: now.snapshot is not None and now.snapshot.time > began + 31,
-        "30s",
+        lambda now: now.snapshot is not None and now.snapshot.time > began + 4,
+        "4s",
     )
     source = fleet.source("gpu1")
     source.open()

@@ -30,7 +30,7 @@ from gpumon.report.plot import draw
 from gpumon.sources import SourceError
 from gpumon.text.time_parsing import day_and_time
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.report.logs import changed, eventful_night, lines_of, write_log
+from tests.report.logs import changed, lines_of, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -628,12 +628,6 @@ def test_damaged_lines_are_counted_and_the_first_is_named(
     log.write_text(log.read_text().splitlines()[0] + "\ngarbage\n")
     assert print_report([str(log)], out=io.StringIO()) == 1
     assert f"{NO_SAMPLES} {log} has 1 damaged line, line 2" in capsys.readouterr().err
-
-
-def test_what_is_written_by_gpumon_has_no_damaged_lines(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", eventful_night(NOON))
-    for by in BY:
-        assert not any("damaged" in note for note in report([log], by)["notes"])
 
 
 def test_a_cell_that_cannot_be_counts_for_nothing_and_bounds_the_plot(tmp_path: Path) -> None:

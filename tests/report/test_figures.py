@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 import pytest
@@ -19,7 +21,10 @@ from tests.report.witness import Witness
 from tests.sources.nvml_room import Room
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+OfNight: TypeAlias = "Callable[[str], dict[str, Any]]"
 
 START = 1_760_000_000.0
 
@@ -37,6 +42,19 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def of_night(night: Path) -> OfNight:
+    """The report of the night by something; each is made once."""
+    return functools.cache(functools.partial(told, night))
+
+
+@pytest.fixture(scope="module")
+def short_night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same night with every twentieth sample."""
+    few = itertools.islice(eventful_night(START), 0, None, 20)
+    return write_log(tmp_path_factory.mktemp("short") / "night.csv", few)
+
+
+@pytest.fixture(scope="module")
 def witness(night: Path) -> Witness:
     return Witness(night, log_files(night).processes)
 
@@ -51,8 +69,10 @@ def assert_same(said: dict[str, Any], expected: dict[str, Any]) -> None:
             assert said[key] == pytest.approx(value, rel=1e-6, abs=rounding), key
 
 
-def test_the_figures_of_every_card_are_those_of_the_witness(night: Path, witness: Witness) -> None:
-    lines = lines_of(told(night, "gpu"), "index")
+def test_the_figures_of_every_card_are_those_of_the_witness(
+    of_night: OfNight, witness: Witness
+) -> None:
+    lines = lines_of(of_night("gpu"), "index")
     assert sorted(lines) == list(range(8))
     for index, line in lines.items():
         assert_same(line, witness.card(index))
@@ -65,50 +85,65 @@ def test_the_figures_of_every_card_are_those_of_the_witness(night: Path, witness
 
 @pytest.mark.parametrize(("by", "column"), [("user", "user"), ("process", "pid")])
 def test_the_figures_of_every_subject_are_those_of_the_witness(
-    night: Path, witness: Witness, by: str, column: str
+    of_night: OfNight, witness: Witness, by: str, column: str
 ) -> None:
-    lines = lines_of(told(night, by), column)
+    lines = lines_of(of_night(by), column)
     assert set(lines) == set(witness.listed[column])
     for name, line in lines.items():
         assert_same(line, witness.subject(column, name))
 
 
-def test_what_a_user_has_is_what_the_jobs_of_that_user_have(night: Path) -> None:
-    users, jobs = lines_of(told(night, "user"), "user"), told(night, "job")["lines"]
+def test_what_a_user_has_is_what_the_jobs_of_that_user_have(
+    of_night: OfNight,
+) -> None:
+    users, jobs = lines_of(of_night("user"), "user"), of_night("job")["lines"]
     for name, line in users.items():
         energy = sum(job["energy_kwh"] for job in jobs if job["user"] == name)
         assert energy == pytest.approx(line["energy_kwh"], abs=1e-5)
 
 
-def test_the_energy_of_the_cards_is_all_given_out(night: Path) -> None:
-    cards, users = told(night, "gpu"), told(night, "user")
+def test_the_energy_of_the_cards_is_all_given_out(
+    of_night: OfNight,
+) -> None:
+    cards, users = of_night("gpu"), of_night("user")
     # The card that fell off the bus has none, one tells none for a while; nobody gets more.
     given = users["total"]["energy_kwh"] + users["energy_without_process_kwh"]
     assert given == pytest.approx(cards["total"]["energy_kwh"], abs=1e-5)
 
 
-def test_errors_are_those_that_came_while_it_was_logged(night: Path) -> None:
-    lines = lines_of(told(night, "gpu"), "index")
+def test_errors_are_those_that_came_while_it_was_logged(
+    of_night: OfNight,
+) -> None:
+    lines = lines_of(of_night("gpu"), "index")
     assert lines[5]["xids"] == {"31": 1, "79": 1}
     assert lines[2]["ecc_uncorrected"] == 3
     assert lines[2]["xids"] == {}
     assert lines[6]["lost_hours"] == pytest.approx(lines[6]["covered_hours"])
-    users = lines_of(told(night, "user"), "user")
+    users = lines_of(of_night("user"), "user")
     assert users["chen"]["xids"] == {"31": 1, "79": 1}
     assert users["bo"]["xids"] == {}
 
 
 @pytest.mark.parametrize("width", [80, 100, 160, 200])
-def test_eight_cards_and_their_users_fit_the_terminal(night: Path, width: int) -> None:
+def test_eight_cards_and_their_users_fit_the_terminal(short_night: Path, width: int) -> None:
     for by in BY:
         out = io.StringIO()
-        print_report([str(night)], by=by, out=out, width=width)
+        print_report([str(short_night)], by=by, out=out, width=width)
         assert max(cell_width(row) for row in out.getvalue().splitlines()) <= width
         assert "kWh" in out.getvalue()
 
 
-def test_power_stands_in_where_the_counter_does_not_tell(night: Path) -> None:
-    lines = lines_of(told(night, "gpu"), "index")
+def test_what_is_written_by_gpumon_has_no_damaged_lines(
+    of_night: OfNight,
+) -> None:
+    for by in BY:
+        assert not any("damaged" in note for note in of_night(by)["notes"])
+
+
+def test_power_stands_in_where_the_counter_does_not_tell(
+    of_night: OfNight,
+) -> None:
+    lines = lines_of(of_night("gpu"), "index")
     assert lines[0]["energy_source"] == "counter+power"  # the driver was loaded anew in the gap
     assert lines[3]["energy_known"] == 1
     assert lines[4]["energy_known"] == pytest.approx(1 - 500 / 6206.5, abs=0.0005)

@@ -578,7 +578,7 @@ def test_a_hung_driver_neither_silences_the_stream_nor_keeps_stop_waiting() -> N
 
     begun = time.monotonic()
     collector.stop(timeout=0.2)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
     assert collector._sampler.is_alive()
     assert not collector._watcher.is_alive()
     assert source.closed_by == [], "nobody but the sampling thread may close it"

@@ -360,7 +360,7 @@ async def test_memory_is_compared_only_with_equally_new_process_lists(
 async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cases, "_CLOSE_SECONDS", 1.0)
+    monkeypatch.setattr(cases, "_CLOSE_SECONDS", 3.0)
     monkeypatch.setattr(case, "PATIENCE", 0.0)
     answer = threading.Event()
     async with opened(tmp_path) as (app, pilot):
@@ -375,7 +375,8 @@ async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
             await until(pilot, app.kill_controller.dismiss, "one that offers KILL")
             begun = time.monotonic()
             app.kill_controller.close()
-            assert time.monotonic() - begun < 3
+            # One after the other they would take twelve.
+            assert time.monotonic() - begun < 11
         finally:
             answer.set()
 

@@ -26,7 +26,7 @@ MOST_WAITING = 100
 PAUSES = (1.0, 5.0, 30.0)
 """Seconds between the attempts to tell one notice."""
 OLDEST = 300.0
-"""Seconds after which a notice that waited behind failing ones is no longer told."""
+"""Seconds after which a notice that waited behind slow or failing ones is no longer told."""
 _CUT_SECONDS = 1.0
 """How long ``close`` waits for what it has cut."""
 
@@ -267,14 +267,12 @@ class _WayQueue:
                 waiting = self._waiting.popleft()
             if time.monotonic() - waiting.since > OLDEST:
                 self._lose_one()
+                self._overflowed = True
             else:
                 self._tell(waiting)
             if self._overflowed and not self._overflow_said:
                 self._overflow_said = True
-                self._say(
-                    f"{self._name}: more than {MOST_WAITING} notices wait for it: the oldest are"
-                    " dropped"
-                )
+                self._say(f"{self._name}: too many notices wait for it: the oldest are dropped")
 
     def _tell(self, waiting: _Waiting) -> None:
         """Tell a notice, with several attempts if that may help."""

@@ -30,7 +30,8 @@ def said_safely(text: str, secrets: Iterable[str]) -> str:
     parts = {
         part
         for secret in secrets
-        for part in (*_SEPARATORS.split(secret), *_SEPARATORS.split(unquote(secret)))
+        for quoted in _SEPARATORS.split(secret)
+        for part in (quoted, unquote(quoted))
         if len(part) >= _SHORTEST
     }
     for part in sorted(parts, key=len, reverse=True):

@@ -34,12 +34,12 @@ def lines_of(snapshots: Iterable[Snapshot], began: float | None = None) -> tuple
     ``began`` is the time at which ``elapsed [s]`` was 0.
     """
     cards, lists = GpuRows(), ProcessRows()
-    gpus = processes = b""
+    gpus, processes = [], []
     for one in snapshots:
         began = one.time if began is None else began
-        gpus += cards.of(one, one.time - began)
-        processes += lists.of(one, one.time - began)
-    return gpus, processes
+        gpus.append(cards.of(one, one.time - began))
+        processes.append(lists.of(one, one.time - began))
+    return b"".join(gpus), b"".join(processes)
 
 
 def write_log(path: Path, snapshots: Iterable[Snapshot], began: float | None = None) -> Path:

@@ -82,7 +82,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "graph",
             "c",
             "next_graph",
-            "Change the small graph: utilisation, memory, power, temperature",
+            "Change the small graph: utilisation, memory, power, temperature, SMs, DRAM",
             "graph",
         ),
         changeable(

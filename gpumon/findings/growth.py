@@ -124,6 +124,8 @@ _JUDGED: WeakKeyDictionary[History, dict[str, tuple[int, Growth | None]]] = Weak
 
 
 def _growth_of(history: History, gpu: Gpu, thresholds: Thresholds) -> Growth | None:
+    if history.started is None:
+        return None
     judged = _JUDGED.setdefault(history, {})
     turn = int(history.now // _JUDGED_EVERY)
     before = judged.get(gpu.uuid)

@@ -12,7 +12,7 @@ from gpumon.host.cuda_visible_devices import visible_devices_line
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources.makers import error_code
-from gpumon.text.cells import Field, Row, fill, row_width
+from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,
     fit,
@@ -75,6 +75,8 @@ _WORK = (
     ("FP64", "fp64_active"),
 )
 """The metrics in the second line, with their labels there."""
+_WORK_BAR = 4
+"""Cells of the bar beside each of them."""
 _SILENT = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_ANSWER)
 _BEFORE = 60.0
 """Seconds before a GPU fell silent in which its last values are searched."""
@@ -245,17 +247,29 @@ def _summary(view: CardView, width: int) -> list[Row]:
 
 
 def _work(gpu: Gpu, width: int) -> list[Row]:
-    """How much of the GPU works, where the driver tells it; what does not fit is left out."""
-    fields: list[Field] = []
-    for label, field in _WORK:
-        value: float | None = getattr(gpu, field)
-        if value is None:
-            continue
-        added = ("   " if fields else "", ""), (f"{label} ", "dim"), (f"{value:.0f} %", "")
-        if row_width((*fields, *added)) > width:
+    """How much of the GPU works, where the driver tells it.
+
+    What does not fit is left out, the bars first.
+    """
+    known = [(label, value) for label, field in _WORK if (value := getattr(gpu, field)) is not None]
+    if not known:
+        return []
+    for cells in (_WORK_BAR, 0):
+        fields: list[Field] = []
+        for label, value in known:
+            filled = value / 100
+            drawn: Field = (
+                f" {bar(filled, cells)}" if cells else "",
+                bar_style("bar.util", filled),
+            )
+            text = (f"{label} ", "dim"), (f"{value:.0f} %", ""), drawn
+            added = (("   " if fields else "", ""), *text)
+            if row_width((*fields, *added)) > width:
+                break
+            fields += added
+        else:
             break
-        fields += added
-    return [fill(fields, width)] if fields else []
+    return [fill(fields, width)]
 
 
 def _without_account(finding: Finding) -> Finding:
@@ -334,8 +348,10 @@ def _devices(gpu: Gpu, width: int) -> list[Row]:
     facts = []
     for one in gpu.mig:
         numbers = f"GPU instance {number(one.gpu_instance)}, {number(one.multiprocessors)} SMs"
-        if one.sm_active is not None:
-            numbers += f", {one.sm_active:.0f} % of them active"
+        for label, field in _WORK[:4]:
+            value: float | None = getattr(one, field)
+            if value is not None:
+                numbers += f", {label} {value:.0f} %"
         name = f"MIG {mig_name(gpu.index, one.index)} {printable(one.profile or '')}"
         facts.append(Fact(name, one.uuid, note=numbers))
     return fact_rows(facts, width, 20)

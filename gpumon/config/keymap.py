@@ -143,23 +143,6 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("log", "L", "log", "Log every sample to a file (toggle)", "log"),
     ),
     *in_group(
-        "Alerts",
-        KeyAction(
-            "notify",
-            ("w",),
-            "tell",
-            {
-                "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
-                "card": "Notify when this GPU is free (toggle)",
-                "process": "Notify when this process ends (toggle)",
-                "job": "Notify when this job ends (toggle)",
-            },
-            "tell if free",
-        ),
-        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
-        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
-    ),
-    *in_group(
         "Time",
         changeable(
             "pause", "p", "pause", "Hold the picture (toggle); in the past: play or hold", "pause"
@@ -179,6 +162,23 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("on_10m", "shift+right", "jump(600)", "Forward by ten minutes"),
         changeable("longer_interval", "+ =", "pace(1)", "Longer interval; in the past: faster"),
         changeable("shorter_interval", "- _", "pace(-1)", "Shorter interval; in the past: slower"),
+    ),
+    *in_group(
+        "Alerts",
+        KeyAction(
+            "notify",
+            ("w",),
+            "tell",
+            {
+                "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
+                "card": "Notify when this GPU is free (toggle)",
+                "process": "Notify when this process ends (toggle)",
+                "job": "Notify when this job ends (toggle)",
+            },
+            "tell if free",
+        ),
+        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
+        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
     ),
     *in_group(
         "Move",

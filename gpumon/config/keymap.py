@@ -164,23 +164,6 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("shorter_interval", "- _", "pace(-1)", "Shorter interval; in the past: slower"),
     ),
     *in_group(
-        "Alerts",
-        KeyAction(
-            "notify",
-            ("w",),
-            "tell",
-            {
-                "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
-                "card": "Notify when this GPU is free (toggle)",
-                "process": "Notify when this process ends (toggle)",
-                "job": "Notify when this job ends (toggle)",
-            },
-            "tell if free",
-        ),
-        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
-        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
-    ),
-    *in_group(
         "Move",
         changeable(
             "previous_line",
@@ -258,6 +241,23 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("own_cost", "o", "own_cost", "Show what gpumon itself costs (toggle)"),
         fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend"),
         fixed("app", "ctrl+c ctrl+q", "leave", "Quit", "interrupt", priority=True),
+    ),
+    *in_group(
+        "Alerts",
+        KeyAction(
+            "notify",
+            ("w",),
+            "tell",
+            {
+                "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
+                "card": "Notify when this GPU is free (toggle)",
+                "process": "Notify when this process ends (toggle)",
+                "job": "Notify when this job ends (toggle)",
+            },
+            "tell if free",
+        ),
+        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
+        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
     ),
     *in_group(
         "Sort",

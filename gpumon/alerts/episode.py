@@ -102,7 +102,6 @@ class Episode(Struct):
         return Change.BEGAN
 
     def _miss(self, passed: float) -> Change | None:
-        self.held = 0.0
         self.gone += passed
         if self.phase is Phase.PENDING:
             # What was not told needs no end; it has to hold without a break to be told.

@@ -160,7 +160,11 @@ def process_notice(
     """A process is in a state, or meets a filter."""
     named = _process_named(process.id.pid, process.name, process.user)
     what = printable(alert.name) if finding is None else finding.kind.value
-    said = printable(alert.when) if finding is None else finding.sentence
+    if finding is None:
+        said = f"{printable(alert.when)}; {_process_values(process)}"
+    else:
+        said = finding.sentence
+    place = f"{_on(process.gpu_indices)} of {printable(snapshot.host.name)}"
     single = process.uses[0] if len(process.gpu_indices) == 1 else None
     return Notice(
         alert=alert.name,
@@ -170,8 +174,7 @@ def process_notice(
         since=since,
         severity=Severity.NOTE if finding is None else finding.severity,
         title=_title(snapshot, named, what),
-        sentence=f"{named} on {_on(process.gpu_indices)} of {printable(snapshot.host.name)}: "
-        f"{said}; {_process_values(process)}",
+        sentence=f"{named} on {place}: {said}",
         gpu_index=None if single is None else single.gpu_index,
         gpu_uuid=None if single is None else single.gpu_uuid,
         pid=process.id.pid,

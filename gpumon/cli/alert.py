@@ -148,12 +148,12 @@ def _test(alert: Alert) -> int:
         sys.stdout.write("it has no do: it is only listed in the dashboard and by gpumon watch\n")
         return 0
     notice = test_notice(alert, platform.node(), time.time())
-    failed = False
     deliveries = Deliveries(_Terminal(), say)
+    failed = False
     for one in alert.ways:
-        ((way, failure),) = deliveries.tell_now(replace(alert, ways=(one,)), notice)
-        failed = failed or failure is not None
-        result = failure or "sent"
-        sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
-        sys.stdout.flush()
+        for way, failure in deliveries.tell_now(replace(alert, ways=(one,)), notice):
+            failed = failed or failure is not None
+            result = "sent" if failure is None else f"failed: {failure}"
+            sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
+            sys.stdout.flush()
     return EXIT_FAILED if failed else 0

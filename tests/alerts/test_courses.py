@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpumon.alerts.episode import GONE_FOR
@@ -63,6 +63,7 @@ def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
 
 
 @settings(max_examples=150, deadline=None)
+@example([("cool", 1), ("hot", 1), ("vanished", 1), ("hot", 5)], 30.0, 0.0)
 @given(courses, st.sampled_from([0.0, 30.0, 100.0]), st.sampled_from([0.0, 300.0]))
 def test_each_transition_is_told_once(course: _Course, lasting: float, cooldown: float) -> None:
     notices = follow(course, lasting, cooldown)

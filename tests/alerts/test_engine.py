@@ -182,6 +182,9 @@ def test_a_clock_that_is_set_back_tells_nothing_twice() -> None:
     machine.now -= 7200
     assert machine.see(100, hot(xid=79, xid_at=machine.now - 5)) == []
     assert len(machine.see(100, gpu())) == 1
+    # Nor does it hold back what begins after the cooldown.
+    machine.see(1000, gpu())
+    assert titles(machine.see(10, hot())) == ["ada-07 GPU 0: hot"]
 
 
 # Filters, processes
@@ -224,15 +227,25 @@ def test_of_processes_only_those_that_come_later_are_told() -> None:
 
 
 def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
-    machine = Machine(alert("env:torch"), alert("user:me"), alert("hot user:me"))
+    machine = Machine(alert("env:torch"), alert("user:me"), alert("util<5 user:me"))
     place = Place(environment="torch")
     unknown = replace(working(user=None), place=None)
-    machine.see(3, hot(), processes=(unknown,))
+    machine.see(3, gpu(), processes=(unknown,))
     known = replace(working(), place=place)
-    assert machine.see(60, hot(), processes=(known,)) == []
+    assert machine.see(60, gpu(), processes=(known,)) == []
     later = replace(working(200), place=None)
-    assert len(machine.see(3, hot(), processes=(known, later))) == 1
-    assert len(machine.see(3, hot(), processes=(known, replace(later, place=place)))) == 1
+    assert len(machine.see(3, gpu(), processes=(known, later))) == 1
+    assert len(machine.see(3, gpu(), processes=(known, replace(later, place=place)))) == 1
+
+
+def test_a_process_is_told_to_be_idle_unless_it_was_so_at_the_first_look() -> None:
+    machine = Machine(alert("idle process"))
+    assert machine.see(600, gpu(), processes=(process(), working(200))) == []
+    told = machine.see(600, gpu(), processes=(process(), process(200)))
+    assert titles(told) == ["ada-07 process 200 of ann: idle process"]
+    assert told[0].sentence == (
+        "process 200 of ann on GPU 0 of ada-07: idle for 1 m, holds 1.0 GiB on GPU 0"
+    )
 
 
 def test_an_unknown_idle_time_does_not_end_what_was_told() -> None:
@@ -356,6 +369,17 @@ def test_after_a_restart_nothing_is_told_twice(tmp_path: Path) -> None:
     for pause in (0, 60, 7200, 86400):
         machine.restart(pause)
         assert machine.see(60, seen, processes=(working(),)) == [], pause
+
+
+def test_an_xid_that_the_kernel_log_tells_anew_after_a_restart_is_not_new(tmp_path: Path) -> None:
+    machine = Machine(alert("xid", cooldown=0.0), state=tmp_path / "state.json")
+    machine.see(10, gpu())
+    at = machine.now
+    assert len(machine.see(10, gpu(xid=79, xid_at=at))) == 1
+    machine.restart(60)
+    machine.see(10, gpu())
+    assert machine.see(10, gpu(xid=79, xid_at=at)) == []
+    assert len(machine.see(10, gpu(xid=79, xid_at=machine.now))) == 1
 
 
 def test_what_begins_in_a_short_pause_is_told_and_in_a_long_one_not(tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpumon.alerts.alert import Alert, Apprise, Bell, Command, Desktop, Webhook
 from gpumon.alerts.reading import ReadAlerts, read_alerts
 from gpumon.config import load
 from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.messages import effective, template
+from gpumon.config.settings import AlertTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,6 +190,30 @@ def test_of_too_many_alerts_the_first_count(read: Callable[..., ReadAlerts]) -> 
     found = read(text)
     assert len(found.alerts) == 100
     assert said(found) == ["config.toml, line 301: only the first 100 alerts count."]
+
+
+_values = st.recursive(
+    st.one_of(
+        *(st.text(max_size=8), st.integers(), st.floats(), st.booleans(), st.datetimes()),
+        st.sampled_from(["hot", "bell", "webhook", "command", "https://x", "10m"]),
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["command", "webhook", "apprise", "format", "headers", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*ALERT_KEYS, "x"]), _values))
+def test_any_value_is_read_or_told(values: dict[str, object]) -> None:
+    places = dict.fromkeys(values, "config.toml, line 2")
+    found = read_alerts([AlertTable(values, "config.toml, line 1", places)])
+    assert len(found.alerts) == 1 or found.errors
 
 
 def test_the_template_has_a_valid_alert(read: Callable[..., ReadAlerts]) -> None:

@@ -87,7 +87,7 @@ def test_a_command_gets_the_facts_in_its_environment_and_as_json(
         "pid": None,
         "user": None,
         "command": None,
-        "is_test": False,
+        "test": False,
     }
 
 

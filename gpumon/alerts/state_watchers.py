@@ -1,8 +1,8 @@
-"""Watchers: each follows one alert over all its subjects."""
+"""Watchers of what lasts: states and filters, of GPUs and of processes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,73 +12,22 @@ from gpumon.alerts.languages import meets
 from gpumon.alerts.memory import RememberedAlert, RememberedProcess
 from gpumon.alerts.notice import gpu_key, process_key
 from gpumon.alerts.states import ANSWERING, FORECASTS
-from gpumon.alerts.when import EndWhen, GpuWhen, ProcessWhen, XidWhen, parse_when
-from gpumon.alerts.xids import xid_sentence, xid_severity
+from gpumon.alerts.watcher import MOST_SUBJECTS, copied, remembered
 from gpumon.findings.finding import FindingKind
 
 if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.look import Look
     from gpumon.alerts.notice import Notice
+    from gpumon.alerts.when import GpuWhen, ProcessWhen
     from gpumon.findings.finding import Finding
     from gpumon.model.snapshot import Gpu, GpuProcess
 
-MOST_SUBJECTS = 2000
-"""How many subjects of one alert are followed; further ones are not told."""
 _GROWTH_ROUND = 60.0
 """Seconds in which each process is looked at once for growth, which takes some 0.3 ms."""
 _GROWTH_PATIENCE = 3 * _GROWTH_ROUND
 _LOOKED_UP_WITHIN = 60.0
 """Seconds in which what is unknown of the processes of the first list is looked up."""
-_LISTS_WITHOUT = 2
-"""Process lists in a row that a process must be missing from: one may be incomplete."""
-
-
-class Watcher(Protocol):
-    """Follows one alert.
-
-    Attributes:
-        alert: The alert.
-    """
-
-    alert: Alert
-
-    def check(self, look: Look) -> list[Notice]:
-        """What is to be told now."""
-        ...
-
-    def shift(self, seconds: float) -> None:
-        """Move all times into the past, when the clock was set back."""
-        ...
-
-    def remember(self) -> RememberedAlert:
-        """What must be known after a restart."""
-        ...
-
-    def recall(self, memory: RememberedAlert, *, fresh: bool) -> None:
-        """Take what was remembered.
-
-        Args:
-            memory: That.
-            fresh: Whether it is so new that what is not in it did not hold then.
-        """
-        ...
-
-
-def make_watcher(alert: Alert, user: str | None = None) -> Watcher:
-    """The watcher of an alert.
-
-    Raises:
-        WhenError: Its ``when`` cannot be read.
-    """
-    when = parse_when(alert.when, user)
-    if isinstance(when, GpuWhen):
-        return GpuWatcher(alert, when)
-    if isinstance(when, ProcessWhen):
-        return ProcessWatcher(alert, when)
-    if isinstance(when, XidWhen):
-        return XidWatcher(alert, when)
-    return EndWatcher(alert, when)
 
 
 class _Episodes:
@@ -122,6 +71,11 @@ class _Episodes:
         if episode.is_past(look.now, alert.cooldown):
             del self.known[key]
         return change, episode.since
+
+    def see_nothing_of_others(self, look: Look, keys: set[str]) -> None:
+        """Take it that nothing is known of all subjects but these."""
+        for key in self.known.keys() - keys:
+            self.see(key, None, look)
 
     def drop_if_over(self, key: str) -> None:
         """Forget a subject that cannot come again."""
@@ -172,6 +126,7 @@ class GpuWatcher:
                 )
             elif change is Change.ENDED and self.alert.ended:
                 told.append(self._end(look, gpu, began))
+        self._episodes.see_nothing_of_others(look, {gpu_key(uuid) for uuid in look.gpus})
         return told
 
     def _end(self, look: Look, gpu: Gpu, began: float) -> Notice:
@@ -285,8 +240,9 @@ class ProcessWatcher:
             if holds is None:
                 self._unknown_at_first[key] = look.now
             return True
-        if holds is not None and key in self._unknown_at_first:
-            return look.now - self._unknown_at_first.pop(key) <= _LOOKED_UP_WITHIN
+        unknown_at = None if holds is None else self._unknown_at_first.pop(key, None)
+        if unknown_at is not None and look.now - unknown_at <= _LOOKED_UP_WITHIN:
+            return True
         if finding is None or finding.since is None or finding.kind in FORECASTS:
             return False
         return finding.since <= min(looked)
@@ -332,7 +288,7 @@ class ProcessWatcher:
             self.alert.when,
             dict(self._looked),
             episodes=self._episodes.remember(),
-            processes=_copied(self._processes),
+            processes=copied(self._processes),
         )
 
     def recall(self, memory: RememberedAlert, *, fresh: bool) -> None:
@@ -342,180 +298,3 @@ class ProcessWatcher:
         self._processes = {
             key: process for key, process in memory.processes.items() if key in self._episodes.known
         }
-
-
-class XidWatcher:
-    """Follows XIDs; implements ``Watcher``."""
-
-    def __init__(self, alert: Alert, when: XidWhen) -> None:
-        self.alert = alert
-        self._when = when
-        self._seen: dict[str, dict[int, float | None]] = {}
-        self._told: dict[str, float] = {}
-        self._looked: dict[str, float] = {}
-
-    def check(self, look: Look) -> list[Notice]:
-        """See ``Watcher.check``."""
-        told = []
-        for gpu in look.snapshot.gpus:
-            now, before = look.history.xids(gpu.uuid), self._seen.get(gpu.uuid)
-            if now == before:
-                continue
-            # After a restart the history knows less than what is remembered.
-            self._seen[gpu.uuid] = {**(before or {}), **now}
-            is_first = gpu.uuid not in self._looked
-            looked = self._looked.setdefault(gpu.uuid, look.now)
-            for number, at in now.items():
-                is_new = _is_newer(at, number, before or {}, looked, is_first=is_first)
-                if is_new and self._when.choice.includes(number):
-                    told += self._tell(look, gpu, number, at)
-        return told
-
-    def _tell(self, look: Look, gpu: Gpu, number: int, at: float | None) -> list[Notice]:
-        if meets(self._when.terms, gpu, look.gpu_facts) is not True:
-            return []
-        key = f"{gpu.uuid}:{number}"
-        last = self._told.get(key)
-        if last is not None and look.now - last < self.alert.cooldown:
-            return []
-        if len(self._told) >= MOST_SUBJECTS:
-            self._told = {
-                other: then
-                for other, then in self._told.items()
-                if look.now - then < self.alert.cooldown
-            }
-        self._told[key] = look.now
-        return [
-            sentences.xid_notice(
-                self.alert,
-                look.snapshot,
-                gpu,
-                look.now,
-                number,
-                at,
-                xid_severity(number),
-                xid_sentence(number),
-            )
-        ]
-
-    def shift(self, seconds: float) -> None:
-        """See ``Watcher.shift``."""
-        self._told = {key: at - seconds for key, at in self._told.items()}
-        self._looked = {uuid: at - seconds for uuid, at in self._looked.items()}
-
-    def remember(self) -> RememberedAlert:
-        """See ``Watcher.remember``."""
-        # A cooldown is an episode that is over.
-        episodes = {key: Episode(Phase.OVER, at, at, told_at=at) for key, at in self._told.items()}
-        seen = {uuid: dict(xids) for uuid, xids in self._seen.items()}
-        return RememberedAlert(self.alert.when, dict(self._looked), episodes, seen)
-
-    def recall(self, memory: RememberedAlert, *, fresh: bool) -> None:
-        """See ``Watcher.recall``."""
-        self._told = {
-            key: episode.told_at
-            for key, episode in memory.episodes.items()
-            if episode.told_at is not None
-        }
-        if fresh:
-            self._seen = {uuid: dict(xids) for uuid, xids in memory.xids.items()}
-            self._looked = dict(memory.looked)
-
-
-def _is_newer(
-    at: float | None,
-    number: int,
-    before: dict[int, float | None],
-    looked: float,
-    *,
-    is_first: bool,
-) -> bool:
-    """Whether a report of an XID is one that was not there before.
-
-    Args:
-        at: When it was reported; ``None`` is unknown.
-        number: The XID.
-        before: What was reported before.
-        looked: When the GPU was first looked at.
-        is_first: Whether that is now.
-    """
-    if number not in before:
-        return not is_first if at is None else at > looked
-    last = before[number]
-    return at is not None and (last is None or at > last)
-
-
-class EndWatcher:
-    """Follows processes to their end; implements ``Watcher``."""
-
-    def __init__(self, alert: Alert, when: EndWhen) -> None:
-        self.alert = alert
-        self._when = when
-        self._processes: dict[str, RememberedProcess] = {}
-
-    def check(self, look: Look) -> list[Notice]:
-        """See ``Watcher.check``."""
-        if not look.list_is_new:
-            return []
-        there = set()
-        for process in look.snapshot.processes:
-            key = process_key(process.id)
-            there.add(key)
-            known = self._processes.get(key)
-            if known is not None:
-                if known.missing or known.name is None:
-                    self._processes[key] = remembered(self.alert, process, known.since)
-            elif len(self._processes) < MOST_SUBJECTS and meets(
-                self._when.terms, process, look.facts
-            ):
-                self._processes[key] = remembered(self.alert, process, look.now)
-        told = []
-        for key in [key for key in self._processes if key not in there]:
-            process_ = self._processes[key]
-            if not all(map(look.is_listed, process_.gpu_uuids)):
-                continue
-            process_.missing += 1
-            if process_.missing >= _LISTS_WITHOUT:
-                del self._processes[key]
-                if look.now - process_.since >= self.alert.lasting:
-                    told.append(
-                        sentences.process_ended(self.alert, look.snapshot, process_, look.now)
-                    )
-        return told
-
-    def follow(self, process: GpuProcess, now: float) -> None:
-        """Follow this process, whatever the filter says."""
-        self._processes[process_key(process.id)] = remembered(self.alert, process, now)
-
-    def shift(self, seconds: float) -> None:
-        """See ``Watcher.shift``."""
-        for process in self._processes.values():
-            process.since -= seconds
-
-    def remember(self) -> RememberedAlert:
-        """See ``Watcher.remember``."""
-        return RememberedAlert(self.alert.when, processes=_copied(self._processes))
-
-    def recall(self, memory: RememberedAlert, *, fresh: bool) -> None:
-        """See ``Watcher.recall``."""
-        if fresh:
-            self._processes = dict(list(memory.processes.items())[:MOST_SUBJECTS])
-
-
-def remembered(alert: Alert, process: GpuProcess, since: float) -> RememberedProcess:
-    """What is needed to tell an end."""
-    uses = {use.gpu_uuid: use.gpu_index for use in process.uses}
-    return RememberedProcess(
-        process.id.pid,
-        process.id.start_time,
-        process.name,
-        process.user,
-        tuple(uses.values()),
-        tuple(uses),
-        since,
-        sentences.told_command(alert, process),
-    )
-
-
-def _copied(processes: dict[str, RememberedProcess]) -> dict[str, RememberedProcess]:
-    return {key: replace(process) for key, process in processes.items()}

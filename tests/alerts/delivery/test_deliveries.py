@@ -66,7 +66,8 @@ def test_a_way_that_hangs_delays_neither_who_tells_nor_another_way(tmp_path: Pat
     assert not is_running(pid)
     wait_until(lambda: not threads(), "the end of the threads")
     assert any(one.startswith("command sh: gpumon ended before 20 notices") for one in said)
-    telling.tell(alert_with(Bell()), NOTICE)
+    telling.tell(alert_with(Bell(), Desktop()), NOTICE)
+    assert len(telling._queues) == 3
     telling.close(0.1)
     assert len(terminal.told) == 20
 

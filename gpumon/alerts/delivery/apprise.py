@@ -30,8 +30,8 @@ _TYPES = {
     Severity.GOOD: "success",
 }
 """Apprise's own types of notices; https://appriseit.com/api/usage/."""
-# The empty place to import from is the folder where it runs, with whatever is in it. The last line of
-# what apprise logs is the reason of a failure.
+# The empty place to import from is the folder where it runs, with whatever is in it. The last line
+# of what apprise logs is the reason of a failure.
 _PROGRAM = f"""
 import json, logging, sys
 sys.path[:] = filter(None, sys.path)

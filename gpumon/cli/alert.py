@@ -151,9 +151,9 @@ def _test(alert: Alert) -> int:
     failed = False
     deliveries = Deliveries(_Terminal(), say)
     for one in alert.ways:
-        ((way, failure),) = deliveries.tell_now(replace(alert, ways=(one,)), notice)
-        failed = failed or failure is not None
-        result = failure or "sent"
-        sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
-        sys.stdout.flush()
+        for way, failure in deliveries.tell_now(replace(alert, ways=(one,)), notice):
+            failed = failed or failure is not None
+            result = "sent" if failure is None else f"failed: {failure}"
+            sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
+            sys.stdout.flush()
     return EXIT_FAILED if failed else 0

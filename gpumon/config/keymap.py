@@ -143,23 +143,6 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("log", "L", "log", "Log every sample to a file (toggle)", "log"),
     ),
     *in_group(
-        "Alerts",
-        KeyAction(
-            "notify",
-            ("w",),
-            "tell",
-            {
-                "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
-                "card": "Notify when this GPU is free (toggle)",
-                "process": "Notify when this process ends (toggle)",
-                "job": "Notify when this job ends (toggle)",
-            },
-            "tell if free",
-        ),
-        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
-        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
-    ),
-    *in_group(
         "Time",
         changeable(
             "pause", "p", "pause", "Hold the picture (toggle); in the past: play or hold", "pause"
@@ -258,6 +241,23 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("own_cost", "o", "own_cost", "Show what gpumon itself costs (toggle)"),
         fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend"),
         fixed("app", "ctrl+c ctrl+q", "leave", "Quit", "interrupt", priority=True),
+    ),
+    *in_group(
+        "Alerts",
+        KeyAction(
+            "notify",
+            ("w",),
+            "tell",
+            {
+                "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
+                "card": "Notify when this GPU is free (toggle)",
+                "process": "Notify when this process ends (toggle)",
+                "job": "Notify when this job ends (toggle)",
+            },
+            "tell if free",
+        ),
+        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
+        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
     ),
     *in_group(
         "Sort",

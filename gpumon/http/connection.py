@@ -82,7 +82,8 @@ class HttpConnection:
         host: Name or address of the server.
         port: Its port.
         context: ``None`` without TLS.
-        patience: Seconds that a request may take with everything: connecting, waiting and reading.
+        patience: Seconds that a request may take with everything: connecting, waiting and reading;
+            but looking up the name takes as long as the system allows.
         authority: How the user names another authority of certificates.
     """
 
@@ -171,6 +172,10 @@ class HttpConnection:
     def _send(self, request: HttpRequest) -> http.client.HTTPResponse:
         if self._connection is None:
             self._connection = self._new_connection()
+            self._connection.connect()
+            # Before it has a socket, nothing can be cut: a host may have many silent addresses.
+            if self._late or self._closed:
+                raise TimeoutError
         connection = self._connection
         connection.request(request.method, request.target, request.body, dict(request.headers))
         # The connection forgets it as soon as the answer says that it ends with it.

@@ -63,7 +63,8 @@ class WaitQueue:
             OSError: The queue's file cannot be created.
         """
         allowed = None if allowance.uuids is None else tuple(sorted(allowance.uuids))
-        self._mine = QueueEntry(self._folder, msgspec.json.encode(_Wants(requirements, allowed)))
+        self._mine = QueueEntry(self._folder)
+        self._mine.join(msgspec.json.encode(_Wants(requirements, allowed)))
 
     def leave(self) -> None:
         """Leave the queue."""

@@ -63,9 +63,8 @@ def _sequence(title: str, text: str, environment: Mapping[str, str]) -> str:
         # A notification replaces the one before with the same identifier.
         number = f"{zlib.crc32(f'{title};{text}'.encode()):08x}"
         return f"\x1b]99;i=gpumon-{number}:d=0;{title}\a\x1b]99;i=gpumon-{number}:p=body;{text}\a"
-    is_iterm = "ITERM_SESSION_ID" in environment or environment.get("LC_TERMINAL") == "iTerm2"
-    knows_777 = any(name.startswith(_WITH_777) for name in names) or (
-        not is_iterm and any(name in environment for name in _VARIABLES_WITH_777)
+    knows_777 = any(name.startswith(_WITH_777) for name in names) or any(
+        name in environment for name in _VARIABLES_WITH_777
     )
     if knows_777:
         return f"\x1b]777;notify;{title};{text}\a"

@@ -6,6 +6,7 @@ bytes everywhere.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -40,8 +41,8 @@ _CACHE = Path(__file__).parents[2] / "build" / "simulated-driver"
 def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
     """Returns the compiled target, from the cache if these very files were compiled before.
 
-    Several test processes may come here at once: each builds in a folder of its own and moves the
-    result into place in one step.
+    Several test processes may come here at once: the first one compiles, and the others wait for
+    it. The result is moved into place in one step.
     """
     options = [*_FLAGS, *flags]
     # Its version. ``importlib.metadata`` would take 2 MiB, which ``tests.bench.soak`` would count.
@@ -53,7 +54,13 @@ def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
     if result.exists():
         return result
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as work:
+    with (
+        (folder / f"{target}.lock").open("w") as lock,
+        tempfile.TemporaryDirectory(dir=folder) as work,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if result.exists():
+            return result
         for name, text in files.items():
             (Path(work) / name).write_text(text)
         sources = [name for name in files if name.endswith(".c")]

@@ -60,7 +60,7 @@ def test_a_gpu_under_the_cursor_is_explained_first(
         # The past of the demo, in which it has been stuck.
         screen.wait_for(r"stuck\?")
         screen.type(TAB + DOWN * 5)
-        screen.wait_for(r"\n[▸>]5 H100 [\s\S]*\? explain")
+        screen.wait_for(r"\n[▸>]5 H100 [\s\S]*\? why")
         ask(screen)
         screen.wait_for(
             rf"{TOP}{sign} GPU 5: stuck[\s\S]*100 % busy at 17 % of its power limit[\s\S]*seen "
@@ -98,7 +98,7 @@ def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_com
         screen.type(ESCAPE)
         screen.wait_for("▸ +3 +20991 ")
         screen.type(TAB + "\r")
-        screen.wait_for(r"GPU 3[\s\S]*Esc back +\? explain")
+        screen.wait_for(r"GPU 3[\s\S]*Esc back +\? why")
         ask(screen)
         screen.wait_for(rf"{TOP}◐ GPU 3: idle[\s\S]*{PARTS}[\s\S]*Keys on this page: GPU 3")
 
@@ -120,7 +120,7 @@ def test_a_past_moment_is_explained_as_it_was() -> None:
             back(screen)
             screen.type("\x1b[F")
             screen.wait_gone("REWIND")
-            screen.wait_for(r"▸0[\s\S]*○ free[\s\S]*\? explain")
+            screen.wait_for(r"▸0[\s\S]*○ free[\s\S]*\? why")
             ask(screen)
             screen.wait_for(TOP + r"○ GPU 0: free[\s\S]*gpumon run")
 
@@ -134,7 +134,7 @@ def test_a_held_picture_is_explained_and_not_what_happened_since() -> None:
             screen.wait_for("PAUSED")
             cool(screen, driver)
             screen.type(TAB)
-            screen.wait_for(r"▸0[\s\S]*\? explain")
+            screen.wait_for(r"▸0[\s\S]*\? why")
             ask(screen)
             screen.wait_for(TOP + r"▲ GPU 0: hot[\s\S]*too hot \(90 °C\)")
 

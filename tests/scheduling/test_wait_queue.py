@@ -145,6 +145,25 @@ def test_no_gpu_is_kept_for_a_waiter_of_a_lost_one(folder: Folder, clock: Clock)
 def test_an_entry_of_another_version_reserves_nothing(folder: Folder) -> None:
     from gpumon.scheduling.reservation.queue import QueueEntry
 
-    strange = QueueEntry(folder, b'{"wishes":[1,2]}')
+    strange = QueueEntry(folder)
+    strange.join(b'{"wishes":[1,2]}')
     assert reserved_for(WaitQueue(folder), 0, 1) == set()
     strange.close()
+
+
+def test_a_signal_while_the_file_is_made_leaves_no_place_behind(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``gpumon run`` ends by an exception of the signal's handler."""
+    make = folder.make
+
+    def interrupted(name: str, mode: int) -> int:
+        os.close(make(name, mode=mode))
+        raise SystemExit
+
+    monkeypatch.setattr(folder, "make", interrupted)
+    waiting = WaitQueue(folder)
+    with pytest.raises(SystemExit):
+        waiting.join(ANY, Allowance())
+    waiting.leave()
+    assert folder.names() == []

@@ -19,7 +19,6 @@ ENVIRONMENTS: list[tuple[dict[str, str], str]] = [
     ({}, _OSC_9),
     (_XTERM, _OSC_9),
     ({**_XTERM, "TERM_PROGRAM": "iTerm.app", "ITERM_SESSION_ID": "w0t0p0:1"}, _OSC_9),
-    ({**_XTERM, "LC_TERMINAL": "iTerm2"}, _OSC_9),
     ({"TERM": "rxvt-unicode-256color"}, _OSC_777),
     ({"TERM": "foot-extra"}, _OSC_777),
     ({**_XTERM, "VTE_VERSION": "7600"}, _OSC_777),
@@ -79,6 +78,13 @@ def test_no_text_ends_or_changes_the_sequence(
         # The same control characters, and as many semicolons, as with harmless texts.
         assert re.findall(r"[\0-\x1f\x7f-\x9f;]", shown) == re.findall(r"[\0-\x1f;]", plain)
         shown.encode()
+
+
+@pytest.mark.parametrize("environment", [environment for environment, _ in ENVIRONMENTS])
+def test_a_long_text_is_cut(environment: dict[str, str]) -> None:
+    shown = notification("a" * 10_000, "b" * 10_000, environment)
+    assert "…" in shown
+    assert len(shown) < 700
 
 
 def test_a_later_notification_does_not_replace_an_earlier_one() -> None:

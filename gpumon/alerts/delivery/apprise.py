@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 SECONDS = 20.0
 """How long it may take."""
 _ABSENT, _UNKNOWN_URL, _FAILED = 90, 91, 92
-_FOLDER = "/"
 _TYPES = {
     Severity.CRITICAL: "failure",
     Severity.WARNING: "warning",
     Severity.GOOD: "success",
 }
 """Apprise's own types of notices; https://appriseit.com/api/usage/."""
-# The first place to import from is the folder where it runs, with whatever is in it. The last line
+# The empty place to import from is the folder where it runs, with whatever is in it. The last line
 # of what apprise logs is the reason of a failure.
 _PROGRAM = f"""
 import json, logging, sys
-del sys.path[0]
+sys.path[:] = filter(None, sys.path)
 given = json.loads(sys.stdin.buffer.read())
 try:
     import apprise
@@ -77,7 +76,6 @@ def run_apprise(way: Apprise, notice: Notice, attempt: Attempt, seconds: float =
         seconds,
         attempt,
         environment=os.environ,
-        folder=_FOLDER,
     )
     if ended.status == 0:
         return

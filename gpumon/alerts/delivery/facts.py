@@ -43,7 +43,7 @@ def facts_of(notice: Notice) -> Facts:
         "pid": notice.pid,
         "user": notice.user,
         "command": notice.command,
-        "is_test": notice.is_test,
+        "test": notice.is_test,
     }
     return {
         name: bounded(printable(value)) if isinstance(value, str) else value
@@ -74,7 +74,7 @@ def as_environment(notice: Notice) -> dict[str, str | None]:
         "GPUMON_PID": _variable(facts["pid"]),
         "GPUMON_USER": _variable(facts["user"]),
         "GPUMON_COMMAND": _variable(facts["command"]),
-        "GPUMON_TEST": _variable(facts["is_test"]),
+        "GPUMON_TEST": _variable(facts["test"]),
     }
 
 

@@ -48,7 +48,6 @@ def run_program(
     attempt: Attempt,
     *,
     environment: Mapping[str, str],
-    folder: str | None = None,
 ) -> Ended:
     """Run a program until it ends.
 
@@ -61,7 +60,6 @@ def run_program(
         seconds: How long it may take; then it is killed.
         attempt: Kills it when it is cut.
         environment: Its environment.
-        folder: Where it runs; ``None`` for the folder of gpumon.
 
     Raises:
         DeliveryError: It did not start, or did not end in time.
@@ -75,7 +73,6 @@ def run_program(
             start_new_session=True,
             bufsize=0,
             env=environment,
-            cwd=folder,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise DeliveryError(_not_started(arguments[0], error)) from None

@@ -60,20 +60,29 @@ class _Content(Struct, frozen=True):
 class QueueEntry:
     """This process's own place in the queue.
 
+    It has its name before its file, so that it can be left whenever a signal ends the program.
+
     Args:
         folder: The folder of the queue.
-        wants: The requirements, as JSON.
-
-    Raises:
-        OSError: The file cannot be created.
     """
 
-    def __init__(self, folder: Folder, wants: bytes) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._folder = folder
         # The kernel's time has steps; within one step the name decides.
         self.name = f"{_PREFIX}{time.monotonic_ns():020d}-{os.getpid()}-{os.urandom(6).hex()}"
-        self._descriptor = folder.make(self.name, mode=0o644)
+        self._descriptor: int | None = None
+
+    def join(self, wants: bytes) -> None:
+        """Join the queue, once.
+
+        Args:
+            wants: The requirements, as JSON.
+
+        Raises:
+            OSError: The file cannot be created.
+        """
         try:
+            self._descriptor = self._folder.make(self.name, mode=0o644)
             lock(self._descriptor)
             content = _Content(os.getpid(), msgspec.Raw(wants))
             os.write(self._descriptor, msgspec.json.encode(content))
@@ -84,8 +93,10 @@ class QueueEntry:
     def close(self) -> None:
         """Leave the queue."""
         self._folder.remove(self.name)
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = None
 
 
 def tickets(folder: Folder) -> list[Ticket]:

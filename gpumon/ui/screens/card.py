@@ -79,7 +79,7 @@ class CardScreen(PageScreen):
         end = [footer_key("end", label="end unlisted holders…")] if offered else []
         windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
         copied = footer_key("copy", label="copy CUDA_VISIBLE_DEVICES")
-        why = footer_key("help", label="explain")
+        why = footer_key("help", label="why")
         return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("notify"))
 
     def follow(self) -> None:

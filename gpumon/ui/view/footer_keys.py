@@ -23,7 +23,7 @@ _TIME_KEYS = (
     footer_key("filter"),
 )
 ALWAYS = (footer_key("quit"), footer_key("help"))
-_ON_GPU = (footer_key("quit"), footer_key("help", label="explain"))
+_ON_GPU = (footer_key("quit"), footer_key("help", label="why"))
 _FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), _SELECT)
 _DETAILS = footer_key("open", label="details")
 _WHEN_ENDED = "tell when ended"
@@ -68,11 +68,10 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     rewind = footer_key("step_back", "step_on", label="rewind")
     past = [rewind, footer_key("log", on=view.log is not None)]
     if entry is not None:
-        more += past
+        more += [*past, only_user, *lists]
         if entry.processes:
             awaited = any(one.id in view.watched.processes for one in entry.processes)
             more.append(footer_key("notify", label=_WHEN_ENDED, on=awaited))
-        more += [only_user, *lists]
     else:
         more += [*lists[:2], *past, *lists[2:]]
         more += [only_user] if card is None and only_user.on else []

@@ -19,12 +19,6 @@ from tests.prometheus.hostile import answering, drip
 from tests.prometheus.hostile import http as answer
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no failure."""
-    monkeypatch.setattr(apprise.run_apprise, "__defaults__", (60.0,))
-
-
 @pytest.fixture
 def installed() -> None:
     """Skips without the library."""

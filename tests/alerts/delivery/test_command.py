@@ -87,7 +87,7 @@ def test_a_command_gets_the_facts_in_its_environment_and_as_json(
         "pid": None,
         "user": None,
         "command": None,
-        "is_test": False,
+        "test": False,
     }
 
 
@@ -152,7 +152,7 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
     monkeypatch.setattr(program, "time", Clock())
     script = f"sleep 1000 & echo $! > {child}; echo $$ > {mine}; trap '' TERM; wait"
     with pytest.raises(DeliveryError) as failed:
-        run_command(shell(script), NOTICE, Attempt())
+        run_command(shell(script), NOTICE, Attempt(), 10.0)
     assert failed.value.sentence == "it did not end within 10 s and was killed"
     assert not failed.value.again
     assert not is_running(pid_in(mine))

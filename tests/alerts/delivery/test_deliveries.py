@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.alerts.alert import Bell, Command, Desktop, Webhook
-from gpumon.alerts.delivery import Deliveries, deliveries
+from gpumon.alerts.delivery import Deliveries, apprise, command, deliveries, webhook
 from gpumon.alerts.delivery.deliveries import MOST_WAITING
 from tests.alerts.delivery.telling import NOTICE, Terminal, alert_with, no_threads_left, threads
 from tests.alerts.delivery.test_command import is_running, pid_in, shell
@@ -23,9 +23,7 @@ from tests.prometheus.hostile import answering, drip
 from tests.prometheus.hostile import http as answer
 from tests.screen import PATIENCE
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+_PAGE = Path(__file__).parents[3] / "docs" / "alerts.md"
 _LIMIT = 30.0
 """Seconds; far above what anything here takes."""
 _threads = pytest.fixture(autouse=True)(no_threads_left)
@@ -66,7 +64,8 @@ def test_a_way_that_hangs_delays_neither_who_tells_nor_another_way(tmp_path: Pat
     assert not is_running(pid)
     wait_until(lambda: not threads(), "the end of the threads")
     assert any(one.startswith("command sh: gpumon ended before 20 notices") for one in said)
-    telling.tell(alert_with(Bell()), NOTICE)
+    telling.tell(alert_with(Bell(), Desktop()), NOTICE)
+    assert len(telling._queues) == 3
     telling.close(0.1)
     assert len(terminal.told) == 20
 
@@ -162,10 +161,10 @@ def test_what_waited_too_long_is_not_told_any_more(monkeypatch: pytest.MonkeyPat
     wait_until(lambda: queue._attempt is not None, "the first")
     for _ in range(2):
         telling.tell(alert_with(Bell()), NOTICE)
-    monkeypatch.setattr(deliveries, "OLDEST", -1.0)
-    terminal.gate.set()
-    wait_until(lambda: not threads(), "the rest")
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(deliveries, "OLDEST", -1.0)
+        terminal.gate.set()
+        wait_until(lambda: not threads(), "the rest")
     terminal.error = None
     telling.tell(alert_with(Bell()), NOTICE)
     telling.close(PATIENCE)
@@ -275,3 +274,17 @@ def test_telling_now_says_what_came_of_each_way() -> None:
         (ways[3], None),
     ]
     assert len(terminal.told) == 2
+
+
+def test_the_limits_are_those_of_the_documents() -> None:
+    text = _PAGE.read_text(encoding="utf-8")
+    first, second, third = deliveries.PAUSES
+    for promise in (
+        f"after {first:g}, {second:g} and {third:g} s",
+        f"At most {MOST_WAITING} notices",
+        f"It has {command.SECONDS:g} s",
+        f"A POST of at most {webhook.SECONDS:g} s",
+        f"{apprise.SECONDS:g} s; its URL",
+    ):
+        assert promise in text
+    assert deliveries.OLDEST == 5 * 60

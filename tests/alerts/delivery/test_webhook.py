@@ -33,12 +33,6 @@ __all__ = ["authority"]
 SECRET = "s3cr3t-t0ken"  # noqa: S105 - nobody has it
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no failure."""
-    monkeypatch.setattr(webhook.post, "__defaults__", (60.0,))
-
-
 def posted(
     form: str,
     notice: Notice = NOTICE,

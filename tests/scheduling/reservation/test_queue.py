@@ -18,8 +18,14 @@ def names(folder: Folder) -> list[str]:
     return [ticket.name for ticket in tickets(folder)]
 
 
+def joined(folder: Folder, wants: bytes) -> QueueEntry:
+    entry = QueueEntry(folder)
+    entry.join(wants)
+    return entry
+
+
 def test_waiters_are_in_the_order_of_their_arrival(folder: Folder) -> None:
-    waiting = [QueueEntry(folder, b'{"n":%d}' % n) for n in range(5)]
+    waiting = [joined(folder, b'{"n":%d}' % n) for n in range(5)]
     assert set(names(folder)) == {one.name for one in waiting}
     times = [ticket.place for ticket in tickets(folder)]
     assert times == sorted(times)
@@ -46,7 +52,7 @@ def test_a_file_that_is_no_queue_entry_is_ignored(
     os.mkfifo(folder.path / "waiting-fifo")
     old = folder.path / "waiting-old"
     old.write_text("x")
-    waiting = QueueEntry(folder, b"{}")
+    waiting = joined(folder, b"{}")
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 3600)
     assert names(folder) == [waiting.name]

@@ -48,7 +48,7 @@ def measure(seconds: float) -> tuple[dict[str, list[float]], str, str]:
 
     Library.prepared = timed  # type: ignore[method-assign] # the one place all calls go through
     try:
-        source = NvmlSource()
+        source = NvmlSource(profiled=True)
         source.open()
         began = time.monotonic()
         for tick in range(round(seconds / INTERVAL)):

@@ -184,8 +184,9 @@ def test_the_state_leads_each_line_and_names_the_main_holder(
         ["#", "GPU", "state", "memory", "util"],
         ["#", "state", "memory", "util"],
     )
-    for index, word in enumerate(("busy", "busy", "hot", "idle", "free", "stuck", "LOST", "31G")):
-        assert re.match(rf" {index} (H100 .*?)?[○●◐▲✖] {word}", lines[1 + index])
+    words = ("busy", "(?:busy but )?empty", "hot", "idle", "free", "stuck", "LOST", "31G")
+    for index, word in enumerate(words):
+        assert re.match(rf" {index} (H100 .*?)?[○●◐△▲✖] {word}", lines[1 + index])
         if index in HELD:
             assert re.match(rf".*?{word}.*?  {HELD[index]}\b.*?/79\.6G", lines[1 + index])
 
@@ -552,7 +553,7 @@ def test_a_panel_says_state_and_holder_first(cards: int, size: tuple[int, int]) 
     ]
     assert [re.sub(" +", " ", title[:55]).strip() for title in titles] == [
         "0 H100 80GB HBM3 ● busy ann 48.5G, dara 9.4G",
-        "1 H100 80GB HBM3 ● busy ann 54.0G, dara 9.4G",
+        "1 H100 80GB HBM3 △ busy but empty, SMs 9%, 1h12m an",
     ][:cards]
 
 

@@ -112,11 +112,11 @@ class GpuColumn(Struct, frozen=True):
 
 
 GPU_COLUMNS: tuple[GpuColumn, ...] = (
-    GpuColumn("utilization_memory", "mem bw", 8),
     GpuColumn("sm_active", "SM act", 8),
     GpuColumn("sm_occupancy", "occup", 7),
     GpuColumn("tensor_active", "tensor", 8),
     GpuColumn("dram_active", "DRAM", 6),
+    GpuColumn("utilization_memory", "mem bw", 8),
     GpuColumn("fan_speed", "fan", 6),
     GpuColumn("pstate", "pstate", 8),
 )

@@ -47,8 +47,10 @@ _MIB = 2**20
 _HOT_CARD = 2
 _STUCK_CARD = 5
 
-_FILLED = (0.88, 0.09, 0.95, 0.6, 0.8, 0.93, 0.9, 0.52)
-"""``DemoCard.filled`` of each: the second is busy with kernels that are too small for it."""
+_FILLED = (0.88, 0.85, 0.95, 0.6, 0.8, 0.93, 0.9, 0.52)
+"""``DemoCard.filled`` of each."""
+_EMPTY_CARD, _HARDLY_FILLED = 1, 0.09
+"""It is busy with kernels that are too small for it, unless it is ``sound``."""
 _SPINNING = 0.03
 """The same of a job that waits for another rank: a few of its blocks spin."""
 
@@ -155,7 +157,7 @@ class DemoCard(Struct, frozen=True):
         filled: Share of the multiprocessors that work while a kernel runs.
         nvlink: Bytes per second over NVLink at full utilization.
         joules: The energy counter at the demo's start.
-        sound: Whether it is neither lost nor hot, as the scenario has it.
+        sound: Whether it is neither lost nor hot nor empty, as the scenario has it.
     """
 
     index: int
@@ -354,7 +356,7 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
 
     Args:
         random: The source of what differs between machines.
-        sound: Whether no GPU is lost or hot.
+        sound: Whether no GPU is lost, hot or busy but empty.
     """
     phase = random.random()
     idle = steady(0.0)
@@ -362,7 +364,7 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
     notebook = wave([(0, 0), (40, 0), (42, 0.7), (95, 0.6), (96, 0), (300, 0)], random.random())
     busy = (
         _training(random, 0.50, phase),
-        _nearly_full(random),
+        _training(random, 0.27, phase + 0.01) if sound else _nearly_full(random),
         _nearly_full(random),
         switch(_NOTEBOOK_LEFT, notebook, idle),
         _recurring(0.93, VISITS),
@@ -370,7 +372,7 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
         _nearly_full(random),
         _serving(random),
     )
-    full_watts = (572.0, 165.0, 577.0, 420.0, 540.0, 0.0, 560.0, 590.0)
+    full_watts = (572.0, 530.0 if sound else 165.0, 577.0, 420.0, 540.0, 0.0, 560.0, 590.0)
     heat = [scaled(area, watts) for area, watts in zip(busy, full_watts, strict=True)]
     # It spins in a kernel that waits for another rank: fully utilized without progress.
     heat[_STUCK_CARD] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
@@ -388,7 +390,7 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
             busy=busy[index],
             heat=heat[index],
             decoder=decoding if index == STRAY_CARD else idle,
-            filled=_FILLED[index],
+            filled=_HARDLY_FILLED if index == _EMPTY_CARD and not sound else _FILLED[index],
             cool=random.uniform(29.5, 32.5) if index != _HOT_CARD else 31.0,
             nvlink=85e9 if index < 2 else 0.0,
             joules=random.uniform(180, 420) * -MACHINE_BOOT,

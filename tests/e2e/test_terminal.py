@@ -144,7 +144,7 @@ def test_where_no_shell_could_continue_it_nothing_stops_it(between: list[str]) -
         screen.wait_for(READY)
         screen.type("\x10")
         screen.wait_for("Search for commands")
-        screen.type("suspend")
+        screen.type("suspend gpumon")
         screen.wait_for("No matches found")
         screen.type("\x1b")
         screen.wait_for(READY)

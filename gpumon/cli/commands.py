@@ -65,6 +65,8 @@ COMMANDS = {
         ("interval", "gpus", "demo"),
         prints=False,
     ),
+    "watch": Command("tell alerts without a screen, for a service", ("interval", "gpus", "demo")),
+    "alert": Command("list the alerts, or send one as a test"),
     "stream": Command(
         "write a line of JSON for each sample, for programs on other machines",
         ("interval", "gpus", "demo"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
     from gpumon.sources.links import Links
+    from gpumon.ui.session import SessionAlerts
     from gpumon.ui.startup_options import StartupOptions
 
 
@@ -30,8 +31,16 @@ def codeset(options: argparse.Namespace) -> str:
     return ASCII if getattr(options, "ascii", False) else codeset_of(environment())
 
 
-def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
-    """The source of snapshots, and the processes of its machine."""
+def source_and_host(
+    options: argparse.Namespace, *, profiled: bool = True
+) -> tuple[Source, ProcessHost]:
+    """The source of snapshots, and the processes of its machine.
+
+    Args:
+        options: The options of the command.
+        profiled: See ``this_machine``; False for commands that take one sample, which is not
+            enough.
+    """
     from gpumon.model.selection import ALL
 
     selection = getattr(options, "gpus", ALL)
@@ -44,7 +53,7 @@ def source_and_host(options: argparse.Namespace) -> tuple[Source, ProcessHost]:
     from gpumon.kill.local_host import LocalHost
     from gpumon.sources.machine import this_machine
 
-    source = this_machine(selection)
+    source = this_machine(selection, profiled=profiled)
     return source, LocalHost(source.backend.device_files, readonly=readonly)
 
 
@@ -101,6 +110,33 @@ def take_settings() -> Settings:
         say(error.sentence)
     use_units(loaded.settings.units)
     return loaded.settings
+
+
+def take_alerts(loaded: Loaded, host: str, *, demo: bool) -> tuple[Loaded, SessionAlerts]:
+    """The alerts of the configuration for a dashboard, and the errors in them with the others.
+
+    Args:
+        loaded: The configuration.
+        host: The name of the machine.
+        demo: Whether the machine is simulated: then nothing leaves the terminal.
+    """
+    from gpumon.ui.session import SessionAlerts
+
+    tables = loaded.settings.alerts
+    if not tables:
+        return loaded, SessionAlerts()
+    from msgspec.structs import replace
+
+    from gpumon.alerts.alert import in_terminal
+    from gpumon.alerts.memory import memory_path
+    from gpumon.alerts.reading import read_alerts
+
+    alerts, errors = read_alerts(tables)
+    loaded = replace(loaded, errors=(*loaded.errors, *errors))
+    if not demo:
+        return loaded, SessionAlerts(alerts, state=memory_path(host))
+    note = "This is a demo: no command, webhook or apprise is used."
+    return loaded, SessionAlerts(tuple(map(in_terminal, alerts)), note)
 
 
 def startup_options(

@@ -54,6 +54,7 @@ def _do(what: str) -> int:
     sentences = [error.sentence for error in loaded.errors]
     if what == "check":
         sentences += [*_about_the_theme(loaded), *_about_the_hosts(loaded)]
+        sentences += _about_the_alerts(loaded)
     for sentence in sentences:
         say(sentence)
     if what == "show":
@@ -110,6 +111,15 @@ def _about_the_hosts(loaded: Loaded) -> list[str]:
     for hosts in settings.commands:
         check("hosts.commands", partial(read_hosts, hosts, settings.groups))
     return sentences
+
+
+def _about_the_alerts(loaded: Loaded) -> list[str]:
+    """What cannot be read of the alerts; what tells them reports this itself."""
+    if not loaded.settings.alerts:
+        return []
+    from gpumon.alerts.reading import read_alerts
+
+    return [error.sentence for error in read_alerts(loaded.settings.alerts).errors]
 
 
 def _init(path: str) -> int:

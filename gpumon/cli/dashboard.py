@@ -8,7 +8,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import reservations, screen_fault, source_and_host, startup_options
+from gpumon.cli.common import (
+    reservations,
+    screen_fault,
+    source_and_host,
+    startup_options,
+    take_alerts,
+)
 from gpumon.cli.messages import EXIT_USAGE, explain, fail, say
 
 if TYPE_CHECKING:
@@ -180,7 +186,9 @@ def _show(options: argparse.Namespace) -> int:
         past = tuple(source.past())
         if not past:
             early.hand_to(recording.add)
-            return Session(collector, first, host, lookup, audit_log, recording, logbook)
+            return Session(
+                collector, first, host, lookup, audit_log, recording, logbook, alerts=alerts
+            )
 
         # Adding a past takes longer than the rest of the start: the first picture has none.
         history = History(conditions(thresholds), thresholds)
@@ -196,9 +204,12 @@ def _show(options: argparse.Namespace) -> int:
         if first.latest is not None:
             stop_first()
         early.hand_to(add)
-        return Session(collector, history, host, lookup, audit_log, recording, logbook)
+        return Session(
+            collector, history, host, lookup, audit_log, recording, logbook, alerts=alerts
+        )
 
     narrowing = ProcessFilter(user=user, filter=getattr(options, "filter", None))
+    loaded, alerts = take_alerts(loaded, source.hostname, demo=getattr(options, "demo", False))
     chosen = startup_options(loaded, theme, options.columns)
     picture = first_picture(first, interval, narrowing, chosen, readonly=host.readonly)
     try:

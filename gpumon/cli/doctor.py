@@ -37,5 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
     take_output(options, "json" if options.json else "table", utf_8=options.json)
     return print_all(
-        lambda: doctor(this_machine(), sys.stdout, as_json=options.json, scrub=options.scrub)
+        lambda: doctor(
+            this_machine(profiled=True), sys.stdout, as_json=options.json, scrub=options.scrub
+        )
     )

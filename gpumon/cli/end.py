@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         if getattr(options, "hosts", None) is not None:
             return _end_there(options, asked)
-        source, host = source_and_host(options)
+        source, host = source_and_host(options, profiled=False)
         log = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
         return _printed(end(source, host, log, asked))
     except FleetError as error:

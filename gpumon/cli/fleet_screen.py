@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from gpumon.model.thresholds import Thresholds
     from gpumon.ui.fleet_app import OpenHost
 
+_ALERTS_ELSEWHERE = (
+    "The alerts of the configuration are not checked for other machines: run gpumon watch there."
+)
 _INTERVAL = 1.0
 """Seconds between samples of a host, unless the user names another number."""
 
@@ -100,7 +103,7 @@ def _open_host(
     from gpumon.sampling.enrichment import Lookup
     from gpumon.ui.fleet_app import OpenHost
     from gpumon.ui.logbook import Logbook
-    from gpumon.ui.session import Session
+    from gpumon.ui.session import Session, SessionAlerts
 
     host = fleet.processes(name, readonly=readonly)
     lookup = Lookup(host)
@@ -124,5 +127,10 @@ def _open_host(
         collector.stop()
         lookup.stop()
 
-    session = Session(collector, history, host, lookup, audit_log, recording, logbook, machine=name)
+    alerts = SessionAlerts(note=_ALERTS_ELSEWHERE)
+    session = Session(
+        *(collector, history, host, lookup, audit_log, recording, logbook),
+        machine=name,
+        alerts=alerts,
+    )
     return OpenHost(session, close)

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.remote.server import Server
 
     options.readonly = options.readonly or load().settings.readonly
-    _, host = source_and_host(options)
+    _, host = source_and_host(options, profiled=False)
     log = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
     Server(host, sys.stdin.fileno(), sys.stdout.fileno(), log).run()
     return 0

@@ -101,7 +101,7 @@ def _show(options: argparse.Namespace) -> int:
         from gpumon.kill.audit_log import AuditLog
         from gpumon.sampling.enrichment import Lookup
         from gpumon.ui.logbook import Logbook
-        from gpumon.ui.session import Session
+        from gpumon.ui.session import Session, SessionAlerts
         from gpumon.ui.startup_options import first_view
         from gpumon.ui.terminal.first_picture import FirstPicture
         from gpumon.ui.terminal.startup import run
@@ -117,6 +117,7 @@ def _show(options: argparse.Namespace) -> int:
             recording,
             Logbook(None),
             player,
+            alerts=SessionAlerts(note="A log is shown: nothing is told of the past."),
         )
         try:
             narrowing = ProcessFilter()

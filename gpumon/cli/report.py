@@ -23,6 +23,8 @@ headings of the table:
   kWh, Wh             energy
   HEAT, BRAKE         how long slowed down by heat, by the power brake,
   HW-SLOW, CAPPED     by the hardware for other reasons; at the power limit
+  EMPTY               how long busy, but most multiprocessors without work
+  LEFT-OUT            how long a job worked on most of its other GPUs only
   GAPS                how often samples are missing, and for how long
 
 A dash is unknown; * means known for a part of the time.

@@ -80,7 +80,7 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
             return print_hosts(options, form, thresholds, by_process=by_process)
         except FleetError as error:
             return fail(str(error), EXIT_USAGE)
-    source, host = source_and_host(options)
+    source, host = source_and_host(options, profiled=False)
     sentences: list[str] = []
 
     def write() -> int:

@@ -58,7 +58,7 @@ def add_options(command: MakeParser) -> None:
     then.add_argument(
         "--notify",
         action="store_true",
-        help="show a desktop notification, if the terminal can (OSC 9 or 777); tmux needs "
+        help="show a desktop notification, if the terminal can (OSC 9, 777 or 99); tmux needs "
         "`set -g allow-passthrough on`",
     )
     then.add_argument(

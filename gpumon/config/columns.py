@@ -112,6 +112,10 @@ class GpuColumn(Struct, frozen=True):
 
 
 GPU_COLUMNS: tuple[GpuColumn, ...] = (
+    GpuColumn("sm_active", "SM act", 8),
+    GpuColumn("sm_occupancy", "occup", 7),
+    GpuColumn("tensor_active", "tensor", 8),
+    GpuColumn("dram_active", "DRAM", 6),
     GpuColumn("utilization_memory", "mem bw", 8),
     GpuColumn("fan_speed", "fan", 6),
     GpuColumn("pstate", "pstate", 8),
@@ -125,7 +129,7 @@ COLUMN_SETS: dict[str, tuple[str, ...]] = {
     "nvitop": (
         *("gpu", "pid", "user", "memory_used", "sm", "memory_activity"),
         *("cpu", "host_memory", "age", "command"),
-        *GPU_COLUMN,
+        *("utilization_memory", "fan_speed", "pstate"),
     ),
 }
 """Named sets of columns, which stand for their columns in the configuration."""

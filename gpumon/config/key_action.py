@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         "card",
         "process",
         "job",
+        "told",
         "help",
         "themes",
         "columns",

@@ -82,7 +82,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "graph",
             "c",
             "next_graph",
-            "Change the small graph: utilisation, memory, power, temperature",
+            "Change the small graph: utilisation, memory, power, temperature, SMs, DRAM",
             "graph",
         ),
         changeable(
@@ -141,13 +141,6 @@ KEYMAP: tuple[KeyAction, ...] = (
     *in_group(
         "Log",
         changeable("log", "L", "log", "Log every sample to a file (toggle)", "log"),
-        changeable(
-            "tell_when_free",
-            "w",
-            "tell_when_free",
-            "Notify when this GPU is free (toggle)",
-            "tell if free",
-        ),
     ),
     *in_group(
         "Time",
@@ -248,6 +241,23 @@ KEYMAP: tuple[KeyAction, ...] = (
         changeable("own_cost", "o", "own_cost", "Show what gpumon itself costs (toggle)"),
         fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend"),
         fixed("app", "ctrl+c ctrl+q", "leave", "Quit", "interrupt", priority=True),
+    ),
+    *in_group(
+        "Alerts",
+        KeyAction(
+            "notify",
+            ("w",),
+            "tell",
+            {
+                "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
+                "card": "Notify when this GPU is free (toggle)",
+                "process": "Notify when this process ends (toggle)",
+                "job": "Notify when this job ends (toggle)",
+            },
+            "tell if free",
+        ),
+        changeable("alerts", "!", "told", "What alerts have told", "alerts"),
+        fixed("told", "enter", "open", "Open the GPU or process", "open subject"),
     ),
     *in_group(
         "Sort",

@@ -6,6 +6,7 @@ import json
 import textwrap
 from typing import TYPE_CHECKING
 
+from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.keymap import ACTIONS
 from gpumon.config.table import SETTINGS, value_of
 
@@ -45,9 +46,14 @@ def template() -> str:
             lines += textwrap.wrap(about, _WIDTH, initial_indent="# ", subsequent_indent="# ")
             lines.append(f"#{name.rpartition('.')[2]} = {toml(SETTINGS[name].default)}")
         lines.append("")
-    # The table [keys] is the last one.
+    # The table [keys] is the last one of these.
     lines[-1] = '# one key or several for each action: letters and signs, or "f5", "shift+up"'
     lines += [f"#{action.name} = {toml(action.keys)}" for action in ACTIONS.values()]
+    lines += ["", "# one such table for each alert; docs/alerts.md describes them", "#[[alerts]]"]
+    for alert_key in ALERT_KEYS.values():
+        about = alert_key.about.replace("`", "")
+        lines += textwrap.wrap(about, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+        lines.append(f"#{alert_key.name} = {alert_key.example}")
     return "\n".join(lines) + "\n"
 
 
@@ -60,10 +66,15 @@ def effective(loaded: Loaded) -> str:
             value = value_of(settings, name)
             value = SETTINGS[name].default if value is None else value
             lines.append(_told(name.rpartition(".")[2], value, loaded.origins.get(name)))
-    # The table [keys] is the last one.
+    # The table [keys] is the last one of these.
     for name, action in ACTIONS.items():
         keys = settings.keys.changed.get(name, action.usual_keys(settings.keys.preset))
         lines.append(_told(name, keys, loaded.origins.get(f"keys.{name}")))
+    for table_ in settings.alerts:
+        lines += ["", "[[alerts]]"]
+        for name, value in table_.values.items():
+            origin = table_.places[name].replace(loaded.path, "the file", 1)
+            lines.append(_told(name, value, origin))
     return "\n".join(lines) + "\n"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.config.settings import ConfigError, Loaded, Settings
+from gpumon.config.settings import AlertTable, ConfigError, Loaded, Settings
 from gpumon.config.suggestions import did_you_mean, nearest
 from gpumon.config.table import BY_VARIABLE, SETTINGS, TABLES, InvalidValue, shown
 
@@ -40,6 +41,13 @@ def read(path: str, environ: Mapping[str, str]) -> Loaded:
     return reader.loaded()
 
 
+def read_alert_file(path: str) -> Loaded:
+    """Read a file that has only tables ``[[alerts]]``, which must exist."""
+    reader = _Reader(path)
+    reader.take_alert_file()
+    return reader.loaded()
+
+
 class _Reader:
     """Collects the settings and the errors."""
 
@@ -49,6 +57,7 @@ class _Reader:
         self._origins: dict[str, str] = {}
         self._errors: list[ConfigError] = []
         self._lines: dict[str, int] = {}
+        self._alerts: tuple[AlertTable, ...] = ()
 
     def loaded(self) -> Loaded:
         """The result."""
@@ -58,7 +67,7 @@ class _Reader:
             inner = tree.setdefault(table, {}) if table else tree
             assert isinstance(inner, dict)  # noqa: S101 - no setting is named as a table is
             inner[key] = value
-        settings = msgspec.convert(tree, Settings)
+        settings = msgspec.structs.replace(msgspec.convert(tree, Settings), alerts=self._alerts)
         return Loaded(self._path, settings, tuple(self._errors), self._origins)
 
     def add_error(self, place: str, what: str) -> None:
@@ -79,27 +88,11 @@ class _Reader:
 
     def take_file(self) -> None:
         """Apply the whole file."""
-        try:
-            text = _text(self._path)
-        except FileNotFoundError:
-            if os.path.lexists(self._path):
-                self.add_error(self._path, "it is a link to a file that is not there")
-            return
-        except InvalidValue as wrong:
-            self.add_error(self._path, str(wrong))
-            return
-        except OSError as error:
-            self.add_error(self._path, f"it cannot be read: {error.strerror}")
-            return
-        try:
-            tree = msgspec.toml.decode(text)
-        except (ValueError, RecursionError) as error:
-            self.add_error(*_syntax(self._path, error))
-            return
-        self._lines = _lines_of(text)
-        for key, value in tree.items():
+        for key, value in self._tree().items():
             if key == "keys" and isinstance(value, dict):
                 self._take_keys(value)
+            elif key == "alerts":
+                self._take_alerts(value)
             elif key in TABLES and isinstance(value, dict):
                 for name, inner in value.items():
                     self._take_from_file(f"{key}.{name}", inner)
@@ -107,6 +100,58 @@ class _Reader:
                 self.add_error(self._place(key), f"{key} is a table: write [{key}] on a line alone")
             else:
                 self._take_from_file(key, value)
+
+    def take_alert_file(self) -> None:
+        """Apply a file that has only alerts."""
+        if not os.path.lexists(self._path):
+            self.add_error(self._path, "there is no such file")
+        for key, value in self._tree().items():
+            if key == "alerts":
+                self._take_alerts(value)
+            else:
+                near = did_you_mean(key, ["alerts"])
+                self.add_error(
+                    self._place(key), f"{key} is not read here{near}; there are only [[alerts]]"
+                )
+
+    def _tree(self) -> dict[str, object]:
+        """What is in the file; nothing if it cannot be read."""
+        try:
+            text = _text(self._path)
+        except FileNotFoundError:
+            if os.path.lexists(self._path):
+                self.add_error(self._path, "it is a link to a file that is not there")
+            return {}
+        except InvalidValue as wrong:
+            self.add_error(self._path, str(wrong))
+            return {}
+        except OSError as error:
+            self.add_error(self._path, f"it cannot be read: {error.strerror}")
+            return {}
+        try:
+            tree: dict[str, object] = msgspec.toml.decode(text)
+        except (ValueError, RecursionError) as error:
+            self.add_error(*_syntax(self._path, error))
+            return {}
+        self._lines = _lines_of(text)
+        return tree
+
+    def _take_alerts(self, value: object) -> None:
+        tables = value if isinstance(value, list) else [value]
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in tables):
+            self.add_error(
+                self._place("alerts"),
+                "alerts is a list of tables: write [[alerts]] on a line alone for each",
+            )
+            return
+        self._alerts = tuple(
+            AlertTable(
+                table,
+                self._place(f"alerts[{number}]"),
+                {key: self._place(f"alerts[{number}].{key}") for key in table},
+            )
+            for number, table in enumerate(tables)
+        )
 
     def _take_from_file(self, name: str, value: object) -> None:
         place = self._place(name)
@@ -125,11 +170,12 @@ class _Reader:
         table = name.rpartition(".")[0]
         # A missing or wrong table name must not hide which setting was meant.
         names = {known.rpartition(".")[2]: known for known in SETTINGS}
-        names |= {} if table else {known: known for known in TABLES}
+        names |= {} if table else {known: known for known in (*TABLES, "alerts")}
         found = nearest(key, names)
         near = f" (did you mean {names[found]}?)" if found else ""
         beside = [known for known in SETTINGS if known.rpartition(".")[0] == table]
-        here = [known.rpartition(".")[2] for known in beside] + ([] if table else list(TABLES))
+        here = [known.rpartition(".")[2] for known in beside]
+        here += [] if table else [*TABLES, "alerts"]
         self.add_error(place, f"{name} is no setting{near or '; there are ' + ', '.join(here)}")
 
     def _take_keys(self, table: Mapping[str, object]) -> None:
@@ -216,13 +262,21 @@ _KEY = re.compile(r"\s*([\w.\"'-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=")
 
 
 def _lines_of(text: str) -> dict[str, int]:
-    """The line of the first occurrence of each key and table, by a simple scan of the lines."""
+    """The line of the first occurrence of each key and table, by a simple scan of the lines.
+
+    The tables of a list are ``name[0]``, ``name[1]`` and so on.
+    """
     lines: dict[str, int] = {}
     table = ""
+    listed: Counter[str] = Counter()
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             table = _bare(header[1])
             lines.setdefault(table, number)
+            if line.lstrip().startswith("[["):
+                name, table = table, f"{table}[{listed[table]}]"
+                listed[name] += 1
+                lines[table] = number
         elif key := _KEY.match(line):
             name = _bare(key[1])
             lines.setdefault(f"{table}.{name}" if table else name, number)

@@ -71,6 +71,20 @@ class Prometheus(Struct, frozen=True, forbid_unknown_fields=True):
     ca_file: str = ""
 
 
+class AlertTable(Struct, frozen=True):
+    """A table ``[[alerts]]`` of a file as it stands there; ``gpumon.alerts.reading`` reads it.
+
+    Attributes:
+        values: Its values by key.
+        place: The file and the line of its heading.
+        places: The file and the line of each key.
+    """
+
+    values: Mapping[str, object]
+    place: str
+    places: Mapping[str, str]
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """The effective settings, without the command line.
 
@@ -87,6 +101,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         hosts: Other machines.
         prometheus: The Prometheus server that knows other machines.
         keys: The keys of the screens.
+        alerts: What the user wants to be told.
     """
 
     interval: float = 0.5
@@ -101,6 +116,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     hosts: Hosts = Hosts()
     prometheus: Prometheus = Prometheus()
     keys: Keys = Keys()
+    alerts: tuple[AlertTable, ...] = ()
 
 
 class ConfigError(Struct, frozen=True):

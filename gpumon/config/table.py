@@ -181,8 +181,9 @@ SETTINGS: dict[str, Setting] = {
         Setting("readonly", "true: never send a signal to any process", _switch),
         Setting(
             "graph",
-            "the metric of the small graphs at start: util, memory, power or temperature",
-            _choice("util", "memory", "power", "temperature"),
+            "the metric of the small graphs at start: util, memory, power, temperature, "
+            "sm (SMs active) or dram (DRAM active)",
+            _choice("util", "memory", "power", "temperature", "sm", "dram"),
         ),
         Setting("host_strip", "true: show the line of the host at start", _switch),
         Setting("sort.column", "the column by which the processes are sorted at start", _column),

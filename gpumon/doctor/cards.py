@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.availability.health import memory_faults, recovery_action
-from gpumon.doctor.kernel_log import read_xids
 from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
-from gpumon.model.snapshot import CardStatus
-from gpumon.sources.makers import error_code
+from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
+from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.sources.makers import XID_CATALOGUE, error_code
 from gpumon.sources.nvml.sleep import may_sleep
 from gpumon.text.formatting import duration
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.doctor.context import DiagnosticContext
-    from gpumon.doctor.kernel_log import Xid
     from gpumon.doctor.result import Result
+    from gpumon.host.kernel_log import Xid
     from gpumon.model.snapshot import Gpu
 
 _TOLD = 8
@@ -142,31 +143,84 @@ def _tells_nothing(gpu: Gpu) -> bool:
     )
 
 
+def profiling(case: DiagnosticContext) -> Result | None:
+    """Whether the driver tells how much of a GPU works (GPM)."""
+    name = "work of the SMs"
+    gpus = [gpu for gpu in case.gpus if gpu.status is CardStatus.OK]
+    if not gpus:
+        return None
+    reasons = {gpu.index: gpu.unknown.get("sm_active") for gpu in gpus}
+    # One sample gives no value yet, but the reason is another one where the driver refuses it.
+    can = [gpu for gpu in gpus if reasons[gpu.index] in {None, Unknown.NOT_READ}]
+    refused = [gpu for gpu in gpus if reasons[gpu.index] is Unknown.NO_PERMISSION]
+    failing = [gpu for gpu in gpus if reasons[gpu.index] is Unknown.NO_ANSWER]
+    if refused:
+        return warned(
+            name,
+            f"The driver denies it to you on {_cards(refused)}.",
+            "Run gpumon as root, or ask an administrator whether every user may read performance "
+            "counters: that is the option NVreg_RestrictProfilingToAdminUsers=0 of the kernel "
+            "module nvidia.",
+        )
+    if failing:
+        return unknown(name, f"The driver did not answer for {_cards(failing)}.")
+    if not can:
+        return unknown(
+            name,
+            "Not supported: GPM needs GPUs of the Hopper generation or later, and driver 520 or "
+            "later.",
+        )
+    if len(can) == len(gpus):
+        return passed(name, "Available (GPM): the page of a GPU shows how much of it works.")
+    return passed(name, f"Available (GPM) on {_cards(can)}; the others do not support it.")
+
+
 def reported_errors(case: DiagnosticContext) -> Result | None:
     """XIDs in the kernel log since the machine started."""
     name = "reported errors"
     if not case.gpus and not case.slots:
         return None
-    xids = read_xids(case.machine.path("/dev/kmsg"))
-    if xids is None:
-        return unknown(
-            name,
-            "You may not read the kernel log, which contains them.",
-            "Run `sudo dmesg | grep -i xid`.",
-        )
+    xids = _kernel_xids(case)
+    if isinstance(xids, str):
+        return unknown(name, xids, "Run `sudo dmesg | grep -i xid`.")
     if not xids:
         return passed(name, "There is no XID in the kernel log.")
     details = _told(xids, case)
-    own = [xid for xid in xids if not error_code(xid.number).by_program]
+    own = [xid for xid in xids if not error_code(xid.number).passing]
     if not own:
-        return passed(name, "There are only errors that programs caused.", *details)
+        caused = all(error_code(xid.number).by_program for xid in xids)
+        rest = "" if caused else ", or that the driver dealt with"
+        return passed(name, f"There are only errors that programs caused{rest}.", *details)
     return warned(
         name,
         f"The GPUs themselves caused {len(own)} XID{'' if len(own) == 1 else 's'}.",
-        "Look the numbers up in NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors): some "
-        "need a reset, some a new GPU.",
+        f"Do what is said of each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
         *details,
     )
+
+
+_LOG_LINES, _LOG_SECONDS = 1_000_000, 1.0
+
+
+def _kernel_xids(case: DiagnosticContext) -> list[Xid] | str:
+    """The XIDs since the machine started, oldest first, or why they are not known."""
+    log = KernelLog(str(case.machine.path(KMSG)))
+    try:
+        return log.read(_LOG_LINES, _LOG_SECONDS)
+    except OSError as error:
+        in_journal = journal_xids() if case.machine.path("/") == Path("/") else None
+        if in_journal is not None:
+            return in_journal
+        if isinstance(error, PermissionError):
+            return (
+                "You may not read the kernel log, which contains them: only root may "
+                "(kernel.dmesg_restrict), and through journalctl members of the group adm."
+            )
+        if isinstance(error, FileNotFoundError):
+            return f"There is no kernel log ({KMSG}) here, as in most containers: look on the host."
+        return f"The kernel log, which contains them, cannot be read: {error.strerror or error}."
+    finally:
+        log.close()
 
 
 def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
@@ -178,8 +232,9 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
         newest[key] = xid
         counts[key] = counts.get(key, 0) + 1
     now = case.machine.uptime()
-    ordered = sorted(newest.values(), key=lambda xid: (error_code(xid.number).by_program, -xid.at))
+    ordered = sorted(newest.values(), key=lambda xid: (error_code(xid.number).passing, -xid.at))
     lines = []
+    advice: dict[str, list[str]] = {}
     for xid in ordered[:_TOLD]:
         times = counts[xid.slot, xid.number]
         often = "" if times == 1 else f", {times} times"
@@ -188,15 +243,19 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
             f"{_card_at(xid.slot, case.gpus)}: {error.label} {duration(now - xid.at)} ago"
             f"{often}: {error.explanation}"
         )
+        labels = advice.setdefault(error.advice or "", [])
+        if error.label not in labels:
+            labels.append(error.label)
+    advice.pop("", None)
     if len(ordered) > _TOLD:
         lines.append(f"and {len(ordered) - _TOLD} more kinds")
+    lines += [f"what to do about {', '.join(same)}: {text}" for text, same in advice.items()]
     return tuple(lines)
 
 
 def _card_at(slot: str, gpus: Sequence[Gpu]) -> str:
     for gpu in gpus:
-        # NVML writes more zeros in front, and the function at the end.
-        if gpu.pci_bus_id is not None and slot in gpu.pci_bus_id.lower():
+        if gpu.pci_bus_id is not None and slot_of(gpu.pci_bus_id) == slot:
             return f"GPU {gpu.index}"
     return slot
 

@@ -41,6 +41,7 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
             cards.answering,
             cards.persistence,
             cards.memory_health,
+            cards.profiling,
             cards.reported_errors,
             cards.asleep,
         ),

@@ -67,6 +67,8 @@ USER_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuProcess]], int | None]]
 _CONVERSIONS: dict[Unit, tuple[str, Callable[[float], float], Callable[[float], float]]] = {
     Unit.BYTES: ("MiB", lambda size: size // 2**20, lambda size: size * 2**20),
     Unit.JOULES: ("mJ", lambda joules: round(joules * 1000), lambda energy: energy / 1000),
+    # DCGM tells what its profiling measures as 0 to 1. A ratio times 100 is not exactly a percent.
+    Unit.SHARE: ("ratio", lambda share: round(share / 100, 6), lambda ratio: round(ratio * 100, 4)),
     # NVML counts these in KB/s, which the model takes as 1000 bytes; DCGM passes them on unchanged.
     Unit.BYTES_PER_SECOND: ("KB/s", lambda pace: round(pace / 1000), lambda pace: pace * 1000),
 }

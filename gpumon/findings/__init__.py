@@ -8,6 +8,8 @@ thresholds, create it with ``History(conditions(thresholds), thresholds)``.
 """
 
 from gpumon.findings.conditions import conditions
+from gpumon.findings.errors import is_of_the_past
+from gpumon.findings.explanations import Explanation, explain
 from gpumon.findings.finding import (
     BRIEF_CELLS,
     SHORT_CELLS,
@@ -28,6 +30,7 @@ __all__ = [
     "RULES",
     "SHORT_CELLS",
     "Account",
+    "Explanation",
     "Finding",
     "FindingKind",
     "Severity",
@@ -35,6 +38,8 @@ __all__ = [
     "card_findings",
     "card_state",
     "conditions",
+    "explain",
+    "is_of_the_past",
     "memory_account",
     "mig_state",
     "not_free",

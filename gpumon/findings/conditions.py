@@ -20,13 +20,24 @@ if TYPE_CHECKING:
 
 IDLE, STUCK, HOT = "idle", "stuck", "hot"
 UNATTRIBUTED, BUSY_UNLISTED = "unattributed", "busy unlisted"
+BUSY_EMPTY, MEMORY_BOUND, SLOW_LINK = "busy but empty", "memory-bound", "slow link"
+IDLE_IN_JOB, SHARED = "idle in job", "shared"
+LOADED, LOW_ON_CPU, LOW_ON_DISK = "loaded", "low on CPU", "low on disk"
+"""Starved: the load is high in turns, and low in turns while a process is at one full core or waits
+for a disk."""
 HW_SLOWDOWN, HW_POWER_BRAKE = CLOCK_EVENT_REASONS[0x08], CLOCK_EVENT_REASONS[0x80]
 """HW slowdown alone does not give a cause; heat and the power brake set it too (nvml.h)."""
 THERMAL = (CLOCK_EVENT_REASONS[0x40], CLOCK_EVENT_REASONS[0x20])
 """HW and SW thermal slowdown: the GPU reports that it is too hot."""
+POWER_CAP = CLOCK_EVENT_REASONS[0x04]
+"""The clocks are lowered to stay within the power limit."""
+TURN = 30.0
+"""Seconds within which a load that comes and goes comes again, and goes again."""
 
 _HYSTERESIS = 5.0
 """Slowdowns start and end several times a second; one ends after this many seconds without it."""
+_LIST_HYSTERESIS = 15.0
+"""Lists of processes tell the last second only, so kernels that run in between are missed."""
 
 
 def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
@@ -37,9 +48,17 @@ def conditions(thresholds: Thresholds = DEFAULTS) -> dict[str, Condition]:
         HOT: Condition(_is_hot(thresholds), hysteresis=_HYSTERESIS),
         UNATTRIBUTED: Condition(_is_unattributed(thresholds)),
         BUSY_UNLISTED: Condition(is_busy_unlisted),
+        BUSY_EMPTY: Condition(_is_busy_empty(thresholds), hysteresis=_HYSTERESIS),
+        MEMORY_BOUND: Condition(_is_memory_bound(thresholds), hysteresis=_HYSTERESIS),
+        SLOW_LINK: Condition(_has_slow_link(thresholds), hysteresis=_HYSTERESIS),
+        IDLE_IN_JOB: Condition(_is_idle_in_job, hysteresis=_LIST_HYSTERESIS),
+        SHARED: Condition(_is_shared(thresholds), hysteresis=_LIST_HYSTERESIS),
+        LOADED: Condition(_is_loaded(thresholds), hysteresis=TURN),
+        LOW_ON_CPU: Condition(_is_low_on_cpu(thresholds), hysteresis=TURN),
+        LOW_ON_DISK: Condition(_is_low_on_disk(thresholds), hysteresis=TURN),
     }
     for bit, name in CLOCK_EVENT_REASONS.items():
-        if bit & HARMFUL_CLOCK_EVENTS:
+        if bit & HARMFUL_CLOCK_EVENTS or name == POWER_CAP:
             watched[name] = Condition(bit, hysteresis=_HYSTERESIS)
     return watched
 
@@ -95,5 +114,114 @@ def _is_unattributed(thresholds: Thresholds) -> _Holds:
         if used is None or gpu.memory_unified or holding is None or holding.memory is None:
             return None
         return used - holding.memory > normal_unlisted(gpu, thresholds)
+
+    return holds
+
+
+def _is_busy_empty(thresholds: Thresholds) -> _Holds:
+    """Whether kernels run nearly all the time and leave most SMs without work."""
+    busy, most = thresholds.busy_empty_utilization, thresholds.busy_empty_sm
+
+    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
+        active, utilization = gpu.sm_active, gpu.utilization_gpu
+        if active is None or utilization is None:
+            return None
+        return active <= most and utilization >= busy
+
+    return holds
+
+
+def _is_memory_bound(thresholds: Thresholds) -> _Holds:
+    """Whether the memory is as busy as it can be while the tensor cores do little."""
+    least, most = thresholds.memory_bound_dram, thresholds.memory_bound_tensor
+
+    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
+        dram, tensor = gpu.dram_active, gpu.tensor_active
+        if dram is None or tensor is None:
+            return None
+        return dram >= least and tensor <= most
+
+    return holds
+
+
+def _has_slow_link(thresholds: Thresholds) -> _Holds:
+    """Whether the PCIe link of a GPU under load is below its maximum."""
+    busy = thresholds.slow_link_utilization
+
+    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
+        utilization = gpu.utilization_gpu
+        if utilization is None:
+            return None
+        return utilization >= busy and link_is_slow(gpu)
+
+    return holds
+
+
+def link_is_slow(gpu: Gpu) -> bool | None:
+    """Whether generation or width of the PCIe link is below what GPU and machine allow."""
+    generation, width = gpu.pcie_generation, gpu.pcie_width
+    most, widest = gpu.pcie_generation_max, gpu.pcie_width_max
+    if generation is None or most is None or width is None or widest is None:
+        return None
+    return generation < most or width < widest
+
+
+def _is_idle_in_job(gpu: Gpu, holding: Holding | None) -> bool | None:
+    """Whether a GPU does nothing while its job works on most of its other GPUs."""
+    if gpu.utilization_gpu is None or holding is None:
+        return None
+    return holding.left_out if gpu.utilization_gpu == 0 else False
+
+
+def _is_shared(thresholds: Thresholds) -> _Holds:
+    """Whether kernels of several jobs run on a GPU."""
+    least = thresholds.shared_sm
+
+    def holds(_: Gpu, holding: Holding | None) -> bool | None:
+        if holding is None or holding.second_sm is None:
+            return None
+        return holding.second_sm >= least
+
+    return holds
+
+
+def _is_loaded(thresholds: Thresholds) -> _Holds:
+    """Whether a GPU is loaded, for one whose load comes and goes."""
+    least = thresholds.starved_high
+
+    def holds(gpu: Gpu, _: Holding | None) -> bool | None:
+        utilization = gpu.utilization_gpu
+        return None if utilization is None else utilization >= least
+
+    return holds
+
+
+def _is_low_on_cpu(thresholds: Thresholds) -> _Holds:
+    """Whether a GPU does little while one of its processes is at one full CPU core."""
+    low, least, most = (
+        thresholds.starved_low,
+        thresholds.starved_core,
+        thresholds.starved_core_most,
+    )
+
+    def holds(gpu: Gpu, holding: Holding | None) -> bool | None:
+        utilization = gpu.utilization_gpu
+        if utilization is None or holding is None:
+            return None
+        cpu = holding.cpu_percent
+        return utilization <= low and cpu is not None and least <= cpu <= most
+
+    return holds
+
+
+def _is_low_on_disk(thresholds: Thresholds) -> _Holds:
+    """Whether a GPU does little while one of its processes waits inside the kernel."""
+    low = thresholds.starved_low
+
+    def holds(gpu: Gpu, holding: Holding | None) -> bool | None:
+        utilization = gpu.utilization_gpu
+        if utilization is None or holding is None:
+            return None
+        return utilization <= low and holding.blocked > 0
 
     return holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gpumon.availability.health import memory_faults, recovery_action
@@ -11,6 +12,8 @@ from gpumon.sources.makers import error_code
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from gpumon.model.snapshot import Gpu
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
@@ -60,17 +63,24 @@ def xid(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
 
     A hardware error stays, because it may be the reason why a job hangs hours later, and it comes
     before the errors of the programs that it ended. Current conditions such as heat come before it.
+    One from before gpumon was started is reported for ``past_xid_for``: the GPU may have been reset
+    since.
     """
     known = history.xids(gpu.uuid)
     if not known:
         return None
     newest_first = sorted(known.items(), key=lambda item: -(item[1] or 0))
     seen = [(error_code(number), at) for number, at in newest_first]
-    own = [(error, at) for error, at in seen if not error.by_program]
+    own = [
+        (error, at)
+        for error, at in seen
+        if not error.passing
+        and (not is_of_the_past(history, at) or _age(history, at) <= thresholds.past_xid_for)
+    ]
     recent = [
         (error, at)
         for error, at in seen
-        if error.by_program and at is not None and history.now - at <= thresholds.program_xid_for
+        if error.passing and _age(history, at) <= thresholds.program_xid_for
     ]
     reported = own + recent
     if not reported:
@@ -88,11 +98,30 @@ def xid(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
         short=at_most(f"{start}: {error.meaning}" if error.meaning else start, SHORT_CELLS),
         brief=error.label,
         since=at,
-        evidence=facts,
+        evidence=(*facts, *advice_on(error for error, _ in reported)),
     )
 
 
+def is_of_the_past(history: History, at: float | None) -> bool:
+    """Whether an XID was reported before gpumon was started: the kernel log tells these too."""
+    return at is not None and history.started is not None and at < history.started
+
+
+def advice_on(errors: Iterable[ErrorCode]) -> Iterator[str]:
+    """What to do about errors, each advice once, with the errors that it is for."""
+    labels: dict[str, list[str]] = {}
+    for error in errors:
+        if error.advice is not None:
+            labels.setdefault(error.advice, []).append(error.label)
+    return (f"what to do about {', '.join(same)}: {advice}" for advice, same in labels.items())
+
+
 _RECOVERY_WORDS = ("reset", "reboot", "drain")
+
+
+def _age(history: History, at: float | None) -> float:
+    """Seconds since an error; endless if its time is unknown."""
+    return math.inf if at is None else history.now - at
 
 
 def _with_time(history: History, error: ErrorCode, at: float | None) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.findings.efficiency import busy_empty, idle_in_job, memory_bound, shared, starved
 from gpumon.findings.errors import memory_errors, recovery, xid
 from gpumon.findings.finding import FindingKind, Severity
-from gpumon.findings.heat import hot, throttled
+from gpumon.findings.growth import filling
+from gpumon.findings.heat import hot, slowed_lately, throttled
+from gpumon.findings.links import nvlink_errors, slow_link
 from gpumon.findings.memory import full, unattributed
 from gpumon.findings.reserved import reserved
 from gpumon.findings.status import not_answering, old
@@ -28,7 +31,11 @@ def card_findings(history: History, gpu: Gpu) -> list[Finding]:
     values are old because another GPU hangs, the result has their age and only those findings that
     cannot pass by themselves.
     """
-    return sorted(_found(history, gpu), key=lambda finding: -finding.severity)
+    found = list(_found(history, gpu))
+    if gpu.status is CardStatus.OK and all(one.kind is not FindingKind.OLD for one in found):
+        details = (rule(history, gpu, history.thresholds) for rule in DETAILS)
+        found += [finding for finding in details if finding is not None]
+    return sorted(found, key=lambda finding: -finding.severity)
 
 
 def card_state(history: History, gpu: Gpu) -> Finding:
@@ -76,17 +83,27 @@ RULES = (
     hot,
     throttled,
     xid,
+    nvlink_errors,
     stuck,
     unattributed,
     busy_unlisted,
+    idle_in_job,
     idle,
+    slow_link,
+    busy_empty,
+    starved,
+    shared,
+    filling,
     reserved,
     full,
+    memory_bound,
 )
 """The rules for a GPU that answers, in the order of ``FindingKind``.
 
 First come faults of the GPU, then current conditions, then past errors, which may have caused the
 conditions after them.
 """
+DETAILS = (slowed_lately,)
+"""Rules whose findings are quiet and never the state of a GPU: they are told with the others."""
 LASTING = (memory_errors, recovery, xid)
 """Rules for faults that do not pass by themselves, so that old values still prove them."""

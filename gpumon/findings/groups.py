@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.jobs import job_of, launchers_of
 from gpumon.model.snapshot import CardStatus, GpuProcess, ProcessId
 from gpumon.text.formatting import printable
 
@@ -143,57 +144,21 @@ def _share(
 
 
 def jobs(processes: Sequence[GpuProcess]) -> list[JobGroup]:
-    """The jobs that these processes are part of.
-
-    A process belongs to its Slurm job; without one to its Kubernetes pod or container; without one
-    to its outermost launcher, which may be the process itself; otherwise to its session, together
-    with the other processes of the same user there; otherwise to itself.
+    """The jobs that these processes are part of; ``model.jobs`` has the rule.
 
     Returns:
         The jobs in the order of their first processes: sorted processes give sorted jobs.
     """
-    launchers = {
-        process.place.launcher
-        for process in processes
-        if process.place is not None and process.place.launcher is not None
-    }
+    launchers = launchers_of(processes)
     members: dict[tuple[str, str], list[GpuProcess]] = {}
     for process in processes:
-        members.setdefault(_job_of(process, launchers), []).append(process)
+        members.setdefault(job_of(process, launchers), []).append(process)
     return [_job(kind, key, together) for (kind, key), together in members.items()]
 
 
 def job_with_key(processes: Sequence[GpuProcess], key: str) -> JobGroup | None:
     """The job with this key, whatever part of it is shown."""
     return next((job for job in jobs(processes) if job.key == key), None)
-
-
-def _job_of(process: GpuProcess, launchers: set[ProcessId]) -> tuple[str, str]:
-    """The kind and key of a process's job."""
-    place = process.place
-    if place is not None:
-        container = place.container
-        if place.slurm_job is not None:
-            return "slurm", f"slurm {place.slurm_job}"
-        if container is not None and container.pod is not None:
-            return "container", f"pod {container.pod}"
-        if container is not None and (container.id or container.name):
-            return "container", f"container {container.runtime} {container.id or container.name}"
-        if place.launcher is not None:
-            return "launcher", f"launcher {_identity(place.launcher)}"
-    if process.id in launchers:
-        return "launcher", f"launcher {_identity(process.id)}"
-    # Processes of one terminal session are one job, unless the user differs: a root shell and the
-    # services started from it share a session and nothing else. Session 0 belongs to another PID
-    # namespace.
-    if place is not None and place.session:
-        owner = process.user if process.uid is None else process.uid
-        return "session", f"session {place.session} of {owner}"
-    return "process", f"process {_identity(process.id)}"
-
-
-def _identity(process: ProcessId) -> str:
-    return f"{process.pid}/{process.start_time}"
 
 
 def _job(kind: str, key: str, processes: list[GpuProcess]) -> JobGroup:

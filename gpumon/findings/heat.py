@@ -8,11 +8,12 @@ from gpumon.findings.conditions import (
     HOT,
     HW_POWER_BRAKE,
     HW_SLOWDOWN,
+    POWER_CAP,
     THERMAL,
     degrees_left,
 )
-from gpumon.findings.finding import Finding, FindingKind, Severity
-from gpumon.findings.phrases import long_duration, or_unknown, with_duration
+from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
+from gpumon.findings.phrases import at_most, long_duration, or_unknown, spaced, with_duration
 from gpumon.text.formatting import temperature
 from gpumon.text.units import degree, degrees_between
 
@@ -41,7 +42,11 @@ def hot(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
             short=with_duration(f"hot: {name} ", history, lasting),
             brief="hot",
             since=lasting.since,
-            evidence=(f"clock event reasons: {names}", *_heat(gpu)),
+            evidence=(
+                f"clock event reasons: {names}",
+                *_share_of_hour(history, gpu, THERMAL),
+                *_heat(gpu),
+            ),
         )
     interval = history.interval(gpu.uuid, HOT)
     if interval is None:
@@ -89,8 +94,65 @@ def throttled(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | N
         short=with_duration(f"throttled: {name} ", history, interval),
         brief="throttled",
         since=interval.since,
-        evidence=(f"clock event reasons: {names}", f"SM clock {or_unknown(gpu.clock_sm)} MHz"),
+        evidence=(
+            f"clock event reasons: {names}",
+            *_share_of_hour(history, gpu, (HW_POWER_BRAKE, HW_SLOWDOWN)),
+            f"SM clock {or_unknown(gpu.clock_sm)} MHz",
+        ),
     )
+
+
+def slowed_lately(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+    """For which share of the last hour the clocks were lowered, and why.
+
+    It is for the details. A software power cap is normal under load, so it alone is told only if it
+    held for much of the time.
+    """
+    shares = {
+        name: share
+        for name in (HW_POWER_BRAKE, HW_SLOWDOWN, *THERMAL, POWER_CAP)
+        if (share := _share(history, gpu, name)) is not None and share >= _LEAST_SHARE
+    }
+    if shares.get(POWER_CAP, 1.0) < thresholds.power_cap_share:
+        del shares[POWER_CAP]
+    if not shares:
+        return None
+    first = max(shares, key=lambda name: shares[name])
+    observed = history.held_lately(gpu.uuid, first, _HOUR)[1]
+    span = "of the last hour" if observed >= _HOUR else f"of the last {spaced(observed)}"
+    told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
+    return Finding(
+        kind=FindingKind.SLOWED_LATELY,
+        subject=gpu.uuid,
+        severity=Severity.QUIET,
+        sentence=f"its clocks were lowered {span}: {told} of the time",
+        short=at_most(f"{first} {100 * shares[first]:.0f}% lately", SHORT_CELLS),
+        brief="slowed",
+        since=history.now - observed,
+        evidence=tuple(f"{name}: {100 * share:.0f} % {span}" for name, share in shares.items()),
+    )
+
+
+_HOUR = 3600.0
+_LEAST_OBSERVED = 600.0
+"""A share of less time than this says little."""
+_LEAST_SHARE = 0.01
+
+
+def _share(history: History, gpu: Gpu, name: str) -> float | None:
+    """The share of the last hour in which a clock event reason was active, 0 to 1."""
+    held, observed = history.held_lately(gpu.uuid, name, _HOUR)
+    return held / observed if observed >= _LEAST_OBSERVED else None
+
+
+def _share_of_hour(history: History, gpu: Gpu, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The largest share of the last hour in which one of these reasons was active."""
+    found = [(share, name) for name in names if (share := _share(history, gpu, name))]
+    if not found:
+        return ()
+    share, name = max(found, key=lambda one: one[0])
+    observed = history.held_lately(gpu.uuid, name, _HOUR)[1]
+    return (f"{name} in {100 * share:.0f} % of the last {spaced(observed)}",)
 
 
 _SLOWDOWN_WORDS = {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.findings.errors import advice_on
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import first_part, spaced, time_of_day
 from gpumon.model.snapshot import CardStatus
@@ -34,7 +35,7 @@ def not_answering(history: History, gpu: Gpu) -> Finding | None:
         code = error_code(gpu.xid)
         error = f"last {code.label}: {code.explanation}"
         at = "" if gpu.xid_at is None else f", at {time_of_day(history, gpu.xid_at)}"
-        sentence, evidence = f"{sentence}; {error}", (*evidence, error + at)
+        sentence, evidence = f"{sentence}; {error}", (*evidence, error + at, *advice_on([code]))
     return Finding(
         kind=words.kind,
         subject=gpu.uuid,

@@ -125,7 +125,7 @@ class HostJudge:
         return _with_values(summary, snapshot) if summary.is_live else summary
 
     def _is_notable(self, gpu: GpuSummary) -> bool:
-        """Whether a state is worth knowing from afar: full and reserved GPUs are in use."""
+        """Whether a state is worth knowing from afar: of ``_IN_USE`` a GPU is just in use."""
         state = gpu.state
         if state.kind is FindingKind.IDLE and state.since is not None:
             return self._history.now - state.since >= self._thresholds.idle_after
@@ -144,7 +144,7 @@ class HostJudge:
         )
 
 
-_IN_USE = (FindingKind.FULL, FindingKind.RESERVED)
+_IN_USE = (FindingKind.FULL, FindingKind.RESERVED, FindingKind.MEMORY_BOUND)
 
 
 def _severity(gpu: GpuSummary) -> Severity:

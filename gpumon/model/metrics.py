@@ -40,6 +40,7 @@ class Unit(Enum):
     BITS = ("bits", "bits", "", 1)
     BYTES = ("bytes", "bytes", "MiB", 2**20, (0, 2**50))
     PERCENT = ("percent", "percent", "%", 1, (0, 100))
+    SHARE = ("percent with a fraction", "percent", "%", 1, (0, 100))
     CELSIUS = ("degrees Celsius", "celsius", "", 1, (-100, 300))
     WATTS = ("watts", "watts", "W", 1, (0, 10_000))
     JOULES = ("joules", "joules", "J", 1, (0, 2**64))
@@ -170,6 +171,7 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("nvlink_count", "NVLinks", _N, _SLOW, None, None, "Number of NVLinks of the GPU."),
     Metric("nvlink_rx", "NVLink receive", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic received over all NVLinks since the last reading."),
     Metric("nvlink_tx", "NVLink transmit", Unit.BYTES_PER_SECOND, _SLOW, None, None, "Traffic sent over all NVLinks since the last reading."),
+    Metric("nvlink_errors", "NVLink errors", _N, _SLOW, None, None, "Replays of packets and recoveries of links over all NVLinks since the driver was loaded. A healthy link has none."),
     Metric("ecc_mode", "ECC", Unit.ENABLED, _SLOW, "ecc.mode.current", "DCGM_FI_DEV_ECC_CURRENT", "Whether memory errors are detected and corrected (ECC)."),
     Metric("ecc_corrected_volatile", "ECC corrected", _N, _SLOW, "ecc.errors.corrected.volatile.total", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "Memory errors that were corrected since the driver was loaded."),
     Metric("ecc_uncorrected_volatile", "ECC uncorrected", _N, _SLOW, "ecc.errors.uncorrected.volatile.total", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Memory errors that could not be corrected since the driver was loaded."),
@@ -183,13 +185,20 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("retired_pages_double_bit", "Pages retired, double bit", _N, _SLOW, "retired_pages.double_bit.count", "DCGM_FI_DEV_RETIRED_DBE", "Memory pages retired after an uncorrected error (before Ampere)."),
     Metric("retired_pages_pending", "Page retirement pending", Unit.YES_NO, _SLOW, "retired_pages.pending", "DCGM_FI_DEV_RETIRED_PENDING", "Whether a memory page will be retired at the next reset of the GPU."),
     Metric("recovery_action", "Recovery action", _T, _SLOW, "gpu_recovery_action", None, "Action that the driver recommends to recover the GPU."),
-    Metric("xid", "Last XID", _N, _FAST, None, "DCGM_FI_DEV_XID_ERRORS", "Error code of the last critical error that the driver reported since gpumon started."),
+    Metric("xid", "Last XID", _N, _FAST, None, "DCGM_FI_DEV_XID_ERRORS", "Error code of the last critical error that the driver reported since gpumon started, or since the machine started where the kernel log may be read."),
     Metric("xid_at", "Last XID at", Unit.TIME, _FAST, None, None, "Time of that error."),
     Metric("persistence_mode", "Persistence mode", Unit.ENABLED, _SLOW, "persistence_mode", "DCGM_FI_DEV_PERSISTENCE_MODE", "Whether the driver stays loaded while no process uses the GPU. Without it, every start is slow."),
     Metric("compute_mode", "Compute mode", _T, _SLOW, "compute_mode", None, "Whether several processes may use the GPU."),
     Metric("display_mode", "Display connected", Unit.ENABLED, _SLOW, "display_mode", None, "Whether a monitor is connected."),
     Metric("display_active", "Display active", Unit.ENABLED, _SLOW, "display_active", None, "Whether a display server uses memory of the GPU."),
     Metric("mig_mode", "MIG mode", Unit.ENABLED, _SLOW, "mig.mode.current", "DCGM_FI_DEV_MIG_MODE", "Whether the GPU is divided into instances (MIG)."),
+    Metric("sm_active", "SMs active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_ACTIVE", "Share of the multiprocessors (SMs) that had work, over time. Low while GPU utilisation is high: the kernels are too small to fill the GPU, or wait for another one. Work that waits for memory counts: it does not tell how well an SM was used."),
+    Metric("sm_occupancy", "SM occupancy", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_SM_OCCUPANCY", "Resident warps as a share of the most that the SMs can hold. More of them hide the latency of memory; otherwise a low value is no fault."),
+    Metric("tensor_active", "Tensor active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Share of cycles in which the tensor cores worked, mean of all SMs. 20 may be a fifth of them all the time, or all of them a fifth of the time."),
+    Metric("fp64_active", "FP64 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "Share of cycles in which the FP64 units worked, mean of all SMs. The tensor cores do not count."),
+    Metric("fp32_active", "FP32 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "Share of cycles in which the FP32 units worked, mean of all SMs. The tensor cores do not count."),
+    Metric("fp16_active", "FP16 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of cycles in which the FP16 units worked, mean of all SMs. The tensor cores do not count."),
+    Metric("dram_active", "DRAM active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of cycles in which data moved to or from GPU memory. About 80 is the most in practice. It does not tell how full the memory is."),
 )
 # fmt: on
 

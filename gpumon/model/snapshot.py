@@ -268,6 +268,13 @@ class MigInstance(Struct, frozen=True, gc=False):
         memory_total: Bytes.
         memory_used: Bytes.
         memory_free: Bytes.
+        sm_active: Percent of its SMs that had work; this and the next as in ``Gpu``.
+        sm_occupancy: Percent of the warps that its SMs can hold.
+        tensor_active: Percent of time in which its tensor cores worked.
+        fp64_active: Percent, of its FP64 units.
+        fp32_active: Percent, of its FP32 units.
+        fp16_active: Percent, of its FP16 units.
+        dram_active: Percent of time in which its memory interface moved data.
     """
 
     uuid: str
@@ -279,6 +286,13 @@ class MigInstance(Struct, frozen=True, gc=False):
     memory_total: int | None = None
     memory_used: int | None = None
     memory_free: int | None = None
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    fp64_active: float | None = None
+    fp32_active: float | None = None
+    fp16_active: float | None = None
+    dram_active: float | None = None
 
 
 class Gpu(Struct, frozen=True, gc=False):
@@ -324,6 +338,13 @@ class Gpu(Struct, frozen=True, gc=False):
     utilization_decoder: int | None = None
     utilization_jpeg: int | None = None
     utilization_ofa: int | None = None
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    fp64_active: float | None = None
+    fp32_active: float | None = None
+    fp16_active: float | None = None
+    dram_active: float | None = None
 
     temperature_gpu: int | None = None
     temperature_memory: int | None = None
@@ -363,6 +384,7 @@ class Gpu(Struct, frozen=True, gc=False):
     nvlink_count: int | None = None
     nvlink_rx: float | None = None
     nvlink_tx: float | None = None
+    nvlink_errors: int | None = None
 
     ecc_mode: bool | None = None
     ecc_corrected_volatile: int | None = None

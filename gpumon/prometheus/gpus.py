@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gpumon.findings.finding import FindingKind, Severity
-from gpumon.model.metrics import GPU_METRICS
+from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
     CardStatus,
     Gpu,
@@ -38,12 +38,14 @@ _CRITICAL = {FindingKind.LOST, FindingKind.RESET_REQUIRED, FindingKind.NO_ANSWER
 _WARNING = {
     *(FindingKind.FAILING, FindingKind.MEMORY_ERRORS, FindingKind.RECOVERY, FindingKind.HOT),
     *(FindingKind.THROTTLED, FindingKind.XID, FindingKind.STUCK, FindingKind.UNATTRIBUTED),
+    FindingKind.NVLINK_ERRORS,
 }
 _QUIET = {FindingKind.WORKING, FindingKind.UNKNOWN}
 _MOST_INDEX = 9999
 _NO_INDEX = math.inf
 _TEXT_CHARACTERS = 256
 _MIG_SIZES = ("memory_total", "memory_used", "memory_free")
+_SHARES = tuple(one.field for one in GPU_METRICS if one.unit is Unit.SHARE)
 _TOLD = tuple(one.field for one in GPU_METRICS if one.field not in {"index", "uuid"})
 _DRIVER_DOWN = Trouble(
     "The driver of this host cannot be used, its exporter says.", "gpumon doctor there says why."
@@ -169,10 +171,17 @@ def _mig(uuid: str, reading: GpuReading) -> tuple[MigInstance, ...]:
                 gpu_instance=int(number) if re.fullmatch(r"[0-9]{1,4}", number) else None,
                 profile=instance.labels.GPU_I_PROFILE[:_TEXT_CHARACTERS] or None,
                 **{name: size for name, size in _memory(instance).items() if name in _MIG_SIZES},
+                **_shares(instance),
             )
             for place, (number, instance) in enumerate(ordered)
         ]
     )
+
+
+def _shares(reading: GpuReading) -> dict[str, Any]:
+    """How much of a GPU or an instance works, in percent."""
+    found = ((name, reading.value(name)) for name in _SHARES)
+    return {name: float(value) for name, value in found if value is not None}
 
 
 def _driver_version(reading: HostReading) -> str | None:

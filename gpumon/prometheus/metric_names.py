@@ -33,7 +33,7 @@ _BLANK_INTEGERS = range(2**31 - 16, 2**31)
 _BLANK_LONG = float(2**63)
 """What 9223372036854775792 and the 15 after it are as floating-point numbers."""
 _BLANK_FLOATS = range(2**47, 2**47 + 16)
-_REAL_UNITS = (Unit.WATTS, Unit.JOULES, Unit.BYTES_PER_SECOND)
+_REAL_UNITS = (Unit.WATTS, Unit.JOULES, Unit.BYTES_PER_SECOND, Unit.SHARE)
 _YES_NO_UNITS = (Unit.ENABLED, Unit.YES_NO)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gpumon.report.figures import KWH, SCHEMA, ReportRow, UsageReport, figures_of
-from gpumon.report.owners import BY_PROCESSES
 from gpumon.text.formatting import printable, spreadsheet_safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ENERGY = ("energy_kwh", "energy_known", "energy_source", "energy_estimated")
+_WASTED = ("empty_kwh", "idle_kwh", "slowed_kwh")
 TOTALS: dict[str, tuple[str, ...]] = {
     "gpu": (
         "covered_hours",
@@ -36,10 +36,14 @@ TOTALS: dict[str, tuple[str, ...]] = {
         "hw_slowdown_hours",
         "power_cap_hours",
         "slowdown_known",
+        "empty_hours",
+        "empty_known",
+        *_WASTED,
         "ecc_uncorrected",
         "lost_hours",
     ),
-    **dict.fromkeys(BY_PROCESSES, _ENERGY),
+    "user": (*_ENERGY, *_WASTED),
+    **dict.fromkeys(("process", "job"), (*_ENERGY, *_WASTED, "left_out_kwh")),
 }
 TOTALS["host"] = tuple(key for key in TOTALS["gpu"] if key != "covered_hours")
 """The figures that can be added up over rows: subjects on one GPU share its energy, but each has

@@ -153,6 +153,13 @@ def kilowatt_hours(sums: Sums) -> float | None:
     return round(energy.joules / KWH, 6) if energy.counted or energy.integrated else None
 
 
+def spent(sums: Sums, joules: float, known: float) -> float | None:
+    """A part of the energy in kilowatt hours; ``None`` if it, or its time, is unknown."""
+    if not known or kilowatt_hours(sums) is None:
+        return None
+    return round(joules / KWH, 6)
+
+
 def energy_source(sums: Sums) -> str | None:
     """The source of the energy value."""
     energy = sums.energy
@@ -193,6 +200,7 @@ def card_indices(line: ReportRow) -> str:
 _GPU = ("gpu",)
 _CARDS = ("gpu", "host")
 _OTHERS = BY_PROCESSES
+_GROUPS = ("process", "job")
 
 # One line per figure is easier to read here than short lines.
 # ruff: noqa: E501
@@ -237,6 +245,13 @@ FIGURES: tuple[Figure, ...] = (
     Figure("hw_slowdown_hours", BY, lambda line: hours(line.sums.slowed.hardware, line.sums.slowed.known), "The same by HW slowdown for neither of these reasons.", "HW-SLOW"),
     Figure("power_cap_hours", BY, lambda line: hours(line.sums.slowed.capped, line.sums.slowed.known), "Hours times GPUs at their power limit (SW power cap), which is normal for a busy GPU.", "CAPPED"),
     Figure("slowdown_known", BY, lambda line: share(line.sums.slowed.known, line.sums.seconds), "Share of the time for which these four were known, 0 to 1."),
+    Figure("empty_hours", BY, lambda line: hours(line.sums.wasted.empty, line.sums.wasted.empty_known), "Hours times GPUs that were busy but empty: a utilisation of at least 90 %, and at most 20 % of the multiprocessors active. Unknown if the log has no `sm_active`.", "EMPTY"),
+    Figure("empty_known", BY, lambda line: share(line.sums.wasted.empty_known, line.sums.seconds), "Share of the time for which that was known, 0 to 1."),
+    Figure("empty_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.empty_joules, line.sums.wasted.empty_known), "Energy used in these hours; for a subject its share."),
+    Figure("left_out_hours", _GROUPS, lambda line: hours(line.sums.wasted.left_out, line.sums.wasted.left_out_known), "Hours times GPUs on which it ran no kernel while it did on most of its other GPUs; part of `idle_hours`. Unknown on a single GPU.", "LEFT-OUT"),
+    Figure("left_out_kwh", _GROUPS, lambda line: spent(line.sums, line.sums.wasted.left_out_joules, line.sums.wasted.left_out_known), "Its share of the energy used in these hours."),
+    Figure("idle_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.idle_joules, line.sums.idle_known), "Energy used in the hours of `idle_hours`; for a subject its share."),
+    Figure("slowed_kwh", BY, lambda line: spent(line.sums, line.sums.wasted.slowed_joules, line.sums.slowed.known), "Energy used while slowed down by heat, power brake or HW slowdown; for a subject its share."),
     Figure("xids", BY, lambda line: xids(line.sums), "XID errors of the GPU, or of a subject's GPUs while it used them: number and count; in CSV `79:1 31:2`.", "ERRORS"),
     Figure("ecc_uncorrected", BY, lambda line: line.sums.faults.ecc, "New uncorrected memory errors, of the same GPUs as `xids`.", "ERRORS"),
     Figure("lost_hours", BY, lambda line: hours(line.sums.faults.lost, line.sums.faults.watched), "Hours times GPUs that were lost or required a reset.", "ERRORS"),

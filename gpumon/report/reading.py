@@ -54,6 +54,7 @@ class CardSample(Struct, frozen=True, gc=False):
     pci_bus_id: str | None
     name: str | None
     utilization_gpu: float | None
+    sm_active: float | None
     memory_used: float | None
     memory_total: float | None
     power_draw: float | None

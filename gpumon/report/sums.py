@@ -156,6 +156,47 @@ _POWER_CAP, _HW_SLOWDOWN, _THERMAL, _POWER_BRAKE = 0x04, 0x08, 0x20 | 0x40, 0x80
 _REDUCED = _HW_SLOWDOWN | _THERMAL | _POWER_BRAKE
 
 
+class Wasted(Struct):
+    """What a GPU spent on little or no work.
+
+    Attributes:
+        empty: Seconds for which it was busy but empty.
+        empty_known: Seconds for which that was known.
+        empty_joules: Energy used meanwhile.
+        left_out: Seconds of a subject on a GPU that it did not use while it worked on most of its
+            others.
+        left_out_known: Seconds for which that was known.
+        left_out_joules: Energy used meanwhile.
+        idle_joules: Energy used while it was idle, see ``Sums.idle``.
+        slowed_joules: Energy used while it was slowed down, other than by its power limit.
+    """
+
+    empty: float = 0.0
+    empty_known: float = 0.0
+    empty_joules: float = 0.0
+    left_out: float = 0.0
+    left_out_known: float = 0.0
+    left_out_joules: float = 0.0
+    idle_joules: float = 0.0
+    slowed_joules: float = 0.0
+
+    def join(self, other: Wasted, share: float = 1.0) -> None:
+        """Add all of another, with a share of its energy."""
+        self.empty += other.empty
+        self.empty_known += other.empty_known
+        self.empty_joules += other.empty_joules * share
+        self.left_out += other.left_out
+        self.left_out_known += other.left_out_known
+        self.left_out_joules += other.left_out_joules * share
+        self.idle_joules += other.idle_joules * share
+        self.slowed_joules += other.slowed_joules * share
+
+
+def slows(reasons: int) -> bool:
+    """Whether clock event reasons slow a GPU down, other than its power limit."""
+    return bool(reasons & _REDUCED)
+
+
 class Period(Struct):
     """What a GPU and the subjects on it have in common while one process list is current.
 
@@ -163,6 +204,7 @@ class Period(Struct):
         seconds: Seconds covered by samples.
         energy: Energy used by the GPU.
         slowed: Seconds of slowdown.
+        wasted: What was spent on little work; idleness is of each subject.
         watched: Seconds for which the GPU's status was known.
         lost: Seconds for which it was lost or needed a reset.
     """
@@ -170,6 +212,7 @@ class Period(Struct):
     seconds: float = 0.0
     energy: Energy = field(default_factory=Energy)
     slowed: Slowed = field(default_factory=Slowed)
+    wasted: Wasted = field(default_factory=Wasted)
     watched: float = 0.0
     lost: float = 0.0
 
@@ -239,6 +282,7 @@ class Sums(Struct):
     idle_known: float = 0.0
     energy: Energy = field(default_factory=Energy)
     slowed: Slowed = field(default_factory=Slowed)
+    wasted: Wasted = field(default_factory=Wasted)
     faults: Faults = field(default_factory=Faults)
     gaps: int = 0
     missing: float = 0.0
@@ -255,6 +299,7 @@ class Sums(Struct):
         self.seconds += period.seconds
         self.energy.add(period.energy, share)
         self.slowed.join(period.slowed)
+        self.wasted.join(period.wasted, share)
         self.faults.watched += period.watched
         self.faults.lost += period.lost
 
@@ -274,6 +319,7 @@ class Sums(Struct):
         self.idle_known += other.idle_known
         self.energy.add(other.energy)
         self.slowed.join(other.slowed)
+        self.wasted.join(other.wasted)
         self.faults.join(other.faults)
         self.gaps += other.gaps
         self.missing += other.missing

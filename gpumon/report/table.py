@@ -193,8 +193,10 @@ _FIGURES = (
     _Column("BRAKE", _slowed(lambda s: s.slowed.brake), drop=26, total=True, quiet=("0s", UNKNOWN)),
     _Column("HW-SLOW", _slowed(lambda s: s.slowed.hardware), drop=27, total=True, quiet=("0s", UNKNOWN)),
     _Column("CAPPED", _slowed(lambda s: s.slowed.capped), drop=28, total=True, quiet=(UNKNOWN,)),
+    _Column("EMPTY", lambda one: _time(one.sums.wasted.empty, one.sums.wasted.empty_known, one.sums.seconds), drop=9, total=True, quiet=("0s", UNKNOWN)),
     _Column("ERRORS", _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
 )
+_LEFT_OUT = _Column("LEFT-OUT", lambda one: _time(one.sums.wasted.left_out, one.sums.wasted.left_out_known, one.sums.seconds), drop=10, quiet=("0s", UNKNOWN))
 _CARDS = _Column("GPU", _cards, drop=1, text=True)
 _GAPS = _Column("GAPS", _gaps, drop=18, text=True, quiet=("none",))
 _COMMAND = _Column("COMMAND", _command, drop=1, text=True, least=12, cut=_cut_command)
@@ -233,6 +235,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
         _CARDS,
         _Column("SM%", _utilization(lambda s: s.utilization.mean)),
         *_FIGURES,
+        _LEFT_OUT,
         _FIRST,
         _LAST,
         _COMMAND,
@@ -243,6 +246,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
         _CARDS,
         _Column("SM%", _utilization(lambda s: s.utilization.mean)),
         *_FIGURES,
+        _LEFT_OUT,
         _FIRST,
         _LAST,
         _COMMAND,

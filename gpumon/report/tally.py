@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
 from gpumon.report.reading import PATIENCE, CardSample, ListedUse, MergedSample
-from gpumon.report.sums import Energy, Period, Sums
+from gpumon.report.sums import Energy, Period, Sums, slows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LOST = frozenset(("lost", "reset required"))
 _FRESH = 5.0
 """Values up to this many seconds old are current, also if the sampling interval is shorter."""
+_BUSY, _EMPTY = DEFAULTS.busy_empty_utilization, DEFAULTS.busy_empty_sm
 _SAME_XID = 1.0
 """Seconds by which two logs may differ on the time of one error."""
 
@@ -36,6 +38,8 @@ class _Share(Struct):
         sm: Percent of its processes there; ``None`` where that of any is unknown.
         computing: Whether any of them computes.
         part: Its share of the GPU's energy, 0 to 1.
+        left_out: Whether it does nothing there, but works on most of its other GPUs; ``None`` if
+            that is unknown, and for a subject on a single GPU.
     """
 
     sums: Sums
@@ -43,6 +47,7 @@ class _Share(Struct):
     sm: float | None
     computing: bool
     part: float
+    left_out: bool | None = None
 
 
 class _List(Struct):
@@ -135,6 +140,8 @@ class HostTotals:
         self.cards: dict[str, CardTotals] = {}
         self.sums: dict[str, Sums] = {}
         self.subjects = Subjects(by) if by in BY_PROCESSES else None
+        # A user may have several jobs, and each uses its own GPUs.
+        self._are_groups = by in ("process", "job")
         self.whole = Sums() if by == "host" else None
         self._window = window
         self._now = 0.0
@@ -168,7 +175,31 @@ class HostTotals:
                 self._replace_list(card, sample, lists.get(key, []), moment.usual)
             elif not (sample.processes and self._is_recent(card.list)):
                 self._replace_list(card, sample, None, moment.usual)
+        if lists is not None and self._are_groups:
+            self._find_left_out()
         self._newest = moment
+
+    def _find_left_out(self) -> None:
+        """Mark the GPUs that subjects do not use while they work on most of their others."""
+        first: dict[int, _Share] = {}
+        several: dict[int, list[_Share]] = {}
+        for card in self.cards.values():
+            if card.list is None:
+                continue
+            for share in card.list.shares:
+                if share.computing:
+                    key = id(share.sums)
+                    known = first.setdefault(key, share)
+                    if known is not share:
+                        several.setdefault(key, [known]).append(share)
+        for shares in several.values():
+            loads = [share.sm for share in shares]
+            if None in loads:
+                continue
+            # Most of the other GPUs of a share without load.
+            is_left_out = 2 * sum([1 for load in loads if load]) > len(loads) - 1
+            for share in shares:
+                share.left_out = is_left_out and not share.sm
 
     def _is_recent(self, listed: _List | None) -> bool:
         """Whether a list of some processes stays valid without a new one."""
@@ -208,12 +239,22 @@ class HostTotals:
             return
         energy = energy_used(sample, after, passed, seconds)
         is_fresh = card.is_fresh(sample)
+        idle = card.sums.idle
         self._count_card(card, sample, seconds, is_fresh=is_fresh)
+        if card.sums.idle > idle:
+            card.sums.wasted.idle_joules += energy.joules
         period = card.period
         period.seconds += seconds
         period.energy.add(energy)
         if is_fresh and sample.clock_event_reasons is not None:
             period.slowed.add(sample.clock_event_reasons, seconds)
+            if slows(sample.clock_event_reasons):
+                period.wasted.slowed_joules += energy.joules
+        if is_fresh and sample.sm_active is not None and sample.utilization_gpu is not None:
+            period.wasted.empty_known += seconds
+            if sample.utilization_gpu >= _BUSY and sample.sm_active <= _EMPTY:
+                period.wasted.empty += seconds
+                period.wasted.empty_joules += energy.joules
         if sample.status is not None:
             period.watched += seconds
             if sample.status in _LOST:
@@ -402,11 +443,17 @@ def _count_share(share: _Share, period: Period) -> None:
     if share.sm is None:
         return
     sums.utilization.add(share.sm, seconds)
+    if share.left_out is not None:
+        sums.wasted.left_out_known += seconds
+        if share.left_out:
+            sums.wasted.left_out += seconds
+            sums.wasted.left_out_joules += period.energy.joules * share.part
     sums.idle_known += seconds
     if share.sm > 0:
         sums.busy += seconds
     elif share.computing:
         sums.idle += seconds
+        sums.wasted.idle_joules += period.energy.joules * share.part
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -5,10 +5,13 @@ This is not part of ``GpuBackend`` because it also applies to logs, which are re
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 RESET_COMMAND = "nvidia-smi --gpu-reset"
 """Resets a GPU that the driver reports as ``RESET_REQUIRED``; needs root."""
+
+XID_CATALOGUE = "docs.nvidia.com/deploy/xid-errors"
 
 _BRANDS = ("NVIDIA ", "GeForce ", "Tesla ", "Quadro ")
 
@@ -20,60 +23,52 @@ def short_name(name: str) -> str:
     return name.strip()
 
 
+class ErrorSeverity(str, Enum):
+    """How severe an error code is; the values are the words of ``xid critical`` and the like."""
+
+    BY_PROGRAM = "by program"
+    """A program caused it, or only a program was ended by it: the GPU goes on working."""
+    NOTE = "note"
+    """The driver or the GPU dealt with it, as with a repair of the memory."""
+    WARNING = "warning"
+    """It should be looked after, mostly by a reset once the GPU is free."""
+    CRITICAL = "critical"
+    """The GPU, or what it computes, cannot be relied on."""
+
+
 class ErrorCode(NamedTuple):
     """An error that a driver reports as a number.
 
     Attributes:
         label: How the error is cited: ``XID 79``.
-        meaning: ``None`` for a number that is not in the table.
-        by_program: Whether a program caused it and the GPU still works.
+        meaning: ``None`` for a number that is not in the table, as the other two.
+        severity: How severe it is.
+        advice: What to do, in words that follow a colon.
     """
 
     label: str
-    meaning: str | None
-    by_program: bool
+    meaning: str | None = None
+    severity: ErrorSeverity | None = None
+    advice: str | None = None
+
+    @property
+    def by_program(self) -> bool:
+        """Whether a program caused it and the GPU still works."""
+        return self.severity is ErrorSeverity.BY_PROGRAM
+
+    @property
+    def passing(self) -> bool:
+        """Whether the GPU is sound after it, so that it need not be reported for long."""
+        return self.severity in (ErrorSeverity.BY_PROGRAM, ErrorSeverity.NOTE)
 
     @property
     def explanation(self) -> str:
         """The meaning, or where to find it."""
-        return self.meaning or "look it up in XID Errors"
+        return self.meaning or f"look it up in NVIDIA's XID catalogue ({XID_CATALOGUE})"
 
 
 def error_code(number: int) -> ErrorCode:
     """The error with the number that is in ``Gpu.xid``."""
-    return ErrorCode(f"XID {number}", _XIDS.get(number), number in _PROGRAM_XIDS)
+    from gpumon.sources.xids import XIDS  # Most runs see no error and need not load the table.
 
-
-_XIDS: dict[int, str] = {
-    13: "a program crashed on the graphics engine",
-    31: "a program touched memory that it does not own",
-    32: "a program's commands arrived corrupted",
-    38: "the firmware reported an error",
-    43: "a program was stopped after an error of its own",
-    44: "a fault while programs took turns",
-    45: "a program was ended after an earlier error, or killed",
-    46: "the GPU stopped processing",
-    48: "memory error that could not be corrected",
-    61: "the GPU's micro-controller warned",
-    62: "the GPU's micro-controller halted",
-    63: "a bad piece of memory was marked for replacement",
-    64: "a bad piece of memory could not be replaced",
-    68: "the video decoder failed",
-    69: "a program used the graphics engine wrongly",
-    74: "error on an NVLink",
-    79: "the GPU fell off the bus",
-    92: "corrected memory errors are frequent",
-    94: "memory error, kept within one program",
-    95: "memory error that may have touched every program",
-    109: "a program did not make way for another in time",
-    119: "the GPU's system processor (GSP) did not answer",
-    120: "the GPU's system processor (GSP) failed",
-    121: "error on the link between chips (C2C)",
-    140: "memory error that was not recovered from",
-    143: "the GPU could not be initialised",
-    154: "the driver changed its advice on how to recover the GPU",
-}
-"""The common ones of NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors), in plain words."""
-
-_PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68})
-"""Those that a program causes and that leave the GPU working, by the same catalogue."""
+    return ErrorCode(f"XID {number}", *XIDS.get(number, ()))

@@ -11,12 +11,15 @@ from gpumon.ui.view.table_entries import ProcessFilter
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.driver import Driver
 
     from gpumon.config.key_action import KeyAction
     from gpumon.ui.kill_controller import KillController
     from gpumon.ui.screens.dashboard import DashboardScreen
     from gpumon.ui.session import Session
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
 
 EXIT_NO_SOURCE = 1
@@ -85,6 +88,6 @@ class GpumonApp(BaseApp):
         """See ``BaseApp.explained``."""
         return self.workspace_actions(self.workspace)
 
-    def help_screen(self, here: tuple[str, list[tuple[KeyAction, str]]] | None) -> HelpScreen:
+    def help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
         """See ``BaseApp.help_screen``."""
-        return HelpScreen(self.explained(), self.workspace.session.history, here)
+        return HelpScreen(self.explained(), self.workspace.session.history, first)

@@ -7,7 +7,8 @@ import os
 import shutil
 import threading
 from abc import abstractmethod
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -37,11 +38,12 @@ from gpumon.ui.startup_options import DEFAULT_OPTIONS, StartupOptions
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
 from gpumon.ui.view.cell_writer import CellWriter
+from gpumon.ui.view.help_page import page_keys
 from gpumon.ui.view.key_names import explained, keys_of, use_keys
 from gpumon.ui.widgets.cell_view import CellView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from textual.actions import ActionParseResult
     from textual.binding import BindingType
@@ -54,8 +56,10 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
     from gpumon.config.key_action import KeyAction, Place
-    from gpumon.ui.screens.dashboard import NotifyWhenFreeRequested, PageRequested
+    from gpumon.ui.screens.dashboard import PageRequested
+    from gpumon.ui.screens.painted import TellRequested
     from gpumon.ui.terminal.terminal import ShutdownWatchdog
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.workspace import Workspace
 
 _START_SECONDS = 10.0
@@ -125,8 +129,8 @@ class BaseApp(App[int]):
         """The key actions of the application and the main screen, with descriptions."""
 
     @abstractmethod
-    def help_screen(self, here: tuple[str, list[tuple[KeyAction, str]]] | None) -> HelpScreen:
-        """The help page, with the name and the keys of the page it is opened from, if any."""
+    def help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
+        """The help page, beginning with sections about what it is opened from."""
 
     def get_default_screen(self) -> PaintedScreen:
         """The main screen, because Textual's own first screen would be visible as a blank frame."""
@@ -138,6 +142,8 @@ class BaseApp(App[int]):
         self.set_interval(LOOK_SECONDS, self._themes.reload_if_changed)
         for sentence in self._choice.sentences:
             self._warn(sentence)
+        # Textual finds the active application in the context of the running code.
+        self._running_context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._started.set()
 
@@ -215,15 +221,33 @@ class BaseApp(App[int]):
             if isinstance(screen, PaintedScreen):
                 screen.repaint(palette)
 
-    def say(self, sentence: str) -> None:
-        """Show a message on the current screen."""
+    def say(self, sentence: str, *, lasting: bool = False) -> None:
+        """Show a message on the current screen for a few seconds, or longer."""
         if isinstance(self.screen, PaintedScreen):
-            self.screen.say(sentence)
+            self.screen.say(sentence, lasting=lasting)
 
-    def on_notify_when_free_requested(self, event: NotifyWhenFreeRequested) -> None:
-        """Start or stop watching a GPU."""
+    def run_soon(self, call: Callable[[], None]) -> None:
+        """Run a call on the application's thread, from any thread; not after the end."""
+        if self._loop is not None:
+            # Another thread may have closed the loop meanwhile.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call, context=self._running_context)
+
+    def write_to_terminal(self, sequence: str) -> None:
+        """Write a control sequence that draws nothing, such as a notification."""
+        if self._driver is not None and self.is_running:
+            self._driver.write(sequence)
+
+    def on_tell_requested(self, event: TellRequested) -> None:
+        """Start or stop watching a GPU, a process or a job."""
         if self.workspace is not None:
-            self.workspace.watch(event.card)
+            self.workspace.tell(event.subject)
+
+    def on_told_requested(self) -> None:
+        """Open the page of what alerts have told."""
+        if self.workspace is not None:
+            with self._reporting_too_many_files():
+                self.push_screen(self.workspace.told_page())
 
     def on_page_requested(self, event: PageRequested) -> None:
         """Open the page of a GPU or of a process."""
@@ -313,14 +337,16 @@ class BaseApp(App[int]):
             self.push_screen(CommandsDialog(id="--command-palette"))
 
     def action_help(self) -> None:
-        """Open the help page."""
+        """Open the help page: it begins with the state under the cursor and the page's keys."""
         screen = self.screen
         if isinstance(screen, HelpScreen):
             return
-        here = None
+        first: list[HelpSection] = []
+        if isinstance(screen, PaintedScreen):
+            first += screen.state_help()
         if isinstance(screen, PageScreen):
-            here = (screen.heading, screen.explained())
-        self.push_screen(self.help_screen(here))
+            first += page_keys(screen.heading, screen.explained())
+        self.push_screen(self.help_screen(first))
 
     def actions_on(self, *places: Place) -> list[tuple[KeyAction, str]]:
         """The key actions in these places that work in this terminal, with descriptions."""

@@ -25,7 +25,7 @@ from gpumon.ui.wakeup import Wakeup
 from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from textual.driver import Driver
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gpumon.ui.screens.fleet import HostRequested
     from gpumon.ui.screens.painted import PaintedScreen
     from gpumon.ui.session import Session
+    from gpumon.ui.view.help_page import HelpSection
 
 _CLOSE_SECONDS = 3.0
 """Maximum seconds to wait at exit for hosts that are being closed: signals may be on their way."""
@@ -128,11 +129,11 @@ class FleetApp(BaseApp):
             return self.workspace_actions(self.workspace)
         return self.actions_on("app", "fleet")
 
-    def help_screen(self, here: tuple[str, list[tuple[KeyAction, str]]] | None) -> HelpScreen:
+    def help_screen(self, first: Sequence[HelpSection]) -> HelpScreen:
         """See ``BaseApp.help_screen``."""
         if self.workspace is not None:
-            return HelpScreen(self.explained(), self.workspace.session.history, here)
-        return HelpScreen(self.explained(), None, here, fleet_sections())
+            return HelpScreen(self.explained(), self.workspace.session.history, first)
+        return HelpScreen(self.explained(), None, first, fleet_sections())
 
     def on_host_requested(self, event: HostRequested) -> None:
         """Open a host; its connection exists already, but its past may have to be read."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.alerts.alert import Alert
     from gpumon.host import ProcessHost
     from gpumon.kill.audit_log import AuditLog
     from gpumon.recording import Recording
@@ -13,6 +16,20 @@ if TYPE_CHECKING:
     from gpumon.sampling.collector import Collector
     from gpumon.sampling.enrichment import Lookup
     from gpumon.ui.logbook import Logbook
+
+
+class SessionAlerts(NamedTuple):
+    """The alerts of the configuration, for one machine.
+
+    Attributes:
+        alerts: Those that are checked.
+        note: What is not done here, and why; empty if everything is.
+        state: The file in which it is remembered what was told; ``None`` for none.
+    """
+
+    alerts: Sequence[Alert] = ()
+    note: str = ""
+    state: str | None = None
 
 
 class Session(NamedTuple):
@@ -28,6 +45,7 @@ class Session(NamedTuple):
         logbook: Starts and stops logs.
         player: Plays a log in a replay, and then owns ``collector``; otherwise ``None``.
         machine: The machine of the processes as the user named it, if it is another one.
+        alerts: The alerts of the configuration.
     """
 
     collector: Collector
@@ -39,3 +57,4 @@ class Session(NamedTuple):
     logbook: Logbook
     player: Player | None = None
     machine: str | None = None
+    alerts: SessionAlerts = SessionAlerts()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.alerts.delivery import Deliveries
 from gpumon.findings.groups import JobGroup
 from gpumon.sources import SourceError
-from gpumon.ui.free_gpu_watch import FreeGpuWatch
+from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.page import PageScreen
+from gpumon.ui.terminal.ways import ScreenTerminal
+from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.kill_report import summary_text
 from gpumon.ui.viewed_time import ViewedTime
 from gpumon.ui.wakeup import Wakeup
@@ -17,15 +20,18 @@ from gpumon.ui.wakeup import Wakeup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.model.snapshot import Gpu, ProcessId
+    from gpumon.alerts.notice import Notice
+    from gpumon.model.snapshot import ProcessId
+    from gpumon.ui.alert_controller import Subject
     from gpumon.ui.base_app import BaseApp
     from gpumon.ui.session import Session
     from gpumon.ui.startup_options import StartupOptions
     from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.table_entries import ProcessFilter
 
-_FREE_NOTICE_SECONDS = 60.0
-"""Seconds for which a free GPU is announced: the user may be looking elsewhere."""
+
+_DELIVERY_SECONDS = 0.5
+"""How long what is being told may delay the end."""
 
 
 class Workspace:
@@ -36,6 +42,7 @@ class Workspace:
         viewed_time: What its screens show.
         kill_controller: Ends its processes.
         dashboard: Its main screen.
+        alerts: Tells what the user wants to be told.
 
     Args:
         app: The application.
@@ -60,7 +67,6 @@ class Workspace:
         self._failed = failed
         self._wakeup = Wakeup(app, self._take_snapshots)
         self._unsubscribe: Callable[[], None] = lambda: None
-        self._free_gpu_watch = FreeGpuWatch()
         self.session = session
         self.viewed_time = ViewedTime(session, self._wakeup.wake)
         self.kill_controller = KillController(app, session, self._show_reports, app.say)
@@ -72,6 +78,19 @@ class Workspace:
             app.palette(),
             narrowing,
             options,
+        )
+
+        terminal = ScreenTerminal(app.run_soon, app.bell, app.write_to_terminal)
+        self._deliveries = Deliveries(
+            terminal, lambda said: app.run_soon(lambda: self.alerts.say(said))
+        )
+        self.alerts = AlertController(
+            session.alerts,
+            session.history,
+            self._deliveries.tell,
+            self._show_told,
+            self._show_alerts,
+            lambda said: app.say(said, lasting=True),
         )
 
     def start(self) -> None:
@@ -91,6 +110,8 @@ class Workspace:
         """Send pending signals, and release everything; takes a few seconds at most."""
         self.viewed_time.close()
         self.kill_controller.close()
+        self._deliveries.close(_DELIVERY_SECONDS)
+        self.alerts.close()
 
     def _take_snapshots(self) -> None:
         """Show the newest snapshot, or end if the collector has failed."""
@@ -110,7 +131,8 @@ class Workspace:
             raise failure
         elif collector.latest is not None:
             self.kill_controller.take(collector.latest)
-            self._notify_of_free_gpus()
+            if self.viewed_time.is_live:
+                self.alerts.check()
             with self._renderer.in_background():
                 dashboard.take()
 
@@ -121,19 +143,24 @@ class Workspace:
         if isinstance(screen, PageScreen) and self.kill_controller.reports:
             screen.say(summary_text(self.kill_controller.reports[-1]), lasting=True)
 
-    def watch(self, card: Gpu) -> None:
-        """Start or stop watching whether a GPU is free."""
-        said = self._free_gpu_watch.toggle(card, self.session.history)
-        self.dashboard.show_watched_gpus(self._free_gpu_watch.cards)
-        self.dashboard.say(said, lasting=True)
+    def tell(self, subject: Subject) -> None:
+        """Tell when a GPU is free, or a process or job has ended, or no longer do."""
+        if self.viewed_time.is_live:
+            self._app.say(self.alerts.toggle(subject), lasting=True)
 
-    def _notify_of_free_gpus(self) -> None:
-        """Notify of watched GPUs that have become free, on any screen."""
-        for sentence in self._free_gpu_watch.check(self.session.history):
-            self.dashboard.show_watched_gpus(self._free_gpu_watch.cards)
-            self._app.bell()
-            self._app.notify(sentence, timeout=_FREE_NOTICE_SECONDS, markup=False)
-            self._app.say(sentence)
+    def told_page(self) -> PageScreen:
+        """The page of what alerts have told."""
+        from gpumon.ui.screens.told import ToldScreen
+
+        return ToldScreen(self.viewed_time, self._renderer, self._app.palette(), self.alerts)
+
+    def _show_told(self, notice: Notice, others: int) -> None:
+        """Show what was told, on any screen."""
+        more = f" (and {others} more: {keycap('alerts')})" if others else ""
+        self._app.say(f"{notice.sentence}{more}", lasting=True)
+
+    def _show_alerts(self) -> None:
+        self.dashboard.show_alerts(self.alerts.watched, self.alerts.unread)
 
     def page_of(self, subject: ProcessId | JobGroup | str) -> PageScreen:
         """The page of a process, of a job, or of a GPU by its UUID."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.keymap import ACTIONS, fixed_keys
 from gpumon.config.messages import toml
 from gpumon.config.table import BY_VARIABLE, SETTINGS
@@ -29,6 +30,10 @@ def with_tables(page: str) -> str:
                 (f"`{name}`", f"`{one.example}`", _codes(one.names, ", "))
                 for name, one in BY_VARIABLE.items()
             ),
+        ],
+        "alerts": [
+            ("key", "default", "what it settles"),
+            *((f"`{one.name}`", one.default, one.about) for one in ALERT_KEYS.values()),
         ],
         "actions": [
             ("action", "usual keys", 'with `preset = "vim"`', "what it does"),

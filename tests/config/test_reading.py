@@ -105,7 +105,7 @@ stuck_power_share = 0.2
 stuck_after = 60.5
 [keys]
 end = "x"
-"mine" = ["!", "ctrl+F5"]
+"mine" = ["$", "ctrl+F5"]
 """)
     assert said(loaded) == []
     settings, lines = loaded.settings, loaded.settings.thresholds
@@ -116,7 +116,7 @@ end = "x"
     assert (settings.units.memory, settings.units.temperature) == ("GB", "F")
     assert (lines.hot_margin, lines.hot_unknown, lines.full_share) == (8, 80, 0.1)
     assert (lines.idle_after, lines.stuck_after, lines.stuck_utilization) == (600, 60.5, 90)
-    assert settings.keys.changed == {"end": ("x",), "mine": ("!", "ctrl+f5")}
+    assert settings.keys.changed == {"end": ("x",), "mine": ("$", "ctrl+f5")}
 
 
 def test_every_mistake_is_told_with_its_line_and_all_else_holds(
@@ -252,7 +252,7 @@ def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:
         ("columns = []", "columns cannot be []: give a list of columns"),
         ('columns = [["pid"]]', "['pid'] is no column; there are"),
         ('columns = [{ pid = "pid" }]', "{'pid': 'pid'} is no column; there are"),
-        ("graph = [1]", "graph cannot be [1]: give util, memory, power or temperature"),
+        ("graph = [1]", "graph cannot be [1]: give util, memory, power, temperature, sm or dram"),
         ('[thresholds]\nhot_unknown = "90s"', "hot_unknown cannot be '90s': give degrees"),
         (f'interval = "{"x" * 200}"', f"interval cannot be '{'x' * 38}…: give seconds"),
         ('[keys]\nend = "q"', "keys.end: q "),

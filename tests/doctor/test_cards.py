@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, cards
-from gpumon.doctor.kernel_log import Xid, read_xids
 from gpumon.model.snapshot import CardStatus
 from gpumon.sampling.one_sample import take_one
+from gpumon.sources.makers import error_code
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words
@@ -19,18 +18,18 @@ from tests.driver import Driver, Model, h100, rtx4090
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.driver import Card
 
 BUS = "00000000:41:00.0"
+NO_PERMISSION, MEMORY = 4, 20
 
 
 def ask(driver: Driver) -> DiagnosticContext:
     """An examination of the simulated driver, with this machine's files."""
     driver.attach()
     return DiagnosticContext(
-        Machine(environ={}), partial(ask_driver, partial(take_one, NvmlSource()))
+        Machine(environ={}), partial(ask_driver, partial(take_one, NvmlSource(profiled=True)))
     )
 
 
@@ -122,6 +121,26 @@ def test_a_card_that_counts_no_errors_is_not_said_to_have_none(
         assert verdict(cards.memory_health(ask(driver))) is expected
 
 
+@pytest.mark.parametrize(
+    ("models", "refusal", "expected", "told"),
+    [
+        ((h100, h100), 0, CheckVerdict.PASS, "Available (GPM): the page"),
+        ((h100, rtx4090), 0, CheckVerdict.PASS, "Available (GPM) on GPU 0;"),
+        ((rtx4090, rtx4090), 0, CheckVerdict.UNKNOWN, "Not supported"),
+        ((h100, h100), NO_PERMISSION, CheckVerdict.WARN, "denies it to you on GPU 0."),
+        ((h100, h100), MEMORY, CheckVerdict.UNKNOWN, "did not answer for GPU 0."),
+    ],
+)
+def test_whether_the_work_of_the_sms_can_be_read_is_told_with_what_to_do(
+    models: tuple[Callable[[], Model], ...], refusal: int, expected: CheckVerdict, told: str
+) -> None:
+    with Driver([model() for model in models]) as driver:
+        driver.cards[0].fail("nvmlGpmSampleGet", refusal)
+        result = cards.profiling(ask(driver))
+    assert verdict(result) is expected
+    assert told in words(result)
+
+
 def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
     case = tree.case(gpu(), gpu(index=1, status=CardStatus.ASLEEP))
     result = cards.asleep(case)
@@ -132,7 +151,13 @@ def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
 
 def test_nothing_is_said_of_cards_that_nobody_can_see(tree: Tree) -> None:
     case = tree.case(answer=SILENT)
-    for check in (cards.answering, cards.persistence, cards.memory_health, cards.asleep):
+    for check in (
+        cards.answering,
+        cards.persistence,
+        cards.memory_health,
+        cards.profiling,
+        cards.asleep,
+    ):
         assert check(case) is None
 
 
@@ -146,28 +171,6 @@ LOG = """\
 """
 
 
-def test_xids_of_the_kernels_log_are_read_with_card_and_time(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
-    log.write_text(LOG)
-    assert read_xids(log) == [
-        Xid(79, "0000:41:00", 3600.0),
-        Xid(31, "0000:42:00", 5400.0),
-        Xid(31, "0000:42:00", 6600.0),
-    ]
-
-
-def test_another_device_in_its_place_is_not_read(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
-    log.symlink_to("/dev/zero")
-    assert read_xids(log) is None
-
-
-def test_a_log_longer_than_one_reading_is_read_whole(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
-    log.write_text(LOG * 300)
-    assert len(read_xids(log) or ()) == 900
-
-
 def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
     result = cards.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
@@ -177,6 +180,8 @@ def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
     assert result.details == (
         "GPU 0: XID 79 1h00m ago: the GPU fell off the bus",
         "0000:42:00: XID 31 10m ago, 2 times: a program touched memory that it does not own",
+        f"what to do about XID 79: {error_code(79).advice}",
+        f"what to do about XID 31: {error_code(31).advice}",
     )
 
 
@@ -188,16 +193,26 @@ def test_errors_that_programs_cause_are_no_fault_of_the_card(tree: Tree) -> None
 def test_a_log_that_may_not_be_read_is_not_taken_for_an_empty_one(tree: Tree) -> None:
     assert verdict(cards.reported_errors(tree.case())) is CheckVerdict.PASS
     tree.remove("/dev/kmsg")
-    assert verdict(cards.reported_errors(tree.case())) is CheckVerdict.UNKNOWN
+    result = cards.reported_errors(tree.case())
+    assert verdict(result) is CheckVerdict.UNKNOWN
+    assert "no kernel log (/dev/kmsg) here" in words(result)
+    tree.link("/dev/kmsg", "/dev/zero")
+    assert "another device" in words(cards.reported_errors(tree.case()))
 
 
-def test_a_log_that_grows_without_end_is_left_in_time(tmp_path: Path) -> None:
-    """A pipe that nobody closes: as with the kernel's log, nothing more is there to be read now."""
-    pipe = tmp_path / "kmsg"
-    os.mkfifo(pipe)
-    writer = os.open(pipe, os.O_RDWR)
-    try:
-        os.write(writer, LOG.encode())
-        assert len(read_xids(pipe) or ()) == 3
-    finally:
-        os.close(writer)
+def test_a_repair_is_no_fault_of_the_card(tree: Tree) -> None:
+    tree.write(
+        "/dev/kmsg",
+        "3,1,1000000,-;NVRM: Xid (PCI:0000:41:00): 63, pid=1896, Row Remapper: New row marked "
+        "for remapping, reset gpu to activate.\n",
+    )
+    result = cards.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
+    assert verdict(result) is CheckVerdict.PASS
+    assert "that the driver dealt with" in words(result)
+
+
+def test_a_bus_with_a_longer_number_is_another_bus(tree: Tree) -> None:
+    tree.write("/dev/kmsg", LOG)
+    result = cards.reported_errors(tree.case(gpu(pci_bus_id="00010000:41:00.0")))
+    assert result is not None
+    assert result.details[0].startswith("0000:41:00: XID 79")

@@ -22,6 +22,11 @@ def enliven(card: Card, number: int) -> None:
     moving = {
         "utilization_gpu": Wave(100 * load, 30 * (1 - load), period, phase),
         "utilization_memory": Wave(50 * load, 10, period, phase),
+        "sm_active": Wave(85 * load, 8 * load, period, phase),
+        "sm_occupancy": Wave(40 * load, 5 * load, period, phase),
+        "tensor_active": Wave(45 * load, 6 * load, period, phase),
+        "dram_active": Wave(55 * load, 8 * load, period, phase),
+        "fp32_active": Wave(12 * load, 3 * load, period, phase),
         "power_usage": Wave(limit * load, limit * 0.1, period, phase),
         "power_instant": Wave(limit * load, limit * 0.15, period / 3, phase),
         "temperature": Wave(55 + number % 8, 4, period * 5, phase),

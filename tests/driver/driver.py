@@ -25,6 +25,7 @@ from .layout import (
     METRIC_IDS,
     MIGS,
     PROCESSES,
+    SHARES,
     TEXT_SIZE,
     CallRow,
     CardState,
@@ -452,6 +453,9 @@ class Card(Faults):
             memory_used=mig.memory_used,
             memory_reserved=mig.memory_reserved,
             attributes=attributes,
+            shares=(ctypes.c_double * SHARES)(
+                *(math.nan if share is None else share for share in mig.shares)
+            ),
             name=_encode(f"{self.name} MIG {mig.profile}")[: TEXT_SIZE - 1],
             uuid=uuid.encode(),
         )

@@ -13,6 +13,8 @@ SOURCES = tuple(path for path in sorted(NATIVE.glob("*.c")) if path.name != "own
 CARDS = 64
 PROCESSES = 2048
 MIGS = 8
+SHARES = 7
+"""How many shares of a card, or of a MIG instance, GPM tells; in the order of ``native/gpm.c``."""
 EVENTS = 64
 FIELDS = 320
 TEXT_SIZE = 96
@@ -55,6 +57,13 @@ METRICS: dict[str, str] = {
     "utilization_jpeg": "%",
     "utilization_ofa": "%",
     "sampling_period_us": "µs",
+    "sm_active": "%, by GPM, which the card has if it has this",
+    "sm_occupancy": "%",
+    "tensor_active": "%",
+    "dram_active": "%",
+    "fp64_active": "%",
+    "fp32_active": "%",
+    "fp16_active": "%",
     "temperature": "°C",
     "temperature_memory": "°C",
     "temperature_margin": "°C",
@@ -105,6 +114,8 @@ METRICS: dict[str, str] = {
     "nvlink_down": "a bit for each link that is down",
     "nvlink_tx": "KiB/s over all links",
     "nvlink_rx": "KiB/s over all links",
+    "nvlink_replays": "over all links",
+    "nvlink_recoveries": "over all links",
     "nvlink_counters": "1 = the card has fields 138 and 139",
     "nvlink5_counters": "1 = the card has fields 202 and 204",
     "nvlink_group": "cards of the same number are joined by NVLink",
@@ -239,6 +250,7 @@ class MigState(ctypes.Structure):
     memory_used: int
     memory_reserved: int
     attributes: AttributesState
+    shares: ctypes.Array[ctypes.c_double]
     name: bytes
     uuid: bytes
     _fields_ = [
@@ -249,6 +261,7 @@ class MigState(ctypes.Structure):
         ("memory_used", ctypes.c_uint64),
         ("memory_reserved", ctypes.c_uint64),
         ("attributes", AttributesState),
+        ("shares", ctypes.c_double * SHARES),  # percent, by GPM; NaN: not told
         ("name", ctypes.c_char * TEXT_SIZE),
         ("uuid", ctypes.c_char * TEXT_SIZE),
     ]
@@ -416,7 +429,7 @@ def _c_struct(kind: type[ctypes.Structure]) -> str:
 
 def c_header() -> str:
     """The header that sim.h includes."""
-    sizes = ["CARDS", "PROCESSES", "MIGS", "EVENTS", "FIELDS", "TEXT_SIZE"]
+    sizes = ["CARDS", "PROCESSES", "MIGS", "SHARES", "EVENTS", "FIELDS", "TEXT_SIZE"]
     constants = ", ".join(f"{name} = {globals()[name]}" for name in sizes)
     parts = [
         f"enum {{ {constants} }};",

@@ -47,6 +47,8 @@ class Mig:
     gpu_slices: int = 1
     copy_engines: int = 1
     decoders: int = 1
+    shares: tuple[float | None, ...] = (0.0,) * 7
+    """What GPM tells of it, in percent, in the order of ``native/gpm.c``."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,15 @@ _REMAPPING: dict[str, Number] = {
     "remapped_pending": 0,
     "remapped_failed": 0,
 }
+_GPM: dict[str, Number] = {
+    "sm_active": 0,
+    "sm_occupancy": 0,
+    "tensor_active": 0,
+    "dram_active": 0,
+    "fp64_active": 0,
+    "fp32_active": 0,
+    "fp16_active": 0,
+}
 _RETIREMENT: dict[str, Number] = {
     "retired_single_bit": 0,
     "retired_double_bit": 0,
@@ -192,6 +203,8 @@ def _nvlink(count: int, version: int, counters: str) -> dict[str, Number]:
         "nvlink_tx": 0,
         "nvlink_rx": 0,
         counters: 1,
+        # NVLink 5 counts its errors by other fields.
+        **({"nvlink_replays": 0, "nvlink_recoveries": 0} if version < 5 else {}),
     }
 
 
@@ -244,6 +257,7 @@ _H100 = _model(
         **_tlimits(52),
         **_ECC,
         **_REMAPPING,
+        **_GPM,
         **_NO_MIG_YET,
         "temperature": 34,
         "temperature_memory": 42,
@@ -264,6 +278,7 @@ _B200 = _model(
         **_tlimits(55),
         **_ECC,
         **_REMAPPING,
+        **_GPM,
         **_NO_MIG_YET,
         "temperature": 29,
         "temperature_memory": 31,

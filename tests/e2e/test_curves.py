@@ -24,7 +24,7 @@ def screen_of(state: Path) -> Screen:
 def test_c_cycles_what_the_small_graph_shows(tmp_path: Path) -> None:
     with screen_of(tmp_path) as screen:
         screen.wait_for("last 60 s")
-        for heading in ("mem 60 s", "power 60s", "temp 60 s", "last 60 s"):
+        for heading in ("mem 60 s", "power 60s", "temp 60 s", "SMs 60 s", "DRAM 60 s", "last 60 s"):
             screen.type("c")
             screen.wait_for(rf"(?m)°C .*  {heading}$")
 

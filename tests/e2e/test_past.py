@@ -277,7 +277,7 @@ def test_a_step_back_changes_nothing_of_what_is_known() -> None:
 def _frames_after(screen: Screen, word: str) -> list[str]:
     """The screen as it stands and a while later, once all that led to the moment is known."""
     first = screen.wait_for(word)
-    return [first, screen.wait_for(r"1 H100 ● busy  ann")]
+    return [first, screen.wait_for(r"1 H100 △ busy but empty")]
 
 
 def test_a_log_that_cannot_grow_says_why_and_the_screen_goes_on(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_the_screen_rings_when_a_card_is_free_that_somebody_waits_for(driver: Dr
     with Screen(GPUMON, driver.env(), 140, 30) as screen:
         screen.wait_for("3999999")
         screen.type("w")
-        screen.wait_for("choose a GPU first")
+        screen.wait_for("choose a process first")
         screen.type("\t")
         screen.type("w")
         screen.wait_for("GPU 0 is free")
@@ -97,6 +97,6 @@ def test_the_screen_rings_when_a_card_is_free_that_somebody_waits_for(driver: Dr
         driver.cards[1].processes = []
         driver.cards[1].memory_used = 0
         screen.wait(lambda it: it.output.count(b"\x07") > rung, "the bell")
-        screen.wait_for("GPU 1 is free")
+        screen.wait_for(r"GPU 1 \(H100[^)]*\) of \S+: free")
         screen.type("q")
         assert screen.wait_end() == 0

@@ -176,8 +176,6 @@ chart_1m = "f12"
         heading(screen)
         screen.type("\r")
         screen.wait_for("choose a process first: z ↓, or a GPU: F6")
-        screen.type("w")
-        screen.wait_for("choose a GPU first: F6")
         screen.type("x")
         screen.wait_for("the picture is held; x goes on")
         screen.type("x]")

@@ -23,6 +23,7 @@ _KINDS = {
     Unit.BITS: "bits",
     Unit.BYTES: "B",
     Unit.PERCENT: "%",
+    Unit.SHARE: "%",
     Unit.CELSIUS: "°C",
     Unit.WATTS: "W",
     Unit.JOULES: "J",

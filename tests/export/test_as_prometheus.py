@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpumon.export.as_prometheus import STATUS, USER_METRICS, exported_metrics, to_prometheus
+from gpumon.export.as_prometheus import (
+    STATUS,
+    USER_METRICS,
+    exported_metrics,
+    exported_value,
+    to_prometheus,
+)
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Unit
 from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, GpuUse, Host, ProcessId, Snapshot
 from gpumon.sources.demo import DemoSource
@@ -93,6 +99,17 @@ def test_no_name_gains_a_suffix() -> None:
     names = {line.split()[2] for line in to_prometheus(of(FULL)).splitlines() if "# TYPE" in line}
     assert names == {STATUS, *(name for _, name, _, _ in exported_metrics())}
     assert names == {STATUS, *(GPU_METRIC[field].dcgm for field in SEVEN)}
+
+
+@pytest.mark.parametrize("percent", [0.0, 8.4, 41.3, 100.0])
+def test_what_dcgm_profiles_is_a_ratio(percent: float) -> None:
+    assert value("DCGM_FI_PROF_SM_ACTIVE{", sm_active=percent) == pytest.approx(percent / 100)
+    assert value("DCGM_FI_PROF_DRAM_ACTIVE{", dram_active=percent) <= 1
+    read = exported_value(
+        GPU_METRIC["sm_active"], value("DCGM_FI_PROF_SM_ACTIVE{", sm_active=percent)
+    )
+    assert read == percent
+    assert not lines(of(Gpu(0, "GPU-0")), "DCGM_FI_PROF")
 
 
 def test_everything_but_the_known_counters_is_a_gauge() -> None:

@@ -719,6 +719,23 @@ def test_an_error_of_no_known_time_is_not_called_recent() -> None:
     assert (found.since, found.severity) == (None, Severity.WARNING)
 
 
+def test_an_error_says_what_to_do_once_for_all_that_need_the_same() -> None:
+    history = looked_before()
+    for number in (119, 62, 31):
+        found = see(history, 1, failed(number, 0, history), process())
+    advice = [fact for fact in found.evidence if fact.startswith("what to do")]
+    assert advice == [
+        f"what to do about XID 62, XID 119: {error_code(62).advice}",
+        f"what to do about XID 31: {error_code(31).advice}",
+    ]
+
+
+def test_a_repair_of_the_memory_is_worth_knowing_and_no_warning() -> None:
+    history = looked_before()
+    found = see(history, 1, failed(63, 0, history), process())
+    assert (found.kind, found.severity) == (FindingKind.XID, Severity.NOTE)
+
+
 def test_an_unlisted_xid_makes_nothing_up() -> None:
     history = looked_before()
     found = see(history, 1, failed(999, 0, history), process())
@@ -1043,6 +1060,7 @@ def test_a_lost_card_says_since_when_and_the_last_xid_in_plain_words() -> None:
     assert found.since == since
     assert "last XID 79: the GPU fell off the bus" in found.sentence
     assert "last XID 79: the GPU fell off the bus, at 12:05" in found.evidence
+    assert f"what to do about XID 79: {error_code(79).advice}" in found.evidence
 
 
 def test_a_card_that_was_lost_before_gpumon_looked_says_so() -> None:

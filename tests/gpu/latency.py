@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from gpumon.sources import SourceError
 from gpumon.sources.nvml.library import Library
 from gpumon.sources.nvml.source import NvmlSource
 from gpumon.text.formatting import printable
@@ -47,7 +48,7 @@ def measure(seconds: float) -> tuple[dict[str, list[float]], str, str]:
 
     Library.prepared = timed  # type: ignore[method-assign] # the one place all calls go through
     try:
-        source = NvmlSource()
+        source = NvmlSource(profiled=True)
         source.open()
         began = time.monotonic()
         for tick in range(round(seconds / INTERVAL)):
@@ -72,4 +73,8 @@ def rows(took: Mapping[str, list[float]], card: str, driver: str, date: str) -> 
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(rows(*measure(SECONDS), time.strftime("%Y-%m-%d"))) + "\n")
+    try:
+        measured = measure(SECONDS)
+    except SourceError as error:
+        sys.exit(f"Nothing to measure: {error}")
+    sys.stdout.write("\n".join(rows(*measured, time.strftime("%Y-%m-%d"))) + "\n")

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gpumon.model.metrics import GPU_METRICS, Metric, Tier, Unit
-from gpumon.model.snapshot import CardStatus, Gpu
+from gpumon.model.snapshot import CardStatus, Gpu, Unknown
 from tests.gpu.latency import rows
 from tests.gpu.witness import Rate, Values
 
@@ -36,6 +36,7 @@ MIB = 2**20
 TOLERANCE: dict[Unit, float] = {
     Unit.BYTES: 32 * MIB,
     Unit.PERCENT: 25,
+    Unit.SHARE: 25,
     Unit.CELSIUS: 3,
     Unit.WATTS: 30,
     Unit.MEGAHERTZ: 300,
@@ -43,9 +44,11 @@ TOLERANCE: dict[Unit, float] = {
 }
 """How far a value that moves may have moved on, in the model's unit, beyond both samples."""
 
-ROUNDING: dict[Unit, float] = {Unit.BYTES: MIB, Unit.PERCENT: 3}
+ROUNDING: dict[Unit, float] = {Unit.BYTES: MIB, Unit.PERCENT: 3, Unit.SHARE: 3}
 """What a value that stands still may differ by; a fan is never quite still. nvidia-smi writes
 whole MiB, and hundredths of a watt."""
+
+UNSUPPORTED = {Unknown.NOT_SUPPORTED}
 
 STILL = {"memory_total", "power_limit", "fan_speed"}
 """What hardly moves, though it is read again and again."""
@@ -184,6 +187,25 @@ def test_a_comparison_with_nvidia_smi_can_fail(
 def test_every_card_answers(values: Values) -> None:
     assert values.after.trouble is None
     assert {gpu.status for gpu in values.after.gpus} <= {CardStatus.OK, CardStatus.ASLEEP}
+
+
+@pytest.mark.gpu
+@needs_card
+def test_how_much_of_a_card_works_is_told_from_hopper_on(values: Values) -> None:
+    """The driver's own answer for this user may be a refusal; it is never a 0 that is none."""
+    shares = [metric.field for metric in GPU_METRICS if metric.unit is Unit.SHARE]
+    for gpu in values.after.gpus:
+        if gpu.status is not CardStatus.OK:
+            continue
+        told = {field: getattr(gpu, field) for field in shares}
+        reasons = {gpu.unknown.get(field) for field in shares if told[field] is None}
+        hopper = float(gpu.compute_capability or 0) >= 9
+        expected = {Unknown.NO_PERMISSION, Unknown.NOT_SUPPORTED} if hopper else UNSUPPORTED
+        assert reasons <= expected, (gpu.name, told, gpu.unknown)
+        assert all(0 <= value <= 100 for value in told.values() if value is not None), told
+        if told["sm_active"] is not None and told["sm_occupancy"] is not None:
+            # A warp that is resident makes its SM active.
+            assert told["sm_occupancy"] <= told["sm_active"] + 1
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def ask_smi(name: str) -> list[str] | None:
 
 def witness_values() -> Values:
     """One metric after the other, in the middle of two samples with everything slow in them."""
-    source = NvmlSource()
+    source = NvmlSource(profiled=True)
     source.open()
     source.sample()
     before = source.sample()
@@ -85,7 +85,7 @@ def witness_values() -> Values:
 
 def witness_rate(seconds: float) -> Rate:
     """Ten samples a second by absolute deadlines."""
-    source = NvmlSource()
+    source = NvmlSource(profiled=True)
     source.open()
     source.sample()
     inside = source.driver_seconds

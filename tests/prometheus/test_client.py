@@ -143,7 +143,7 @@ def test_a_kept_connection_that_ended_is_made_anew() -> None:
         for _ in range(2):
             (series,) = client.query("up")
             assert (series.metric.job, series.value) == ("a", (1.5, "1"))
-        connection = client._connection
+        connection = client._connection._connection
         assert connection is not None
         connection.sock.shutdown(socket.SHUT_RDWR)
         assert client.query("up")

@@ -150,7 +150,13 @@ def test_an_open_host_has_every_metric_and_a_past(
     # Snapshots of the last half hour are 15 s from each other, and a past needs time to pass.
     *older, (begin, end, _) = past_reader._SPANS
     monkeypatch.setattr(past_reader, "_SPANS", (*older, (begin, end, 1.0)))
-    site.pages = {"gpu1": page("gpu1", gpus=2), "smi": _SMI}
+    profiled = {
+        **DEFAULT_COUNTERS,
+        "DCGM_FI_PROF_SM_ACTIVE": 0.084,
+        "DCGM_FI_PROF_DRAM_ACTIVE": 1.0,
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 1.7,
+    }
+    site.pages = {"gpu1": page("gpu1", profiled, gpus=2), "smi": _SMI}
     site.scrape(gpu1="dcgm", smi="nvidia")
     fleet = site.open()
     host = wait_for_host(fleet, "gpu1", is_live, "live")
@@ -170,6 +176,9 @@ def test_an_open_host_has_every_metric_and_a_past(
         assert time.monotonic() < deadline, "every metric"
     gpu = sample.gpus[0]
     assert (gpu.power_draw, gpu.clock_sm, gpu.energy) == (312.5, 1980, 123456.789)
+    # DCGM's ratios are percent here.
+    assert (gpu.sm_active, gpu.dram_active) == (8.4, 100.0)
+    assert gpu.tensor_active is None
     assert gpu.remapped_rows_failure is False
     assert gpu.unknown["fan_speed"] is Unknown.NOT_EXPORTED
     past = list(source.past())
@@ -271,9 +280,14 @@ def test_who_has_the_gpus(site: Site) -> None:
 def test_mig_instances(site: Site) -> None:
     lines = []
     for instance, used in ((1, 4000), (13, 0)):
-        for name, value in (("FB_USED", used), ("FB_FREE", 9000 - used), ("GPU_TEMP", 40)):
+        for name, value in (
+            ("DEV_FB_USED", used),
+            ("DEV_FB_FREE", 9000 - used),
+            ("DEV_GPU_TEMP", 40),
+            ("PROF_SM_ACTIVE", used / 1e5),
+        ):
             lines.append(
-                f'DCGM_FI_DEV_{name}{{gpu="0",UUID="GPU-1",modelName="H100",Hostname="m",'
+                f'DCGM_FI_{name}{{gpu="0",UUID="GPU-1",modelName="H100",Hostname="m",'
                 f'GPU_I_PROFILE="1g.10gb",GPU_I_ID="{instance}"}} {value}'
             )
     site.pages = {"m": "\n".join(lines) + "\n"}
@@ -285,6 +299,13 @@ def test_mig_instances(site: Site) -> None:
     assert gpu.mig_mode
     found = [(one.gpu_instance, one.profile, one.memory_used, one.memory_total) for one in gpu.mig]
     assert found == [(1, "1g.10gb", 4000 * MIB, 9000 * MIB), (13, "1g.10gb", 0, 9000 * MIB)]
+    source = fleet.source("m")
+    source.open()
+    deadline = time.monotonic() + 60
+    while (sample := source.sample()).gpus[0].mig[0].sm_active is None:
+        assert time.monotonic() < deadline, "every metric"
+    assert [one.sm_active for one in sample.gpus[0].mig] == [4.0, 0.0]
+    source.close()
 
 
 def test_only_matching_metrics(site: Site) -> None:

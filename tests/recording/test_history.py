@@ -333,7 +333,7 @@ def test_memory_stays_within_what_the_module_says() -> None:
     day = size(history)
     run(25 * 3600, 50 * 3600)
     assert len(history.process_window(one[0].id, "sm", 900)) == pytest.approx(900, abs=10)
-    assert 500_000 < day < (890 + 155 + 132 + 81) * 1000 + 10_000
+    assert 500_000 < day < (980 + 155 + 132 + 81) * 1000 + 10_000
     assert size(history) - day < 20_000
 
 

@@ -686,3 +686,58 @@ def test_a_name_that_the_system_refuses_is_told(command: list[str], name: str) -
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"gpumon: {name} cannot be read: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_what_was_spent_on_little_work_is_told_with_its_energy(tmp_path: Path) -> None:
+    def night() -> Iterator[Sample]:
+        # Half an hour busy but empty, half an hour of real work; then as long idle, and slowed.
+        for taken, elapsed in busy(range(0, 7201, 10)):
+            second = int(elapsed)
+            values: dict[str, object] = {"utilization_gpu": 100, "sm_active": 80.0}
+            if second < 1800:
+                values = {"utilization_gpu": 100, "sm_active": 10.0}
+            elif 3600 <= second < 5400:
+                values = {"utilization_gpu": 0, "sm_active": 0.0}
+            elif second >= 5400:
+                values |= {"clock_event_reasons": 0x80}
+            yield changed(taken, 0, **values), elapsed
+
+    log = write_log(tmp_path / "a.csv", night())
+    [line] = report([log])["lines"]
+    assert line["empty_hours"] == line["idle_hours"] == line["power_brake_hours"] == 0.5
+    assert line["empty_known"] == 1
+    for key in ("empty_kwh", "idle_kwh", "slowed_kwh"):
+        assert line[key] == pytest.approx(line["energy_kwh"] / 4, rel=0.01), key
+    [owner] = report([log], "job")["lines"]
+    assert owner["empty_hours"] == 0.5
+    assert owner["empty_kwh"] == pytest.approx(line["empty_kwh"])
+    assert "EMPTY" in table([log], width=250)
+
+
+def test_without_the_columns_nothing_is_said_of_empty_gpus(tmp_path: Path) -> None:
+    [line] = report([write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))])["lines"]
+    assert line["empty_hours"] is line["empty_kwh"] is None
+    assert line["empty_known"] == 0
+    assert "EMPTY" not in table([tmp_path / "a.csv"], width=250)
+
+
+def test_a_gpu_that_a_job_leaves_out_is_counted_for_it(tmp_path: Path) -> None:
+    def ranks(second: int) -> Snapshot:
+        loads = [90, 0 if second < 1800 else 90, 90]
+        cards = [
+            gpu(index=i, utilization_gpu=load, power_draw=360.0) for i, load in enumerate(loads)
+        ]
+        there = [
+            msgspec.structs.replace(
+                process(100 + i, gpus=(i,), sm=load), place=Place(slurm_job="88123")
+            )
+            for i, load in enumerate(loads)
+        ]
+        return snapshot(NOON + second, *cards, processes=tuple(there))
+
+    log = write_log(tmp_path / "a.csv", [(ranks(t), float(t)) for t in range(0, 3601, 10)])
+    [line] = report([log], "job")["lines"]
+    assert line["left_out_hours"] == line["idle_hours"] == 0.5
+    assert line["left_out_kwh"] == pytest.approx(0.18, rel=0.01)
+    assert "left_out_hours" not in report([log])["lines"][0]
+    assert "LEFT-OUT" in table([log], "job", width=250)

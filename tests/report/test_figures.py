@@ -173,7 +173,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
     driver = Driver([h100(), rtx4090()])
     driver.attach()
-    room = Room(driver, folder, folder)
+    room = Room(driver, folder, folder, folder / "kmsg")
     big, small = driver.cards
     for card in driver.cards:
         card.latency("nvmlDeviceGetPcieThroughput", 0.0)

@@ -25,7 +25,8 @@ from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.reservation.locks import Locks
 from gpumon.scheduling.wait.goals import CardGoal, HopelessError
-from gpumon.ui.free_gpu_watch import FreeGpuWatch
+from gpumon.ui.alert_controller import AlertController
+from gpumon.ui.session import SessionAlerts
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 MIB = 2**20
@@ -119,7 +120,10 @@ def test_nothing_disagrees_whether_a_card_is_free(
     assert (verdict.refusal is None) == waited == screen
     if mig is None:
         assert screen == (FindingKind.FREE in {one.kind for one in card_findings(history, card)})
-        assert screen == (FreeGpuWatch().toggle(card, history) == "GPU 0 is free")
+        told = AlertController(
+            SessionAlerts(), history, lambda *_: None, lambda *_: None, lambda: None, lambda _: None
+        )
+        assert screen == (told.toggle(card) == "GPU 0 is free")
 
 
 def _is_there(goal: CardGoal, seen: Snapshot) -> bool:

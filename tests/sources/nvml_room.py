@@ -12,6 +12,7 @@ import pytest
 
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.sources.nvml.events import THREAD
+from gpumon.sources.nvml.kernel_xids import KERNEL_THREAD
 from gpumon.sources.nvml.source import NvmlSource
 from tests.clock import HandClock
 from tests.driver import Driver, Model
@@ -34,20 +35,32 @@ UNKNOWN = 999
 class Room:
     """A driver with cards, and a source that samples it when told to."""
 
-    def __init__(self, driver: Driver, proc: Path, sys_folder: Path) -> None:
+    def __init__(self, driver: Driver, proc: Path, sys_folder: Path, kernel_log: Path) -> None:
         self.driver = driver
         self.clock = HandClock()
         self.proc = proc
         self.sys = sys_folder
+        self.kernel_log = kernel_log
         self.sources: list[NvmlSource] = []
 
-    def new_source(self, selection: GpuSelection = ALL, proc: str | None = None) -> NvmlSource:
-        source = NvmlSource(selection, self.clock, proc or "/proc", str(self.sys))
+    def new_source(
+        self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
+    ) -> NvmlSource:
+        source = NvmlSource(
+            selection,
+            self.clock,
+            proc or "/proc",
+            str(self.sys),
+            str(self.kernel_log),
+            profiled=profiled,
+        )
         self.sources.append(source)
         return source
 
-    def open(self, selection: GpuSelection = ALL, proc: str | None = None) -> NvmlSource:
-        source = self.new_source(selection, proc)
+    def open(
+        self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
+    ) -> NvmlSource:
+        source = self.new_source(selection, proc, profiled=profiled)
         source.open()
         return source
 
@@ -95,7 +108,7 @@ def replace_function(room: Room, name: str, function: Function) -> Function:
 def join_watchers() -> None:
     """Wait for the threads that wait for XIDs."""
     for thread in threading.enumerate():
-        if thread.name == THREAD:
+        if thread.name in {THREAD, KERNEL_THREAD}:
             thread.join(60)
 
 
@@ -105,7 +118,8 @@ def furnish(tmp_path: Path) -> Iterator[Callable[..., Room]]:
     rooms: list[Room] = []
 
     def make(*models: Model, **driver: Any) -> Room:
-        room = Room(Driver(models, **driver), tmp_path / "proc", tmp_path / "sys")
+        folders = (tmp_path / name for name in ("proc", "sys", "kmsg"))
+        room = Room(Driver(models, **driver), *folders)
         room.driver.set_clock(10.0)
         room.driver.attach()
         rooms.append(room)

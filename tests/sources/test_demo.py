@@ -99,7 +99,10 @@ def test_every_figure_of_the_story_is_there_at_the_start(demo: Demo) -> None:
 
     (spanning,) = by_card[0, 1]
     assert spanning.command[1].endswith("/train.py")
-    assert known(shared.utilization_gpu) > known(partner.utilization_gpu) > 0
+    assert known(shared.utilization_gpu) > 0
+    assert known(partner.utilization_gpu) > 90, "busy"
+    assert known(partner.sm_active) < 15, "but empty"
+    assert known(hot.sm_active) > 80
 
     assert hot.temperature_gpu == 86
     assert "SW thermal" in clock_event_names(hot.clock_event_reasons or 0)
@@ -150,7 +153,7 @@ def test_values_stay_within_what_such_a_card_can_do(seconds: float, seed: int) -
             continue
         for metric in GPU_METRICS:
             value = getattr(gpu, metric.field)
-            if metric.unit is Unit.PERCENT and value is not None:
+            if metric.unit in {Unit.PERCENT, Unit.SHARE} and value is not None:
                 assert 0 <= value <= 100, metric.field
         assert 25 <= known(gpu.temperature_gpu) <= 89
         assert 60 <= known(gpu.power_draw) <= 720
@@ -241,7 +244,7 @@ def test_busy_cards_move_and_the_stuck_one_does_not(demo: Demo) -> None:
         if len({gpus[index].utilization_gpu for gpus in seen}) > 5
         and len({gpus[index].power_draw for gpus in seen}) > 30
     }
-    assert moving >= {0, 1, 7}
+    assert moving >= {0, 7}
     assert {(gpus[5].utilization_gpu, gpus[5].power_draw) for gpus in seen} == {(100, 121.0)}
 
 

@@ -16,6 +16,7 @@ from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.card import NvmlCard
+from gpumon.sources.nvml.gpm import METRICS
 from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.queries import FieldQuery, Query
 from gpumon.sources.nvml.source import NvmlSource
@@ -47,7 +48,7 @@ from tests.sources.nvml_room import (
 from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.driver import Card as SimulatedCard
 
@@ -135,6 +136,7 @@ DERIVED = {
     "nvlink_active",
     "nvlink_rx",
     "nvlink_tx",
+    "nvlink_errors",
     "xid",
     "xid_at",
 }
@@ -163,7 +165,8 @@ def distinct(make: Callable[..., Model], first: int) -> Model:
 
 
 def test_every_metric_of_the_table_is_read() -> None:
-    assert set(AS_THE_DRIVER_SAYS) | IN_WORDS | DERIVED == {m.field for m in GPU_METRICS}
+    told = {*AS_THE_DRIVER_SAYS, *IN_WORDS, *DERIVED, *METRICS}
+    assert told == {m.field for m in GPU_METRICS}
 
 
 @pytest.mark.parametrize("make", [h100, a100, b200, v100, rtx4090])
@@ -429,7 +432,7 @@ def test_fields_are_read_in_one_call_a_sample(furnish: Furnish) -> None:
 
 def test_no_field_is_asked_whose_number_was_given_away_anew() -> None:
     fields = {reading.field for reading in all_questions() if isinstance(reading, FieldQuery)}
-    assert fields == {82, 185, 186, 138, 139, 197, 198, 202, 204, 230}
+    assert fields == {52, 59, 82, 185, 186, 138, 139, 197, 198, 202, 204, 230}
 
 
 def all_questions() -> Iterator[Query]:
@@ -443,6 +446,8 @@ def all_questions() -> Iterator[Query]:
 
 
 class _NoLibrary:
+    hanging: Mapping[str, float] = {}
+
     def has(self, _: str) -> bool:
         return True
 
@@ -576,6 +581,18 @@ def test_nvlink_traffic_is_the_difference_of_two_counters(
     gpu = room.gpu(2.0)
     assert gpu.nvlink_rx == pytest.approx(8_192 * 1024, rel=1e-4)
     assert gpu.nvlink_tx == pytest.approx(1_024 * 1024, rel=1e-6)
+
+
+def test_nvlink_errors_are_replays_and_recoveries_of_all_links(furnish: Furnish) -> None:
+    room = furnish(h100(nvlink_replays=7), b200(), rtx4090())
+    room.open()
+    assert room.gpu().nvlink_errors == 7
+    room.driver.cards[0].nvlink_recoveries = 2
+    h100_, b200_, rtx = room.sample(5.0).gpus
+    assert h100_.nvlink_errors == 9
+    for other in (b200_, rtx):
+        assert other.nvlink_errors is None
+        assert other.unknown["nvlink_errors"] is Unknown.NOT_SUPPORTED
 
 
 def test_a_counter_that_went_back_gives_no_rate(furnish: Furnish) -> None:

@@ -208,6 +208,8 @@ def test_a_card_that_is_given_up_is_left_alone_until_its_call_returns(furnish: F
     hanging = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetPowerUsage"))
     assert source.give_up(hanging.call)
     assert not source.give_up(hanging.call), "it is given up already"
+    # A thread of its own makes this call.
+    wait_until(lambda: "nvmlDeviceRegisterEvents" in card.calls())
     card.reset_counters()
     for _ in range(30):
         sound, given_up = room.sample(1.0).gpus

@@ -43,5 +43,5 @@ def test_columns_of_the_gpus_are_chosen_below_those_of_the_processes() -> None:
     up = chosen_after("end", "space", "up", "space", "up", "space", shown=own)
     assert up == both
     # A column stays in its table, and the command the last of its own.
-    moved = chosen_after("end", "shift+up", "shift+up", "shift+up", "shift+up", shown=both)
+    moved = chosen_after("end", *["up"] * 4, *["shift+up"] * 4, shown=both)
     assert moved == (*own, "pstate", "utilization_memory", "fan_speed")

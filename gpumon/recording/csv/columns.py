@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Container, MigInstance, ProcessId, Snapshot
 
-_ADDED: dict[int, tuple[str, ...]] = {}
+_ADDED: dict[int, tuple[str, ...]] = {
+    2: (
+        *("sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active"),
+        *("fp16_active", "dram_active", "nvlink_errors"),
+    ),
+}
 """The fields of the metrics that each later version added at the end of the GPU file."""
 VERSION = max(_ADDED, default=1)
 

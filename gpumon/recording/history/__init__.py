@@ -16,7 +16,7 @@ the newest and the longest. Start and idle times are kept for ``PAST_KEPT`` proc
 exited.
 
 Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_CARD_DEPTH``), 5.5 MB a
-GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 890 kB, the machine to
+GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 980 kB, the machine to
 155 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
 from half a day on. Eight GPUs and a hundred processes that run for days take 21 MB. Intervals add 3
 kB at most for each condition of a card and each process, 6 MB in all where everything comes and
@@ -46,7 +46,6 @@ from gpumon.recording.history.observations import (
     LOG_CARD_DEPTH,
     OLD_AFTER,
     PAST_KEPT,
-    PATIENCE,
     PROCESS_CHARTED,
     PROCESS_DEPTH,
     PROCESSES_CHARTED,
@@ -56,6 +55,7 @@ from gpumon.recording.history.observations import (
     USERS_KEPT,
     XIDS_KEPT,
 )
+from gpumon.recording.history.records import PATIENCE
 from gpumon.recording.history.user_series import USER_CHARTED, USERS_CHARTED
 
 __all__ = [

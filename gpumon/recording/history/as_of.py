@@ -7,17 +7,19 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from gpumon.availability import FRESH_SECONDS
+from gpumon.model.jobs import job_key, launchers_of
 from gpumon.recording.history.history import History
 from gpumon.recording.history.holdings import holdings
 from gpumon.recording.history.intervals import Interval
-from gpumon.recording.history.observations import ANSWERING, PATIENCE
+from gpumon.recording.history.observations import ANSWERING
+from gpumon.recording.history.records import PATIENCE
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
     from gpumon.recording.history.holdings import Holding
-    from gpumon.recording.history.observations import TrackedProcess
+    from gpumon.recording.history.records import TrackedProcess
     from gpumon.recording.series import Series
 
 REACH = 3600.0
@@ -82,7 +84,11 @@ class HistoryAsOf(History):
         """See ``History.holding``."""
         if not self._holdings_known:
             with self.lock:
-                there = [(one, self._first_seen(one)) for one in self._listed.values()]
+                launchers = launchers_of(self._listed.values())
+                there = [
+                    (one, self._first_seen(one), job_key(one, launchers))
+                    for one in self._listed.values()
+                ]
             self._holdings = holdings(there)
             self._holdings_known = True
         return super().holding(gpu)
@@ -106,16 +112,17 @@ class HistoryAsOf(History):
         if holds is None:
             return None
         found, patience = None, PATIENCE
+        hysteresis = self._conditions[place].hysteresis
         with self.lock:
             card = self._cards.get(uuid)
             if card is not None:
-                card.settle(self._conditions)
+                card.settle(place, hysteresis)
                 found = card.watches[place].at(self.now)
                 patience = card.patience
         since_then = self.now - (self.now if found is None else found.last)
         if not holds:
             # It may be absent for a moment.
-            return found if since_then < self._conditions[place].hysteresis else None
+            return found if since_then < hysteresis else None
         if found is not None and since_then <= patience:
             return found
         return self._just_begun(self.now) if held else None

@@ -9,10 +9,10 @@ from gpumon.recording.history.observations import (
     CHARTED,
     HOST_CHARTED,
     OLD_AFTER,
-    PATIENCE,
     PROCESS_CHARTED,
     Observations,
 )
+from gpumon.recording.history.records import PATIENCE
 from gpumon.recording.history.user_series import USER_CHARTED
 
 if TYPE_CHECKING:
@@ -66,8 +66,35 @@ class History(Observations):
             watch = card.watches[place]
             if watch.since is None or card.held[place] is None:
                 return None
-            card.settle(self._conditions)
-            return watch.interval(self.now - card.patience)
+            hysteresis = self._conditions[place].hysteresis
+            card.settle(place, hysteresis)
+            return watch.interval(self.now - max(card.patience, hysteresis))
+
+    def held_lately(self, uuid: str, name: str, seconds: float) -> tuple[float, float]:
+        """For how many of the last seconds a condition held for a GPU, and how many were observed.
+
+        The first is a minimum for a condition that changes often: of the past intervals only the
+        newest and the longest are kept.
+
+        Raises:
+            KeyError: There is no such condition.
+        """
+        place = self._place[name]
+        with self.lock:
+            card = self._cards.get(uuid)
+            if card is None:
+                return 0.0, 0.0
+            card.settle(place, self._conditions[place].hysteresis)
+            begin = max(self.now - seconds, card.series.first)
+            held = card.watches[place].held_between(begin, self.now)
+            return held, max(0.0, self.now - begin)
+
+    def nvlink_increases(self, uuid: str, seconds: float) -> list[tuple[float, int]]:
+        """The increases of a GPU's NVLink errors in the last seconds, each with its time."""
+        with self.lock:
+            card = self._cards.get(uuid)
+            seen = [] if card is None else card.nvlink_increases
+            return [one for one in seen if self.now - seconds <= one[0] <= self.now]
 
     def process_idle(self, process: ProcessId) -> Interval | None:
         """The interval in which a process has held GPU memory without SM use, now.

@@ -106,6 +106,13 @@ class PastIntervals:
         since, last, samples = self._rows[place : place + 3]
         return Interval(since, last, samples > 0, int(abs(samples)))
 
+    def held_between(self, begin: float, end: float) -> float:
+        """Seconds of a time that are in these intervals."""
+        rows = self._rows
+        first = 3 * bisect_right(rows[1::3], begin)
+        parts = zip(rows[first::3], rows[first + 1 :: 3], strict=True)
+        return sum([max(0.0, min(last, end) - max(since, begin)) for since, last in parts])
+
     def shift(self, seconds: float) -> None:
         """Move all times into the past."""
         for place in range(len(self._rows)):
@@ -148,7 +155,7 @@ class ConditionTracker:
         self, holds: bool | None, time: float, patience: float, hysteresis: float = 0.0
     ) -> None:
         """Record whether it holds; ``None`` is unknown."""
-        if holds and (self.since is None or time - self.last > patience):
+        if holds and (self.since is None or time - self.last > max(patience, hysteresis)):
             self._end()
             self.since = time
             self.start_observed = time - self.denied <= patience
@@ -177,6 +184,13 @@ class ConditionTracker:
         if found is None or found.since > time:
             found = None if self.past is None else self.past.at(time)
         return None if found is None else found.by(time)
+
+    def held_between(self, begin: float, end: float) -> float:
+        """Seconds of a time in which it held, at least."""
+        total = 0.0 if self.past is None else self.past.held_between(begin, end)
+        if self.since is not None:
+            total += max(0.0, min(self.last, end) - max(self.since, begin))
+        return total
 
     def _end(self) -> None:
         """Move the current interval, if any, to the past ones."""

@@ -13,11 +13,18 @@ from weakref import WeakSet
 from msgspec import structs
 
 from gpumon.availability import FRESH_SECONDS
+from gpumon.model.jobs import job_key, launchers_of
 from gpumon.model.snapshot import CardStatus
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history.accrual import Accrual
 from gpumon.recording.history.holdings import Holding, holdings
-from gpumon.recording.history.intervals import ConditionTracker, is_active
+from gpumon.recording.history.intervals import is_active
+from gpumon.recording.history.records import (
+    PATIENCE,
+    REPORTS_KEPT,
+    CardRecord,
+    TrackedProcess,
+)
 from gpumon.recording.history.user_series import UserSeries
 from gpumon.recording.series import RECENT_SAMPLES, Depth, Series, SeriesRate
 
@@ -39,6 +46,8 @@ CHARTED = (
     "pcie_tx",
     "nvlink_rx",
     "nvlink_tx",
+    "sm_active",
+    "dram_active",
 )
 """Fields of a card whose values over time are kept."""
 HOST_CHARTED = ("cpu_percent", "memory_used", "load")
@@ -76,92 +85,14 @@ XIDS_KEPT = 32
 PAST_KEPT = 1000
 """Of how many processes that ended before that it is still known since when they were there and
 rested, for ``History.as_of``."""
-REPORTS_KEPT = 500
-"""How many reports of XIDs of a card are remembered with when they were seen."""
 LISTS_KEPT = 3600
 """Of how many process lists it is remembered when they came: an hour of one a second."""
 STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back."""
-PATIENCE = 10.0
-"""Seconds for which something may be unknown without ending an interval."""
 OLD_AFTER = 2.0
 """Age in seconds up to which a card's values are never called old."""
 USERS_KEPT = 300
 """How many users' time on cards is remembered, once they have left."""
-
-
-class _Card:
-    """The record of one GPU.
-
-    The same conditions nearly always hold from one sample to the next. So the trackers are updated
-    only on a change; until then only the repetitions are counted.
-    """
-
-    __slots__ = (
-        "again",
-        "held",
-        "patience",
-        "sampled_at",
-        "seen_at",
-        "series",
-        "watches",
-        "xids",
-        "xids_seen",
-    )
-
-    def __init__(self, conditions: int, depth: Depth, time: float) -> None:
-        self.series = Series(depth, time)
-        self.watches = [ConditionTracker() for _ in range(conditions)]
-        self.held: tuple[bool | None, ...] = (None,) * conditions
-        self.seen_at = -math.inf
-        self.again = 0
-        self.sampled_at: float | None = None
-        self.patience = PATIENCE
-        self.xids: dict[int, float | None] = {}
-        self.xids_seen: list[tuple[float, int, float | None]] = []
-
-    def see(
-        self, held: tuple[bool | None, ...], time: float, conditions: Sequence[Condition]
-    ) -> None:
-        """Record which conditions hold."""
-        if held == self.held and time - self.seen_at <= self.patience:
-            self.again += 1
-            self.seen_at = time
-            return
-        self.settle(conditions)
-        self.held = held
-        self.seen_at = time
-        for watch, holds, condition in zip(self.watches, held, conditions, strict=True):
-            watch.see(holds, time, self.patience, condition.hysteresis)
-
-    def settle(self, conditions: Sequence[Condition]) -> None:
-        """Pass the counted repetitions to the trackers."""
-        if not self.again:
-            return
-        for watch, holds, condition in zip(self.watches, self.held, conditions, strict=True):
-            watch.see_again(holds, self.seen_at, self.again, condition.hysteresis)
-        self.again = 0
-
-
-class TrackedProcess:
-    """The record of one process.
-
-    Attributes:
-        first: Time of the first list with it.
-        last: Time of the last list with it.
-        rest: Tracks when it held memory without working.
-        rests: Whether it is idle in the newest list; ``None`` if unknown.
-        series: Its values; ``None`` if too many others have more memory.
-    """
-
-    __slots__ = ("first", "last", "rest", "rests", "series")
-
-    def __init__(self, time: float) -> None:
-        self.first = time
-        self.last = time
-        self.rest = ConditionTracker()
-        self.rests: bool | None = None
-        self.series: Series | None = None
 
 
 _EMPTY = Holding()
@@ -211,7 +142,7 @@ class Observations:
         self._asked = [one.holds for one in self._conditions if not isinstance(one.holds, int)]
         bits = tuple(one.holds for one in self._conditions if isinstance(one.holds, int))
         self._active = lru_cache(maxsize=64)(partial(_active, bits))
-        self._cards: dict[str, _Card] = {}
+        self._cards: dict[str, CardRecord] = {}
         self._processes: dict[ProcessId, TrackedProcess] = {}
         # Processes that exited longer ago, in the order in which they were dropped.
         self._past: dict[ProcessId, TrackedProcess] = {}
@@ -219,6 +150,7 @@ class Observations:
         self._host_seen: Host | None = None
         self._host_seen_at = 0.0
         self._holdings: dict[str, Holding] = {}
+        self._launchers: set[ProcessId] = set()
         self._users = UserSeries()
         self._gpu_seconds: dict[str | None, Accrual] = {}
         self._cards_of: dict[str | None, int] = {}
@@ -287,6 +219,7 @@ class Observations:
             card.series.shift(whole)
             card.seen_at -= seconds
             card.xids_seen = [(seen - seconds, xid, at) for seen, xid, at in card.xids_seen]
+            card.nvlink_increases = [(seen - seconds, more) for seen, more in card.nvlink_increases]
             for watch in card.watches:
                 watch.shift(seconds)
         for known in (*self._processes.values(), *self._past.values()):
@@ -315,13 +248,15 @@ class Observations:
     def _see_card(self, gpu: Gpu, time: float) -> None:
         card = self._cards.get(gpu.uuid)
         if card is None:
-            card = self._cards[gpu.uuid] = _Card(len(self._conditions), self._card_depth, time)
+            card = self._cards[gpu.uuid] = CardRecord(len(self._conditions), self._card_depth, time)
         if gpu.xid is not None and card.xids.get(gpu.xid, math.nan) != gpu.xid_at:
             card.xids[gpu.xid] = gpu.xid_at
             card.xids_seen.append((time, gpu.xid, gpu.xid_at))
             del card.xids_seen[:-REPORTS_KEPT]
             if len(card.xids) > XIDS_KEPT:
                 del card.xids[min(card.xids, key=lambda xid: card.xids[xid] or -math.inf)]
+        if gpu.nvlink_errors is not None and gpu.nvlink_errors != card.nvlink_errors:
+            card.see_nvlink(gpu.nvlink_errors, time)
         if gpu.status not in ANSWERING:
             return
         # While one GPU hangs, the values of the others are repeated.
@@ -374,6 +309,12 @@ class Observations:
         self._lists_seen.append(time)
         if len(self._lists_seen) > LISTS_KEPT:
             del self._lists_seen[: LISTS_KEPT // 2]
+        launchers = launchers_of(snapshot.processes)
+        if launchers != self._launchers:
+            # A process may have become a launcher: that changes its job.
+            self._launchers = launchers
+            for known in self._processes.values():
+                known.place = None
         there = [(one, self._see_process(one, time, patience)) for one in snapshot.processes]
         self._list_seen = time
         self._listed_cards = frozenset(
@@ -385,7 +326,7 @@ class Observations:
             self._chart(there, snapshot, time)
         if len(self._processes) > len(there):
             self._forget_gone(time)
-        self._holdings = holdings((process, known.first) for process, known in there)
+        self._holdings = holdings((process, known.first, known.job) for process, known in there)
 
     def _chart(
         self, there: list[tuple[GpuProcess, TrackedProcess]], snapshot: Snapshot, time: float
@@ -406,6 +347,9 @@ class Observations:
                 # It was absent before, and an absent process is not idle.
                 known.rest.denied = self._list_seen
         known.last = time
+        if process.place is not known.place:
+            known.place = process.place
+            known.job = job_key(process, self._launchers)
         known.rests = process.resting
         known.rest.see(known.rests, time, patience)
         return known

@@ -43,12 +43,19 @@ class EventFinder:
     def __init__(self, full_share: float) -> None:
         self._full_share = full_share
         self._before: Snapshot | None = None
+        self._since = math.inf
         self._held: dict[tuple[EventKind, str], float] = {}
 
     def see(self, snapshot: Snapshot) -> list[Event]:
         """The events between the previous snapshot and this one."""
         before, self._before = self._before, snapshot
-        events = [] if before is None else events_between(before, snapshot, self._full_share)
+        # The earliest, because the clock may have been set back.
+        self._since = min(self._since, snapshot.time)
+        events = (
+            []
+            if before is None
+            else events_between(before, snapshot, self._full_share, self._since)
+        )
         if events:
             events = [event for event in events if not self._is_repeated(event)]
         for gpu in snapshot.gpus:
@@ -72,13 +79,16 @@ class EventFinder:
         )
 
 
-def events_between(before: Snapshot, after: Snapshot, full_share: float) -> list[Event]:
+def events_between(
+    before: Snapshot, after: Snapshot, full_share: float, since: float = -math.inf
+) -> list[Event]:
     """The events between two consecutive snapshots, with the time of the later one.
 
     Args:
         before: The earlier one.
         after: The later one.
         full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
+        since: XIDs of a time before this are of the past, and no events.
     """
     events = _comings_and_goings(before, after)
     if before.gpus is not after.gpus:
@@ -88,7 +98,7 @@ def events_between(before: Snapshot, after: Snapshot, full_share: float) -> list
             if earlier is not None and earlier is not gpu:
                 events += [
                     Event(after.time, kind, gpu.uuid, f"GPU {gpu.index} {words}", (gpu.uuid,))
-                    for kind, words in _happened(earlier, gpu, full_share)
+                    for kind, words in _happened(earlier, gpu, full_share, since)
                 ]
     return events
 
@@ -162,9 +172,13 @@ def _cards(process: GpuProcess) -> str:
     return f"GPU {', '.join(map(str, process.gpu_indices))}"
 
 
-def _happened(before: Gpu, after: Gpu, full_share: float) -> Iterable[tuple[EventKind, str]]:
+def _happened(
+    before: Gpu, after: Gpu, full_share: float, since: float
+) -> Iterable[tuple[EventKind, str]]:
     """The events of a GPU, and their text after its number."""
-    if after.xid is not None and (after.xid, after.xid_at) != (before.xid, before.xid_at):
+    is_other = (after.xid, after.xid_at) != (before.xid, before.xid_at)
+    # The kernel log also tells XIDs from before the recording.
+    if after.xid is not None and is_other and (after.xid_at is None or after.xid_at >= since):
         yield EventKind.ERROR, f"reported XID {after.xid}"
     if after.status is not before.status and after.status in _BROKEN:
         yield EventKind.ERROR, _BROKEN[after.status]

@@ -16,9 +16,10 @@ from gpumon.scheduling.card_sampler import QUICK_PATIENCE, CardSampler, Unavaila
 from gpumon.scheduling.messages import many
 from gpumon.scheduling.wait.goals import CardGoal, HopelessError, cards_in_use
 from gpumon.scheduling.wait.kinds import KINDS
-from gpumon.scheduling.wait.notification import BELL, notification, send
 from gpumon.scheduling.wait.targets import hold, wait_for_one
+from gpumon.system.own_terminal import write_to_terminal
 from gpumon.text.formatting import duration, printable
+from gpumon.text.notification import BELL, notification
 from gpumon.text.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -102,9 +103,9 @@ def wait(source: Source, options: WaitOptions) -> int:
 
 def _announce(sentence: str, options: WaitOptions) -> None:
     if options.bell:
-        send(BELL)
+        write_to_terminal(BELL)
     if options.notify:
-        send(notification(sentence, os.environ))
+        write_to_terminal(notification("gpumon", sentence, os.environ))
     if options.command is not None:
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
             # Python ignores SIGPIPE for itself; a program started so would not end with its reader.

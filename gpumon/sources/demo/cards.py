@@ -45,6 +45,14 @@ DRIVER_CLIENTS = 4 * 2**20
 
 _MIB = 2**20
 _HOT_CARD = 2
+_STUCK_CARD = 5
+
+_FILLED = (0.88, 0.85, 0.95, 0.6, 0.8, 0.93, 0.9, 0.52)
+"""``DemoCard.filled`` of each."""
+_EMPTY_CARD, _HARDLY_FILLED = 1, 0.09
+"""It is busy with kernels that are too small for it, unless it is ``sound``."""
+_SPINNING = 0.03
+"""The same of a job that waits for another rank: a few of its blocks spin."""
 
 # Times of the scenario, in seconds after the demo's start.
 _NOTEBOOK_LEFT = -(3 * HOUR + 12 * MINUTE)
@@ -88,6 +96,7 @@ _STATIC: dict[str, Any] = {
     "pcie_width_max": 16,
     "nvlink_active": 18,
     "nvlink_count": 18,
+    "nvlink_errors": 0,
     "ecc_mode": True,
     "ecc_corrected_volatile": 0,
     "ecc_uncorrected_volatile": 0,
@@ -145,9 +154,10 @@ class DemoCard(Struct, frozen=True):
         heat: Watts above the power of an idle GPU.
         decoder: Utilization of the video decoder, 0 to 1.
         cool: Degrees Celsius when idle.
+        filled: Share of the multiprocessors that work while a kernel runs.
         nvlink: Bytes per second over NVLink at full utilization.
         joules: The energy counter at the demo's start.
-        sound: Whether it is neither lost nor hot, as the scenario has it.
+        sound: Whether it is neither lost nor hot nor empty, as the scenario has it.
     """
 
     index: int
@@ -157,6 +167,7 @@ class DemoCard(Struct, frozen=True):
     heat: Area
     decoder: Area
     cool: float
+    filled: float
     nvlink: float
     joules: float
     sound: bool
@@ -197,6 +208,8 @@ def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
     slowed = card.index == _HOT_CARD and now >= _THERMAL_SLOWDOWN and not card.sound
     clock = _sm_clock(utilization, watts, slowed)
     traffic = utilization / 100
+    filled = _SPINNING if card.index == _STUCK_CARD and now >= _JOB_STUCK else card.filled
+    active = utilization * filled
     return Gpu(
         index=card.index,
         uuid=card.uuid,
@@ -223,6 +236,13 @@ def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
         pcie_tx=1e5 + 0.9e9 * traffic,
         nvlink_rx=card.nvlink * traffic,
         nvlink_tx=card.nvlink * 0.97 * traffic,
+        sm_active=round(active, 1),
+        sm_occupancy=round(0.46 * active, 1),
+        tensor_active=round(0.51 * active * filled, 1),
+        fp64_active=0.0,
+        fp32_active=round(0.17 * active, 1),
+        fp16_active=round(0.06 * active, 1),
+        dram_active=round(0.68 * active * filled, 1),
         **card.fixed,
     )
 
@@ -336,7 +356,7 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
 
     Args:
         random: The source of what differs between machines.
-        sound: Whether no GPU is lost or hot.
+        sound: Whether no GPU is lost, hot or busy but empty.
     """
     phase = random.random()
     idle = steady(0.0)
@@ -344,7 +364,7 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
     notebook = wave([(0, 0), (40, 0), (42, 0.7), (95, 0.6), (96, 0), (300, 0)], random.random())
     busy = (
         _training(random, 0.50, phase),
-        _training(random, 0.27, phase + 0.01),
+        _training(random, 0.27, phase + 0.01) if sound else _nearly_full(random),
         _nearly_full(random),
         switch(_NOTEBOOK_LEFT, notebook, idle),
         _recurring(0.93, VISITS),
@@ -352,10 +372,10 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
         _nearly_full(random),
         _serving(random),
     )
-    full_watts = (572.0, 530.0, 577.0, 420.0, 540.0, 0.0, 560.0, 590.0)
+    full_watts = (572.0, 530.0 if sound else 165.0, 577.0, 420.0, 540.0, 0.0, 560.0, 590.0)
     heat = [scaled(area, watts) for area, watts in zip(busy, full_watts, strict=True)]
     # It spins in a kernel that waits for another rank: fully utilized without progress.
-    heat[5] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
+    heat[_STUCK_CARD] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
     decoding = _recurring(0.38, TRANSCRIPTIONS)
     return tuple(
         DemoCard(
@@ -370,6 +390,7 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
             busy=busy[index],
             heat=heat[index],
             decoder=decoding if index == STRAY_CARD else idle,
+            filled=_HARDLY_FILLED if index == _EMPTY_CARD and not sound else _FILLED[index],
             cool=random.uniform(29.5, 32.5) if index != _HOT_CARD else 31.0,
             nvlink=85e9 if index < 2 else 0.0,
             joules=random.uniform(180, 420) * -MACHINE_BOOT,

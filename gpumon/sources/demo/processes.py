@@ -62,7 +62,7 @@ LEADS = (
             "--checkpoint-every 500 --run llama70b-lr3e-4"
         ),
         runs=Runs(-(1 * HOUR + 12 * MINUTE + 9)),
-        shares=(Share(0, 47.9, 0.78), Share(1, 47.9, 0.74)),
+        shares=(Share(0, 47.9, 0.78), Share(1, 47.9, 0.12)),
         cpu=392.0,
         rss_gib=31.0,
         threads=214,
@@ -132,10 +132,11 @@ LEADS = (
             command=(
                 "/home/dara/envs/eval/bin/python -u /home/dara/lm-eval/eval.py "
                 "--suite mmlu,gsm8k,humaneval --model /data/models/olmo-7b-instruct --dtype bf16 "
-                "--batch-size auto --out results/olmo-7b"
+                "--batch-size 1 --out results/olmo-7b"
             ),
             runs=Runs(-(5 * HOUR + 41 * MINUTE + 2)),
-            shares=(Share(rank, 9.4, 0.16 + 0.10 * rank),),
+            # Small batches that leave nearly all of the SMs without work.
+            shares=(Share(rank, 9.4, (0.16, 0.87)[rank]),),
             cpu=103.0,
             rss_gib=12.4,
             threads=96,

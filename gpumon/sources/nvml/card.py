@@ -25,6 +25,7 @@ from gpumon.sources.nvml.queries import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpumon.sources.nvml.gpm import GpmSampler
     from gpumon.sources.nvml.library import Library
     from gpumon.system.clock import Clock
 
@@ -114,6 +115,8 @@ class NvmlCard:
         details: Queries of every sample if a listener keeps all values, else of every second.
         slow: Queries that take turns with those of other GPUs.
         process_lists: Queries of its processes.
+        profile: Queries for how much of it works.
+        mig_shares: What those tell of its GPU instances, by their ids.
     """
 
     def __init__(
@@ -143,10 +146,14 @@ class NvmlCard:
         self.prepared = partial(library.prepared, uuid)
         self.text = partial(library.text, uuid)
         self.has = library.has
+        self._hanging = library.hanging
         self.fast: list[Query] = []
         self.details: list[Query] = []
         self.slow: list[Query] = []
         self.process_lists: list[Query] = []
+        self.profile: list[Query] = []
+        self.mig_shares: dict[int | None, dict[str, float | None]] = {}
+        self._gpm: GpmSampler | None = None
         self.resume_at = math.inf
         self._suspended: list[Query] = []
         self._add_slow_call = add_slow_call
@@ -169,12 +176,27 @@ class NvmlCard:
     def stop_asking(self) -> None:
         """Drop all queries, and the errors counted with them."""
         fields = [query for batch in self._batches.values() for query in batch.queries]
-        for query in (*self.fast, *self.details, *self.slow, *self.process_lists, *fields):
+        running = (*self.fast, *self.details, *self.slow, *self.process_lists, *self.profile)
+        for query in (*running, *fields):
             query.live = False
         self.fast, self.details, self.slow, self.process_lists = [], [], [], []
+        self.profile, self.mig_shares = [], {}
+        if self._gpm is not None:
+            self._gpm.free()
+            self._gpm = None
         self._suspended, self.resume_at = [], math.inf
         self._batches = {}
         self._broken = set()
+
+    def profile_with(self, gpm: GpmSampler) -> None:
+        """Ask how much of it works from now on."""
+        self._gpm = gpm
+        for query in gpm.queries:
+            self.add_query(query)
+
+    def hangs(self) -> bool:
+        """Whether a call that reads it was given up and has not returned."""
+        return self.uuid in self._hanging
 
     def add_query(self, query: Query) -> None:
         """Make a query from now on, at its poll rate."""
@@ -187,6 +209,8 @@ class NvmlCard:
             self.details.append(query)
         elif query.rate is PollRate.PROCESSES:
             self.process_lists.append(query)
+        elif query.rate is PollRate.PROFILE:
+            self.profile.append(query)
         else:
             self.slow.append(query)
             self._add_slow_call(self, query)
@@ -223,7 +247,14 @@ class NvmlCard:
         self._broken.discard(query)
         if isinstance(query, FieldQuery) and query in self._batches[query.rate].queries:
             self._batches[query.rate].drop(query)
-        for queries in (self.fast, self.details, self.slow, self.process_lists, self._suspended):
+        for queries in (
+            self.fast,
+            self.details,
+            self.slow,
+            self.process_lists,
+            self.profile,
+            self._suspended,
+        ):
             if query in queries:
                 queries.remove(query)
 

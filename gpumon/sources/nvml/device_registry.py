@@ -7,7 +7,7 @@ import math
 from ctypes import byref, c_uint
 from typing import TYPE_CHECKING
 
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.sources.nvml.card import (
     STATUS_OF_CODE,
     CardGoneError,
@@ -15,6 +15,7 @@ from gpumon.sources.nvml.card import (
     NvmlCard,
     StaleHandleError,
 )
+from gpumon.sources.nvml.gpm import METRICS, GpmSampler
 from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.processes import process_queries
 from gpumon.sources.nvml.queries import REACTIONS, Reaction
@@ -51,12 +52,15 @@ class DeviceRegistry:
         turns: SlowCallBudget,
         selection: GpuSelection,
         sys: str,
+        *,
+        profiled: bool,
     ) -> None:
         self._library = library
         self._clock = clock
         self._slow_calls = turns
         self._selection = selection
         self._sys = sys
+        self._profiled = profiled
         self.count = 0
         self._again_at = math.inf
         self._changed = False
@@ -236,6 +240,10 @@ class DeviceRegistry:
         card.begin()
         for query in (*metric_queries(card), *process_queries(card)):
             card.add_query(query)
+        if self._profiled:
+            card.profile_with(GpmSampler(card))
+        else:
+            card.facts.miss(tuple(METRICS), Unknown.NOT_READ)
 
 
 def _placeholder_uuid(index: int) -> str:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from gpumon.sources.nvml.queries import pause_after
+from gpumon.sources.nvml.xid_reports import Origin
 
 if TYPE_CHECKING:
     from gpumon.sources.nvml.library import Library
+    from gpumon.sources.nvml.xid_reports import XidReports
     from gpumon.system.clock import Clock
 
 THREAD = "gpumon-xid"
@@ -28,21 +30,20 @@ class XidWatcher:
     It initialises NVML a second time (NVML counts its users) and shuts it down when its thread
     ends, so that ``stop`` need not wait for a thread that hangs in the driver.
 
-    Attributes:
-        latest: The last XID of each GPU by UUID, and its time in seconds since the epoch. Replaced,
-            never changed.
+    Args:
+        library: The driver's library.
+        clock: Clock, for tests.
+        reports: Where it reports them.
     """
 
-    def __init__(
-        self, library: Library, clock: Clock, latest: dict[str, tuple[int, float]]
-    ) -> None:
+    def __init__(self, library: Library, clock: Clock, reports: XidReports) -> None:
         self._library = library
         self._clock = clock
         self._stopped = threading.Event()
         self._cards: dict[int, str] = {}
         self._has_library = False
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
-        self.latest = latest
+        self._reports = reports
 
     def start(self, cards: dict[int, str]) -> None:
         """Start to wait for XIDs of these GPUs; see ``watch``."""
@@ -142,4 +143,4 @@ class XidWatcher:
     def _take(self, cards: dict[int, str], data: Any) -> None:
         uuid = cards.get(ctypes.cast(data.device, ctypes.c_void_p).value or 0)
         if uuid is not None and data.eventType == pynvml.nvmlEventTypeXidCriticalError:
-            self.latest = {**self.latest, uuid: (data.eventData, self._clock.time())}
+            self._reports.add(uuid, data.eventData, self._clock.time(), Origin.EVENT)

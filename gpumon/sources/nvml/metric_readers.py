@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from gpumon.sources.nvml.mig import mig_query
-from gpumon.sources.nvml.queries import FieldQuery, PollRate, Query
+from gpumon.sources.nvml.nvlink import nvlink_errors, nvlink_traffic, nvlinks
+from gpumon.sources.nvml.queries import PollRate, Query
 from gpumon.sources.nvml.query_builders import (
     counter_query,
     field_query,
@@ -169,18 +170,8 @@ def _slow(card: NvmlCard) -> Iterator[Query]:
     yield _fans(card)
     yield _pcie_bytes(card, "pcie_tx", pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, direction=0)
     yield _pcie_bytes(card, "pcie_rx", pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, direction=1)
-    yield _nvlink_bytes(
-        card,
-        "nvlink_tx",
-        kibibytes=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
-        byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES,
-    )
-    yield _nvlink_bytes(
-        card,
-        "nvlink_rx",
-        kibibytes=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
-        byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,
-    )
+    yield from nvlink_traffic(card)
+    yield from nvlink_errors(card)
     yield from _ecc_errors(card, 0, "volatile", slow)
     yield field_query(
         card,
@@ -196,7 +187,7 @@ def _rare(card: NvmlCard) -> Iterator[Query]:
     yield _bar1(card)
     yield number_query(card, "pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", rate=rare)
     yield number_query(card, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", rate=rare)
-    yield _nvlinks(card)
+    yield nvlinks(card)
     yield from _ecc_errors(card, 1, "aggregate", rare)
     # The second number is the mode after the next reset.
     yield numbers_query(card, ("ecc_mode", None), "nvmlDeviceGetEccMode", convert=bool, rate=rare)
@@ -411,32 +402,6 @@ def _fans(card: NvmlCard) -> Query:
     return Query(("fan_speeds",), ask, PollRate.SLOW)
 
 
-def _nvlinks(card: NvmlCard) -> Query:
-    most = 1
-
-    def ask() -> int:
-        nonlocal most
-        links = active = 0
-        state = c_uint()
-        for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-            code = card.call("nvmlDeviceGetNvLinkState", card.handle, link, byref(state))
-            missing = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
-            if code in missing and links >= most:
-                # The first missing link ends the list. Links never become fewer: a refusal before
-                # the last known one is an error.
-                break
-            if code:
-                return code
-            links += 1
-            active += state.value
-        most = max(links, most)
-        card.facts.values["nvlink_count"] = links
-        card.facts.values["nvlink_active"] = active
-        return pynvml.NVML_SUCCESS
-
-    return Query(("nvlink_count", "nvlink_active"), ask, PollRate.RARE)
-
-
 def _remapped_rows(card: NvmlCard) -> Query:
     names = (
         "remapped_rows_correctable",
@@ -491,10 +456,3 @@ def _pcie_bytes(card: NvmlCard, name: str, field: int, direction: int) -> Query:
         cost=PCIE_THROUGHPUT_SECONDS,
     )
     return counter_query(card, name, field, 1, measured)
-
-
-def _nvlink_bytes(card: NvmlCard, name: str, kibibytes: int, byte_field: int) -> Query:
-    """Up to NVLink 4 the counter is in KiB; NVLink 5 has another one, in bytes."""
-    every = FieldQuery.ALL_LINKS
-    newer = counter_query(card, name, byte_field, 1, None, scope=every)
-    return counter_query(card, name, kibibytes, 1024, newer, scope=every)

@@ -149,4 +149,5 @@ def _measure(card: NvmlCard, handle: ctypes.c_void_p, index: int, what: _Slice) 
         memory_total=None if code else memory.total,
         memory_used=None if code else memory.used,
         memory_free=None if code else memory.free,
+        **card.mig_shares.get(what.gpu_instance, {}),
     )

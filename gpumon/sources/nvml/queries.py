@@ -86,6 +86,7 @@ class PollRate(Enum):
     SLOW = "every few seconds"
     RARE = "several times a minute"
     PROCESSES = "with the process lists"
+    PROFILE = "every second while somebody looks or logs"
 
 
 class Answers:

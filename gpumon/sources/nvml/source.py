@@ -5,7 +5,8 @@ One thread makes the calls (the driver serialises its callers anyway), each at i
 - every sample: memory, utilization, power, temperature, clocks (``NvmlCard.read_fast``);
 - every second, or every sample if a listener keeps all values: values that only the page of a GPU
   shows;
-- every second: process lists and their utilization (``processes``);
+- every second: process lists and their utilization (``processes``), and how much of the GPU works
+  (``gpm``);
 - every two seconds, within a time budget: most other values (``metric_readers``,
   ``slow_call_budget``);
 - every ten seconds: modes, links, BAR1, lifetime error counts and repairs.
@@ -49,6 +50,7 @@ from gpumon.sources.nvml.pids import PidTrust, pid_trust
 from gpumon.sources.nvml.processes import list_processes
 from gpumon.sources.nvml.queries import pause_after
 from gpumon.sources.nvml.slow_call_budget import PERIOD, SHARE, SlowCallBudget
+from gpumon.sources.nvml.xid_reports import XidReports
 from gpumon.sources.sampler import Sampler
 from gpumon.system.clock import SystemClock
 from gpumon.system.resource_errors import lack_behind
@@ -56,6 +58,7 @@ from gpumon.system.resource_errors import lack_behind
 if TYPE_CHECKING:
     from gpumon.sources.backend import ListedProcess
     from gpumon.sources.links import Links
+    from gpumon.sources.nvml.kernel_xids import KernelXidWatcher
     from gpumon.system.clock import Clock
 
 DEVICE_FILES = DeviceFiles(card="/dev/nvidia{minor}", prefix="/dev/nvidia")
@@ -81,6 +84,8 @@ class NvmlBackend(GpuBackend):
         clock: Clock, for tests.
         proc: Where the process file system is mounted.
         sys: Where the system file system is mounted.
+        kernel_log: The kernel log.
+        profiled: Whether to read how much of each GPU works; see ``gpm``.
     """
 
     name = "nvml"
@@ -92,11 +97,16 @@ class NvmlBackend(GpuBackend):
         clock: Clock | None = None,
         proc: str = "/proc",
         sys: str = "/sys",
+        kernel_log: str = "/dev/kmsg",
+        *,
+        profiled: bool = False,
     ) -> None:
+        self._profiled = profiled
         self._selection = selection
         self._clock: Clock = clock or SystemClock()
         self._proc = proc
         self._sys = sys
+        self._kernel_log = kernel_log
         self._driver: _Driver | None = None
 
     def open(self) -> None:
@@ -108,7 +118,15 @@ class NvmlBackend(GpuBackend):
                 if lack_behind(error) is not None:
                     raise
                 raise SourceError(NO_LIBRARY.sentence, NO_LIBRARY.advice) from None
-            self._driver = _Driver(library, self._selection, self._clock, self._proc, self._sys)
+            self._driver = _Driver(
+                library,
+                self._selection,
+                self._clock,
+                self._proc,
+                self._sys,
+                self._kernel_log,
+                profiled=self._profiled,
+            )
         try:
             trouble = self._driver.open()
         except NoSuchCardError:
@@ -133,7 +151,7 @@ class NvmlBackend(GpuBackend):
     def close(self) -> None:
         """See ``Source.close``."""
         if self._driver is not None:
-            self._driver.stop()
+            self._driver.close()
 
     def give_up(self, call: Call, /) -> bool:
         """See ``Source.give_up``."""
@@ -161,8 +179,11 @@ class NvmlSource(Sampler):
         clock: Clock | None = None,
         proc: str = "/proc",
         sys: str = "/sys",
+        kernel_log: str = "/dev/kmsg",
+        *,
+        profiled: bool = False,
     ) -> None:
-        backend = NvmlBackend(selection, clock, proc, sys)
+        backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
         super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
 
 
@@ -170,17 +191,30 @@ class _Driver:
     """The driver behind a loaded library, whether it responds or not."""
 
     def __init__(
-        self, library: Library, selection: GpuSelection, clock: Clock, proc: str, sys: str
+        self,
+        library: Library,
+        selection: GpuSelection,
+        clock: Clock,
+        proc: str,
+        sys: str,
+        kernel_log: str,
+        *,
+        profiled: bool,
     ) -> None:
         self.library = library
         self._selection = selection
         self._clock = clock
         self._proc = proc
+        self._kernel_log = kernel_log
         self._slow_calls = SlowCallBudget()
-        self._registry = DeviceRegistry(library, clock, self._slow_calls, selection, sys)
+        self._registry = DeviceRegistry(
+            library, clock, self._slow_calls, selection, sys, profiled=profiled
+        )
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
-        self._xids: dict[str, tuple[int, float]] = {}
+        self._kernel_watcher: KernelXidWatcher | None = None
+        self._xids = XidReports()
+        self._has_read = False
         self._slots: list[str] = []
         self._initialised = False
         self._running = False
@@ -192,6 +226,7 @@ class _Driver:
         self._closely = True
         self._details_due = -math.inf
         self._processes_due = -math.inf
+        self._profile_due = -math.inf
         self._listed: dict[int, ListedProcess] | None = None
         self._listed_at: float | None = None
         self._facts = DriverFacts()
@@ -241,7 +276,6 @@ class _Driver:
         """
         if self._watcher is not None:
             self._watcher.stop(patience)
-            self._take_xids(self._watcher.latest)
             self._watcher = None
         self._registry.forget_handles()
         self._listed, self._listed_at = None, None
@@ -251,6 +285,14 @@ class _Driver:
             # A thread that hangs in a call still needs the library.
             if not self.library.hanging:
                 self.library.call(None, "nvmlShutdown")
+
+    def close(self) -> None:
+        """Shut NVML down, and read the kernel log no more."""
+        self.stop()
+        if self._kernel_watcher is not None:
+            self._kernel_watcher.stop()
+            self._kernel_watcher = None
+            self._has_read = False
 
     # Connection
 
@@ -346,9 +388,22 @@ class _Driver:
             self._slow_calls.done(turn, now, self.library.driver_seconds - spent)
         if now >= self._processes_due or self._registry.restarted:
             self._read_processes(now)
+        if now >= self._profile_due:
+            spent = self.library.driver_seconds
+            for card in self._registry.cards:
+                if card.profile:
+                    self._registry.guard(card, partial(card.ask_all, card.profile, now))
+            self._profile_due = now + _pause(self.library.driver_seconds - spent)
         if self._watcher is not None:
             self._watcher.watch(self._registry.handles())
-            self._take_xids(self._watcher.latest)
+        self._take_xids()
+        if self._kernel_watcher is None and self._has_read:
+            # Not for the first sample, which the first picture and many commands wait for.
+            from gpumon.sources.nvml.kernel_xids import KernelXidWatcher
+
+            self._kernel_watcher = KernelXidWatcher(self._xids, self._clock, self._kernel_log)
+            self._kernel_watcher.start()
+        self._has_read = True
 
     def _check_devices(self, now: float) -> None:
         self._check_devices_at = now + PERIOD
@@ -375,19 +430,25 @@ class _Driver:
         )
         self._listed_at = self._clock.time()
         # Lists that take long, as on some laptops, are read less often.
-        spent = self.library.driver_seconds - spent
-        pause = min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
-        self._processes_due = now + pause
+        self._processes_due = now + _pause(self.library.driver_seconds - spent)
         for card in self._registry.cards:
             _detect_unified_memory(card)
 
-    def _take_xids(self, xids: dict[str, tuple[int, float]]) -> None:
-        if xids is self._xids:
+    def _take_xids(self) -> None:
+        if self._xids.nothing_to_tell:
             return
-        self._xids = xids
+        from gpumon.host.kernel_log import slot_of
+
         for card in self._registry.cards:
-            if card.uuid in xids:
-                card.facts.values["xid"], card.facts.values["xid_at"] = xids[card.uuid]
+            slot = None if card.bus_id is None else slot_of(card.bus_id)
+            told = self._xids.next_of(card.uuid, slot)
+            if told is not None:
+                card.facts.values["xid"], card.facts.values["xid_at"] = told
+
+
+def _pause(spent: float) -> float:
+    """Seconds until values are due again that took ``spent`` seconds in the driver."""
+    return min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
 
 
 def _detect_unified_memory(card: NvmlCard) -> None:

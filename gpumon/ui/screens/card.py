@@ -6,17 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.config.chart_windows import DEFAULT_WINDOW, WINDOWS
-from gpumon.findings import memory_account
+from gpumon.findings import card_findings, memory_account
 from gpumon.host import Target
 from gpumon.model.snapshot import GpuUse, blamed
 from gpumon.ui.clipboard import copy, cuda_line
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
+from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view.gpu_charts import chart_rows, least_rows, window_title
 from gpumon.ui.view.gpu_page import CardView, Charts, card_rows, last_values
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.page_layout import moment_text, text_rows
+from gpumon.ui.view.state_help import state_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
 
 
@@ -76,7 +79,8 @@ class CardScreen(PageScreen):
         end = [footer_key("end", label="end unlisted holders…")] if offered else []
         windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
         copied = footer_key("copy", label="copy CUDA_VISIBLE_DEVICES")
-        return (footer_key("back"), *windows, *end, SCROLL, copied)
+        why = footer_key("help", label="why")
+        return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("notify"))
 
     def follow(self) -> None:
         """Find the GPU in the newest snapshot, or record that it is missing."""
@@ -113,6 +117,13 @@ class CardScreen(PageScreen):
     def _marks(self, first: float, last: float) -> list[Event]:
         """The events of this GPU."""
         return [mark for mark in self._viewed_time.events(first, last) if self._uuid in mark.cards]
+
+    def state_help(self) -> list[HelpSection]:
+        """See ``PaintedScreen.state_help``."""
+        if self._gpu is None or self._gone_at is not None:
+            return []
+        found = card_findings(self._history, self._gpu)
+        return state_sections(f"GPU {self._gpu.index}", self._history, found)
 
     def action_window(self, key: str) -> None:
         """Show another time window."""
@@ -156,6 +167,13 @@ class CardScreen(PageScreen):
             place=suspect.place,
             parent=None if suspect.parent is None else suspect.parent.pid,
         )
+
+    def action_tell(self) -> None:
+        """Notify when it is free (toggle)."""
+        if self._viewed_time.is_past:
+            self.say("this is the past: nothing becomes free in it")
+        elif self._gpu is not None:
+            self.post_message(TellRequested(self._gpu))
 
     def action_copy(self) -> None:
         """Copy the assignment of ``CUDA_VISIBLE_DEVICES``, and show it."""

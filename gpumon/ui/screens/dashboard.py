@@ -10,13 +10,16 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from gpumon.config.ui_state import UiState, load, store
+from gpumon.findings import card_findings
 from gpumon.findings.groups import job_with_key
 from gpumon.host import target_of, target_of_kin
+from gpumon.model.snapshot import GpuProcess
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill, cuda_line
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.drawing import DrawingScreen
+from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, is_tiny
 from gpumon.ui.view.footer_keys import footer_keys
@@ -25,6 +28,7 @@ from gpumon.ui.view.gpu_table_layout import card_at
 from gpumon.ui.view.header_footer import interval_text, key_at
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.process_table import column_at
+from gpumon.ui.view.state_help import process_sections, state_sections
 from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.timeline import time_at
 
@@ -38,9 +42,10 @@ if TYPE_CHECKING:
     from gpumon.host import Target
     from gpumon.model.snapshot import Gpu, ProcessId
     from gpumon.system.folders import Folder
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.view.table_entries import TableEntry
     from gpumon.ui.view.update import ViewUpdate
-    from gpumon.ui.view.view import View
+    from gpumon.ui.view.view import View, Watched
     from gpumon.ui.widgets.filter_bar import FilterBar
 
 _P = ParamSpec("_P")
@@ -72,16 +77,8 @@ class LeaveRequested(Message):
     """The user wants to leave the dashboard, with nothing left on it to clear."""
 
 
-class NotifyWhenFreeRequested(Message):
-    """The user starts or stops watching a GPU.
-
-    Attributes:
-        card: The GPU.
-    """
-
-    def __init__(self, card: Gpu) -> None:
-        super().__init__()
-        self.card = card
+class ToldRequested(Message):
+    """The user opens the page of what alerts have told."""
 
 
 def _updating(
@@ -266,23 +263,32 @@ class DashboardScreen(DrawingScreen):
         else:
             self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
 
-    def action_tell_when_free(self) -> None:
-        """Notify when the GPU under the cursor is free (toggle)."""
-        card = self._layout.gpu
+    def action_tell(self) -> None:
+        """Notify when the GPU under the cursor is free, or the process or job ends (toggle)."""
+        card, entry = self._layout.gpu, self._entry
+        subject: Gpu | GpuProcess | JobGroup | None = card
+        if card is None and entry is not None:
+            subject = entry.job or (entry.process if entry.processes else None)
         if self._viewed_time.player is not None:
-            self.say("this is the past: nothing becomes free in it")
-        elif card is None:
-            self.say(f"choose a GPU first: {keycap('change_side')}")
+            self.say("this is the past: nothing becomes free or ends in it")
+        elif subject is not None and not (isinstance(subject, GpuProcess) and not subject.uses):
+            self.post_message(TellRequested(subject))
+        elif entry is not None and entry.user is not None:
+            self.say("choose a process first: Enter shows this user's")
         else:
-            self.post_message(NotifyWhenFreeRequested(card))
+            self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
+
+    def action_told(self) -> None:
+        """Open the page of what alerts have told."""
+        self.post_message(ToldRequested())
 
     def point_at(self, process: ProcessId) -> None:
         """Move the cursor to a process, also before the first snapshot."""
         self._view = replace(self._view, card=None, cursor=process, follows_cursor=True)
 
-    def show_watched_gpus(self, cards: frozenset[str]) -> None:
-        """Show which GPUs are watched."""
-        self._view = replace(self._view, watched_gpus=cards)
+    def show_alerts(self, watched: Watched, unread: int) -> None:
+        """Show what is watched, and how many notices of alerts have not been seen."""
+        self._view = replace(self._view, watched=watched, unread=unread)
 
     def action_end(self) -> None:
         """Ask whether to end the tagged processes, or the process or job under the cursor."""
@@ -373,6 +379,17 @@ class DashboardScreen(DrawingScreen):
         assert self._state_folder is not None  # noqa: S101 - called only with a folder
         with self._remembering:
             store(self._state_folder, UiState(host_strip=self._view.host_strip))
+
+    def state_help(self) -> list[HelpSection]:
+        """See ``PaintedScreen.state_help``."""
+        gpu, entry = self._layout.gpu, self._entry
+        if self._snapshot is None or (gpu is None and entry is None):
+            return []
+        # A paused screen shows an earlier moment than the history's.
+        history = self._viewed_time.history.as_of(self._snapshot)
+        if gpu is not None:
+            return state_sections(f"GPU {gpu.index}", history, card_findings(history, gpu))
+        return [] if entry is None else process_sections(history, entry.processes)
 
     # -- mouse -----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
+from gpumon.text.formatting import printable
 from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.view import fleet_update
@@ -16,8 +17,10 @@ from gpumon.ui.view.fleet_rows import FleetPicture, fleet_keys
 from gpumon.ui.view.fleet_update import FleetUpdate
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
 from gpumon.ui.view.header_footer import key_at
+from gpumon.ui.view.help_page import HelpSection
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.process_table import column_at
+from gpumon.ui.view.state_help import state_sections
 from gpumon.ui.widgets.cell_view import CellView
 from gpumon.ui.widgets.filter_bar import FilterBar
 
@@ -287,6 +290,20 @@ class FleetScreen(PaintedScreen):
     def _close_bar(self) -> None:
         self._bar.close()
         self._view = replace(self._view, editing=False, message="")
+
+    def state_help(self) -> list[HelpSection]:
+        """See ``PaintedScreen.state_help``: the worst state of a host, as its line has it."""
+        host = None if self._entry is None else self._entry.host
+        if host is None or self._view.listing is not FleetListing.HOSTS:
+            return []
+        sections = []
+        if host.state.sentence:
+            title = f"{printable(host.name)}: {host.state.status.value}"
+            sections = [HelpSection(title, about=host.state.sentence, beside=False)]
+        if host.worst is None or host.history is None:
+            return sections
+        name = f"{printable(host.name)} GPU {host.worst.index}"
+        return sections + state_sections(name, host.history, (host.worst.state,))
 
     # -- mouse -----------------------------------------------------------------------------------
 

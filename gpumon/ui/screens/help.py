@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 from gpumon import __version__
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.view.header_footer import own_cost_sentence
-from gpumon.ui.view.help_page import find, help_rows, key_groups, other_sections, page_keys
+from gpumon.ui.view.help_page import find, help_rows, key_groups, other_sections
 from gpumon.ui.widgets.text_input import TextInput
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class HelpScreen(Screen[None]):
         self,
         keys: Iterable[tuple[KeyAction, str]],
         history: History | None,
-        here: tuple[str, Iterable[tuple[KeyAction, str]]] | None = None,
+        first: Iterable[HelpSection] = (),
         sections: Iterable[HelpSection] = (),
     ) -> None:
         """Make the page.
@@ -79,14 +79,11 @@ class HelpScreen(Screen[None]):
         Args:
             keys: The keys of the application and its main screen, with descriptions.
             history: The source of gpumon's own cost; ``None`` if that is not measured.
-            here: Name and keys of the page from which it was opened, if any.
+            first: Sections before the keys, about what it was opened from.
             sections: Further sections, after the keys.
         """
         super().__init__()
-        groups = key_groups(keys)
-        self._sections = [*groups, *sections, *other_sections()]
-        if here is not None:
-            self._sections = page_keys(*here) + self._sections
+        self._sections = [*first, *key_groups(keys), *sections, *other_sections()]
         self._history = history
 
     def compose(self) -> ComposeResult:

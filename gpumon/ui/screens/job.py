@@ -8,11 +8,13 @@ from gpumon.findings.groups import job_with_key
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
+from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.job_page import JobView, job_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_table import RowContext
+from gpumon.ui.view.state_help import process_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
 
 
@@ -65,7 +68,7 @@ class JobScreen(PageScreen):
     def keys(self) -> Sequence[FooterKey]:
         """See ``PageScreen.keys``."""
         end = [footer_key("end")] if self._can_end() and not self._view.gone else []
-        return (footer_key("back"), *end, SCROLL)
+        return (footer_key("back"), *end, footer_key("notify", label="tell when ended"), SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot."""
@@ -91,12 +94,23 @@ class JobScreen(PageScreen):
         gone = f"None of its processes is on a GPU since {at}; these are its last values."
         self._view = JobView(self._view.job, gone)
 
+    def state_help(self) -> list[HelpSection]:
+        """See ``PaintedScreen.state_help``."""
+        return process_sections(self._history, self._view.job.processes)
+
     def _can_end(self) -> bool:
         return not self._readonly and not self._viewed_time.is_past
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
         """Disable ``end`` where no signal may be sent."""
         return action != "end" or self._can_end()
+
+    def action_tell(self) -> None:
+        """Notify when it ends (toggle)."""
+        if self._viewed_time.is_past:
+            self.say("this is the past: nothing ends in it")
+        else:
+            self.post_message(TellRequested(self._view.job))
 
     def action_end(self) -> None:
         """Request its end."""

@@ -14,9 +14,11 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy_kill
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
+from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.page_layout import moment_text
 from gpumon.ui.view.process_page import ProcessView, process_rows
+from gpumon.ui.view.state_help import process_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer
+    from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.viewed_time import ViewedTime
 
 LOOK_SECONDS = 2.0
@@ -87,7 +90,8 @@ class ProcessScreen(PageScreen):
         end = [] if cannot else [footer_key("end")]
         reveal = "hide secrets" if self._view.revealed else "show secrets"
         copied, secrets = footer_key("copy", label="copy kill"), footer_key("secrets", label=reveal)
-        return (footer_key("back"), *end, copied, secrets, SCROLL)
+        tell = footer_key("notify", label="tell when ended")
+        return (footer_key("back"), *end, copied, tell, secrets, SCROLL)
 
     def page(self, width: int) -> list[Row]:
         """The page from the newest snapshot."""
@@ -124,6 +128,10 @@ class ProcessScreen(PageScreen):
             still = "it is still running, on no GPU" if alive else "it may have ended"
             return f"In no GPU's process list since {at}: {still}."
         return ""
+
+    def state_help(self) -> list[HelpSection]:
+        """See ``PaintedScreen.state_help``."""
+        return process_sections(self._history, (self._view.process,))
 
     # -- looking up ------------------------------------------------------------------------------
 
@@ -186,6 +194,13 @@ class ProcessScreen(PageScreen):
             self.say(f"{self._who.pid} has ended already")
             return
         self.post_message(EndRequested((target_of(self._view.process),)))
+
+    def action_tell(self) -> None:
+        """Notify when it ends (toggle)."""
+        if self._viewed_time.is_past:
+            self.say("this is the past: nothing ends in it")
+        else:
+            self.post_message(TellRequested(self._view.process))
 
     def action_copy(self) -> None:
         """Copy the kill command, and show it."""

@@ -229,7 +229,7 @@ def _cards(
     if columns is None:
         height = shape.cards.panels
         return panel_rows(
-            memo, snapshot, history, states, width, height, view.card, graph, view.watched_gpus
+            memo, snapshot, history, states, width, height, view.card, graph, view.watched.gpus
         )
     top = view.cards_top
     return card_rows(
@@ -243,7 +243,7 @@ def _cards(
         top,
         view.card,
         graph,
-        view.watched_gpus,
+        view.watched.gpus,
     )
 
 
@@ -333,6 +333,7 @@ def _processes(
         view.cursor if view.card is None else None,
         None if layout.gpu is None else layout.gpu.index,
         view.tags,
+        view.watched.processes,
         view.shift,
         width,
         _empty_text(snapshot, layout, width),
@@ -360,6 +361,7 @@ def _table(
     cursor: Key | None,
     first_gpu: int | None,
     tags: frozenset[ProcessId],
+    watched: frozenset[ProcessId],
     shift: int,
     width: int,
     empty: str,
@@ -377,7 +379,8 @@ def _table(
         members = entry.processes
         tagged = bool(members) and all(process.id in tags for process in members)
         dimmed = first_gpu is not None and first_gpu not in entry.gpus
-        marks = RowMarks(entry.key == cursor, tagged, entry.branch, shift, dimmed)
+        awaited = bool(watched) and any(process.id in watched for process in members)
+        marks = RowMarks(entry.key == cursor, tagged, entry.branch, shift, dimmed, awaited)
         if entry.user is not None:
             rows.append(user_row(entry.user, user_columns(width), width, marks))
         elif entry.job is not None:
@@ -455,13 +458,16 @@ def _moment(snapshot: Snapshot, view: View) -> Moment:
     timeline = view.timeline
     if timeline is not None:
         source = "REWIND" if timeline.live else ""
-        return Moment(log=view.log, source=source, in_gap=timeline.playing.in_gap)
+        return Moment(
+            log=view.log, unread=view.unread, source=source, in_gap=timeline.playing.in_gap
+        )
     return Moment(
         interval=view.interval,
         age=None if view.paused else _silence(snapshot),
         paused=view.paused,
         cost=snapshot.cost if view.show_cost else None,
         log=view.log,
+        unread=view.unread,
     )
 
 

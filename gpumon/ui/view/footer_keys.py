@@ -23,8 +23,10 @@ _TIME_KEYS = (
     footer_key("filter"),
 )
 ALWAYS = (footer_key("quit"), footer_key("help"))
+_ON_GPU = (footer_key("quit"), footer_key("help", label="why"))
 _FILTERING = (footer_key("open", label="keep"), footer_key("clear", label="drop"), _SELECT)
 _DETAILS = footer_key("open", label="details")
+_WHEN_ENDED = "tell when ended"
 _SIDE = footer_key("change_side", label="processes")
 _SORT = footer_key("sort_before", "sort_next", label="sort")
 _COMMANDS = footer_key("palette", label="commands")
@@ -50,9 +52,9 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     only_user = footer_key("only_user", on=view.narrowing.only_user is not None)
     more = [footer_key("only_gpu", on=narrowed)] if card is not None or narrowed else []
     if card is not None:
-        watched = card in view.watched_gpus
+        watched = card in view.watched.gpus
         keys.append(_DETAILS)
-        more += [_SIDE, footer_key("tell_when_free", on=watched), only_user]
+        more += [_SIDE, footer_key("notify", on=watched), only_user]
         more += [footer_key("copy"), footer_key("filter")]
     else:
         keys.append(footer_key("filter"))
@@ -67,6 +69,9 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     past = [rewind, footer_key("log", on=view.log is not None)]
     if entry is not None:
         more += [*past, only_user, *lists]
+        if entry.processes:
+            awaited = any(one.id in view.watched.processes for one in entry.processes)
+            more.append(footer_key("notify", label=_WHEN_ENDED, on=awaited))
     else:
         more += [*lists[:2], *past, *lists[2:]]
         more += [only_user] if card is None and only_user.on else []
@@ -74,6 +79,8 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     more += [footer_key("pause", on=view.paused)]
     more += [] if entry is None else [footer_key("copy")]
     more += [footer_key("graph")] if view.graph_fits else []
+    more += [footer_key("alerts", on=view.unread > 0)]
     more += [footer_key("host_strip", on=view.host_strip), footer_key("theme"), _COMMANDS]
     # What is on is in sight on a narrow terminal too.
-    return (*ALWAYS, *keys, *sorted(more, key=lambda one: not one.on))
+    always = ALWAYS if card is None else _ON_GPU
+    return (*always, *keys, *sorted(more, key=lambda one: not one.on))

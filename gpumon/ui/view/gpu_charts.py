@@ -74,6 +74,7 @@ class _Chart(Struct, frozen=True):
         convert: Converts a value to the unit of the axis.
         unit: The unit of round values on the axis; ``None`` is bytes.
         zero: The unit after a zero.
+        optional: Whether it is left out where there is nothing in it: most GPUs do not tell it.
     """
 
     label: str
@@ -87,6 +88,7 @@ class _Chart(Struct, frozen=True):
     convert: Callable[[float], float] = lambda value: value
     unit: float | None = 1.0
     zero: str = ""
+    optional: bool = False
 
 
 def _of(value: str, whole: str, unit: str) -> tuple[str, ...]:
@@ -140,6 +142,26 @@ _CHARTS = (
         lambda value: f"{value:.0f}°",
         limit=lambda gpu: gpu.temperature_slowdown,
         convert=degrees,
+    ),
+    _Chart(
+        "SMs active",
+        ("sm_active",),
+        ("graph.util",),
+        lambda gpu: _of(number(gpu.sm_active), UNKNOWN, " %"),
+        lambda value: f"{value:.0f}%",
+        top=lambda _: 100.0,
+        zero=" %",
+        optional=True,
+    ),
+    _Chart(
+        "DRAM",
+        ("dram_active",),
+        ("graph.memory",),
+        lambda gpu: _of(number(gpu.dram_active), UNKNOWN, " %"),
+        lambda value: f"{value:.0f}%",
+        top=lambda _: 100.0,
+        zero=" %",
+        optional=True,
     ),
     _Chart(
         "SM clock",
@@ -269,12 +291,13 @@ def chart_rows(
         return []
     source = _ChartSource(gpu, history, window_seconds(window, history), events)
     seen = {chart.label: _seen(memo.part(chart.label), chart, source) for chart in _CHARTS}
-    charts = [chart for chart in _CHARTS if not seen[chart.label].nothing]
-    if not charts and len({one.nothing for one in seen.values()}) == 1:
+    told = [chart for chart in _CHARTS if not (chart.optional and seen[chart.label].nothing)]
+    charts = [chart for chart in told if not seen[chart.label].nothing]
+    if not charts and len({seen[chart.label].nothing for chart in told}) == 1:
         return [fill([(seen[_CHARTS[0].label].nothing, "dim")], width)]
     above, empty = (
         [_empty_line(chart, seen[chart.label], width) for chart in part if chart not in charts]
-        for part in (_CHARTS[:_MAIN], _CHARTS[_MAIN:])
+        for part in (told[:_MAIN], told[_MAIN:])
     )
     room -= len(above)
     below = len(empty) + bool(charts)

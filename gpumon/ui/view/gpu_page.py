@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from gpumon.findings import FindingKind, card_findings, memory_account
+from gpumon.findings import FindingKind, card_findings, is_of_the_past, memory_account
 from gpumon.host.cuda_visible_devices import visible_devices_line
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
 from gpumon.model.snapshot import CardStatus, Unknown
-from gpumon.text.cells import Field, Row, fill, row_width
+from gpumon.sources.makers import error_code
+from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,
     fit,
@@ -64,6 +65,18 @@ _EVENTS = ("xid", "xid_at")
 
 _SUMMARY = ("utilization_gpu", "memory_used", "power_draw", "temperature_gpu")
 """The metrics in the first line."""
+_WORK = (
+    ("SMs active", "sm_active"),
+    ("occupancy", "sm_occupancy"),
+    ("tensor", "tensor_active"),
+    ("DRAM", "dram_active"),
+    ("FP32", "fp32_active"),
+    ("FP16", "fp16_active"),
+    ("FP64", "fp64_active"),
+)
+"""The metrics in the second line, with their labels there."""
+_WORK_BAR = 4
+"""Cells of the bar beside each of them."""
 _SILENT = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_ANSWER)
 _BEFORE = 60.0
 """Seconds before a GPU fell silent in which its last values are searched."""
@@ -196,6 +209,7 @@ def card_rows(
             ],
             Side.BOTH,
         ),
+        Section("Reported errors", lambda size: _errors(gpu, history, size), Side.BOTH),
         Section("GPU", lambda size: _identity(view, snapshot, size), Side.BOTH),
         Section("MIG devices", lambda size: _devices(gpu, size), Side.BOTH),
         Section("All values", lambda size: _metrics(gpu, history.now, size), Side.BOTH),
@@ -229,7 +243,33 @@ def _summary(view: CardView, width: int) -> list[Row]:
         if row_width((*fields, *added)) > width:
             break
         fields += added
-    return [*rows, fill(fields, width)]
+    return [*rows, fill(fields, width), *_work(gpu, width)]
+
+
+def _work(gpu: Gpu, width: int) -> list[Row]:
+    """How much of the GPU works, where the driver tells it.
+
+    What does not fit is left out, the bars first.
+    """
+    known = [(label, value) for label, field in _WORK if (value := getattr(gpu, field)) is not None]
+    if not known:
+        return []
+    for cells in (_WORK_BAR, 0):
+        fields: list[Field] = []
+        for label, value in known:
+            filled = value / 100
+            drawn: Field = (
+                f" {bar(filled, cells)}" if cells else "",
+                bar_style("bar.util", filled),
+            )
+            text = (f"{label} ", "dim"), (f"{value:.0f} %", ""), drawn
+            added = (("   " if fields else "", ""), *text)
+            if row_width((*fields, *added)) > width:
+                break
+            fields += added
+        else:
+            break
+    return [fill(fields, width)]
 
 
 def _without_account(finding: Finding) -> Finding:
@@ -273,6 +313,22 @@ def _suspect_rows(suspect: Suspect, width: int) -> list[Row]:
     ]
 
 
+def _errors(gpu: Gpu, history: History, width: int) -> list[Row]:
+    """The XIDs of the GPU, newest first, those from before gpumon was started too."""
+    facts = []
+    for xid, at in sorted(history.xids(gpu.uuid).items(), key=lambda item: -(item[1] or 0)):
+        error = error_code(xid)
+        notes = [] if error.severity is None or error.by_program else [error.severity.value]
+        if is_of_the_past(history, at):
+            notes.append("before gpumon was started")
+        moment = UNKNOWN if at is None else moment_text(at, history.now)
+        value = f"{moment}  {error.explanation}"
+        facts.append(Fact(error.label, value, note=" · ".join(notes)))
+        if error.advice is not None:
+            facts.append(Fact("", f"what to do: {error.advice}", "dim"))
+    return fact_rows(facts, width, 10)
+
+
 def _identity(view: CardView, snapshot: Snapshot | None, width: int) -> list[Row]:
     """All names of the GPU."""
     gpu = view.gpu
@@ -292,6 +348,10 @@ def _devices(gpu: Gpu, width: int) -> list[Row]:
     facts = []
     for one in gpu.mig:
         numbers = f"GPU instance {number(one.gpu_instance)}, {number(one.multiprocessors)} SMs"
+        for label, field in _WORK[:4]:
+            value: float | None = getattr(one, field)
+            if value is not None:
+                numbers += f", {label} {value:.0f} %"
         name = f"MIG {mig_name(gpu.index, one.index)} {printable(one.profile or '')}"
         facts.append(Fact(name, one.uuid, note=numbers))
     return fact_rows(facts, width, 20)
@@ -356,6 +416,7 @@ _TEXT: dict[Unit, Callable[[object], str]] = {
     Unit.JOULES: _joules,
     Unit.BITS: _bits,
     Unit.PERCENT: lambda value: f"{value} %",
+    Unit.SHARE: lambda value: f"{_number(value):.1f} %",
     Unit.CELSIUS: lambda value: f"{temperature(_number(value))} {degree()}",
     Unit.MEGAHERTZ: lambda value: f"{value} MHz",
     Unit.WATTS: lambda value: f"{_number(value):.0f} W",

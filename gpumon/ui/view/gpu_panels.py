@@ -19,7 +19,6 @@ from gpumon.text.formatting import (
 )
 from gpumon.text.units import degree
 from gpumon.ui.view.gpu_text import (
-    WATCHED,
     holders,
     is_stale,
     memory_share,
@@ -29,7 +28,8 @@ from gpumon.ui.view.gpu_text import (
     state_fields,
     unlisted_holder,
 )
-from gpumon.ui.view.graph_choices import GRAPHS, MEMORY, UTIL, top_temperature
+from gpumon.ui.view.graph_choices import MAIN_GRAPHS, MEMORY, UTIL, top_temperature
+from gpumon.ui.view.process_table import WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -123,7 +123,7 @@ def _title(
 
 def _charts_across(width: int, height: int) -> int:
     """Number of charts side by side; 0 if four charts do not fit."""
-    across = 2 if height >= _TALL_PANEL else len(GRAPHS)
+    across = 2 if height >= _TALL_PANEL else len(MAIN_GRAPHS)
     fits = height >= _LEAST_CHARTS and width >= across * (_LEAST_CHART + 2)
     return across if fits else 0
 
@@ -140,7 +140,8 @@ def _draw_charts(
 ) -> list[_ChartLine]:
     """Four charts in lines of ``across``; a column of dots is a second."""
     each = width // across - 2
-    order = (first, *(graph for graph in GRAPHS if graph is not first))
+    others = [graph for graph in MAIN_GRAPHS if graph is not first]
+    order = (first, *others)[: len(MAIN_GRAPHS)]
     lines = len(order) // across
     drawn: list[_ChartLine] = []
     for line in range(lines):
@@ -279,6 +280,10 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
         ("PCIe", f"gen {generation} x{lanes:<2} rx {received:>5}/s tx {sent:>5}/s"),
         ("driver", f"reserves {memory_size(gpu.memory_reserved)}  memory active {activity}"),
     ]
+    if gpu.sm_active is not None:
+        tensor, dram = number(gpu.tensor_active, "%"), number(gpu.dram_active, "%")
+        sms = number(gpu.sm_active, "%")
+        facts.insert(1, ("SMs", f"{sms:>4}  tensor {tensor:>4}  DRAM {dram:>4}"))
     if gpu.fan_speed is not None:
         facts.append(("fan", fan))
     if gpu.utilization_encoder or gpu.utilization_decoder:

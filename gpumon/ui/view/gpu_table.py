@@ -21,7 +21,6 @@ from gpumon.text.formatting import (
 from gpumon.text.units import degree
 from gpumon.ui.view.gpu_table_layout import CELSIUS, GUTTER, UTIL_TEXT
 from gpumon.ui.view.gpu_text import (
-    WATCHED,
     core_name,
     holders,
     is_stale,
@@ -33,6 +32,7 @@ from gpumon.ui.view.gpu_text import (
     unlisted_holder,
 )
 from gpumon.ui.view.graph_choices import UTIL
+from gpumon.ui.view.process_table import WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -225,14 +225,15 @@ def _celsius(celsius: int | None, stale: str) -> Sequence[Field]:
     return [(fit_right(temperature(celsius), CELSIUS), stale)]
 
 
-_ADDED_TEXT: dict[Unit, Callable[[int], str]] = {
+_ADDED_TEXT: dict[Unit, Callable[[float], str]] = {
     Unit.PERCENT: "{}%".format,
+    Unit.SHARE: "{:.0f}%".format,
     Unit.PSTATE: "P{}".format,
 }
 
 
 def _added(
-    columns: Sequence[GpuColumn], values: Sequence[int | None], stale: str
+    columns: Sequence[GpuColumn], values: Sequence[float | None], stale: str
 ) -> Sequence[Field]:
     """The columns that the user has added."""
     fields: list[Field] = []

@@ -36,6 +36,7 @@ GLYPHS = {
 
 _KIND_GLYPHS = {
     FindingKind.IDLE: "◐",
+    FindingKind.IDLE_IN_JOB: "◐",
     FindingKind.IDLE_PROCESS: "◐",
     FindingKind.FULL: "■",
     FindingKind.RESERVED: "◆",
@@ -60,7 +61,7 @@ STATE_SIGNS = (
     (_KIND_GLYPHS[FindingKind.NO_PERMISSION], "this user may not open the GPU"),
     (_KIND_GLYPHS[FindingKind.OLD], "old values: the driver has not returned"),
     (_KIND_GLYPHS[FindingKind.UNKNOWN], "unknown: the driver reports nothing to judge by"),
-    (GLYPHS[Severity.NOTE], "worth knowing: a program's XID, memory that grows or is preallocated"),
+    (GLYPHS[Severity.NOTE], "worth knowing: why it is slow, a program's XID, memory that grows"),
     (GLYPHS[Severity.WARNING], "look: hot, slowed down, perhaps stuck, unattributed memory"),
     (GLYPHS[Severity.CRITICAL], "the GPU does not answer, or is lost"),
 )
@@ -73,10 +74,6 @@ STATE_STYLES = {
     Severity.WARNING: "state.warning",
     Severity.CRITICAL: "state.critical",
 }
-
-
-WATCHED = "★"
-"""Marks a GPU whose becoming free is to be notified."""
 
 
 @lru_cache(maxsize=256)
@@ -130,7 +127,10 @@ def state_fields(
 
 
 _GAP = "  "
-_HOLDER_FIRST = (FindingKind.IDLE, FindingKind.STUCK, FindingKind.HOT, FindingKind.THROTTLED)
+_HOLDER_FIRST = (
+    *(FindingKind.IDLE, FindingKind.IDLE_IN_JOB, FindingKind.STUCK, FindingKind.HOT),
+    *(FindingKind.THROTTLED, FindingKind.BUSY_EMPTY, FindingKind.STARVED, FindingKind.MEMORY_BOUND),
+)
 """States whose longer texts add numbers only: the name of the holder matters more than those."""
 
 

@@ -10,7 +10,7 @@ from gpumon.text.formatting import UNKNOWN, gibibytes, number, temperature
 from gpumon.text.units import degree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
@@ -105,10 +105,35 @@ TEMPERATURE = Graph(
         temperature(gpu.temperature_gpu), temperature(gpu.temperature_slowdown), degree()
     ),
 )
-GRAPHS = (UTIL, MEMORY, POWER, TEMPERATURE)
+SMS = Graph(
+    "sm",
+    "SMs",
+    "sm_active",
+    "graph.util",
+    lambda _: 100,
+    "the SMs that have work",
+    lambda gpu: _of(number(gpu.sm_active), UNKNOWN, "%"),
+)
+DRAM = Graph(
+    "dram",
+    "DRAM",
+    "dram_active",
+    "graph.memory",
+    lambda _: 100,
+    "the traffic of GPU memory",
+    lambda gpu: _of(number(gpu.dram_active), UNKNOWN, "%"),
+)
+MAIN_GRAPHS = (UTIL, MEMORY, POWER, TEMPERATURE)
+"""What nearly all GPUs report."""
+GRAPHS = (*MAIN_GRAPHS, SMS, DRAM)
 GRAPH = {graph.key: graph for graph in GRAPHS}
 
 
-def next_graph(key: str) -> Graph:
-    """The next graph; after the last comes the first."""
-    return GRAPHS[(GRAPHS.index(GRAPH[key]) + 1) % len(GRAPHS)]
+def next_graph(key: str, gpus: Sequence[Gpu]) -> Graph:
+    """The next graph of which these GPUs report something; after the last comes the first."""
+    after = GRAPHS.index(GRAPH[key]) + 1
+    return next(
+        graph
+        for graph in (*GRAPHS[after:], *GRAPHS[:after])
+        if graph in MAIN_GRAPHS or any(getattr(gpu, graph.field) is not None for gpu in gpus)
+    )

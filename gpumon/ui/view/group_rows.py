@@ -201,7 +201,8 @@ def job_row(
     for column in columns[:-1]:
         text = texts.get(column.key, "")
         fit_to = fit if column.left else fit_right
-        fields += [(fit_to(text, column.width), "strong"), (" ", "")]
+        gap = marks.gap if used == 1 else " "
+        fields += [(fit_to(text, column.width), "strong"), (gap, "state.note" if used == 1 else "")]
         used += column.width + 1
     label = f"{'+ ' if folded else ''}{printable(job.label)} · {len(job.processes)} processes"
     fields.append((fit(label, max(0, width - used)), "strong"))

@@ -50,6 +50,7 @@ class Moment(Struct, frozen=True):
         paused: Whether the screen is paused.
         cost: Own cost, if it is shown.
         log: The state of the log that is being written.
+        unread: How many notices of alerts have not been seen on their page.
         source: Replaces the name of the snapshot's source.
         in_gap: Whether the shown moment is in a gap of the log, so that the sample is older.
     """
@@ -59,6 +60,7 @@ class Moment(Struct, frozen=True):
     paused: bool = False
     cost: OwnCost | None = None
     log: LogNote | None = None
+    unread: int = 0
     source: str = ""
     in_gap: bool = False
 
@@ -91,6 +93,8 @@ def _right(snapshot: Snapshot, moment: Moment) -> list[Field]:
     if moment.log is not None:
         style = "header.alarm" if moment.log.trouble else "header.mark"
         fields.append((f" ● {printable(moment.log.text)} ", style))
+    if moment.unread:
+        fields.append((f" {keycap('alerts')} {moment.unread} told ", "header.mark"))
     if moment.paused:
         fields.append((" PAUSED ", "header.mark"))
     if moment.age is not None:

@@ -31,6 +31,8 @@ _GAP = 2
 _KEYS_WIDTH, _TEXT_WIDTH = 37, 55
 """Minimum widths of a column of keys, and of a column of other terms."""
 _MOST_TERM = 20
+_READING_WIDTH = 110
+"""Maximum cells of a line of text that is read from left to right."""
 
 _SIGNS = (
     ("– ·", "unknown, never zero"),
@@ -51,7 +53,8 @@ _SIGNS = (
     ),
     ("orphan", "a process whose parent has ended, such as a data loader that outlived its run"),
     ("grey row", "not visible here: a process of another container, or of a hidden /proc"),
-    ("★", "a GPU that is watched: you are told when it is free"),
+    ("★", "watched: you are told when this GPU is free, or this process or job ends"),
+    ("! 2 told", "alerts have told something that you have not seen on their page"),
     ("‹", "commands are scrolled to the side; what stands before is cut off"),
     ("✓ …", "processes being ended: settled; still waited for"),
     ("PAUSED", "the picture is held; sampling goes on"),
@@ -86,12 +89,14 @@ class HelpSection(Struct, frozen=True):
         entries: Its terms and their meanings.
         about: A sentence under the title.
         group: Whether it is a group of keys, which stands beside other groups.
+        beside: Whether its entries stand in several columns on a wide terminal.
     """
 
     title: str
     entries: tuple[tuple[str, str], ...] = ()
     about: str = ""
     group: bool = False
+    beside: bool = True
 
 
 def key_groups(explained: Iterable[tuple[KeyAction, str]]) -> list[HelpSection]:
@@ -192,8 +197,9 @@ def help_rows(sections: Sequence[HelpSection], width: int) -> list[Row]:
         run = list(together)
         rows += _key_rows(run, width) if is_group else []
         for one in () if is_group else run:
-            rows += [_title(one), *(((line, ""),) for line in wrap(one.about, width) if line)]
-            rows += [*_in_columns(one, width), ()]
+            room = width if one.beside else min(width, _READING_WIDTH)
+            rows += [_title(one), *(((line, ""),) for line in wrap(one.about, room) if line)]
+            rows += [*_in_columns(one, room), ()]
     return rows
 
 
@@ -214,7 +220,8 @@ def _title(section: HelpSection) -> Row:
 
 def _in_columns(section: HelpSection, width: int) -> list[Row]:
     """The entries of a section, one after the other down the columns."""
-    count = max(1, min(width // _TEXT_WIDTH, len(section.entries)))
+    most = width // _TEXT_WIDTH if section.beside else 1
+    count = max(1, min(most, len(section.entries)))
     room = (width - _GAP * (count - 1)) // count
     entries = _entries(section.entries, room)
     height = sum(map(len, entries)) / count

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from gpumon.ui.view.gpu_text import MigIndices, Place
 
 
+WATCHED = "★"
+"""Marks what is to be notified: a GPU that becomes free, a process that ends."""
+
+
 class RowContext(NamedTuple):
     """What a row needs besides its process.
 
@@ -274,6 +278,7 @@ class RowMarks(NamedTuple):
         branch: Tree glyphs before the command.
         shift: Cells that commands are scrolled sideways.
         dimmed: Whether it is not on the GPU under the cursor.
+        watched: Whether its end is to be notified.
     """
 
     cursor: bool = False
@@ -281,6 +286,12 @@ class RowMarks(NamedTuple):
     branch: str = ""
     shift: int = 0
     dimmed: bool = False
+    watched: bool = False
+
+    @property
+    def gap(self) -> str:
+        """The cell after the first column."""
+        return WATCHED if self.watched else " "
 
     @property
     def style(self) -> str:
@@ -322,7 +333,7 @@ def process_row(
             fields.append((fit(text, column.width), style))
         else:
             fields.append((fit_right(text, column.width), style))
-        fields.append((" ", ""))
+        fields.append((" ", "") if len(fields) > 2 else (marks.gap, "state.note"))
     row = fill(fields, width)
     if marks.style:
         return restyle(row, marks.style)

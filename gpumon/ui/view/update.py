@@ -344,11 +344,11 @@ def choose_first() -> str:
 # -- other parts of the screen -----------------------------------------------------------------
 
 
-def show_next_graph(view: View, _: Layout) -> ViewUpdate:
+def show_next_graph(view: View, layout: Layout) -> ViewUpdate:
     """Show the next value in the small graphs."""
     if not view.graph_fits:
         return ViewUpdate(view, "at this size there is no room for the small graphs")
-    graph = next_graph(view.graph)
+    graph = next_graph(view.graph, layout.gpus)
     return ViewUpdate(replace(view, graph=graph.key), f"the small graph shows {graph.about}")
 
 

@@ -38,6 +38,18 @@ class Timeline(Struct, frozen=True):
     complete: bool = True
 
 
+class Watched(Struct, frozen=True):
+    """What the user wants to be told about.
+
+    Attributes:
+        gpus: UUIDs of GPUs: that they are free.
+        processes: Processes, also those of jobs: that they have ended.
+    """
+
+    gpus: frozenset[str] = frozenset()
+    processes: frozenset[ProcessId] = frozenset()
+
+
 class View(Struct, frozen=True):
     """What the user has chosen to see; the functions of ``update`` return the next view.
 
@@ -58,7 +70,8 @@ class View(Struct, frozen=True):
         shift: Cells that commands are scrolled sideways.
         card: UUID of the GPU under the cursor; ``None`` if the cursor is in the table. Meanwhile
             ``cursor`` is where it was in the table.
-        watched_gpus: UUIDs of the GPUs whose becoming free is to be notified.
+        watched: What the user wants to be told about.
+        unread: How many notices of alerts have not been seen on their page.
         cards_top: Number of lines of GPUs scrolled away.
         graph: Key of the value that the small graph shows.
         graph_fits: Whether the small graph fits; set by ``lay_out``.
@@ -89,7 +102,8 @@ class View(Struct, frozen=True):
     follows_cursor: bool = True
     shift: int = 0
     card: str | None = None
-    watched_gpus: frozenset[str] = frozenset()
+    watched: Watched = Watched()
+    unread: int = 0
     cards_top: int = 0
     graph: str = UTIL.key
     graph_fits: bool = True

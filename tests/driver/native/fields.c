@@ -46,6 +46,8 @@ static const struct field fields[] = {
     FIELD(29, retired_single_bit, U64),
     FIELD(30, retired_double_bit, U64),
     FIELD(31, retired_pending, U64),
+    FIELD(52, nvlink_replays, U64),
+    FIELD(59, nvlink_recoveries, U64),
     FIELD(82, temperature_memory, U32),
     FLOW(83, power_usage, energy_counter, FLOWN, 1),
     FIELD(91, nvlink_count, U32),

@@ -29,6 +29,7 @@ _CELLS = {
     Unit.BITS: "bits, in hex",
     Unit.BYTES: "MiB",
     Unit.PERCENT: "%",
+    Unit.SHARE: "%",
     Unit.CELSIUS: "°C",
     Unit.WATTS: "W",
     Unit.JOULES: "J",

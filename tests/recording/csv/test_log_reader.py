@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import conditions
+from gpumon.model.snapshot import Unknown
 from gpumon.recording import EventKind
 from gpumon.recording.csv import log_reader
 from gpumon.recording.history import History
@@ -47,6 +48,27 @@ def history_of(samples: list[Snapshot]) -> History:
     for one in samples:
         history.add(one)
     return history
+
+
+def test_how_much_of_a_gpu_works_comes_back_and_an_older_log_has_none(tmp_path: Path) -> None:
+    works = {"sm_active": 8.4, "dram_active": 0.0, "tensor_active": 41.3}
+    path = write_log(
+        tmp_path / "run.csv", [snapshot(NOON + second, gpu(**works)) for second in range(3)]
+    )
+    with opened(path) as log:
+        (card,) = samples_of(log)[-1].gpus
+        assert {name: getattr(card, name) for name in works} == works
+        assert card.fp64_active is None
+    header, *lines = (line.split(",") for line in path.read_text().splitlines())
+    older = [place for place, name in enumerate(header) if ".active [%]" not in name]
+    old = tmp_path / "old.csv"
+    old.write_text(
+        "".join(",".join(line[place] for place in older) + "\n" for line in (header, *lines))
+    )
+    with opened(old) as log:
+        (card,) = samples_of(log)[-1].gpus
+    assert card.memory_total is not None
+    assert (card.sm_active, card.unknown["sm_active"]) == (None, Unknown.NOT_RECORDED)
 
 
 def test_the_history_of_a_log_is_that_of_its_samples(tmp_path: Path) -> None:

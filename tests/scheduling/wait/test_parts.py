@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from gpumon.scheduling.stability import GAP_SECONDS
 from gpumon.scheduling.wait import targets as lives
 from gpumon.scheduling.wait.goals import CoolingEstimate
-from gpumon.scheduling.wait.notification import notification
 from gpumon.scheduling.wait.targets import hold, wait_for_one
 from gpumon.scheduling.wait.wait import FASTEST, SLOWEST, PollInterval
 from tests.screen import PATIENCE
@@ -67,37 +66,6 @@ def test_a_cooling_estimate_is_a_time_or_none(celsius: list[int | None]) -> None
     for at, value in enumerate(celsius):
         left = cooling.left("GPU-0", float(at), value)
         assert left is None or left >= 0
-
-
-@pytest.mark.parametrize(
-    ("environment", "sequence"),
-    [
-        ({"TERM": "xterm-256color"}, "\x1b]9;gpumon: GPU 3 is free\a"),
-        ({"TERM": "xterm-kitty"}, "\x1b]9;gpumon: GPU 3 is free\a"),
-        ({"TERM": "rxvt-unicode"}, "\x1b]777;notify;gpumon;GPU 3 is free\a"),
-        ({"TERM": "foot"}, "\x1b]777;notify;gpumon;GPU 3 is free\a"),
-        (
-            {"TERM": "xterm-256color", "VTE_VERSION": "7600"},
-            "\x1b]777;notify;gpumon;GPU 3 is free\a",
-        ),
-        (
-            {"TERM": "tmux-256color", "TMUX": "/tmp/tmux,1,0"},
-            "\x1bPtmux;\x1b\x1b]9;gpumon: GPU 3 is free\a\x1b\\",
-        ),
-        ({"TERM": "screen", "STY": "1.x"}, "\x1bP\x1b]9;gpumon: GPU 3 is free\a\x1b\\"),
-    ],
-)
-def test_a_notification_has_the_sequence_of_the_terminal(
-    environment: dict[str, str], sequence: str
-) -> None:
-    assert notification("GPU 3 is free", environment) == sequence
-
-
-def test_a_name_cannot_end_the_sequence_it_is_in() -> None:
-    shown = notification("a\x07\x1b\\;b", {"TERM": "xterm"})
-    assert shown[:-1].count("\a") == 0
-    assert shown.count("\x1b") == 1
-    assert shown.count(";") == 1
 
 
 @pytest.fixture

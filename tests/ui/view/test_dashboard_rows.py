@@ -35,7 +35,7 @@ from gpumon.ui.view.header_footer import LogNote, footer_row, key_at
 from gpumon.ui.view.key_names import footer_key, keycap
 from gpumon.ui.view.process_table import RowContext, Sort, sort_processes, visible_columns
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
-from gpumon.ui.view.view import Timeline, View
+from gpumon.ui.view.view import Timeline, View, Watched
 from tests.build import GIB, NOON, gpu, process
 from tests.build import snapshot as build_snapshot
 
@@ -184,8 +184,9 @@ def test_the_state_leads_each_line_and_names_the_main_holder(
         ["#", "GPU", "state", "memory", "util"],
         ["#", "state", "memory", "util"],
     )
-    for index, word in enumerate(("busy", "busy", "hot", "idle", "free", "stuck", "LOST", "31G")):
-        assert re.match(rf" {index} (H100 .*?)?[○●◐▲✖] {word}", lines[1 + index])
+    words = ("busy", "(?:busy but )?empty", "hot", "idle", "free", "stuck", "LOST", "31G")
+    for index, word in enumerate(words):
+        assert re.match(rf" {index} (H100 .*?)?[○●◐△▲✖] {word}", lines[1 + index])
         if index in HELD:
             assert re.match(rf".*?{word}.*?  {HELD[index]}\b.*?/79\.6G", lines[1 + index])
 
@@ -245,7 +246,7 @@ def test_a_watched_gpu_bears_a_mark_until_the_watch_ends(cards: int, size: tuple
     uuid = shown.gpus[0].uuid
     for watched in (frozenset({uuid}), frozenset()):
         for chosen in (None, uuid):
-            view = View(interval=0.5, watched_gpus=watched, card=chosen)
+            view = View(interval=0.5, watched=Watched(watched), card=chosen)
             rows = dashboard.rows(shown, view, *size).cards
             text = "\n".join("".join(part for part, _ in row) for row in rows)
             # Sixteen GPUs of the demo are eight twice.
@@ -552,7 +553,7 @@ def test_a_panel_says_state_and_holder_first(cards: int, size: tuple[int, int]) 
     ]
     assert [re.sub(" +", " ", title[:55]).strip() for title in titles] == [
         "0 H100 80GB HBM3 ● busy ann 48.5G, dara 9.4G",
-        "1 H100 80GB HBM3 ● busy ann 54.0G, dara 9.4G",
+        "1 H100 80GB HBM3 △ busy but empty, SMs 9%, 1h12m an",
     ][:cards]
 
 
@@ -975,7 +976,7 @@ def test_the_footer_names_what_matters_at_the_moment_in_eighty_columns() -> None
     for view, words in [
         (
             card,
-            ("? help", "Enter details", "d only this GPU", "Tab processes", "w tell if free"),
+            ("? why", "Enter details", "d only this GPU", "Tab processes", "w tell if free"),
         ),
         (alone, ("? help", "/ filter", "↑↓ select", "t tree", "[ ] rewind", "L log")),
         (chosen, ("? help", "k end…", "Enter details", "space tag", "[ ] rewind", "L log")),

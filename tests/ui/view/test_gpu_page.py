@@ -174,8 +174,22 @@ def with_sm(one: GpuProcess, sm: int) -> GpuUse:
     return msgspec.structs.replace(use, sm=sm)
 
 
+WORKING = msgspec.structs.replace(
+    CARD,
+    sm_active=8.4,
+    sm_occupancy=3.1,
+    tensor_active=0.0,
+    dram_active=61.0,
+    fp32_active=12.0,
+    fp64_active=0.0,
+)
+
+
+@pytest.mark.parametrize("card", [CARD, WORKING], ids=["untold", "working"])
 @pytest.mark.parametrize(("width", "height"), [(100, 22), (80, 22), (60, 13)])
-def test_one_look_has_the_state_the_memory_and_the_charts(width: int, height: int) -> None:
+def test_one_look_has_the_state_the_memory_and_the_charts(
+    width: int, height: int, card: Gpu
+) -> None:
     drawn: list[int] = []
 
     def draw(size: int, room: int) -> list[Row]:
@@ -184,8 +198,8 @@ def test_one_look_has_the_state_the_memory_and_the_charts(width: int, height: in
 
     crowd = [holding(200 + number, (40 - number) * 2**27) for number in range(30)]
     charts = Charts("The last 5 minutes", draw, least_rows)
-    history = seen(CARD, *crowd)
-    rows = card_rows(CardView(CARD), history, history.latest, width, height, charts)
+    history = seen(card, *crowd)
+    rows = card_rows(CardView(card), history, history.latest, width, height, charts)
     look = ["".join(text for text, _ in row) for row in rows[:height]]
     found = [
         next(place for place, line in enumerate(look) if words in line)
@@ -194,6 +208,22 @@ def test_one_look_has_the_state_the_memory_and_the_charts(width: int, height: in
     assert found == sorted(found)
     assert drawn == [height - 1 - found[-1]]
     assert drawn[0] >= (least_rows(width - 6) if height > 15 else 3)
+
+
+def test_how_much_of_a_gpu_works_is_told_with_bars_where_they_fit() -> None:
+    history = seen(WORKING)
+    wide, narrow, least = (
+        page(WORKING, history, width).splitlines()[2].strip() for width in (140, 100, 50)
+    )
+    assert (
+        narrow == "SMs active 8 %   occupancy 3 %   tensor 0 %   DRAM 61 %   FP32 12 %   FP64 0 %"
+    )
+    assert "SMs active 8 % ▁" in wide
+    assert "DRAM 61 % ▇▇" in wide
+    assert least == "SMs active 8 %   occupancy 3 %   tensor 0 %"
+    text = page(CARD, seen(CARD))
+    assert "occupancy" not in text.splitlines()[2]
+    assert "SM occupancy – not read yet" in flat(text)
 
 
 def test_a_lost_gpu_says_what_it_was_and_since_when() -> None:
@@ -284,6 +314,8 @@ def test_instances_are_listed_and_a_card_that_tells_nothing_has_a_page() -> None
         profile="1g.10gb",
         memory_used=GIB,
         memory_total=None,
+        sm_active=62.4,
+        dram_active=5.0,
     )
     cut = msgspec.structs.replace(CARD, mig=(mig,), mig_mode=True)
     (use,) = holding(101, GIB // 2).uses
@@ -293,6 +325,7 @@ def test_instances_are_listed_and_a_card_that_tells_nothing_has_a_page() -> None
     assert "MIG 5:0 1g.10gb 1.0/– GiB SM 0 % ann 101 512M" in text
     assert "bo 102 1.0 GiB" in text.split("All processes on it")[0]
     assert "MIG 5:0 1g.10gb MIG-1 GPU instance 9" in text
+    assert "SMs active 62 %, DRAM 5 %" in text
     bare = Gpu(index=0, uuid="GPU-bare")
     text = page(bare, seen(bare), 80)
     assert "unattributed –" in text
@@ -317,3 +350,23 @@ def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
     for row in card_rows(CardView(now.gpus[0], text), history, shown, width, 22):
         assert row_width(row) == width
         assert all(part == printable(part) for part, _ in row)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_reported_errors_have_their_time_their_meaning_and_what_to_do(width: int) -> None:
+    history = History(conditions())
+    reports = ((48, NOON - 3600.0), (31, NOON + 2.0), (999, NOON + 3.0))
+    for second, (number, at) in enumerate(reports):
+        card = msgspec.structs.replace(CARD, xid=number, xid_at=at)
+        history.add(snapshot(NOON + second, card))
+    text = flat(page(card, history, width)).split("Reported errors ")[1]
+    places = [text.index(f"XID {number} ") for number in (999, 31, 48)]
+    assert places == sorted(places), "the newest first"
+    for words in (
+        "12:00 look it up in NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors)",
+        "12:00 a program touched memory that it does not own what to do: look for",
+        "11:00 memory error that could not be corrected critical · before gpumon was started",
+        "what to do: move jobs away and reset the GPU",
+    ):
+        assert words in text
+    assert "Reported errors" not in page(CARD, seen(CARD), width)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.config.columns import COLUMN_SETS, GPU_COLUMN
+from gpumon.config.columns import COLUMN_SETS
 from gpumon.config.table import InvalidValue, read_columns
 from gpumon.findings import conditions
 from gpumon.model.snapshot import GpuProcess, Host
@@ -121,7 +121,7 @@ def test_a_column_that_is_added_is_whole_or_absent_and_moves_no_line(width: int)
 
 def test_a_set_of_columns_stands_beside_single_columns() -> None:
     chosen = read_columns(["nvitop", "where"])
-    assert chosen[-6:] == ("age", "where", "command", *GPU_COLUMN)
+    assert chosen[-6:] == ("age", "where", "command", "utilization_memory", "fan_speed", "pstate")
     assert read_columns(["fan_speed", "user"]) == ("pid", "user", "command", "fan_speed")
     assert read_columns("default") == COLUMN_SETS["default"]
     with pytest.raises(InvalidValue, match="did you mean nvitop"):

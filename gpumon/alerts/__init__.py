@@ -1,0 +1,1 @@
+"""Alerts: what a user wants to be told, and the ways in which it is told."""

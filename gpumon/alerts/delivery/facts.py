@@ -1,0 +1,96 @@
+"""A notice as programs get it: as JSON, and as variables of an environment.
+
+The schema of the JSON, ``gpumon.notice/1``, is in ``docs/alerts.md``. It follows the rules of
+``gpumon.export.as_json``: units are in the keys, ``null`` is unknown, and keys are only added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpumon.text.formatting import ELLIPSIS, printable
+
+if TYPE_CHECKING:
+    from gpumon.alerts.notice import Notice
+
+SCHEMA = "gpumon.notice/1"
+"""The value of the key ``schema``."""
+_MOST_CHARACTERS = 2000
+"""Of a text; the usual ones have less than 200."""
+
+Facts = dict[str, "str | float | bool | None"]
+
+
+def facts_of(notice: Notice) -> Facts:
+    """The object of the schema; its texts are safe to print and have a bounded length."""
+    facts: Facts = {
+        "schema": SCHEMA,
+        "id": _id(notice),
+        "alert": notice.alert,
+        "key": notice.key,
+        "host": notice.host,
+        "at_unix_seconds": notice.at,
+        "since_unix_seconds": notice.since,
+        "ended": notice.ended,
+        "severity": notice.severity.name.lower(),
+        "title": notice.title,
+        "sentence": notice.sentence,
+        "gpu_index": notice.gpu_index,
+        "gpu_uuid": notice.gpu_uuid,
+        "pid": notice.pid,
+        "user": notice.user,
+        "command": notice.command,
+        "test": notice.is_test,
+    }
+    return {
+        name: bounded(printable(value)) if isinstance(value, str) else value
+        for name, value in facts.items()
+    }
+
+
+def as_json(value: object) -> bytes:
+    """The JSON of facts, or of what was made of them."""
+    return msgspec.json.encode(value)
+
+
+def as_environment(notice: Notice) -> dict[str, str | None]:
+    """The variables of a notice; ``None`` for those that must not be there."""
+    facts = facts_of(notice)
+    return {
+        "GPUMON_ALERT": _variable(facts["alert"]),
+        "GPUMON_KEY": _variable(facts["key"]),
+        "GPUMON_HOST": _variable(facts["host"]),
+        "GPUMON_AT": _variable(int(notice.at)),
+        "GPUMON_SINCE": _variable(None if notice.since is None else int(notice.since)),
+        "GPUMON_ENDED": _variable(facts["ended"]),
+        "GPUMON_SEVERITY": _variable(facts["severity"]),
+        "GPUMON_TITLE": _variable(facts["title"]),
+        "GPUMON_SENTENCE": _variable(facts["sentence"]),
+        "GPUMON_GPU": _variable(facts["gpu_index"]),
+        "GPUMON_GPU_UUID": _variable(facts["gpu_uuid"]),
+        "GPUMON_PID": _variable(facts["pid"]),
+        "GPUMON_USER": _variable(facts["user"]),
+        "GPUMON_COMMAND": _variable(facts["command"]),
+        "GPUMON_TEST": _variable(facts["test"]),
+    }
+
+
+def bounded(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """The text, or its beginning with an ellipsis."""
+    return text if len(text) <= most else text[: most - 1] + ELLIPSIS
+
+
+def _variable(value: str | float | None) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return str(int(value))
+
+
+def _id(notice: Notice) -> str:
+    """The same for all attempts to tell a notice, and no other one's."""
+    parts = (notice.host, notice.alert, notice.key, repr(notice.at), str(notice.ended))
+    text = "\0".join(parts).encode(errors="backslashreplace")
+    return hashlib.sha256(text).hexdigest()[:16]

@@ -1,0 +1,116 @@
+"""One look of an engine: a snapshot, and what the watchers ask of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.alerts.languages import AlertFacts, GpuFacts
+from gpumon.alerts.states import ANSWERING, absent
+from gpumon.findings import card_findings, not_free
+from gpumon.findings.finding import FindingKind
+from gpumon.findings.process_rules import growing_process, idle_process
+from gpumon.recording.history import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpumon.findings.finding import Finding
+    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+    from gpumon.recording.history import History
+
+
+class Look:
+    """A look at a machine.
+
+    Args:
+        history: The history, which has the snapshot.
+        snapshot: The newest snapshot.
+        pace: Seconds between the two looks before this one.
+        is_settling: Whether this run is so new that what held before it may not show yet.
+        list_is_new: Whether the process list is another one than at the last look.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        snapshot: Snapshot,
+        *,
+        pace: float,
+        is_settling: bool,
+        list_is_new: bool,
+    ) -> None:
+        self.history = history
+        self.snapshot = snapshot
+        self.now = history.now
+        self.pace = pace
+        self.patience = max(PATIENCE, 2.5 * pace)
+        """Seconds between two looks from which on what was between is unknown."""
+        self.is_settling = is_settling
+        self.list_is_new = list_is_new
+        self.gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
+        self.facts = AlertFacts(
+            self.now, self._idle, history.thresholds.idle_after, idle_for_longer=self._idle_longer
+        )
+        self.gpu_facts = GpuFacts(self._users_on)
+        self._findings: dict[str, dict[FindingKind, Finding]] = {}
+        self._listed: set[str] | None = None
+        self._users: dict[str, set[str | None]] | None = None
+
+    def _idle(self, process: ProcessId) -> float | None:
+        interval = self.history.process_idle(process)
+        return None if interval is None else self.now - interval.since
+
+    def _idle_longer(self, process: ProcessId) -> bool:
+        interval = self.history.process_idle(process)
+        return interval is not None and not interval.start_observed
+
+    def _users_on(self, gpu: Gpu) -> Collection[str | None] | None:
+        if not self.is_listed(gpu.uuid):
+            return None
+        if self._users is None:
+            self._users = {}
+            for process in self.snapshot.processes:
+                for use in process.uses:
+                    self._users.setdefault(use.gpu_uuid, set()).add(process.user)
+        return self._users.get(gpu.uuid, ())
+
+    def is_listed(self, uuid: str) -> bool:
+        """Whether it is known which processes are on a GPU."""
+        if self._listed is None:
+            self._listed = {
+                gpu.uuid
+                for gpu in self.snapshot.gpus
+                if gpu.status in ANSWERING and self.history.holding(gpu) is not None
+            }
+        return uuid in self._listed
+
+    def gpu_state(self, gpu: Gpu, kind: FindingKind) -> tuple[bool | None, Finding | None]:
+        """Whether a GPU is in a state, ``None`` if that is unknown, and the finding if it is."""
+        found = self._findings.get(gpu.uuid)
+        if found is None:
+            found = {one.kind: one for one in reversed(card_findings(self.history, gpu))}
+            self._findings[gpu.uuid] = found
+        finding = found.get(kind)
+        if finding is not None:
+            return True, finding
+        return absent(self.history, gpu, kind), None
+
+    def process_state(
+        self, process: GpuProcess, kind: FindingKind
+    ) -> tuple[bool | None, Finding | None]:
+        """``gpu_state`` for a process in the list."""
+        history = self.history
+        finding: Finding | None
+        if kind is FindingKind.IDLE_PROCESS:
+            finding = idle_process(history, process, history.thresholds)
+            unknown = process.resting is None or self._idle_longer(process.id)
+        else:
+            finding = growing_process(history, process, self.snapshot.gpus, history.thresholds)
+            unknown = process.memory_used is None
+        if finding is not None:
+            return True, finding
+        return (None if unknown else False), None
+
+    def is_free(self, gpu: Gpu) -> bool:
+        """Whether a GPU is free."""
+        return not_free(self.history, gpu, self.history.thresholds) is None

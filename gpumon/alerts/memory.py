@@ -1,0 +1,242 @@
+"""The file in which an engine remembers what it told.
+
+It must never be in the way: a file that is missing counts as empty, one that cannot be read is said
+once, and it is written on a thread of its own, because a home folder on a network may hang.
+
+Two programs of a user may have the same alerts, such as a dashboard and ``gpumon watch``. A lock
+beside the file says which of them tells what leaves the terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from gpumon.alerts.episode import Episode  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.system.folders import state_folder
+
+if TYPE_CHECKING:
+    from gpumon.system.folders import Folder
+
+_OTHER = (
+    "another gpumon of yours has the same alerts: it runs their commands and webhooks while it runs"
+)
+_VERSION = 1
+_MOST_BYTES = 4 * 2**20
+
+
+class RememberedProcess(Struct):
+    """A process of which an end is told.
+
+    Attributes:
+        pid: Its PID.
+        start_time: See ``ProcessId``.
+        name: Its short name.
+        user: Its owner.
+        gpus: Indices of its GPUs.
+        gpu_uuids: UUIDs of its GPUs.
+        since: When it was first seen.
+        command: Its command line, safe to print, only if the alert tells command lines.
+        missing: In how many lists in a row it has been absent.
+    """
+
+    pid: int
+    start_time: int | None
+    name: str | None
+    user: str | None
+    gpus: tuple[int, ...]
+    gpu_uuids: tuple[str, ...]
+    since: float
+    command: str | None = None
+    missing: int = 0
+
+
+class RememberedAlert(Struct):
+    """What is remembered of one alert.
+
+    Attributes:
+        when: Its ``when``: that of an alert whose ``when`` has changed is not used.
+        looked: When each GPU was first looked at, by UUID.
+        episodes: The episodes by key.
+        xids: When each XID was last reported, by UUID of the GPU and number.
+        processes: The processes whose end is told, by key.
+    """
+
+    when: str
+    looked: dict[str, float] = {}
+    episodes: dict[str, Episode] = {}
+    xids: dict[str, dict[int, float | None]] = {}
+    processes: dict[str, RememberedProcess] = {}
+
+
+class Remembered(Struct):
+    """What an engine remembers.
+
+    Attributes:
+        at: The time of its last sample.
+        pace: Seconds between its last two samples.
+        alerts: What it knows of each alert, by name.
+        version: The version of this structure.
+    """
+
+    at: float
+    pace: float = 0.0
+    alerts: dict[str, RememberedAlert] = {}
+    version: int = _VERSION
+
+
+def memory_path(host: str, alert_file: str | None = None) -> str:
+    """The file of a machine, whose home folder others may share.
+
+    Args:
+        host: The name of the machine.
+        alert_file: The file of the alerts, if they are not those of the configuration.
+    """
+    from hashlib import sha256
+    from pathlib import Path
+
+    name = re.sub(r"[^\w.-]", "_", host, flags=re.ASCII)[:64]
+    if alert_file is not None:
+        digest = sha256(os.fsencode(Path(alert_file).absolute())).hexdigest()
+        name = f"{name}-{digest[:12]}"
+    return os.path.join(state_folder(), f"alerts-{name}.json")
+
+
+class Memory:
+    """Reads and writes the file.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Folder) -> None:
+        self._path = os.fspath(path)
+        self._newest: bytes | None = None
+        self._change = threading.Condition()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._lock: int | None = None
+        self.is_ours = True
+        """Whether this program is the one that tells what leaves the terminal, and writes."""
+        self.trouble: str | None = None
+        """Why nothing can be remembered, or why what was is not used."""
+
+    def load(self) -> Remembered | None:
+        """What is in the file; ``None`` without it, and if it cannot be used."""
+        self._take_lock()
+        try:
+            # A pipe must not block gpumon.
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._begin_anew(f"cannot be read ({error.strerror})")
+            return None
+        try:
+            if len(data) > _MOST_BYTES:
+                raise ValueError("it is too long")
+            found = msgspec.json.decode(data, type=Remembered)
+            if found.version != _VERSION:
+                raise ValueError("another version wrote it")
+        except (ValueError, RecursionError) as error:
+            self._begin_anew(f"is not usable ({error})")
+            return None
+        return found
+
+    def _begin_anew(self, why: str) -> None:
+        self.trouble = (
+            f"what the alerts remember, {self._path}, {why}: it begins anew, and tells nothing of "
+            "what holds already"
+        )
+
+    def _take_lock(self) -> None:
+        """Try to be the program that tells."""
+        import fcntl
+        from pathlib import Path
+
+        if self._lock is None:
+            try:
+                # Others must not read who was told what.
+                Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._lock = os.open(
+                    f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+                )
+            except OSError:
+                return  # Nobody can: then everybody tells.
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.is_ours, self.trouble = False, _OTHER
+        except OSError:
+            self.is_ours = True
+        else:
+            self.is_ours = True
+            self.trouble = None if self.trouble == _OTHER else self.trouble
+
+    def save(self, remembered: Remembered) -> None:
+        """Write on another thread; of several that wait the newest only."""
+        if not self.is_ours:
+            self._take_lock()
+        if not self.is_ours:
+            return
+        data = msgspec.json.encode(remembered)
+        with self._change:
+            self._newest = data
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._write_on, name="gpumon-alerts", daemon=True
+                )
+                self._thread.start()
+            self._change.notify()
+
+    def close(self, seconds: float) -> None:
+        """Wait until the newest is written, for so long at most."""
+        with self._change:
+            self._closing = True
+            self._change.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(seconds)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    def _write_on(self) -> None:
+        while True:
+            with self._change:
+                while self._newest is None:
+                    if self._closing:
+                        return
+                    self._change.wait()
+                data, self._newest = self._newest, None
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        import tempfile
+        from pathlib import Path
+
+        place = Path(self._path)
+        temporary: Path | None = None
+        try:
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(prefix=f"{place.name}.", dir=place.parent)
+            temporary = Path(name)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            temporary.replace(place)
+        except OSError as error:
+            self.trouble = (
+                f"cannot write {self._path} ({error.strerror}): after a restart the alerts do not "
+                "know what they told"
+            )
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()

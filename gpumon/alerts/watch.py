@@ -1,0 +1,217 @@
+"""``gpumon watch``: tells alerts without a screen, for a service."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import ExitStack
+from datetime import datetime
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.alerts.delivery import Deliveries
+from gpumon.alerts.engine import AlertEngine
+from gpumon.findings import conditions
+from gpumon.recording.history import History
+from gpumon.sampling.collector import Collector
+from gpumon.sampling.enrichment import Lookup
+from gpumon.sources import NoSuchCardError, SourceError
+from gpumon.system.ending_signals import queue_ending_signals
+from gpumon.text.formatting import counted, printable
+from gpumon.text.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from gpumon.alerts.alert import Alert
+    from gpumon.alerts.notice import Notice
+    from gpumon.host import ProcessHost
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.sampling.enrichment import Reservations
+    from gpumon.sources import Source
+
+_RETRY_SECONDS = 5.0
+"""Seconds after which a driver that could not be used is tried again."""
+_CLOSE_SECONDS = 5.0
+"""How long what is being told may delay the end."""
+_LAST_LINES_SECONDS = 1.0
+_MOST_LINES = 10_000
+"""This many lines wait for a blocked standard output; later ones are dropped."""
+
+
+class WatchOptions(NamedTuple):
+    """The options of ``gpumon watch``.
+
+    Attributes:
+        alerts: What is told.
+        interval: Seconds between samples.
+        thresholds: The thresholds of the findings.
+        state: The file in which it is remembered what was told; ``None`` for none.
+    """
+
+    alerts: Sequence[Alert]
+    interval: float
+    thresholds: Thresholds
+    state: str | None
+
+
+def watch(
+    source: Source, host: ProcessHost, options: WatchOptions, reservations: Reservations | None
+) -> int:
+    """Tell alerts until a signal, with a line for each on standard output.
+
+    A driver that cannot be used is no reason to end: it is tried again.
+
+    Args:
+        source: The source of samples.
+        host: Looks up where its processes run.
+        options: The options.
+        reservations: Reads which GPUs ``gpumon run`` has reserved.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        NoSuchCardError: The selection names GPUs that the machine does not have.
+        OSError: Standard output cannot be written.
+    """
+    news: SimpleQueue[BaseException | None] = SimpleQueue()
+    with queue_ending_signals(news), StatusLine(sys.stderr) as status, ExitStack() as ending:
+
+        def say(sentence: str) -> None:
+            status.say(printable(sentence))
+
+        lines = _Lines(sys.stdout, news)
+        ending.callback(lines.close)
+        deliveries = Deliveries(None, say)
+        ending.callback(deliveries.close, _CLOSE_SECONDS)
+        engine = AlertEngine(options.alerts, options.thresholds, options.state)
+        ending.callback(engine.close)
+        names = ", ".join(alert.name for alert in options.alerts)
+        say(
+            f"watching {source.hostname}, a sample every {options.interval:g} s, for "
+            f"{counted(len(options.alerts), 'alert')}: {names}"
+        )
+        watching = _Watching(engine, deliveries, lines, status, options)
+        while True:
+            ended_by = watching.sample(source, host, reservations, news)
+            if ended_by is None:
+                return 0
+            if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchCardError):
+                raise ended_by
+            watching.say_trouble(f"{ended_by.sentence} {ended_by.advice} Trying again.")
+            try:
+                if news.get(timeout=_RETRY_SECONDS) is None:
+                    return 0
+            except Empty:
+                pass
+
+
+class _Watching:
+    """Takes samples, and tells what is to be told.
+
+    Args:
+        engine: Decides that.
+        deliveries: Tells it.
+        lines: Prints it.
+        status: Says what is wrong.
+        options: The options.
+    """
+
+    def __init__(
+        self,
+        engine: AlertEngine,
+        deliveries: Deliveries,
+        lines: _Lines,
+        status: StatusLine,
+        options: WatchOptions,
+    ) -> None:
+        self._engine = engine
+        self._deliveries = deliveries
+        self._lines = lines
+        self._status = status
+        self._interval = options.interval
+        self._history = History(conditions(options.thresholds), options.thresholds)
+        self._said: dict[str, str | None] = {}
+
+    def sample(
+        self,
+        source: Source,
+        host: ProcessHost,
+        reservations: Reservations | None,
+        news: SimpleQueue[BaseException | None],
+    ) -> BaseException | None:
+        """Sample until a signal, or until the source fails; why it failed."""
+        lookup = Lookup(host, reservations=reservations)
+        collector = Collector(source, self._interval, annotate=lookup.annotate)
+        collector.subscribe(self._take, news.put)
+        with ExitStack() as ending:
+            ending.callback(lookup.stop)
+            ending.callback(collector.stop)
+            collector.start()
+            lookup.start()
+            return news.get()
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """Take a sample. Runs on the sampling thread, or on its watchdog."""
+        self._history.add(snapshot)
+        for alert, notice in self._engine.check(self._history, snapshot):
+            self._lines.add(notice_line(notice))
+            self._deliveries.tell(alert, notice)
+        trouble = snapshot.trouble
+        self.say_trouble(None if trouble is None else f"{trouble.sentence} {trouble.advice}")
+        self._say_once("memory", self._engine.trouble)
+
+    def say_trouble(self, sentence: str | None) -> None:
+        """Say why nothing can be sampled, and that it goes on; each once."""
+        if sentence is None and self._said.get("source") is not None:
+            self._status.say("it goes on")
+        self._say_once("source", sentence)
+
+    def _say_once(self, about: str, sentence: str | None) -> None:
+        if sentence != self._said.get(about):
+            self._said[about] = sentence
+            if sentence is not None:
+                self._status.say(printable(sentence))
+
+
+def notice_line(notice: Notice) -> str:
+    """The line of a notice: its time, its title and its sentence."""
+    at = datetime.fromtimestamp(notice.at).astimezone()
+    return f"{at:%Y-%m-%d %H:%M:%S} {notice.title} | {notice.sentence}"
+
+
+class _Lines:
+    """Prints lines on a thread of its own, so that a blocked output delays no sample.
+
+    Args:
+        stream: Where to.
+        news: Gets the error if it cannot be written.
+    """
+
+    def __init__(self, stream: TextIO, news: SimpleQueue[BaseException | None]) -> None:
+        self._stream = stream
+        self._news = news
+        self._waiting: SimpleQueue[str | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write_on, name="gpumon-lines", daemon=True)
+        self._thread.start()
+
+    def add(self, line: str) -> None:
+        """Print a line."""
+        if self._waiting.qsize() < _MOST_LINES:
+            self._waiting.put(line)
+
+    def close(self) -> None:
+        """Print what waits, but not for long."""
+        self._waiting.put(None)
+        self._thread.join(_LAST_LINES_SECONDS)
+
+    def _write_on(self) -> None:
+        try:
+            while (line := self._waiting.get()) is not None:
+                self._stream.write(f"{line}\n")
+                self._stream.flush()
+        except OSError as error:
+            self._news.put(error)

@@ -1,0 +1,221 @@
+"""Reads ``when``: the state, the filter or the event that an alert tells."""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from gpumon.alerts.languages import GpuFacts, gpu_language, process_language
+from gpumon.alerts.states import OFFERED, PROCESS_STATES, STATE_NAMES, plain_name
+from gpumon.alerts.xids import SEVERITY_WORDS, WORTH_TELLING, XidChoice
+from gpumon.filters import Filter, FilterError, Language, Selection, parse
+from gpumon.filters.term import F, S, said
+from gpumon.findings.finding import FindingKind
+from gpumon.model.snapshot import Gpu
+from gpumon.system.users import user_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GpuFilter: TypeAlias = Selection[Gpu, GpuFacts]
+
+
+class WhenError(ValueError):
+    """A ``when`` cannot be read; the text says why and what is possible."""
+
+
+class GpuWhen(Struct, frozen=True):
+    """A GPU is in a state, or meets a filter.
+
+    Attributes:
+        state: The state, or ``None``.
+        terms: The GPUs that it is about.
+    """
+
+    state: FindingKind | None
+    terms: GpuFilter
+
+
+class ProcessWhen(Struct, frozen=True):
+    """A process is in a state, or meets a filter.
+
+    Attributes:
+        state: The state, or ``None``.
+        terms: The processes that it is about.
+    """
+
+    state: FindingKind | None
+    terms: Filter
+
+
+class XidWhen(Struct, frozen=True):
+    """The driver reports an XID.
+
+    Attributes:
+        choice: Which XIDs.
+        terms: The GPUs that it is about.
+    """
+
+    choice: XidChoice
+    terms: GpuFilter
+
+
+class EndWhen(Struct, frozen=True):
+    """A process ends.
+
+    Attributes:
+        terms: Which processes: those that have met this filter while they ran.
+    """
+
+    terms: Filter
+
+
+When: TypeAlias = GpuWhen | ProcessWhen | XidWhen | EndWhen
+
+_TOKEN = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*"?)+')
+_SIGNS = re.compile(r'[<>=:"]')
+_ENDS = frozenset({"ends", "end", "ended", "exits"})
+_HOW = "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, or ends user:me"
+
+
+def is_event(when: When) -> bool:
+    """Whether it happens, rather than lasts: its usual cooldown is shorter."""
+    if isinstance(when, GpuWhen):
+        return when.state is FindingKind.FREE
+    return not isinstance(when, ProcessWhen)
+
+
+def own_user() -> str:
+    """The name of the user who runs this program."""
+    return user_name(os.geteuid())
+
+
+def parse_when(text: str, user: str | None = None) -> When:
+    """Read a ``when``.
+
+    Args:
+        text: A state, a filter, both, XIDs, or the end of processes; see ``docs/alerts.md``.
+        user: The user that ``user:me`` means; the own one by default.
+
+    Raises:
+        WhenError: It is none of these.
+    """
+    words, terms = _sorted(text)
+    me = own_user() if user is None else user
+    if not words and not terms:
+        raise WhenError(_HOW)
+    first = words[0].casefold() if words else ""
+    if first in _ENDS:
+        return _ends(words[1:], terms, me)
+    if first in {"xid", "xids"}:
+        choice = _xids(words[1:])
+        return XidWhen(choice, _parsed(terms, gpu_language(me)))
+    state = _state(words) if words else None
+    if state in PROCESS_STATES:
+        return ProcessWhen(state, _parsed(terms, process_language(me)))
+    if state is not None:
+        return GpuWhen(state, _parsed(terms, gpu_language(me)))
+    return _filter(terms, me)
+
+
+def _sorted(text: str) -> tuple[list[str], list[str]]:
+    """The words without a sign, and the terms; ``and`` stands for itself and is left out."""
+    words: list[str] = []
+    terms: list[str] = []
+    for token in _TOKEN.findall(text):
+        lower = token.casefold()
+        if lower in {"and", "&&"}:
+            continue
+        if lower in {"or", "||"}:
+            raise WhenError("or is not possible: make two alerts")
+        if token.startswith("!") and lower != "!" and not _SIGNS.search(token):
+            raise WhenError(f"{said(token)} is not possible: ! stands before a term, as !user:ann")
+        is_term = _SIGNS.search(token) or lower in {"not", "!"}
+        (terms if is_term else words).append(token)
+    return words, terms
+
+
+def _state(words: Sequence[str]) -> FindingKind:
+    name = plain_name(" ".join(words))
+    state = STATE_NAMES.get(name)
+    if state is not None:
+        return state
+    near = get_close_matches(name, [*STATE_NAMES, "xid", "ends"], 1)
+    guess = f"did you mean {near[0]}? " if near else ""
+    raise WhenError(
+        f"no state {said(' '.join(words))}: {guess}There are {', '.join(OFFERED)}, xid and ends; "
+        'to look for a text in the names of processes, quote it: "train"'
+    )
+
+
+def _xids(words: Sequence[str]) -> XidChoice:
+    """The XIDs that the words after ``xid`` name."""
+    numbers: set[int] = set()
+    least = None
+    for word in words:
+        for part in filter(None, word.split(",")):
+            if part.isascii() and part.isdigit() and len(part) <= 6:
+                numbers.add(int(part))
+            elif part.casefold() in SEVERITY_WORDS:
+                least = SEVERITY_WORDS[part.casefold()]
+            else:
+                near = get_close_matches(part.casefold(), SEVERITY_WORDS, 1)
+                guess = f"did you mean {near[0]}? " if near else ""
+                raise WhenError(
+                    f"no XID {said(part)}: {guess}Write numbers such as xid 79,48, or xid with "
+                    f"{', '.join(list(SEVERITY_WORDS)[:-1])} or {list(SEVERITY_WORDS)[-1]}"
+                )
+    if not numbers and least is None:
+        least = WORTH_TELLING
+    return XidChoice(least, frozenset(numbers))
+
+
+def _ends(words: Sequence[str], terms: list[str], me: str) -> EndWhen:
+    """The end of processes: by PID, by a filter, or both."""
+    for word in words:
+        if not (word.isascii() and word.isdigit()):
+            raise WhenError(
+                f"ends what? {said(word)} is neither a process number nor a filter: write "
+                "ends 12345 or ends user:me"
+            )
+        terms = [f"pid:{word}", *terms]
+    if not terms:
+        raise WhenError("ends what? Write ends 12345 or ends user:me")
+    return EndWhen(_parsed(terms, process_language(me)))
+
+
+def _filter(terms: list[str], me: str) -> GpuWhen | ProcessWhen:
+    """A filter alone: of processes, unless a term of it is one of GPUs only."""
+    processes, gpus = process_language(me), gpu_language(me)
+    of_processes = {term.name for term in processes.terms}
+    of_gpus = {term.name for term in gpus.terms}
+    keys = [key for key in map(_key, terms) if key is not None]
+    for key in keys:
+        if key not in of_processes | of_gpus:
+            raise WhenError(_unknown(key, sorted(of_processes | of_gpus)))
+    if any(key not in of_processes for key in keys):
+        return GpuWhen(None, _parsed(terms, gpus))
+    return ProcessWhen(None, _parsed(terms, processes))
+
+
+def _key(term: str) -> str | None:
+    """The key of a term; ``None`` for a text in quotes and for ``not``."""
+    match = re.match(r"!*([a-z][\w-]*)[<>=:!]", term, re.IGNORECASE)
+    return None if match is None else match[1].casefold()
+
+
+def _unknown(key: str, names: list[str]) -> str:
+    near = get_close_matches(key, names, 1)
+    guess = f"did you mean {near[0]}? " if near else ""
+    return f"no term {said(key)}: {guess}There are {', '.join(names)}"
+
+
+def _parsed(terms: list[str], language: Language[S, F]) -> Selection[S, F]:
+    try:
+        return parse(" ".join(terms), language)
+    except FilterError as error:
+        raise WhenError(error.sentence) from None

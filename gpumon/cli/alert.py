@@ -1,0 +1,159 @@
+"""``gpumon alert``: list the alerts, or send one as a test."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.cli.common import print_all, take_output, take_settings
+from gpumon.cli.messages import EXIT_FAILED, EXIT_USAGE, fail, say
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from gpumon.alerts.alert import Alert
+    from gpumon.cli.help import MakeParser
+    from gpumon.model.thresholds import Thresholds
+
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon alert`` to the parser."""
+    alert = command(
+        description="List the alerts of the configuration, or send one as a test in all its "
+        "ways, which prints what came of each; the exit status is 1 if one failed. "
+        "docs/alerts.md describes them.",
+    )
+    alert.add_argument(
+        "what", metavar="list|test", choices=("list", "test"), help="what to do with them"
+    )
+    alert.add_argument("name", metavar="NAME", nargs="?", help="with test: the name of the alert")
+    add_alert_file(alert)
+
+
+def add_alert_file(parser: argparse.ArgumentParser) -> None:
+    """Add ``--alerts`` to a parser."""
+    parser.add_argument(
+        "--alerts",
+        metavar="FILE",
+        help="read the [[alerts]] of this file, not those of the configuration",
+    )
+
+
+class AlertsFound(NamedTuple):
+    """The alerts of a command.
+
+    Attributes:
+        alerts: The valid ones.
+        thresholds: The thresholds of the configuration.
+    """
+
+    alerts: Sequence[Alert]
+    thresholds: Thresholds
+
+
+def alerts_of(options: argparse.Namespace, *, terminal: bool) -> AlertsFound | str:
+    """The alerts of ``--alerts`` or of the configuration, or why there are none.
+
+    Mistakes are said on standard error.
+    """
+    from gpumon.alerts.reading import read_alerts
+    from gpumon.config import config_path
+
+    settings = take_settings()
+    tables, path = settings.alerts, config_path()
+    if options.alerts is not None:
+        from gpumon.config.reading import read_alert_file
+
+        path = options.alerts
+        loaded = read_alert_file(path)
+        for error in loaded.errors:
+            say(error.sentence)
+        tables = loaded.settings.alerts
+    found = read_alerts(tables, terminal=terminal)
+    for error in found.errors:
+        say(error.sentence)
+    if not found.alerts:
+        return (
+            f"there is no alert in {path}: write a table [[alerts]] with a line such as "
+            'when = "hot" into it; docs/alerts.md has examples.'
+        )
+    return AlertsFound(found.alerts, settings.thresholds)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List the alerts, or test one; the exit status."""
+    take_output(options, "table", utf_8=False)
+    found = alerts_of(options, terminal=True)
+    if isinstance(found, str):
+        return fail(found)
+    alerts = {alert.name: alert for alert in found.alerts}
+    if options.what == "list":
+        if options.name is not None:
+            return fail("list takes no name: it lists all alerts.", EXIT_USAGE)
+        return print_all(lambda: _list(found.alerts))
+    if options.name is None:
+        return fail(f"test needs the name of an alert; there are {', '.join(alerts)}.", EXIT_USAGE)
+    alert = alerts.get(options.name)
+    if alert is None:
+        from gpumon.config.suggestions import nearest_or_all
+
+        return fail(
+            f"there is no alert {options.name!r}; {nearest_or_all(options.name, alerts)}.",
+            EXIT_USAGE,
+        )
+    return print_all(lambda: _test(alert))
+
+
+def _list(alerts: Sequence[Alert]) -> int:
+    from gpumon.alerts.messages import alert_in_words
+    from gpumon.text.formatting import printable
+
+    for alert in alerts:
+        sys.stdout.write(f"{printable(alert_in_words(alert))}\n")
+    return 0
+
+
+class _Terminal:
+    """The terminal of this command; implements ``TerminalWays``."""
+
+    def bell(self) -> None:
+        """Ring."""
+        from gpumon.system.own_terminal import write_to_terminal
+        from gpumon.text.notification import BELL
+
+        write_to_terminal(BELL)
+
+    def notify(self, title: str, text: str) -> None:
+        """Show a notification."""
+        from gpumon.system.own_terminal import write_to_terminal
+        from gpumon.text.notification import notification
+
+        write_to_terminal(notification(title, text, os.environ))
+
+
+def _test(alert: Alert) -> int:
+    """Send a notice in each way of an alert; the exit status."""
+    from msgspec.structs import replace
+
+    from gpumon.alerts.delivery import Deliveries
+    from gpumon.alerts.messages import way_in_words
+    from gpumon.alerts.sentences import test_notice
+    from gpumon.text.formatting import printable
+
+    if not alert.ways:
+        sys.stdout.write("it has no do: it is only listed in the dashboard and by gpumon watch\n")
+        return 0
+    notice = test_notice(alert, platform.node(), time.time())
+    failed = False
+    deliveries = Deliveries(_Terminal(), say)
+    for one in alert.ways:
+        for way, failure in deliveries.tell_now(replace(alert, ways=(one,)), notice):
+            failed = failed or failure is not None
+            result = "sent" if failure is None else f"failed: {failure}"
+            sys.stdout.write(f"{printable(f'{way_in_words(way)}: {result}')}\n")
+            sys.stdout.flush()
+    return EXIT_FAILED if failed else 0

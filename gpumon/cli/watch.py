@@ -1,0 +1,63 @@
+"""``gpumon watch``: tell alerts without a screen."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gpumon.cli import values
+from gpumon.cli.alert import add_alert_file, alerts_of
+from gpumon.cli.common import reservations, source_and_host, take_output
+from gpumon.cli.messages import EXIT_USAGE, cannot_write, explain, fail
+from gpumon.cli.options import add_machine, drawing
+from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
+
+if TYPE_CHECKING:
+    from gpumon.cli.help import MakeParser
+
+_INTERVAL = 5.0
+
+
+def add_options(command: MakeParser) -> None:
+    """Add ``gpumon watch`` to the parser."""
+    watch = command(
+        parents=[drawing()],
+        description="Tell the alerts of the configuration until Ctrl+C or SIGTERM, with a line "
+        "for each on standard output. docs/alerts.md describes them, and has a unit for systemd.",
+    )
+    watch.add_argument(
+        "-n",
+        "--interval",
+        metavar="SECONDS",
+        type=values.interval,
+        default=argparse.SUPPRESS,
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
+        f"(default: {_INTERVAL:g})",
+    )
+    add_alert_file(watch)
+    add_machine(watch)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Watch until a signal; the exit status."""
+    take_output(options, "table", utf_8=False)
+    found = alerts_of(options, terminal=False)
+    if isinstance(found, str):
+        return fail(found, EXIT_USAGE)
+    from gpumon.alerts.memory import memory_path
+    from gpumon.alerts.watch import WatchOptions, watch
+    from gpumon.sources import SourceError
+
+    source, host = source_and_host(options)
+    state = (
+        None if getattr(options, "demo", False) else memory_path(source.hostname, options.alerts)
+    )
+    given = WatchOptions(found.alerts, options.interval or _INTERVAL, found.thresholds, state)
+    try:
+        return watch(source, host, given, reservations(options))
+    except SourceError as error:
+        return explain(error)
+    except BrokenPipeError:
+        raise  # not a failure: main ends quietly
+    except OSError as error:
+        return cannot_write(error)

@@ -1,0 +1,177 @@
+"""Memory that grows steadily: of a process, and of a GPU, with the time until it is full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+
+from gpumon.findings.finding import Finding, FindingKind, Severity
+from gpumon.findings.phrases import spaced
+from gpumon.model.snapshot import CardStatus
+from gpumon.text.formatting import gib, gibibytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpumon.model.snapshot import Gpu
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.history import History
+
+_SPANS = (3600.0, 1800.0, 900.0, 300.0)
+"""The windows in seconds in which growth is searched, longest first."""
+_POINTS = 30
+_FORESEEN = 10.0
+"""A line is extrapolated to this multiple of its observed length, and no further."""
+_LATELY = 300.0
+"""Seconds in which the memory of a GPU must still have grown."""
+_JUDGED_EVERY = 30.0
+"""Seconds for which the growth of a GPU stands: it is asked for in every frame, and takes some
+hundred microseconds."""
+
+
+class Growth(Struct, frozen=True):
+    """Memory that grows linearly.
+
+    Attributes:
+        rate: Bytes a second.
+        rise: Bytes from the first to the last of the points.
+        seconds: Length of the observed time.
+        fit: R² of the line, 0 to 1.
+    """
+
+    rate: float
+    rise: float
+    seconds: float
+    fit: float
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The observations, with their numbers."""
+        return (
+            f"GPU memory rose by {gibibytes(int(self.rise))} {gib()} in {spaced(self.seconds)}",
+            f"a line explains {100 * self.fit:.0f} % of the change",
+        )
+
+    @property
+    def pace(self) -> str:
+        """The rate, such as ``1.5 GiB/h``."""
+        return f"{gibibytes(int(3600 * self.rate))} {gib()}/h"
+
+    def full_in(self, free: int | None) -> str | None:
+        """When so many free bytes are used up, such as ``40 min``; ``None`` if that is too far."""
+        if free is None or free / self.rate > _FORESEEN * self.seconds:
+            return None
+        return _about(free / self.rate)
+
+
+def growth(
+    points: Callable[[float, int], Sequence[float | None]],
+    thresholds: Thresholds,
+    least_seconds: float = 0.0,
+) -> Growth | None:
+    """Steady growth up to now, over the longest window that shows it.
+
+    Args:
+        points: The values of the last seconds, as so many means, oldest first.
+        thresholds: The thresholds.
+        least_seconds: The shortest window that counts.
+    """
+    for seconds in _SPANS:
+        if seconds < least_seconds:
+            break
+        known = [mean for mean in points(seconds, _POINTS) if mean is not None]
+        if len(known) < _POINTS or known[-1] - known[0] < thresholds.growth_bytes:
+            continue
+        slope, fit = _line(known)
+        if fit >= thresholds.growth_fit and _goes_on(known):
+            rate = slope / (seconds / _POINTS)
+            return Growth(rate, known[-1] - known[0], seconds, fit)
+    return None
+
+
+def filling(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+    """The used memory of a GPU grows steadily, and will be full in a time that can be foreseen."""
+    free = room(history, gpu)
+    if free is None:
+        return None
+    found = _growth_of(history, gpu, thresholds)
+    left = None if found is None else found.full_in(free)
+    if found is None or left is None:
+        return None
+    return Finding(
+        kind=FindingKind.FILLING,
+        subject=gpu.uuid,
+        severity=Severity.NOTE,
+        sentence=f"memory grows by {found.pace}: full in about {left} at this pace",
+        short=f"full in about {left}",
+        brief="filling",
+        since=history.now - found.seconds,
+        evidence=(*found.evidence, f"{gibibytes(free)} {gib()} free"),
+    )
+
+
+def room(history: History, gpu: Gpu) -> int | None:
+    """Free bytes of a GPU; ``None`` if they do not limit the growth on it."""
+    present = gpu.status is CardStatus.OK and history.old(gpu) is None
+    if not present or gpu.memory_unified or gpu.mig_mode:
+        return None
+    return gpu.memory_free
+
+
+_JUDGED: WeakKeyDictionary[History, dict[str, tuple[int, Growth | None]]] = WeakKeyDictionary()
+
+
+def _growth_of(history: History, gpu: Gpu, thresholds: Thresholds) -> Growth | None:
+    if history.started is None:
+        return None
+    judged = _JUDGED.setdefault(history, {})
+    turn = int(history.now // _JUDGED_EVERY)
+    before = judged.get(gpu.uuid)
+    if before is not None and before[0] == turn:
+        return before[1]
+
+    def points(seconds: float, count: int) -> list[float | None]:
+        return history.gpu_buckets(gpu.uuid, "memory_used", seconds, count, history.now)
+
+    found = growth(points, thresholds, thresholds.filling_after)
+    if found is not None:
+        # A line through half an hour still fits some minutes after the growth has ended.
+        newest = [mean for mean in points(_LATELY, 10) if mean is not None]
+        if not newest or newest[-1] - newest[0] < 0.5 * found.rate * _LATELY:
+            found = None
+    judged[gpu.uuid] = turn, found
+    return found
+
+
+def _line(values: Sequence[float]) -> tuple[float, float]:
+    """The least-squares line through equally spaced values: its rise per step, and R²."""
+    middle = (len(values) - 1) / 2
+    mean = sum(values) / len(values)
+    spread = sum((place - middle) ** 2 for place in range(len(values)))
+    change = sum((value - mean) ** 2 for value in values)
+    shared = sum((place - middle) * (value - mean) for place, value in enumerate(values))
+    return shared / spread, shared**2 / (spread * change)
+
+
+def _goes_on(values: Sequence[float]) -> bool:
+    """Whether the newest third rose at least half as much as the third before it.
+
+    A program that loads its data and then stops growing fits a line rather well.
+    """
+    third = len(values) // 3
+    first, second, last = (
+        sum(values[part * third : (part + 1) * third]) / third for part in range(3)
+    )
+    return last - second >= 0.5 * (second - first) > 0
+
+
+def _about(seconds: float) -> str:
+    """A future duration, rounded to its accuracy: ``40 min``, ``3 h``."""
+    minutes = seconds / 60
+    if minutes < 10:
+        return f"{max(1, round(minutes))} min"
+    if minutes < 120:
+        return f"{5 * round(minutes / 5)} min"
+    return f"{round(minutes / 60)} h"

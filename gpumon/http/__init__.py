@@ -1,0 +1,1 @@
+"""HTTP to one server, in bounded time and bounded size."""

@@ -1,0 +1,93 @@
+"""Reads the NVLinks of a GPU: which are up, their traffic and their errors."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_uint
+from typing import TYPE_CHECKING
+
+import pynvml
+
+from gpumon.sources.nvml.queries import FieldQuery, PollRate, Query
+from gpumon.sources.nvml.query_builders import counter_query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.sources.nvml.card import NvmlCard
+
+
+def nvlinks(card: NvmlCard) -> Query:
+    """How many links there are, and how many are up."""
+    most = 1
+
+    def ask() -> int:
+        nonlocal most
+        links = active = 0
+        state = c_uint()
+        for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+            code = card.call("nvmlDeviceGetNvLinkState", card.handle, link, byref(state))
+            missing = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
+            if code in missing and links >= most:
+                # The first missing link ends the list. Links never become fewer: a refusal before
+                # the last known one is an error.
+                break
+            if code:
+                return code
+            links += 1
+            active += state.value
+        most = max(links, most)
+        card.facts.values["nvlink_count"] = links
+        card.facts.values["nvlink_active"] = active
+        return pynvml.NVML_SUCCESS
+
+    return Query(("nvlink_count", "nvlink_active"), ask, PollRate.RARE)
+
+
+def nvlink_traffic(card: NvmlCard) -> Iterator[Query]:
+    """Bytes per second over all links, sent and received."""
+    yield _bytes(
+        card,
+        "nvlink_tx",
+        kibibytes=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+        byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES,
+    )
+    yield _bytes(
+        card,
+        "nvlink_rx",
+        kibibytes=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+        byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,
+    )
+
+
+def _bytes(card: NvmlCard, name: str, kibibytes: int, byte_field: int) -> Query:
+    """Up to NVLink 4 the counter is in KiB; NVLink 5 has another one, in bytes."""
+    every = FieldQuery.ALL_LINKS
+    newer = counter_query(card, name, byte_field, 1, None, scope=every)
+    return counter_query(card, name, kibibytes, 1024, newer, scope=every)
+
+
+def nvlink_errors(card: NvmlCard) -> Iterator[Query]:
+    """Replays and recoveries of all links together.
+
+    CRC errors are not counted: they matter at 100 a second only (DCGM's hardware limits), and
+    those that matter lead to replays. Not available from NVLink 5 on, which counts otherwise.
+    """
+    counts: dict[int, int] = {}
+
+    def of(field: int) -> Query:
+        def keep(_kind: int, value: float) -> int:
+            counts[field] = int(value)
+            if len(counts) == len(_ERROR_FIELDS):
+                card.facts.values["nvlink_errors"] = sum(counts.values())
+            return pynvml.NVML_SUCCESS
+
+        return FieldQuery(("nvlink_errors",), field, keep, PollRate.SLOW)
+
+    for field in _ERROR_FIELDS:
+        yield of(field)
+
+
+_ERROR_FIELDS = (
+    pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+)

@@ -1,0 +1,218 @@
+"""Alerts on the screen: checks them for each sample, and keeps what the user asked for by key."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from gpumon.alerts.board import Told
+from gpumon.alerts.engine import AlertEngine
+from gpumon.alerts.notice import gpu_key, process_key
+from gpumon.findings import not_free
+from gpumon.findings.groups import JobGroup
+from gpumon.model.snapshot import Gpu, GpuProcess
+from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.process_end import end_of_job, end_of_process
+from gpumon.ui.view.view import Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.alerts.alert import Alert
+    from gpumon.alerts.notice import Notice
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.history import History
+    from gpumon.ui.session import SessionAlerts
+
+Subject: TypeAlias = Gpu | GpuProcess | JobGroup
+"""What the user wants to be told about: that it is free, or has ended."""
+
+
+_SAID_KEPT = 5
+
+
+class _Awaited(Struct):
+    """Processes whose end is told once, when the last of them has ended.
+
+    Attributes:
+        processes: The processes as they were last listed, by their keys.
+        running: The keys of those that have not ended.
+        job: The name of the job; ``None`` for a single process.
+        before: The last snapshot that lists one of them.
+    """
+
+    processes: dict[str, GpuProcess]
+    running: set[str]
+    job: str | None
+    before: Snapshot
+
+
+class AlertController:
+    """Tells alerts while the screen is open; for the application's thread.
+
+    Args:
+        alerts: The alerts of the configuration.
+        history: The history of the machine, which is live.
+        deliver: Tells a notice in the ways of its alert; must not block.
+        show: Shows what was told: the newest notice, and how many there are besides.
+        changed: Called when something else is watched, or what was told has been read.
+        say: Shows a sentence.
+
+    Attributes:
+        alerts: The alerts of the configuration.
+        told: What was told.
+        unread: How many notices were told since the page that lists them was last open.
+        troubles: What was said to be wrong with the telling, oldest first.
+    """
+
+    def __init__(
+        self,
+        alerts: SessionAlerts,
+        history: History,
+        deliver: Callable[[Alert, Notice], None],
+        show: Callable[[Notice, int], None],
+        changed: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.alerts = alerts
+        self.told = Told()
+        self.unread = 0
+        self.troubles: deque[str] = deque(maxlen=_SAID_KEPT)
+        self._history = history
+        self._deliver = deliver
+        self._show = show
+        self._changed = changed
+        self._say = say
+        self._engine = AlertEngine(alerts.alerts, history.thresholds, alerts.state)
+        self._names = {alert.name for alert in alerts.alerts}
+        self._trouble: str | None = None
+        self._gpus: set[str] = set()
+        self._awaited: list[_Awaited] = []
+        self._checked: Snapshot | None = None
+        self._listed_at: float | None = None
+
+    @property
+    def watched(self) -> Watched:
+        """What is watched by key."""
+        running = [group.processes[key].id for group in self._awaited for key in group.running]
+        return Watched(frozenset(self._gpus), frozenset(running))
+
+    def toggle(self, subject: Subject) -> str:
+        """Tell when a GPU is free, or when a process or job has ended, or no longer do.
+
+        Returns:
+            The message for the user.
+        """
+        # What is watched is followed from the newest sample on.
+        self.check()
+        said = self._toggle_gpu(subject) if isinstance(subject, Gpu) else self._toggle_end(subject)
+        self._changed()
+        return said
+
+    def _toggle_gpu(self, gpu: Gpu) -> str:
+        name = f"GPU {gpu.index}"
+        if gpu.uuid in self._gpus:
+            self._gpus.discard(gpu.uuid)
+            self._engine.forget(gpu_key(gpu.uuid))
+            return f"{name} is no longer watched"
+        # Its first finding may be another one, such as heat, and hide that it is free.
+        if not_free(self._history, gpu, self._history.thresholds) is None:
+            return f"{name} is free"
+        self._gpus.add(gpu.uuid)
+        self._engine.tell_when_free(gpu)
+        return f"will notify when {name} is free ({keycap('notify')} cancels)"
+
+    def _toggle_end(self, subject: GpuProcess | JobGroup) -> str:
+        processes = subject.processes if isinstance(subject, JobGroup) else (subject,)
+        job = subject.label if isinstance(subject, JobGroup) and len(processes) > 1 else None
+        name = f"process {processes[0].id.pid}" if job is None else f"job {job}"
+        by_key = {process_key(process.id): process for process in processes}
+        known = [group for group in self._awaited if group.running & by_key.keys()]
+        for group in known:
+            self._awaited.remove(group)
+            for key in group.running:
+                self._engine.forget(key)
+        if known:
+            return f"{name} is no longer watched"
+        latest = self._history.latest
+        listed = {process.id for process in (latest.processes if latest is not None else ())}
+        running = {key for key, process in by_key.items() if process.id in listed}
+        if latest is None or not running:
+            return f"{name} is on no GPU any more"
+        for key in running:
+            self._engine.tell_when_ends(by_key[key])
+        self._awaited.append(_Awaited(by_key, running, job, latest))
+        return f"will notify when {name} has ended ({keycap('notify')} cancels)"
+
+    def check(self) -> None:
+        """Tell what the newest snapshot gives reason to."""
+        latest = self._history.latest
+        if latest is None or latest is self._checked:
+            return
+        self._checked = latest
+        told = []
+        for alert, found in self._engine.check(self._history, latest):
+            notice = found if alert.name in self._names else self._as_asked(found, latest)
+            if notice is not None:
+                told.append(notice)
+                self.told.add(notice)
+                self._deliver(alert, notice)
+        self._follow(latest)
+        if told:
+            self.unread += len(told)
+            self._changed()
+            self._show(told[-1], len(told) - 1)
+        self._say_trouble()
+
+    def _as_asked(self, notice: Notice, latest: Snapshot) -> Notice | None:
+        """The notice of what is watched by key; ``None`` while other processes of a job run."""
+        group = next((one for one in self._awaited if notice.key in one.running), None)
+        if group is None:
+            self._gpus.discard(notice.gpu_uuid or "")
+            return notice
+        group.running.discard(notice.key)
+        if group.running:
+            return None
+        self._awaited.remove(group)
+        processes = tuple(group.processes.values())
+        if group.job is None:
+            return end_of_process(notice, processes[0], group.before, latest)
+        return end_of_job(notice, group.job, processes, group.before, latest)
+
+    def _follow(self, latest: Snapshot) -> None:
+        """Keep the awaited processes as they are listed now."""
+        # Only in the first snapshot with a new list do the list and the memory have the same time.
+        is_new = latest.processes_at is None or latest.processes_at != self._listed_at
+        self._listed_at = latest.processes_at
+        if not self._awaited or not is_new:
+            return
+        now = {process_key(process.id): process for process in latest.processes}
+        for group in self._awaited:
+            listed = {key: now[key] for key in group.processes if key in now}
+            if listed:
+                group.processes |= listed
+                group.before = latest
+
+    def _say_trouble(self) -> None:
+        """Say once why nothing can be remembered, or that another program tells the same."""
+        trouble = self._engine.trouble
+        if trouble != self._trouble and trouble is not None:
+            self.say(trouble)
+        self._trouble = trouble
+
+    def say(self, sentence: str) -> None:
+        """Say what is wrong with the telling, and keep it for the page."""
+        self.troubles.append(sentence)
+        self._say(sentence)
+
+    def close(self) -> None:
+        """Remember what was told; takes a few seconds at most."""
+        self._engine.close()
+
+    def read(self) -> None:
+        """The page that lists what was told is open."""
+        if self.unread:
+            self.unread = 0
+            self._changed()

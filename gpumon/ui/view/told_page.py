@@ -1,0 +1,142 @@
+"""The page of what alerts have told: a line a notice, and the alerts that are checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumon.alerts.alert import Apprise, Bell, Command, Desktop, Webhook
+from gpumon.text.cells import Field, Row, fill, restyle
+from gpumon.text.formatting import cell_width, duration, fit, printable
+from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES
+from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.page_layout import moment_text, text_rows, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpumon.alerts.alert import Alert
+    from gpumon.alerts.notice import Notice
+
+_MARGIN = 2
+_SHORT_TIME = 5
+_LEAST_TITLE = 24
+_WAYS: Mapping[type, str] = {
+    Bell: "bell",
+    Desktop: "desktop",
+    Command: "command",
+    Webhook: "webhook",
+    Apprise: "apprise",
+}
+
+
+class ToldRows(NamedTuple):
+    """The rows of the page.
+
+    Attributes:
+        rows: The rows, each as wide as asked for.
+        notices: The index of the notice of each row; ``None`` for other rows.
+    """
+
+    rows: list[Row]
+    notices: list[int | None]
+
+
+def told_rows(
+    notices: Sequence[Notice],
+    chosen: int | None,
+    alerts: Sequence[Alert],
+    notes: Sequence[str],
+    now: float,
+    width: int,
+) -> ToldRows:
+    """The whole page, every row exactly ``width`` cells.
+
+    Args:
+        notices: What was told, newest first.
+        chosen: Index of the notice under the cursor, whose sentence is shown.
+        alerts: The alerts of the configuration that are checked.
+        notes: What is not done here, and which ways failed.
+        now: The current time, in seconds since the epoch.
+        width: Cells.
+    """
+    rows: list[Row] = []
+    owners: list[int | None] = []
+    ended = _ends(notices)
+    for index, notice in enumerate(notices):
+        lines = [_line(notice, ended.get(index), now, width, chosen=index == chosen)]
+        if index == chosen:
+            room = max(1, width - 2 * _MARGIN - _SHORT_TIME - 1)
+            edge: Field = (" " * (_MARGIN + _SHORT_TIME + 1), "")
+            text = f"{notice.sentence} (alert {notice.alert})"
+            lines += [fill([edge, (line, "")], width) for line in wrap(text, room)]
+        rows += lines
+        owners += [index] * len(lines)
+    rest = [*_empty(width)] if not notices else [fill((), width)]
+    rest += _checked(alerts, notes, width)
+    return ToldRows([*rows, *rest], [*owners, *([None] * len(rest))])
+
+
+def _ends(notices: Sequence[Notice]) -> dict[int, float]:
+    """When what a notice tells ended, by the index of the notice; as far as that was told."""
+    ends: dict[int, float] = {}
+    newer: dict[tuple[str, str], float] = {}
+    for index, notice in enumerate(notices):
+        about = (notice.alert, notice.key)
+        if notice.ended:
+            newer[about] = notice.at
+        elif about in newer:
+            ends[index] = newer.pop(about)
+    return ends
+
+
+def _line(notice: Notice, ended: float | None, now: float, width: int, *, chosen: bool) -> Row:
+    at = moment_text(notice.at, now)
+    sign = f"{GLYPHS[notice.severity]} "
+    since = ""
+    if notice.since is not None:
+        since = f"since {moment_text(notice.since, now)}"
+        if notice.ended or ended is not None:
+            over = notice.at if ended is None else ended
+            since += f", ended after {duration(max(0.0, over - notice.since))}"
+    fields: list[Field] = [("▸ " if chosen else "  ", ""), (at, "dim"), (" ", "")]
+    room = width - sum(cell_width(text) for text, _ in fields) - cell_width(sign)
+    style = STATE_STYLES[notice.severity]
+    beside = room - cell_width(since) - 2
+    if since and beside >= min(_LEAST_TITLE, cell_width(notice.title)):
+        title = fit(printable(notice.title), beside)
+        fields += [(sign, style), (title, style), ("  ", ""), (since, "dim")]
+    else:
+        fields += [(sign, style), (fit(printable(notice.title), max(1, room)), style)]
+    row = fill(fields, width)
+    return restyle(row, "cursor") if chosen else row
+
+
+def _empty(width: int) -> list[Row]:
+    text = (
+        "Nothing has been told. "
+        f"{keycap('notify')} on a GPU tells when it is free, on a process or job when it ends. "
+        "[[alerts]] in the configuration tells of states such as hot, idle or lost: see "
+        "docs/alerts.md."
+    )
+    return [fill((), width), *_indented(text, width), fill((), width)]
+
+
+def _checked(alerts: Sequence[Alert], notes: Sequence[str], width: int) -> list[Row]:
+    rows: list[Row] = []
+    if alerts:
+        title = "Alerts that are checked "
+        line = "─" * max(0, width - 2 * _MARGIN - cell_width(title))
+        rows.append(fill([(" " * _MARGIN, ""), (title, "strong"), (line, "rule")], width))
+        for alert in alerts:
+            ways = ", ".join(_WAYS[type(way)] for way in alert.ways) or "this page only"
+            lasting = f" for {duration(alert.lasting)}" if alert.lasting else ""
+            name = "" if alert.name == alert.when else f"{alert.name}: "
+            rows += _indented(f"{name}{alert.when}{lasting} → {ways}", width)
+    for note in notes:
+        rows += _indented(note, width, "state.note")
+    return rows
+
+
+def _indented(text: str, width: int, style: str = "") -> list[Row]:
+    room = max(1, width - 2 * _MARGIN)
+    return [fill([(" " * _MARGIN, ""), *row], width) for row in text_rows(text, room, style)]

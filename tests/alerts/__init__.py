@@ -1,0 +1,1 @@
+"""Alerts: what is told, and how."""

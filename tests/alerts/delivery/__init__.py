@@ -1,0 +1,1 @@
+"""How alerts are told: real commands, real servers, and what waits between."""

@@ -1,0 +1,84 @@
+"""Alerts, notices and a terminal, for the tests of their delivery."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from gpumon.alerts.alert import Alert
+from gpumon.alerts.delivery import Deliveries
+from gpumon.alerts.notice import Notice
+from gpumon.findings.finding import Severity
+from tests.exporter.exporting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.alerts.alert import Way
+
+NOTICE = Notice(
+    alert="broken",
+    key="gpu:GPU-1a2b",
+    host="gpu-04",
+    at=1_700_000_000.25,
+    since=1_699_999_940.0,
+    severity=Severity.CRITICAL,
+    title="gpu-04 GPU 3: lost",
+    sentence="GPU 3 (H100) of gpu-04: <the driver> cannot reach it & it is 90 °C; reset it",
+    gpu_index=3,
+    gpu_uuid="GPU-1a2b",
+)
+
+
+def alert_with(*ways: Way) -> Alert:
+    """An alert that is told in these ways."""
+    return Alert(name="broken", when="lost", ways=ways, cooldown=3600.0)
+
+
+def failure(way: Way) -> str | None:
+    """Tell a notice now: ``None``, or why it was not told."""
+    said: list[str] = []
+    ((told, sentence),) = Deliveries(None, said.append).tell_now(alert_with(way), NOTICE)
+    assert told is way
+    assert said == []
+    assert sentence is None or sentence.isprintable()
+    return sentence
+
+
+class Terminal:
+    """Keeps what it is told; may fail or wait.
+
+    Attributes:
+        told: What it was told.
+        error: What it raises.
+        gate: It waits until this is set.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.error: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def bell(self) -> None:
+        self._take("bell")
+
+    def notify(self, title: str, text: str) -> None:
+        self._take(f"{title}|{text}")
+
+    def _take(self, what: str) -> None:
+        self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.told.append(what)
+
+
+def threads() -> list[str]:
+    """The threads of deliveries that run."""
+    return [thread.name for thread in threading.enumerate() if thread.name == "gpumon-delivery"]
+
+
+def no_threads_left() -> Iterator[None]:
+    """A fixture: a test leaves no thread behind."""
+    yield
+    wait_until(lambda: not threads(), "the end of the threads")

@@ -1,0 +1,115 @@
+"""Whatever a GPU does, each transition is told once, and a restart changes nothing.
+
+The rules are checked on the whole course, looking back from each sample, where the engine goes
+forward.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gpumon.alerts.episode import GONE_FOR
+from tests.alerts.machine import Machine, alert
+from tests.build import NOON, gpu, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.snapshot import Snapshot
+
+STEP = 5.0
+_HOT, _COOL = snapshot(NOON, gpu(temperature_gpu=91)), snapshot(NOON, gpu(temperature_gpu=40))
+_UNKNOWN = snapshot(NOON, gpu(temperature_gpu=None))
+_VANISHED = snapshot(NOON, gpu(index=1))
+_SEEN: dict[str, tuple[Snapshot, bool | None]] = {
+    "hot": (_HOT, True),
+    "cool": (_COOL, False),
+    "unknown": (_UNKNOWN, None),
+    "vanished": (_VANISHED, None),
+}
+_Course = list[tuple[str, int]]
+"""What is seen, and in how many samples."""
+
+courses = st.lists(
+    st.tuples(st.sampled_from([*_SEEN, "hot", "cool", "cool"]), st.integers(1, 20)), max_size=25
+)
+
+
+class Told(NamedTuple):
+    at: int
+    ended: bool
+
+
+def follow(course: _Course, lasting: float, cooldown: float) -> list[Told]:
+    machine = Machine(alert("temp>85", lasting=lasting, cooldown=cooldown, ended=True))
+    for seen, samples in course:
+        machine.show(samples * STEP, _SEEN[seen][0], STEP)
+    return [Told(round((one.at - NOON) / STEP), one.ended) for one in machine.told]
+
+
+def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
+    """How long a value has been seen up to a sample, back to the last one with the other."""
+    seconds, place = 0.0, at
+    while place >= 0 and values[place] is not (not wanted):
+        if place and values[place] is wanted and values[place - 1] is wanted:
+            seconds += STEP
+        place -= 1
+    return seconds
+
+
+@settings(max_examples=150, deadline=None)
+@example([("cool", 1), ("hot", 1), ("vanished", 1), ("hot", 5)], 30.0, 0.0)
+@given(courses, st.sampled_from([0.0, 30.0, 100.0]), st.sampled_from([0.0, 300.0]))
+def test_each_transition_is_told_once(course: _Course, lasting: float, cooldown: float) -> None:
+    notices = follow(course, lasting, cooldown)
+    told = {one.at: one.ended for one in notices}
+    assert len(told) == len(notices)
+    values = [_SEEN[seen][1] for seen, samples in course for _ in range(samples)]
+    # Whether it holds, told or not; what holds at the first look counts as told.
+    known = [place for place, value in enumerate(values) if value is not None]
+    holds = bool(known) and values[known[0]] is True
+    told_at: int | None = None
+    is_told = False
+    for at in known:
+        if holds and seconds_of(values, at, wanted=False) >= GONE_FOR and values[at] is False:
+            holds = False
+            assert told.pop(at, None) is (True if is_told else None)
+            is_told = False
+        elif not holds and values[at] is True:
+            long_enough = seconds_of(values, at, wanted=True) >= lasting
+            again = told_at is None or (at - told_at) * STEP >= cooldown
+            if long_enough and again:
+                assert told.pop(at, None) is False
+                holds = is_told = True
+                told_at = at
+    assert told == {}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    courses,
+    st.sampled_from([0.0, 30.0]),
+    st.sampled_from([0.0, 300.0]),
+    st.sets(st.integers(0, 24), max_size=5),
+)
+def test_a_restart_changes_nothing(
+    course: _Course, lasting: float, cooldown: float, restarts: set[int]
+) -> None:
+    expected = follow(course, lasting, cooldown)
+    with TemporaryDirectory() as folder:
+        machine = Machine(
+            alert("temp>85", lasting=lasting, cooldown=cooldown, ended=True),
+            state=Path(folder) / "state.json",
+        )
+        for number, (seen, samples) in enumerate(course):
+            if number in restarts:
+                machine.restart()
+            machine.show(samples * STEP, _SEEN[seen][0], STEP)
+        machine.engine.close()
+    told = [Told(round((one.at - NOON) / STEP), one.ended) for one in machine.told]
+    assert told == expected

@@ -1,0 +1,489 @@
+"""What is told, when, and how often."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gpumon.alerts.alert import Bell, Command
+from gpumon.findings.finding import Severity
+from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, Place, Trouble, Unknown
+from tests.alerts.machine import Machine, alert, hot
+from tests.build import GIB, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.alerts.notice import Notice
+
+pytestmark = pytest.mark.usefixtures("utc")
+
+
+def titles(notices: list[Notice]) -> list[str]:
+    return [notice.title for notice in notices]
+
+
+def lost(**changes: object) -> Gpu:
+    values: dict[str, object] = dict.fromkeys(
+        ("utilization_gpu", "temperature_gpu", "power_draw", "memory_used", "memory_free")
+    )
+    unknown = dict.fromkeys(values, Unknown.CARD_LOST)
+    return gpu(status=CardStatus.LOST, unknown=unknown, **values, **changes)
+
+
+def without_heat() -> Gpu:
+    return gpu(temperature_gpu=None, unknown={"temperature_gpu": Unknown.NO_ANSWER})
+
+
+def working(pid: int = 100, **changes: object) -> GpuProcess:
+    return process(pid, sm=80, **changes)  # type: ignore[arg-type]  # keywords pass through
+
+
+# The course of one state
+
+
+def test_a_state_is_told_when_it_begins_and_once() -> None:
+    machine = Machine(alert("hot"))
+    assert machine.see(5, gpu()) == []
+    told = machine.see(3600, hot(), step=5)
+    assert titles(told) == ["ada-07 GPU 0: hot"]
+    (notice,) = told
+    assert notice.sentence.startswith("GPU 0 (H100 80GB HBM3) of ada-07: hot, 91 °C")
+    assert (notice.key, notice.gpu_index, notice.severity) == ("gpu:GPU-0", 0, Severity.WARNING)
+    assert notice.since == notice.at
+    assert not notice.ended
+
+
+@pytest.mark.parametrize("when", ["hot", "temp>85"])
+def test_what_already_holds_at_the_first_look_is_not_told(when: str) -> None:
+    machine = Machine(alert(when, ended=True))
+    assert machine.see(3600, hot(), step=5) == []
+    assert machine.see(120, gpu()) == []
+    assert len(machine.see(5, hot())) == 1
+
+
+def test_a_state_that_only_shows_after_a_while_is_not_told_if_it_held_at_the_first_look() -> None:
+    stuck = gpu(utilization_gpu=100, power_draw=100.0)
+    machine = Machine(alert("stuck"))
+    assert machine.see(1800, stuck, processes=(working(),), step=5) == []
+    begun = Machine(alert("stuck"))
+    begun.see(10, gpu(utilization_gpu=50, power_draw=400.0), processes=(working(),))
+    assert len(begun.see(1800, stuck, processes=(working(),), step=5)) == 1
+
+
+def test_it_must_hold_for_long_enough_without_a_break() -> None:
+    machine = Machine(alert("temp>85", lasting=60.0))
+    machine.see(5, gpu())
+    for _ in range(10):
+        assert machine.see(50, hot()) == []
+        assert machine.see(2, gpu()) == []
+    machine.see(50, hot())
+    assert machine.see(9, hot()) == []
+    assert len(machine.see(3, hot())) == 1
+
+
+def test_flapping_is_told_once() -> None:
+    machine = Machine(alert("hot", ended=True, cooldown=0.0))
+    machine.see(5, gpu())
+    for _ in range(100):
+        machine.see(3, hot())
+        machine.see(50, gpu())
+    assert len(machine.told) == 1
+
+
+def test_its_end_is_told_once_it_was_gone_for_a_minute() -> None:
+    machine = Machine(alert("hot", ended=True))
+    machine.see(5, gpu())
+    machine.see(30, hot())
+    assert machine.see(59, gpu()) == []
+    told = machine.see(30, gpu())
+    assert titles(told) == ["ada-07 GPU 0: no longer hot"]
+    assert (told[0].ended, told[0].severity, told[0].key) == (True, Severity.GOOD, "gpu:GPU-0")
+    assert machine.see(600, gpu()) == []
+
+
+def test_within_the_cooldown_it_waits_and_is_told_if_it_still_holds() -> None:
+    machine = Machine(alert("hot", cooldown=1000.0, ended=True))
+    machine.see(5, gpu())
+    assert len(machine.see(10, hot())) == 1
+    assert len(machine.see(100, gpu())) == 1
+    assert machine.see(800, hot()) == []
+    assert titles(machine.see(200, hot())) == ["ada-07 GPU 0: hot"]
+    # One that is over before is not told, nor is its end.
+    machine.see(100, gpu())
+    before = len(machine.told)
+    machine.see(100, hot())
+    machine.see(2000, gpu(), step=5)
+    assert len(machine.told) == before
+
+
+# What is unknown
+
+
+@pytest.mark.parametrize("blank", [lost(), without_heat(), gpu(status=CardStatus.NO_ANSWER)])
+@pytest.mark.parametrize("when", ["hot", "temp>85"])
+def test_what_is_unknown_neither_begins_nor_ends_anything(blank: Gpu, when: str) -> None:
+    machine = Machine(alert(when, ended=True, cooldown=0.0))
+    assert machine.see(60, blank) == []
+    machine.see(60, gpu())
+    assert len(machine.see(5, hot())) == 1
+    assert machine.see(600, blank) == []
+    assert machine.see(600, hot()) == []
+    assert machine.see(600, blank) == []
+    assert len(machine.see(70, gpu())) == 1
+
+
+def test_without_a_driver_or_the_gpu_nothing_begins_and_nothing_ends() -> None:
+    other = gpu(index=1)
+    machine = Machine(alert("hot", ended=True, cooldown=0.0), alert("ends user:ann"))
+    there = (working(gpus=(0,)), working(200, gpus=(1,)))
+    machine.see(10, gpu(), other, processes=there)
+    assert len(machine.see(10, hot(), other, processes=there)) == 1
+    driverless = snapshot(machine.now, processes=())
+    trouble = Trouble("The driver is gone.", "Load it.")
+    empty = type(driverless)(time=0, host=driverless.host, trouble=trouble)
+    assert machine.show(600, empty) == []
+    assert machine.see(600, other, processes=(there[1],)) == []
+    assert machine.see(600, hot(), other, processes=there) == []
+
+
+def test_a_lost_gpu_is_told_and_that_it_is_back() -> None:
+    machine = Machine(alert("lost", ended=True))
+    machine.see(10, gpu())
+    told = machine.see(600, lost())
+    assert titles(told) == ["ada-07 GPU 0: lost"]
+    assert told[0].severity is Severity.CRITICAL
+    assert titles(machine.see(70, gpu())) == ["ada-07 GPU 0: no longer lost"]
+
+
+def test_a_gpu_that_is_plugged_in_later_has_a_first_look_of_its_own() -> None:
+    machine = Machine(alert("hot"))
+    machine.see(10, gpu())
+    assert machine.see(60, gpu(), hot(index=1)) == []
+
+
+def test_time_in_which_nobody_looked_does_not_count() -> None:
+    machine = Machine(alert("temp>85", lasting=600.0))
+    machine.see(10, gpu())
+    machine.see(10, hot())
+    machine.now += 3600
+    assert machine.see(500, hot()) == []
+    assert len(machine.see(200, hot())) == 1
+
+
+def test_a_clock_that_is_set_back_tells_nothing_twice() -> None:
+    machine = Machine(alert("hot", ended=True, cooldown=1000.0), alert("xid"))
+    machine.see(10, gpu())
+    machine.see(10, hot(xid=79, xid_at=machine.now))
+    assert len(machine.told) == 2
+    machine.now -= 7200
+    assert machine.see(100, hot(xid=79, xid_at=machine.now - 5)) == []
+    assert len(machine.see(100, gpu())) == 1
+    # Nor does it hold back what begins after the cooldown.
+    machine.see(1000, gpu())
+    assert titles(machine.see(10, hot())) == ["ada-07 GPU 0: hot"]
+
+
+# Filters, processes
+
+
+def test_a_filter_of_gpus_tells_of_each() -> None:
+    machine = Machine(alert("util<5 gpu:0-1"))
+    busy = [gpu(index=index, utilization_gpu=90) for index in range(3)]
+    machine.see(10, *busy)
+    told = machine.see(10, *[gpu(index=index) for index in range(3)])
+    assert [notice.gpu_index for notice in told] == [0, 1]
+    assert "util<5 gpu:0-1: 0 % busy, 0.5 of 80.0 GiB in use, 40 °C" in told[0].sentence
+
+
+def test_a_state_may_be_narrowed_to_gpus_with_a_users_processes() -> None:
+    machine = Machine(alert("hot and user:me"))
+    machine.see(10, gpu(), gpu(index=1), processes=(working(), working(200, user="bob", gpus=(1,))))
+    told = machine.see(
+        10, hot(), hot(index=1), processes=(working(), working(200, user="bob", gpus=(1,)))
+    )
+    assert [notice.gpu_index for notice in told] == [0]
+
+
+def test_a_process_that_meets_a_filter_is_told_once_with_its_values() -> None:
+    machine = Machine(alert("idle>2h and mem>10G"))
+    big = process(memory_used=12 * GIB, sm=0)
+    machine.see(10, gpu(), processes=(working(memory_used=12 * GIB),))
+    assert machine.see(7190, gpu(), processes=(big,), step=10) == []
+    (notice,) = machine.see(7200, gpu(), processes=(big,), step=10)
+    assert notice.title == "ada-07 process 100 of ann: idle>2h and mem>10G"
+    assert "12.0 GiB of GPU memory, SM 0 %" in notice.sentence
+    assert (notice.pid, notice.user, notice.gpu_index) == (100, "ann", 0)
+
+
+def test_of_processes_only_those_that_come_later_are_told() -> None:
+    machine = Machine(alert("user:me"))
+    assert machine.see(60, gpu(), processes=(working(),)) == []
+    told = machine.see(60, gpu(), processes=(working(), working(200), working(300, user="bob")))
+    assert [notice.pid for notice in told] == [200]
+
+
+def test_what_is_looked_up_after_the_first_list_was_there_before() -> None:
+    machine = Machine(alert("env:torch"), alert("user:me"), alert("util<5 user:me"))
+    place = Place(environment="torch")
+    unknown = replace(working(user=None), place=None)
+    machine.see(3, gpu(), processes=(unknown,))
+    known = replace(working(), place=place)
+    assert machine.see(60, gpu(), processes=(known,)) == []
+    later = replace(working(200), place=None)
+    assert len(machine.see(3, gpu(), processes=(known, later))) == 1
+    assert len(machine.see(3, gpu(), processes=(known, replace(later, place=place)))) == 1
+
+
+def test_a_process_is_told_to_be_idle_unless_it_was_so_at_the_first_look() -> None:
+    machine = Machine(alert("idle process"))
+    assert machine.see(600, gpu(), processes=(process(), working(200))) == []
+    told = machine.see(600, gpu(), processes=(process(), process(200)))
+    assert titles(told) == ["ada-07 process 200 of ann: idle process"]
+    assert told[0].sentence == (
+        "process 200 of ann on GPU 0 of ada-07: idle for 1 m, holds 1.0 GiB on GPU 0"
+    )
+
+
+def test_an_unknown_idle_time_does_not_end_what_was_told() -> None:
+    machine = Machine(alert("idle>10m", ended=True, cooldown=0.0))
+    idle, silent = process(sm=0), process(sm=None)
+    machine.see(10, gpu(), processes=(working(),))
+    assert len(machine.see(700, gpu(), processes=(idle,))) == 1
+    assert machine.see(600, gpu(), processes=(silent,)) == []
+    assert machine.see(900, gpu(), processes=(idle,)) == []
+    assert titles(machine.see(70, gpu(), processes=(working(),))) == [
+        "ada-07 process 100 of ann: no longer idle>10m"
+    ]
+
+
+def test_the_end_of_a_process_is_told_if_it_is_missing_from_two_lists() -> None:
+    machine = Machine(alert("ends user:me"))
+    machine.see(60, gpu(), processes=(working(), working(200, user="bob")))
+    assert machine.see(1, gpu()) == []
+    assert machine.see(5, gpu(), processes=(working(),)) == []
+    (notice,) = machine.see(60, gpu())
+    assert notice.title == "ada-07 process 100 of ann: ended"
+    assert "has ended: it was on GPU 0 of ada-07 for at least 1 m" in notice.sentence
+    assert not notice.ended
+
+
+def test_a_process_on_a_gpu_that_does_not_answer_has_not_ended() -> None:
+    machine = Machine(alert("ends 100"))
+    machine.see(10, gpu(), processes=(working(),))
+    assert machine.see(600, lost()) == []
+    assert machine.see(10, gpu(), processes=(working(),)) == []
+    assert len(machine.see(10, gpu())) == 1
+
+
+def test_a_process_whose_memory_grows_is_told() -> None:
+    machine = Machine(alert("growing"))
+    for minute in range(20):
+        machine.see(60, gpu(), processes=(working(memory_used=(2 + minute) * GIB),), step=5)
+    assert [notice.pid for notice in machine.told] == [100]
+
+
+def test_command_lines_are_told_only_if_asked_for() -> None:
+    secret = type(working())(
+        working(200).id, "C", working(200).uses, user="ann", command=("train", "--key=s3cret")
+    )
+    quiet, open_ = alert("user:me"), alert("user:me", commands=True, name="open")
+    machine = Machine(quiet, open_, alert("ends user:me"))
+    machine.see(10, gpu())
+    told = machine.see(10, gpu(), processes=(secret,)) + machine.see(10, gpu())
+    assert [notice.command for notice in told] == [None, "train --key=s3cret", None]
+    assert all("s3cret" not in f"{notice.title}{notice.sentence}" for notice in told)
+
+
+# XIDs
+
+
+def test_xids_are_told_by_severity_or_number() -> None:
+    machine = Machine(alert("xid"), alert("xid critical"), alert("xid 13,31"))
+    machine.see(10, gpu())
+    for number in (13, 94, 79):
+        machine.see(10, gpu(xid=number, xid_at=machine.now))
+    assert [(notice.alert, notice.key) for notice in machine.told] == [
+        ("xid 13,31", "gpu:GPU-0:xid:13"),
+        ("xid", "gpu:GPU-0:xid:94"),
+        ("xid", "gpu:GPU-0:xid:79"),
+        ("xid critical", "gpu:GPU-0:xid:79"),
+    ]
+    assert machine.told[-1].severity is Severity.CRITICAL
+    assert "XID 79: " in machine.told[-1].sentence
+
+
+def test_an_xid_is_told_again_only_after_the_cooldown() -> None:
+    machine = Machine(alert("xid", cooldown=1800.0))
+    machine.see(10, gpu())
+    for _ in range(100):
+        machine.see(30, gpu(xid=79, xid_at=machine.now))
+    assert len(machine.told) == 2
+
+
+def test_an_xid_from_before_the_first_look_is_not_told() -> None:
+    machine = Machine(alert("xid all"))
+    assert machine.see(60, gpu(xid=79, xid_at=machine.now - 3600)) == []
+    # The kernel log may tell of it later.
+    assert machine.see(60, gpu(xid=48, xid_at=machine.now - 3600)) == []
+
+
+# By key
+
+
+def test_a_gpu_that_is_watched_by_key_is_told_when_it_is_free() -> None:
+    machine = Machine()
+    machine.see(10, gpu(), processes=(working(),))
+    machine.engine.tell_when_free(gpu())
+    assert machine.engine.watched == {"gpu:GPU-0"}
+    assert machine.see(10, gpu(), processes=(working(),)) == []
+    (notice,) = machine.see(60, gpu())
+    assert notice.title == "ada-07 GPU 0: free"
+    assert machine.engine.watched == frozenset()
+
+
+def test_a_process_that_is_watched_by_key_is_told_when_it_ends() -> None:
+    machine = Machine()
+    machine.see(10, gpu(), processes=(working(), working(200)))
+    machine.engine.tell_when_ends(working())
+    machine.engine.tell_when_ends(working(200))
+    machine.engine.forget("process:200:1")
+    assert machine.see(10, gpu(), processes=(working(), working(200))) == []
+    # Another process may get its number.
+    (notice,) = machine.see(60, gpu(), processes=(working(start_time=2),))
+    assert notice.pid == 100
+    assert machine.engine.watched == frozenset()
+
+
+# Restarts
+
+
+def test_after_a_restart_nothing_is_told_twice(tmp_path: Path) -> None:
+    machine = Machine(alert("hot"), alert("xid"), alert("user:me"), state=tmp_path / "state.json")
+    machine.see(10, gpu())
+    seen = hot(xid=79, xid_at=machine.now)
+    assert len(machine.see(10, seen, processes=(working(),))) == 3
+    for pause in (0, 60, 7200, 86400):
+        machine.restart(pause)
+        assert machine.see(60, seen, processes=(working(),)) == [], pause
+
+
+def test_an_xid_that_the_kernel_log_tells_anew_after_a_restart_is_not_new(tmp_path: Path) -> None:
+    machine = Machine(alert("xid", cooldown=0.0), state=tmp_path / "state.json")
+    machine.see(10, gpu())
+    at = machine.now
+    assert len(machine.see(10, gpu(xid=79, xid_at=at))) == 1
+    machine.restart(60)
+    machine.see(10, gpu())
+    assert machine.see(10, gpu(xid=79, xid_at=at)) == []
+    assert len(machine.see(10, gpu(xid=79, xid_at=machine.now))) == 1
+
+
+def test_what_begins_in_a_short_pause_is_told_and_in_a_long_one_not(tmp_path: Path) -> None:
+    for pause, told in ((600, 4), (7200, 0)):
+        machine = Machine(
+            *(alert("hot"), alert("xid"), alert("user:me"), alert("ends 300")),
+            state=tmp_path / f"{pause}.json",
+        )
+        machine.see(10, gpu(), processes=(working(300, user="bob"),))
+        machine.restart(pause)
+        after = hot(xid=79, xid_at=machine.now - 100)
+        assert len(machine.see(60, after, processes=(working(),))) == told
+
+
+def test_the_end_of_what_was_told_before_a_restart_is_told(tmp_path: Path) -> None:
+    machine = Machine(alert("temp>85", ended=True), state=tmp_path / "state.json")
+    machine.see(10, gpu())
+    machine.see(10, hot())
+    machine.restart(60)
+    assert titles(machine.see(120, gpu())) == ["ada-07 GPU 0: temp>85 ended"]
+
+
+def test_a_state_that_needs_time_to_show_again_has_not_ended_by_a_restart(tmp_path: Path) -> None:
+    busy = gpu(utilization_gpu=50, power_draw=400.0)
+    stuck = gpu(utilization_gpu=100, power_draw=100.0)
+    machine = Machine(
+        *(alert("stuck", ended=True, cooldown=0.0), alert("idle>10m", ended=True, cooldown=0.0)),
+        state=tmp_path / "state.json",
+    )
+    machine.see(10, busy, processes=(working(),), step=5)
+    assert len(machine.see(1000, stuck, processes=(process(),), step=5)) == 2
+    machine.restart(5)
+    assert machine.see(3000, stuck, processes=(process(),), step=5) == []
+
+
+def test_an_alert_that_is_new_after_a_restart_has_a_first_look(tmp_path: Path) -> None:
+    machine = Machine(alert("xid"), state=tmp_path / "state.json")
+    machine.see(10, hot(), processes=(working(),))
+    machine.alerts = (alert("xid"), alert("hot"), alert("user:me"))
+    machine.restart()
+    assert machine.see(60, hot(), processes=(working(),)) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"\xff\x00", b'{"at": "x"}', b'{"at": 1, "version": 99}', b"[" * 10**6],
+)
+def test_a_state_file_that_cannot_be_read_is_one_sentence_and_a_fresh_start(
+    tmp_path: Path, content: bytes
+) -> None:
+    state = tmp_path / "state.json"
+    state.write_bytes(content)
+    machine = Machine(alert("hot"), state=state)
+    trouble = machine.engine.trouble
+    assert trouble is not None
+    assert trouble.startswith(f"what the alerts remember, {state}, is not usable (")
+    machine.see(10, gpu())
+    assert len(machine.see(10, hot())) == 1
+    machine.restart()
+    assert machine.engine.trouble is None
+    assert machine.see(10, hot()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    machine = Machine(alert("hot"), state=tmp_path / "file" / "state.json")
+    machine.see(10, gpu())
+    assert len(machine.see(10, hot())) == 1
+    machine.engine.close()
+    assert "after a restart the alerts do not know what they told" in (machine.engine.trouble or "")
+
+
+def test_of_two_programs_one_runs_the_commands(tmp_path: Path) -> None:
+    ways = (Bell(), Command(("true",)))
+    first = Machine(alert("hot", ways=ways), state=tmp_path / "state.json")
+    second = Machine(alert("hot", ways=ways), state=tmp_path / "state.json")
+    assert first.engine.trouble is None
+    assert "another gpumon of yours" in (second.engine.trouble or "")
+    for machine, expected in ((first, ways), (second, (Bell(),))):
+        machine.see(10, gpu())
+        machine.history.add(snapshot(machine.now, hot()))
+        latest = machine.history.latest
+        assert latest is not None
+        ((told, _),) = machine.engine.check(machine.history, latest)
+        assert told.ways == expected
+    first.engine.close()
+    second.now += 1
+    second.see(200, gpu())
+    assert second.engine.trouble is None
+
+
+# Bounds
+
+
+def test_memory_is_bounded_where_thousands_of_processes_come_and_go(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    machine = Machine(alert("user:me", ended=True), alert("ends user:me"), state=state)
+    machine.see(2, gpu())
+    for first in range(0, 20_000, 100):
+        machine.see(5, gpu(), processes=tuple(working(pid) for pid in range(first, first + 100)))
+    assert len({notice.pid for notice in machine.told if notice.alert == "user:me"}) == 20_000
+    machine.restart()
+    assert state.stat().st_size < 1_000_000
+    machine.see(200, gpu())
+    machine.restart()
+    for left in json.loads(state.read_bytes())["alerts"].values():
+        assert (left["episodes"], left["processes"]) == ({}, {})

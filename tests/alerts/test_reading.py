@@ -1,0 +1,257 @@
+"""What tables ``[[alerts]]`` come to, good or bad, and what is said of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpumon.alerts.alert import Alert, Apprise, Bell, Command, Desktop, Webhook
+from gpumon.alerts.reading import ReadAlerts, read_alerts
+from gpumon.config import load
+from gpumon.config.alert_tables import ALERT_KEYS
+from gpumon.config.messages import effective, template
+from gpumon.config.settings import AlertTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FLEET = Path(__file__).parents[2] / "docs" / "fleet"
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., ReadAlerts]:
+    """Reads the alerts of a configuration with this text."""
+
+    def read_text(text: str, **options: bool) -> ReadAlerts:
+        path = tmp_path / "gpumon" / "config.toml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        loaded = load({"XDG_CONFIG_HOME": str(tmp_path)})
+        assert loaded.errors == ()
+        return read_alerts(loaded.settings.alerts, **options)
+
+    return read_text
+
+
+def said(found: ReadAlerts) -> list[str]:
+    """The complaints, the file by its name alone."""
+    return [error.sentence[error.sentence.index("config.toml") :] for error in found.errors]
+
+
+def test_everything_can_be_settled(read: Callable[..., ReadAlerts], tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("Bearer s3cret\n")
+    secrets = f'header_files = {{ Authorization = "{tmp_path}/secret" }}'
+    found = read(
+        f"""
+[[alerts]]
+name = "all"
+when = "idle>2h and mem>10G"
+for = "10m"
+cooldown = 60
+do = [
+    "bell", "desktop", {{ command = ["mail", "-s", "it is so", "ann"] }},
+    {{ webhook = "https://ntfy.sh/x", format = "ntfy", headers = {{ A = "b" }}, {secrets} }},
+    {{ apprise = "mailto://x" }},
+]
+ended = true
+commands = true
+[[alerts]]
+when = "xid"
+[[alerts]]
+when = "hot"
+"""
+    )
+    assert said(found) == []
+    headers = {"A": "b", "Authorization": "Bearer s3cret"}
+    assert found.alerts[0] == Alert(
+        name="all",
+        when="idle>2h and mem>10G",
+        ways=(
+            Bell(),
+            Desktop(),
+            Command(("mail", "-s", "it is so", "ann")),
+            Webhook("https://ntfy.sh/x", "ntfy", headers),
+            Apprise("mailto://x"),
+        ),
+        lasting=600,
+        cooldown=60,
+        ended=True,
+        commands=True,
+    )
+    assert [(one.name, one.cooldown) for one in found.alerts[1:]] == [("xid", 1800), ("hot", 21600)]
+
+
+def test_every_mistake_is_told_with_its_line_and_the_default_applies(
+    read: Callable[..., ReadAlerts],
+) -> None:
+    found = read(
+        """[[alerts]]
+when = "hot"
+for = "soon"
+cooldown = -1
+ended = "yes"
+coldown = 3
+name = ""
+
+[[alerts]]
+when = "hott"
+[[alerts]]
+name = "x"
+[[alerts]]
+name = "hot"
+when = "lost"
+"""
+    )
+    told = said(found)
+    expected = [
+        "config.toml, line 6: coldown is nothing of an alert (did you mean cooldown?).",
+        "config.toml, line 7: name cannot be '': give a text on one line.",
+        "config.toml, line 3: for cannot be 'soon': give seconds, or a time such as",
+        "config.toml, line 4: cooldown cannot be -1: give seconds, or a time such as",
+        "config.toml, line 5: ended cannot be 'yes': give true or false.",
+        "config.toml, line 10: when cannot be 'hott': no state \"hott\": did you mean hot?",
+        'config.toml, line 11: an alert needs a when, such as when = "hot".',
+        "config.toml, line 14: there are two alerts 'hot': name one otherwise.",
+    ]
+    assert len(told) == len(expected)
+    for sentence, start in zip(told, expected, strict=True):
+        assert sentence.startswith(start)
+    assert found.alerts == (Alert(name="hot", when="hot"),)
+
+
+@pytest.mark.parametrize(
+    ("way", "what"),
+    [
+        ('"bel"', "(did you mean bell?)"),
+        ("3", 'give "bell", "desktop", { command'),
+        ('{ webhok = "https://x" }', "(did you mean webhook?)"),
+        ('{ webhook = "ftp://x" }', "a webhook is a URL with http:// or https://"),
+        ('{ webhook = "https://x:99999" }', "a webhook is a URL with http:// or https://"),
+        ('{ webhook = "https:///x" }', "a webhook is a URL with http:// or https://"),
+        ('{ webhook = "https://x", format = "slak" }', "(did you mean slack?)"),
+        ('{ webhook = "https://x", headrs = {} }', "is nothing of a webhook (did you mean headers"),
+        ('{ webhook = "https://x", headers = { "a b" = "c" } }', "headers is a table of texts"),
+        (
+            '{ webhook = "https://x", headers = { A = "b\\nC: d" } }',
+            "headers is a table of texts",
+        ),
+        (
+            '{ webhook = "https://x", header_files = { A = "none" } }',
+            "/gpumon/none cannot be read: No such",
+        ),
+        ('{ webhook = "https://x", header_files = { A = "/dev/null" } }', "should have one line"),
+        ('{ command = "mail ann" }', "a command is a list, such as"),
+        ("{ command = [] }", "a command is a list, such as"),
+        ('{ command = ["x"], format = "ntfy" }', "format is nothing of a command"),
+        ('{ command = ["x"], webhook = "https://x" }', 'give "bell", "desktop", { command'),
+        ('{ apprise = "x" }', "apprise takes a URL"),
+    ],
+)
+def test_a_way_that_is_wrong_is_left_out(
+    read: Callable[..., ReadAlerts], way: str, what: str
+) -> None:
+    found = read(f'[[alerts]]\nwhen = "hot"\ndo = ["bell", {way}]\n')
+    (sentence,) = said(found)
+    assert sentence.startswith("config.toml, line 3: do cannot have ")
+    assert what in sentence
+    assert found.alerts[0].ways == (Bell(),)
+
+
+def test_without_a_terminal_only_the_other_ways_are_left(read: Callable[..., ReadAlerts]) -> None:
+    found = read(
+        '[[alerts]]\nwhen = "hot"\ndo = ["bell", "desktop", { command = ["true"] }]\n',
+        terminal=False,
+    )
+    assert len(said(found)) == 2
+    assert found.alerts[0].ways == (Command(("true",)),)
+
+
+@pytest.mark.parametrize("text", ["alerts = 3", "[alerts]\nwhen = 'hot'", "alerts = [1]"])
+def test_what_is_no_list_of_tables_is_said(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "gpumon" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(text, encoding="utf-8")
+    loaded = load({"XDG_CONFIG_HOME": str(tmp_path)})
+    (error,) = loaded.errors
+    assert error.what == "alerts is a list of tables: write [[alerts]] on a line alone for each."
+    assert loaded.settings.alerts == ()
+
+
+def test_of_too_many_alerts_the_first_count(read: Callable[..., ReadAlerts]) -> None:
+    text = "".join(f'[[alerts]]\nwhen = "hot"\nname = "{number}"\n' for number in range(101))
+    found = read(text)
+    assert len(found.alerts) == 100
+    assert said(found) == ["config.toml, line 301: only the first 100 alerts count."]
+
+
+_values = st.recursive(
+    st.one_of(
+        *(st.text(max_size=8), st.integers(), st.floats(), st.booleans(), st.datetimes()),
+        st.sampled_from(["hot", "bell", "webhook", "command", "https://x", "10m"]),
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["command", "webhook", "apprise", "format", "headers", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*ALERT_KEYS, "x"]), _values))
+def test_any_value_is_read_or_told(values: dict[str, object]) -> None:
+    places = dict.fromkeys(values, "config.toml, line 2")
+    found = read_alerts([AlertTable(values, "config.toml, line 1", places)])
+    assert len(found.alerts) == 1 or found.errors
+
+
+def test_the_template_has_a_valid_alert(read: Callable[..., ReadAlerts]) -> None:
+    table = template().partition("#[[alerts]]\n")[2]
+    lines = [line[1:] for line in table.splitlines() if not line.startswith("# ")]
+    found = read("\n".join(["[[alerts]]", *lines]))
+    assert said(found) == []
+    assert len(found.alerts) == 1
+    assert msgspec.toml.decode("\n".join(lines)).keys() == ALERT_KEYS.keys()
+
+
+def test_the_alerts_in_force_are_shown_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "gpumon" / "config.toml"
+    path.parent.mkdir()
+    path.write_text('[[alerts]]\nwhen = "hot"\n[[alerts]]\nwhen = "lost"\nended = true\n')
+    shown = effective(load({"XDG_CONFIG_HOME": str(tmp_path)}))
+    assert [line.split() for line in shown.partition("[[alerts]]")[2].splitlines() if line] == [
+        *(["when", "=", '"hot"', "#", "the", "file,", "line", "2"], ["[[alerts]]"]),
+        ["when", "=", '"lost"', "#", "the", "file,", "line", "4"],
+        ["ended", "=", "true", "#", "the", "file,", "line", "5"],
+    ]
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    unit = (FLEET / "gpumon-watch.service").read_text()
+    installed = "/usr/local/bin/gpumon"
+    assert f"ExecStart={installed} watch --alerts /etc/gpumon/alerts.toml" in unit
+    path = tmp_path / "gpumon-watch.service"
+    path.write_text(unit.replace(installed, "/bin/sh"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", path],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [line for line in done.stderr.splitlines() if path.name in line] == []
+    assert done.returncode == 0, done.stderr

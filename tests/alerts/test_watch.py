@@ -1,0 +1,221 @@
+"""``gpumon watch`` and ``gpumon alert`` from the driver to what they reach."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.alerts.watching import Hook, http_server, wait_samples, watching, write_alerts
+from tests.driver import Driver, h100
+from tests.exporter.exporting import wait_until
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UTIL = {"when": "util>90", "name": "busy"}
+
+
+def gpumon(
+    *arguments: str, folder: Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpumon", *arguments],
+        env={**(env or {}), "XDG_CONFIG_HOME": str(folder), "XDG_STATE_HOME": str(folder)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_three_alerts_reach_a_server_and_a_command_once_each_under_flapping_and_a_restart(
+    tmp_path: Path,
+) -> None:
+    hook = Hook(tmp_path)
+    with http_server() as (url, posts), Driver([h100(), h100()]) as driver:
+        ways = [{"webhook": f"{url}/alert", "headers": {"X-Token": "secret"}}, hook.way]
+        write_alerts(
+            tmp_path,
+            {**UTIL, "do": ways},
+            {"when": "xid critical", "do": ways},
+            {"when": "lost gpu:1", "do": ways},
+        )
+
+        def reached(*alerts: str) -> bool:
+            by_hook = sorted(str(notice["alert"]) for notice in hook.notices)
+            # An answer that comes too late on a busy machine is told again, with the same id.
+            bodies = [json.loads(post.body) for post in list(posts)]
+            by_server = sorted({body["id"]: body["alert"] for body in bodies}.values())
+            assert len(by_hook) <= len(alerts)
+            assert len(by_server) <= len(alerts)
+            return by_hook == by_server == sorted(alerts)
+
+        with watching(env=driver.env(), folder=tmp_path) as watch:
+            wait_samples(driver)
+            for _ in range(5):
+                driver.cards[0].utilization_gpu = 99
+                wait_samples(driver)
+                driver.cards[0].utilization_gpu = 3
+                wait_samples(driver)
+            driver.cards[1].xid(79)
+            driver.cards[1].lost = True
+            titles = ("GPU 0: busy", "GPU 1: XID 79", "GPU 1: lost")
+            watch.wait_lines(*titles)
+            wait_until(lambda: reached("busy", "xid critical", "lost gpu:1"), "the hooks")
+            driver.cards[0].utilization_gpu = 99
+            wait_samples(driver)
+            watch.wait_lines(*titles)
+            assert watch.end() == 0
+        assert posts[0].path == "/alert"
+        assert posts[0].headers["X-Token"] == "secret"
+        write_alerts(
+            tmp_path,
+            {**UTIL, "do": ways},
+            {"when": "xid critical", "do": ways},
+            {"when": "lost gpu:1", "do": ways},
+            {"when": "temp>80", "do": ways},
+        )
+        with watching(env=driver.env(), folder=tmp_path, name="again") as watch:
+            wait_samples(driver)
+            driver.cards[0].temperature = 95
+            watch.wait_lines("GPU 0: temp>80")
+            wait_until(lambda: reached("busy", "xid critical", "lost gpu:1", "temp>80"), "it")
+
+
+def test_after_kill_9_nothing_is_told_twice(tmp_path: Path) -> None:
+    write_alerts(tmp_path, UTIL, {"when": "temp>80"})
+    with Driver([h100()]) as driver:
+        with watching(env=driver.env(), folder=tmp_path) as watch:
+            wait_samples(driver)
+            driver.cards[0].utilization_gpu = 99
+            watch.wait_lines("GPU 0: busy")
+            states = tmp_path / "gpumon"
+            wait_until(
+                lambda: any('"told"' in one.read_text() for one in states.glob("alerts-*.json")),
+                "that it is remembered",
+            )
+            watch.process.kill()
+            watch.process.wait()
+        with watching(env=driver.env(), folder=tmp_path, name="again") as watch:
+            wait_samples(driver)
+            driver.cards[0].temperature = 95
+            watch.wait_lines("GPU 0: temp>80")
+
+
+def test_a_command_that_hangs_delays_no_sample_and_no_other_alert(tmp_path: Path) -> None:
+    hook = Hook(tmp_path)
+    hang = {"command": [sys.executable, "-c", "import time; time.sleep(1000)"]}
+    with Driver([h100(), h100()]) as driver:
+        write_alerts(tmp_path, {**UTIL, "do": [hang]}, {"when": "temp>80", "do": [hook.way]})
+        with watching(env=driver.env(), folder=tmp_path) as watch:
+            wait_samples(driver)
+            driver.cards[0].utilization_gpu = 99
+            watch.wait_lines("GPU 0: busy")
+            wait_samples(driver, 20)
+            driver.cards[0].temperature = 95
+            watch.wait_lines("GPU 0: busy", "GPU 0: temp>80")
+            wait_until(lambda: len(hook.notices) == 1, "the other command")
+
+
+def test_the_end_of_a_process_is_told(tmp_path: Path) -> None:
+    from tests.driver import Owner, owners
+
+    with Driver([h100()]) as driver, owners(1, ["python", "train.py"]) as (started,):
+        write_alerts(tmp_path, {"when": f"ends {started.pid}"})
+        driver.cards[0].processes = [Owner(started.pid, memory=2**30)]
+        with watching(env=driver.env(), folder=tmp_path) as watch:
+            wait_samples(driver, 20)
+            driver.cards[0].processes = []
+            wait_until(lambda: watch.lines, "the end")
+            assert f" {started.pid} of " in watch.lines[0]
+            assert ": ended | " in watch.lines[0]
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
+)
+def test_a_signal_ends_it_in_good_order(number: signal.Signals, tmp_path: Path) -> None:
+    write_alerts(tmp_path, UTIL)
+    with Driver([h100()]) as driver, watching(env=driver.env(), folder=tmp_path) as watch:
+        wait_samples(driver)
+        assert watch.end(number) == 0
+        assert watch.said.count("\n") == 1
+        assert "watching " in watch.said
+        assert "for 1 alert: busy" in watch.said
+
+
+def test_it_waits_for_a_driver_and_tells_what_comes_then(tmp_path: Path) -> None:
+    write_alerts(tmp_path, UTIL)
+    with Driver([h100()]) as driver:
+        driver.fail_init(9)
+        with watching(env=driver.env(), folder=tmp_path) as watch:
+            watch.wait_said("Trying again")
+            driver.fail_init(0)
+            watch.wait_said("it goes on")
+            driver.cards[0].utilization_gpu = 99
+            watch.wait_lines("GPU 0: busy")
+
+
+def test_it_ends_while_the_driver_hangs(tmp_path: Path) -> None:
+    write_alerts(tmp_path, UTIL)
+    with Driver([h100()]) as driver, watching(env=driver.env(), folder=tmp_path) as watch:
+        wait_samples(driver)
+        driver.cards[0].hang()
+        assert watch.end() == 0
+
+
+def test_without_alerts_it_says_how_to_make_one(tmp_path: Path) -> None:
+    done = gpumon("watch", "--demo", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"gpumon: there is no alert in {tmp_path}/gpumon/config.toml: write a table [[alerts]] "
+        'with a line such as when = "hot" into it; docs/alerts.md has examples.\n'
+    )
+
+
+def test_bell_and_desktop_are_refused_where_there_is_no_terminal(tmp_path: Path) -> None:
+    write_alerts(tmp_path, {**UTIL, "do": ["bell", "desktop"]})
+    with Driver([h100()]) as driver, watching(env=driver.env(), folder=tmp_path) as watch:
+        assert "config.toml, line 4: 'bell' needs a terminal, and gpumon watch has" in watch.said
+        wait_samples(driver)
+        driver.cards[0].utilization_gpu = 99
+        watch.wait_lines("GPU 0: busy")
+
+
+def test_another_file_may_have_the_alerts(tmp_path: Path) -> None:
+    write_alerts(tmp_path, {"when": "hot"})
+    other = tmp_path / "other.toml"
+    other.write_text('alert = 1\n[[alerts]]\nwhen = "lost"\n', encoding="utf-8")
+    done = gpumon("alert", "list", "--alerts", str(other), folder=tmp_path)
+    assert done.stdout == "lost: when lost, again after 6h00m: only listed\n"
+    assert "other.toml, line 1: alert is not read here (did you mean alerts?)" in done.stderr
+
+
+def test_a_test_says_of_each_way_what_came_of_it(tmp_path: Path) -> None:
+    hook = Hook(tmp_path)
+    with http_server() as (url, posts):
+        good = [hook.way, {"webhook": url}]
+        broken = {"command": ["/nonexistent/program"]}
+        write_alerts(tmp_path, {**UTIL, "do": good}, {"when": "hot", "do": [broken, *good]})
+        done = gpumon("alert", "test", "busy", folder=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == (
+            f"command {sys.executable}: sent\nwebhook 127.0.0.1 (gpumon): sent\n"
+        )
+        assert [notice["test"] for notice in hook.notices] == [True]
+        assert json.loads(posts[0].body)["test"] is True
+        failed = gpumon("alert", "test", "hot", folder=tmp_path)
+        assert failed.returncode == 1
+        first, *others = failed.stdout.splitlines()
+        assert first.startswith("command /nonexistent/program: failed: ")
+        assert [line.rpartition(": ")[2] for line in others] == ["sent", "sent"]
+        wrong = gpumon("alert", "test", "bussy", folder=tmp_path)
+        assert wrong.returncode == 2
+        assert wrong.stderr == ("gpumon: there is no alert 'bussy'; the nearest is 'busy'.\n")

@@ -1,0 +1,112 @@
+"""What can be written as ``when``, and what is said of everything else."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpumon.alerts.states import OFFERED, STATE_NAMES
+from gpumon.alerts.when import (
+    EndWhen,
+    GpuWhen,
+    ProcessWhen,
+    WhenError,
+    XidWhen,
+    is_event,
+    own_user,
+    parse_when,
+)
+from gpumon.findings.finding import FindingKind
+from gpumon.system.users import user_name
+from tests.alerts.page import PAGE, with_tables
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "state", "terms"),
+    [
+        ("hot", GpuWhen, FindingKind.HOT, ""),
+        (" Memory-Errors  gpu:3 ", GpuWhen, FindingKind.MEMORY_ERRORS, "gpu:3"),
+        ("gpu:3 and busy_but_empty", GpuWhen, FindingKind.BUSY_EMPTY, "gpu:3"),
+        ("ecc", GpuWhen, FindingKind.MEMORY_ERRORS, ""),
+        ("idle user:me", GpuWhen, FindingKind.IDLE, "user:me"),
+        ("idle process user:me", ProcessWhen, FindingKind.IDLE_PROCESS, "user:me"),
+        ("idle>2h and mem>10G", ProcessWhen, None, "idle>2h mem>10G"),
+        ("not user:me", ProcessWhen, None, "not user:me"),
+        ('"my project"', ProcessWhen, None, '"my project"'),
+        ("gpu:3", ProcessWhen, None, "gpu:3"),
+        ("mem>10G util<5", GpuWhen, None, "mem>10G util<5"),
+        ("ends 12345", EndWhen, None, "pid:12345"),
+        ("ends user:me cmd:train", EndWhen, None, "user:me cmd:train"),
+        ("xid 79,48 gpu:0", XidWhen, None, "gpu:0"),
+    ],
+)
+def test_states_filters_xids_and_ends_are_told_apart(
+    text: str, kind: type, state: FindingKind | None, terms: str
+) -> None:
+    when = parse_when(text, "ann")
+    assert type(when) is kind
+    assert getattr(when, "state", None) is state
+    assert when.terms.text == terms
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, or"),
+        ("hott", 'no state "hott": did you mean hot? There are lost, reset required, no answer'),
+        ("train", "quote it: "),
+        ("hot lost", 'no state "hot lost"'),
+        ("working", 'no state "working"'),
+        ("!hot", '"!hot" is not possible: ! stands before a term, as !user:ann'),
+        ("utl>5", 'no term "utl": did you mean util? There are age, cmd'),
+        ("mem>10X", 'cannot read "10X": write a number with K, M, G or T, such as 10G'),
+        ("hot or lost", "or is not possible: make two alerts"),
+        ("hot idle>2h", 'no term "idle"'),
+        ("user:me not", "not what? such as not user:ann"),
+        ('user:"ann', "the quote is still open"),
+        ("ends", "ends what? Write ends 12345 or ends user:me"),
+        ("ends train", 'ends what? "train" is neither a process number nor a filter'),
+        ("xid crit", 'no XID "crit": did you mean critical? Write numbers such as xid 79,48'),
+    ],
+)
+def test_a_mistake_names_what_is_possible(text: str, said: str) -> None:
+    with pytest.raises(WhenError) as wrong:
+        parse_when(text, "ann")
+    assert said in str(wrong.value)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused_in_a_sentence(text: str) -> None:
+    try:
+        parse_when(text, "ann")
+    except WhenError as wrong:
+        sentence = str(wrong)
+    else:
+        sentence = "read"
+    assert sentence
+
+
+def test_me_is_who_runs_gpumon() -> None:
+    assert own_user() == user_name(os.geteuid())
+
+
+def test_every_state_that_is_offered_can_be_written() -> None:
+    assert "xid" not in OFFERED
+    for name in (*OFFERED, *STATE_NAMES):
+        assert getattr(parse_when(name, "ann"), "state", None) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "event"),
+    [("xid", True), ("ends 1", True), ("free", True), ("hot", False), ("user:me", False)],
+)
+def test_events_and_what_lasts_are_told_apart(text: str, event: bool) -> None:
+    assert is_event(parse_when(text, "ann")) is event
+
+
+def test_the_page_has_every_state_and_every_term() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_tables(page) == page, "python -m tests.alerts.page writes it anew"

@@ -1,0 +1,70 @@
+"""The dashboard on a machine whose kernel log has errors from before and gets new ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver import Driver, h100
+from tests.lives import needs
+from tests.screen import Screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.driver import Card
+
+MOUNTED = 'mount --bind "$0" /dev/kmsg && exec "$@"'
+SLEPT = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC) > 60
+
+
+def line(card: Card, number: int, ago: float) -> str:
+    at = round((time.monotonic() - ago) * 1e6)
+    place = f"PCI:0000:{card.pci_bus:02x}:00"
+    return f"3,900,{at},-;NVRM: Xid ({place}): {number}, pid=1234, name=\x1b]0;evil\x07\n"
+
+
+@needs("unshare")
+@pytest.mark.skipif(not os.path.exists("/dev/kmsg"), reason="there is no kernel log here")  # noqa: PTH110 - no Path at run time
+@pytest.mark.skipif(SLEPT, reason="this machine slept: times of old lines are unknown")
+def test_errors_of_the_kernel_log_are_on_the_screen_and_in_gpumon_doctor(tmp_path: Path) -> None:
+    room = ["unshare", "--mount"]
+    log = tmp_path / "kmsg"
+    log.touch()
+    mount = [*room, "mount", "--bind", str(log), "/dev/kmsg"]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a mount of one's own takes root")
+    with Driver([h100()] * 3) as driver:
+        first, second, _ = driver.cards
+        ago = min(300.0, time.monotonic() / 2)
+        log.write_text(line(first, 48, ago) + line(first, 45, ago - 1))
+        # It may be shown as a second earlier or later, which may be another minute.
+        about = (time.time() - ago + second for second in (-2, 2))
+        minutes = {time.strftime("%H:%M", time.localtime(moment)) for moment in about}
+        own = [*room, "sh", "-c", MOUNTED, str(log)]
+        command = [*own, sys.executable, "-m", "gpumon", "-n", "0.1"]
+        with Screen(command, driver.env(), columns=120, lines=30) as screen:
+            screen.wait_for(rf"▲ XID 48 at ({'|'.join(minutes)})")
+            with log.open("a") as file:
+                file.write(line(second, 119, 0.0))
+            screen.wait_for(r"▲ XID 119 at ")
+            assert "evil" not in screen.text()
+            screen.type("q")
+            assert screen.wait_end() == 0
+        found = subprocess.run(
+            [*own, sys.executable, "-m", "gpumon", "doctor"],
+            env={**driver.env(), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+    words = " ".join(found.split())
+    assert "GPU 0: XID 48 " in words
+    assert "GPU 1: XID 119 " in words
+    assert "what to do about XID 48: move jobs away" in words
+    assert "evil" not in words

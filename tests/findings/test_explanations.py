@@ -1,0 +1,48 @@
+"""Every finding can be explained: what was seen, since when, what else it could be, what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpumon.findings import FindingKind, conditions, explain
+from gpumon.findings.explanations import EXPLANATIONS
+from gpumon.recording.history import History
+from gpumon.text.charset import SUBSTITUTES
+from tests.build import NOON, gpu, process
+from tests.findings.test_findings import see
+
+pytestmark = pytest.mark.usefixtures("utc")
+
+
+def test_every_kind_is_explained_with_advice_and_a_source() -> None:
+    assert set(EXPLANATIONS) == set(FindingKind)
+    for text in EXPLANATIONS.values():
+        assert text.meaning.endswith(".")
+        assert text.advice
+        assert all(one.endswith(".") for one in text.advice)
+        assert not any(one.endswith(".") for one in text.causes)
+        assert text.source
+
+
+def test_explanations_can_be_drawn_with_ascii() -> None:
+    for text in EXPLANATIONS.values():
+        for part in (text.meaning, *text.causes, *text.advice, text.source):
+            assert all(one.isascii() or one in SUBSTITUTES for one in part)
+
+
+def test_an_explanation_says_what_was_seen_and_since_when() -> None:
+    history = History(conditions())
+    see(history, 5, gpu(utilization_gpu=60), process())
+    state = see(history, 120, gpu(), process(memory_used=8 * 2**30))
+    told = explain(history, state)
+    assert state.since == NOON + 6
+    assert told.since == "since 12:00, for 2 m"
+    assert told.seen == state.evidence
+    assert "notebook" in told.causes[0]
+
+
+def test_an_explanation_without_a_beginning_says_none() -> None:
+    history = History(conditions())
+    told = explain(history, see(history, 5, gpu()))
+    assert told.finding.kind is FindingKind.FREE
+    assert told.since is None

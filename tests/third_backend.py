@@ -54,5 +54,5 @@ class AcmeBackend(GpuBackend):
 
 
 if __name__ == "__main__":
-    machine.this_machine = lambda *_: Sampler(AcmeBackend())
+    machine.this_machine = lambda *_, **__: Sampler(AcmeBackend())
     sys.exit(main())

@@ -57,12 +57,13 @@ def gpumon(
 @pytest.fixture
 def driver() -> Iterator[Driver]:
     """A card with a process of another PID name space; its time stands still."""
+    others = set(threading.enumerate())
     with Driver([h100()]) as made:
         made.set_clock(10.0)
         made.cards[0].processes = [Owner(3_999_999, memory=2**30, sm=7)]
         yield made
     # A driver that is gone lets go of whoever hangs in it.
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - others:
         if thread.name.startswith("gpumon-"):
             thread.join(PATIENCE)
 

@@ -94,6 +94,12 @@ def ask(history: History, shown: Snapshot) -> Answers:
     )
 
 
+def without_work(answers: Answers) -> Answers:
+    """The same without what depends on the SM use of processes."""
+    holdings = [one and replace(one, second_sm=0, left_out=False) for one in answers.holdings]
+    return answers._replace(holdings=holdings)
+
+
 PHASES = st.lists(
     st.tuples(
         st.integers(1, 90),
@@ -208,7 +214,7 @@ def test_the_present_a_held_picture_a_rewind_and_a_replay_tell_the_same_of_a_mom
                 # A list in which nobody came or left is written every few seconds only.
                 shown, past = replay.go(seen[place].time)
                 of_cards = ask(past, shown)._replace(idle=then.idle, hours=then.hours)
-                assert_same(of_cards, then)
+                assert_same(without_work(of_cards), without_work(then))
 
 
 def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:

@@ -313,8 +313,8 @@ class BaseApp(App[int]):
             await super().on_event(event)
 
     def on_key(self, event: Key) -> None:
-        """Handle letters of the filter line before Textual looks up their bindings."""
-        if isinstance(self.screen, PaintedScreen) and self.screen.take_key(event):
+        """Handle letters of a filter or search before Textual looks up their bindings."""
+        if isinstance(self.screen, (PaintedScreen, HelpScreen)) and self.screen.take_key(event):
             event.prevent_default()
 
     def _warn(self, sentence: str) -> None:

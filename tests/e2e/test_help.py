@@ -57,6 +57,18 @@ def test_typing_searches_and_escape_clears_then_closes() -> None:
         screen.wait_for(READY)
 
 
+def test_what_is_typed_together_with_its_key_is_searched_for() -> None:
+    with Screen(DEMO, columns=100, lines=24) as screen:
+        screen.wait_for(READY)
+        for _ in range(5):
+            screen.type("?sq?")
+            screen.wait_for(r"sq\?")
+            screen.type("\x1b")
+            screen.wait_for(SEARCH)
+            screen.type("q")
+            screen.wait_for(READY)
+
+
 def test_what_closes_the_page_closes_it_until_something_is_typed() -> None:
     with Screen(DEMO, columns=100, lines=24) as screen:
         screen.wait_for(READY)

@@ -39,16 +39,13 @@ class _Search(TextInput):
             self.value = ""
             event.stop()
             event.prevent_default()
-        elif event.key in {"home", "end"} or self._closes(event.key):
+        elif event.key in {"home", "end"} or _closes(event.key, self.value):
             # A letter would become text before the page sees the key.
             event.prevent_default()
 
-    def _closes(self, key: str) -> bool:
-        return not self.value and key in _CLOSING
-
     def check_consume_key(self, key: str, character: str | None) -> bool:
         """Leave a key that closes the page to its binding, although it is a letter."""
-        return not self._closes(key) and super().check_consume_key(key, character)
+        return not _closes(key, self.value) and super().check_consume_key(key, character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature
         """Leave Home and End to the page."""
@@ -56,6 +53,11 @@ class _Search(TextInput):
 
 
 _CLOSING = {"q", "question_mark"}
+
+
+def _closes(key: str, typed: str) -> bool:
+    """Whether a key closes the page: a letter does until something is typed."""
+    return not typed and key in _CLOSING
 
 
 class HelpScreen(Screen[None]):
@@ -85,14 +87,34 @@ class HelpScreen(Screen[None]):
         super().__init__()
         self._sections = [*first, *key_groups(keys), *sections, *other_sections()]
         self._history = history
+        self._early = ""
 
     def compose(self) -> ComposeResult:
         """Compose the search line, and one long page that scrolls."""
         yield Static(f"gpumon {__version__}    ↑↓ scroll   Esc back", classes="title")
-        yield _Search(placeholder="type to search keys, signs and columns", select_on_focus=False)
+        yield _Search(
+            self._early,
+            placeholder="type to search keys, signs and columns",
+            select_on_focus=False,
+        )
         with VerticalScroll(can_focus=False):
             yield Static(id="found")
             yield Static(self._cost(), id="cost")
+
+    def take_key(self, event: events.Key) -> bool:
+        """Type a letter that was read together with the key that opened the page.
+
+        It was handed to the screen that was shown until then.
+        """
+        search = self.query(_Search)
+        typed = search.first().value if search else self._early
+        if event.character is None or not event.is_printable or _closes(event.key, typed):
+            return False
+        if search:
+            search.first().insert_text_at_cursor(event.character)
+        else:
+            self._early += event.character
+        return True
 
     def on_mount(self) -> None:
         """Show all, and update the cost repeatedly."""

@@ -125,7 +125,7 @@ def slowed_lately(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding
         kind=FindingKind.SLOWED_LATELY,
         subject=gpu.uuid,
         severity=Severity.QUIET,
-        sentence=f"its clocks were lowered {span}: {told} of the time",
+        sentence=f"its clocks were lowered for part {span}: {told}",
         short=at_most(f"{first} {100 * shares[first]:.0f}% lately", SHORT_CELLS),
         brief="slowed",
         since=history.now - observed,

@@ -163,7 +163,7 @@ def assert_same(now: Answers, then: Answers, *, charts: bool = True) -> None:
             assert after == pytest.approx(before, rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(phases=PHASES, interval=st.sampled_from([0.1, 0.5, 1.0, 2.0, 5.0]), data=st.data())
 def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
     phases: list[Phase], interval: float, data: st.DataObject
@@ -185,7 +185,7 @@ def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
         assert_same(now, then, charts=history.now - seen[place].time < HOUR - 60)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(phases=PHASES, interval=st.sampled_from([0.1, 0.5]), data=st.data())
 def test_the_present_a_held_picture_a_rewind_and_a_replay_tell_the_same_of_a_moment(
     phases: list[Phase], interval: float, data: st.DataObject

@@ -168,8 +168,8 @@ def shared(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None
     listed = [process for process in history.latest.processes if process.type != "G"]
     # All processes are grouped, because a launcher is known by its processes on other GPUs.
     here = [(job, _sm_on(job, gpu)) for job in jobs(listed) if gpu.index in job.gpus]
-    working = [(job, sm) for job, sm in here if sm >= thresholds.shared_sm]
-    count = max(2, len(working))
+    here.sort(key=lambda one: -one[1])
+    count = max(2, len([sm for _, sm in here if sm >= thresholds.shared_sm]))
     return Finding(
         kind=FindingKind.SHARED,
         subject=gpu.uuid,
@@ -181,7 +181,7 @@ def shared(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None
         since=interval.since,
         evidence=tuple(
             f"{job.label} of {', '.join(printable(user or '?') for user in job.users)}: SM {sm} %"
-            for job, sm in here
+            for job, sm in here[:count]
         ),
     )
 

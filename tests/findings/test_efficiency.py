@@ -285,6 +285,16 @@ def test_two_jobs_on_one_gpu_are_told_after_two_minutes(machine: Machine) -> Non
     assert machine.state().kind is FindingKind.WORKING
 
 
+def test_a_job_that_only_holds_memory_is_no_evidence(machine: Machine) -> None:
+    seen = two_jobs()
+    third = working(pid=3, sm=0, session=9, user="cy")
+    processes = (third, *seen.processes)
+    machine.play(121, lambda _: snapshot(NOON, *seen.gpus, processes=processes))
+    found = machine.state()
+    assert found.short == "shared by 2 jobs, 2m"
+    assert found.evidence == ("session 7 of ann: SM 50 %", "session 8 of bo: SM 40 %")
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -24,6 +24,7 @@ headings of the table:
   HEAT, BRAKE         how long slowed down by heat, by the power brake,
   HW-SLOW, CAPPED     by the hardware for other reasons; at the power limit
   EMPTY               how long busy, but most multiprocessors without work
+  STARVED             how long perhaps waiting for data between kernels
   LEFT-OUT            how long a job worked on most of its other GPUs only
   GAPS                how often samples are missing, and for how long
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ENERGY = ("energy_kwh", "energy_known", "energy_source", "energy_estimated")
-_WASTED = ("empty_kwh", "idle_kwh", "slowed_kwh")
+_WASTED = ("empty_kwh", "starved_kwh", "idle_kwh", "slowed_kwh")
 TOTALS: dict[str, tuple[str, ...]] = {
     "gpu": (
         "covered_hours",
@@ -38,6 +38,7 @@ TOTALS: dict[str, tuple[str, ...]] = {
         "slowdown_known",
         "empty_hours",
         "empty_known",
+        "starved_hours",
         *_WASTED,
         "ecc_uncorrected",
         "lost_hours",

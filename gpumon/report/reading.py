@@ -91,6 +91,8 @@ class ListedUse(Struct, frozen=True, gc=False):
     type: str | None
     memory_used: float | None
     sm: float | None
+    cpu_percent: float | None
+    state: str | None
     hostname: str | None
     user: str | None = None
     started_at: float | None = None

@@ -163,6 +163,10 @@ class Wasted(Struct):
         empty: Seconds for which it was busy but empty.
         empty_known: Seconds for which that was known.
         empty_joules: Energy used meanwhile.
+        starved: Seconds for which it waited between two spells of load while one of its processes
+            was at one full CPU core or waited inside the kernel.
+        starved_known: Seconds for which that was known.
+        starved_joules: Energy used meanwhile.
         left_out: Seconds of a subject on a GPU that it did not use while it worked on most of its
             others.
         left_out_known: Seconds for which that was known.
@@ -174,6 +178,9 @@ class Wasted(Struct):
     empty: float = 0.0
     empty_known: float = 0.0
     empty_joules: float = 0.0
+    starved: float = 0.0
+    starved_known: float = 0.0
+    starved_joules: float = 0.0
     left_out: float = 0.0
     left_out_known: float = 0.0
     left_out_joules: float = 0.0
@@ -185,6 +192,9 @@ class Wasted(Struct):
         self.empty += other.empty
         self.empty_known += other.empty_known
         self.empty_joules += other.empty_joules * share
+        self.starved += other.starved
+        self.starved_known += other.starved_known
+        self.starved_joules += other.starved_joules * share
         self.left_out += other.left_out
         self.left_out_known += other.left_out_known
         self.left_out_joules += other.left_out_joules * share

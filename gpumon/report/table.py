@@ -194,6 +194,7 @@ _FIGURES = (
     _Column("HW-SLOW", _slowed(lambda s: s.slowed.hardware), drop=27, total=True, quiet=("0s", UNKNOWN)),
     _Column("CAPPED", _slowed(lambda s: s.slowed.capped), drop=28, total=True, quiet=(UNKNOWN,)),
     _Column("EMPTY", lambda one: _time(one.sums.wasted.empty, one.sums.wasted.empty_known, one.sums.seconds), drop=9, total=True, quiet=("0s", UNKNOWN)),
+    _Column("STARVED", lambda one: _time(one.sums.wasted.starved, one.sums.wasted.starved_known, one.sums.seconds), drop=11, total=True, quiet=("0s", UNKNOWN)),
     _Column("ERRORS", _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
 )
 _LEFT_OUT = _Column("LEFT-OUT", lambda one: _time(one.sums.wasted.left_out, one.sums.wasted.left_out_known, one.sums.seconds), drop=10, quiet=("0s", UNKNOWN))

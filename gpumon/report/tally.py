@@ -6,64 +6,25 @@ Durations come from each log's monotonic clock if it has one, so a clock that wa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct, field
 
+from gpumon.findings.conditions import TURN
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory
+from gpumon.report.lists import ProcessList, Share, by_card, known_sum, prepares
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
 from gpumon.report.reading import PATIENCE, CardSample, ListedUse, MergedSample
 from gpumon.report.sums import Energy, Period, Sums, slows
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 _LOST = frozenset(("lost", "reset required"))
 _FRESH = 5.0
 """Values up to this many seconds old are current, also if the sampling interval is shorter."""
 _BUSY, _EMPTY = DEFAULTS.busy_empty_utilization, DEFAULTS.busy_empty_sm
+_LOW, _HIGH = DEFAULTS.starved_low, DEFAULTS.starved_high
 _SAME_XID = 1.0
 """Seconds by which two logs may differ on the time of one error."""
-
-
-class _Share(Struct):
-    """A subject's share of a GPU, from one list.
-
-    Attributes:
-        sums: The sums of the subject.
-        memory: Bytes of its processes there; ``None`` if any is unknown.
-        sm: Percent of its processes there; ``None`` where that of any is unknown.
-        computing: Whether any of them computes.
-        part: Its share of the GPU's energy, 0 to 1.
-        left_out: Whether it does nothing there, but works on most of its other GPUs; ``None`` if
-            that is unknown, and for a subject on a single GPU.
-    """
-
-    sums: Sums
-    memory: float | None
-    sm: float | None
-    computing: bool
-    part: float
-    left_out: bool | None = None
-
-
-class _List(Struct):
-    """The current process list of a GPU.
-
-    Attributes:
-        at: When it was written, in the host's time.
-        processes: Number of processes.
-        computing: Whether any of them computes; ``None`` if some are unknown.
-        shares: The share of each subject.
-    """
-
-    at: float
-    processes: int
-    computing: bool | None
-    shares: list[_Share]
 
 
 class CardTotals(Struct):
@@ -80,6 +41,9 @@ class CardTotals(Struct):
         since: Start time of that sample, in the host's time.
         reach: Maximum seconds for which it counts.
         list: Its current process list; ``None`` if unknown.
+        loaded_until: When its load was last high, in the host's time; ``None`` if it never was.
+        waited: Seconds since then in which it may have waited for data.
+        waited_joules: Energy used meanwhile.
         period: What was counted under that list, and is not in any sums yet.
         xids: When each XID was last reported; ``None`` if unknown.
     """
@@ -93,7 +57,10 @@ class CardTotals(Struct):
     sample: CardSample | None = None
     since: float = 0.0
     reach: float = 0.0
-    list: _List | None = None
+    list: ProcessList | None = None
+    loaded_until: float | None = None
+    waited: float = 0.0
+    waited_joules: float = 0.0
     period: Period = field(default_factory=Period)
     xids: dict[int, float | None] = field(default_factory=dict)
 
@@ -154,7 +121,7 @@ class HostTotals:
             passed = seconds_between(self._newest, moment)
             self._count_presence(passed)
             self._now += passed
-        lists = _by_card(moment.listed) if moment.listed else None
+        lists = by_card(moment.listed) if moment.listed else None
         seconds, counted = 0.0, None
         for key, sample in moment.cards.items():
             card = self.cards.get(key)
@@ -181,8 +148,8 @@ class HostTotals:
 
     def _find_left_out(self) -> None:
         """Mark the GPUs that subjects do not use while they work on most of their others."""
-        first: dict[int, _Share] = {}
-        several: dict[int, list[_Share]] = {}
+        first: dict[int, Share] = {}
+        several: dict[int, list[Share]] = {}
         for card in self.cards.values():
             if card.list is None:
                 continue
@@ -201,7 +168,7 @@ class HostTotals:
             for share in shares:
                 share.left_out = is_left_out and not share.sm
 
-    def _is_recent(self, listed: _List | None) -> bool:
+    def _is_recent(self, listed: ProcessList | None) -> bool:
         """Whether a list of some processes stays valid without a new one."""
         return listed is not None and listed.processes > 0 and self._now - listed.at <= LIST_SECONDS
 
@@ -255,12 +222,35 @@ class HostTotals:
             if sample.utilization_gpu >= _BUSY and sample.sm_active <= _EMPTY:
                 period.wasted.empty += seconds
                 period.wasted.empty_joules += energy.joules
+        if is_fresh and sample.utilization_gpu is not None:
+            self._count_waiting(card, sample.utilization_gpu, seconds, energy.joules)
         if sample.status is not None:
             period.watched += seconds
             if sample.status in _LOST:
                 period.lost += seconds
         if card.list is not None and not card.list.processes:
             card.alone.add(energy)
+
+    def _count_waiting(
+        self, card: CardTotals, utilization: float, seconds: float, joules: float
+    ) -> None:
+        """Count the time between two spells of load in which a process may prepare the data.
+
+        It is counted once the load has returned, within the time of ``findings.starved``.
+        """
+        wasted = card.period.wasted
+        preparing = None if card.list is None else card.list.preparing
+        if preparing is not None:
+            wasted.starved_known += seconds
+        if utilization >= _HIGH:
+            if card.loaded_until is not None and card.since - card.loaded_until <= TURN:
+                wasted.starved += card.waited
+                wasted.starved_joules += card.waited_joules
+            card.loaded_until = self._now
+            card.waited = card.waited_joules = 0.0
+        elif preparing and utilization <= _LOW:
+            card.waited += seconds
+            card.waited_joules += joules
 
     @staticmethod
     def _count_card(
@@ -325,7 +315,7 @@ class HostTotals:
             card.list = None
         elif count == 0:
             if standing is None or standing.processes:
-                card.list = _List(self._now, 0, computing=False, shares=[])
+                card.list = ProcessList(self._now, 0, computing=False, preparing=False, shares=[])
         elif written is not None:
             card.list = self._read_list(written, count)
         elif standing is not None and (
@@ -338,17 +328,20 @@ class HostTotals:
             if self.subjects is not None:
                 _end_period(card, standing)
 
-    def _read_list(self, listed: list[ListedUse], count: int) -> _List:
+    def _read_list(self, listed: list[ListedUse], count: int) -> ProcessList:
         named = len({identity(one) for one in listed})
         computing: bool | None = any(one.type != "G" for one in listed)
         if not computing and named < count:
             computing = None
+        preparing = prepares(listed)
+        if not preparing and named < count:
+            preparing = None
         shares = [] if self.subjects is None else self._shares(self.subjects, listed, named, count)
-        return _List(self._now, max(count, named), computing, shares)
+        return ProcessList(self._now, max(count, named), computing, preparing, shares)
 
     def _shares(
         self, subjects: Subjects, listed: list[ListedUse], named: int, count: int
-    ) -> list[_Share]:
+    ) -> list[Share]:
         by_subject: dict[str, list[ListedUse]] = {}
         found = subjects.of(listed)
         for one in listed:
@@ -359,12 +352,12 @@ class HostTotals:
         for key, members in by_subject.items():
             if key not in self.sums:
                 self.sums[key] = Sums()
-            sm = _sum([one.sm for one in members])
+            sm = known_sum([one.sm for one in members])
             here = len({identity(one) for one in members})
             shares.append(
-                _Share(
+                Share(
                     sums=self.sums[key],
-                    memory=_sum([one.memory_used for one in members]),
+                    memory=known_sum([one.memory_used for one in members]),
                     sm=None if sm is None else min(100.0, sm),
                     computing=any(one.type != "G" for one in members),
                     part=(sm or 0.0) / total if is_known else here / max(count, named),
@@ -418,14 +411,7 @@ class HostTotals:
         return list(found.values())
 
 
-def _by_card(listed: Iterable[ListedUse]) -> dict[str, list[ListedUse]]:
-    found: dict[str, list[ListedUse]] = {}
-    for one in listed:
-        found.setdefault(one.card, []).append(one)
-    return found
-
-
-def _end_period(card: CardTotals, listed: _List | None) -> None:
+def _end_period(card: CardTotals, listed: ProcessList | None) -> None:
     """Add what was counted under a list to the sums of the GPU and of the subjects on it."""
     period, card.period = card.period, Period()
     card.sums.add(period)
@@ -434,7 +420,7 @@ def _end_period(card: CardTotals, listed: _List | None) -> None:
         _count_share(share, period)
 
 
-def _count_share(share: _Share, period: Period) -> None:
+def _count_share(share: Share, period: Period) -> None:
     sums, seconds = share.sums, period.seconds
     sums.add(period, share.part)
     sums.listed += seconds
@@ -454,15 +440,6 @@ def _count_share(share: _Share, period: Period) -> None:
     elif share.computing:
         sums.idle += seconds
         sums.wasted.idle_joules += period.energy.joules * share.part
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
 
 
 class UsageTotals:

@@ -721,6 +721,38 @@ def test_without_the_columns_nothing_is_said_of_empty_gpus(tmp_path: Path) -> No
     assert "EMPTY" not in table([tmp_path / "a.csv"], width=250)
 
 
+@pytest.mark.parametrize(
+    ("used", "state", "pause", "hours"),
+    [
+        (101.0, "R", 20, 2 / 3),
+        (3.0, "D", 20, 2 / 3),
+        (3.0, "S", 20, 0.0),
+        (800.0, "R", 20, 0.0),
+        (None, "S", 20, None),
+        (101.0, "R", 40, 0.0),
+    ],
+    ids=["full core", "disk", "rests", "many threads", "unknown", "long pause"],
+)
+def test_what_a_gpu_waited_between_spells_of_load_is_told_if_data_may_be_prepared(
+    tmp_path: Path, used: float | None, state: str, pause: int, hours: float | None
+) -> None:
+    owner = msgspec.structs.replace(process(sm=50), cpu_percent=used, state=state)
+    log = write_log(
+        tmp_path / "a.csv",
+        (
+            (changed(taken, 0, utilization_gpu=90 if elapsed % (pause + 10) < 10 else 5), elapsed)
+            for taken, elapsed in busy(range(0, 3601, 5), processes=(owner,))
+        ),
+    )
+    [line] = report([log])["lines"]
+    assert line["starved_hours"] == (hours and pytest.approx(hours, abs=0.01))
+    if hours:
+        assert line["starved_kwh"] == pytest.approx(line["energy_kwh"] * hours, rel=0.02)
+    [job] = report([log], "job")["lines"]
+    assert job["starved_hours"] == line["starved_hours"]
+    assert ("STARVED" in table([log], width=250)) == bool(hours)
+
+
 def test_a_gpu_that_a_job_leaves_out_is_counted_for_it(tmp_path: Path) -> None:
     def ranks(second: int) -> Snapshot:
         loads = [90, 0 if second < 1800 else 90, 90]

@@ -1,0 +1,87 @@
+"""A GPU's list of processes in a log, and the shares of subjects in the GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.model.process_states import UNINTERRUPTIBLE
+from gpumon.model.thresholds import DEFAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpumon.report.reading import ListedUse
+    from gpumon.report.sums import Sums
+
+_CORE, _CORE_MOST = DEFAULTS.starved_core, DEFAULTS.starved_core_most
+
+
+class Share(Struct):
+    """A subject's share of a GPU, from one list.
+
+    Attributes:
+        sums: The sums of the subject.
+        memory: Bytes of its processes there; ``None`` if any is unknown.
+        sm: Percent of its processes there; ``None`` where that of any is unknown.
+        computing: Whether any of them computes.
+        part: Its share of the GPU's energy, 0 to 1.
+        left_out: Whether it does nothing there, but works on most of its other GPUs; ``None`` if
+            that is unknown, and for a subject on a single GPU.
+    """
+
+    sums: Sums
+    memory: float | None
+    sm: float | None
+    computing: bool
+    part: float
+    left_out: bool | None = None
+
+
+class ProcessList(Struct):
+    """The current process list of a GPU.
+
+    Attributes:
+        at: When it was written, in the host's time.
+        processes: Number of processes.
+        computing: Whether any of them computes; ``None`` if some are unknown.
+        preparing: Whether a computing one may be preparing its data: it is at one full CPU core, or
+            waits inside the kernel. ``None`` if that is unknown.
+        shares: The share of each subject.
+    """
+
+    at: float
+    processes: int
+    computing: bool | None
+    preparing: bool | None
+    shares: list[Share]
+
+
+def by_card(listed: Iterable[ListedUse]) -> dict[str, list[ListedUse]]:
+    """The rows of each GPU, by its key."""
+    found: dict[str, list[ListedUse]] = {}
+    for one in listed:
+        found.setdefault(one.card, []).append(one)
+    return found
+
+
+def prepares(listed: Iterable[ListedUse]) -> bool | None:
+    """Whether a computing process may be preparing its data, see ``ProcessList.preparing``."""
+    computing = [one for one in listed if one.type != "G"]
+    if any(one.state == UNINTERRUPTIBLE for one in computing):
+        return True
+    used = [one.cpu_percent for one in computing if one.cpu_percent is not None]
+    if not used:
+        return None if computing else False
+    return _CORE <= max(used) <= _CORE_MOST
+
+
+def known_sum(values: Iterable[float | None]) -> float | None:
+    """The sum; ``None`` if any value is unknown."""
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total

@@ -229,7 +229,8 @@ do = [{{ command = ["sh", "-c", "cat > {got}"] }}, {{ command = ["false"] }}]
         screen.wait_for(" ! 1 told ")
         screen.wait(lambda _: got.exists() and got.stat().st_size > 0, "waiting for the command")
         screen.type("!")
-        screen.wait_for(r"GPU 0: hot[\s\S]*hot → command[\s\S]*command false failed: ")
+        # It stands on the page, and for some seconds in the last line too.
+        screen.wait_for(r"GPU 0: hot[\s\S]*hot → command[\s\S]*command false failed: .*\n")
         assert "\n".join(screen.rows()[:-1]).count("command false failed") == 1
         screen.type("q")
         screen.wait_for(r"\n q quit")

@@ -117,6 +117,9 @@ def test_after_resizes_in_the_middle_of_frames(screen: Screen) -> None:
 def test_a_terminal_that_falls_behind_gets_fewer_frames_and_the_newest(screen: Screen) -> None:
     with screen:
         screen.wait_for(r"\n q quit")
+        # From the first line ↑ would go on among the GPUs.
+        screen.type("\x1b[B\x1b[B")
+        screen.wait_for(r"▸ +2 +38470 erin")
         screen.hold()
         for _ in range(30):
             screen.type("\x1b[B\x1b[A")

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.e2e.test_terminal import DEMO, GPUMON, left_clean
+from tests.e2e.test_terminal import CAN_SEND, DEMO, GPUMON, left_clean
 from tests.screen import Screen
 
 FLEET = [*DEMO, "--hosts", "gpu-[01-16]"]
@@ -132,7 +132,7 @@ def test_a_process_of_an_open_host_is_ended_and_its_memory_returns() -> None:
         screen.type("\x1b[B\r")
         screen.wait_for(r"gpumon  DEMO  gpu-01 [\s\S]*GPU-MEM▼[\s\S]* 58204 +ann ")
         screen.type("/58204\rk")
-        screen.wait_for("Send TERM")
+        screen.wait_for(CAN_SEND)
         screen.type("\x1b[C\r")
         screen.wait_for(r"✓[\s\S]*came back")
         screen.type("q")

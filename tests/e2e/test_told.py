@@ -13,7 +13,7 @@ import pytest
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.test_past import GPUMON
 from tests.e2e.test_state_help import cool, hot, wait_for_samples
-from tests.e2e.test_terminal import DEMO, READY
+from tests.e2e.test_terminal import CAN_SEND, DEMO, READY
 from tests.lives import NEEDS_ALL_PIDS
 from tests.screen import PATIENCE, Screen
 
@@ -186,7 +186,7 @@ do = ["bell", {{ command = ["touch", "{ran}"] }}]
         screen.type("/58204\rw")
         screen.wait_for("will notify when process 58204 has ended")
         screen.type("k")
-        screen.wait_for("Send TERM")
+        screen.wait_for(CAN_SEND)
         screen.type("\x1b[C\r")
         screen.wait_for(r" ! 2 told ")
         screen.type("!")

@@ -72,11 +72,13 @@ def test_a_way_that_hangs_delays_neither_who_tells_nor_another_way(tmp_path: Pat
 
 def test_what_fails_is_tried_again_and_told_once_with_one_identifier() -> None:
     said: list[str] = []
-    with answering(answer(b"busy", "503 Busy")) as server:
+    with answering(None) as server:
+        server.answer = lambda connection: connection.sendall(
+            answer(b"busy", "503 Busy") if len(server.requests) < 3 else answer(b"")
+        )
         telling = Deliveries(None, said.append, pauses=(0.01, PATIENCE))
         telling.tell(alert_with(Webhook(f"http://127.0.0.1:{server.port}/")), NOTICE)
         wait_until(lambda: len(server.requests) == 2, "the second attempt")
-        server.answer = answer(b"")
         # It does not wait for the end of the pause.
         telling.close(PATIENCE)
         assert len(server.requests) == 3

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.alerts import sentences
 from gpumon.alerts.episode import Episode, Phase
-from gpumon.alerts.languages import meets
+from gpumon.alerts.filter_languages import meets
 from gpumon.alerts.memory import RememberedAlert, RememberedProcess
 from gpumon.alerts.notice import process_key
 from gpumon.alerts.watcher import MOST_SUBJECTS, copied, remembered

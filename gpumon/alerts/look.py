@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.alerts.languages import AlertFacts, GpuFacts
+from gpumon.alerts.filter_languages import AlertFacts, GpuFacts
 from gpumon.alerts.states import ANSWERING, absent
 from gpumon.findings import card_findings, not_free
 from gpumon.findings.finding import FindingKind

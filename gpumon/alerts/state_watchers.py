@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpumon.alerts import sentences
 from gpumon.alerts.episode import Change, Episode, Phase
-from gpumon.alerts.languages import meets
+from gpumon.alerts.filter_languages import meets
 from gpumon.alerts.memory import RememberedAlert, RememberedProcess
 from gpumon.alerts.notice import gpu_key, process_key
 from gpumon.alerts.states import ANSWERING, FORECASTS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.alerts.languages import GpuFacts, gpu_language, process_language
+from gpumon.alerts.filter_languages import GpuFacts, gpu_language, process_language
 from gpumon.alerts.states import OFFERED, PROCESS_STATES, STATE_NAMES, plain_name
 from gpumon.alerts.xids import SEVERITY_WORDS, WORTH_TELLING, XidChoice
 from gpumon.filters import Filter, FilterError, Language, Selection, parse

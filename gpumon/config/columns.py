@@ -88,8 +88,8 @@ COLUMNS: tuple[Column, ...] = (
 
 COLUMN: dict[str, Column] = {column.key: column for column in COLUMNS}
 
-DEFAULT_COLUMNS = tuple(column.key for column in COLUMNS if column.shown)
-"""Keys of the columns shown by default; the command is always the last."""
+DEFAULT_PROCESS_COLUMNS = tuple(column.key for column in COLUMNS if column.shown)
+"""Keys of the columns of the process table shown by default; the command is always the last."""
 
 
 class GpuColumn(Struct, frozen=True):
@@ -99,11 +99,13 @@ class GpuColumn(Struct, frozen=True):
         key: Its row in ``metrics.GPU_METRICS``.
         label: The header.
         width: Cells, with the gap before it.
+        shown: Whether the list shows it by default.
     """
 
     key: str
     label: str
     width: int
+    shown: bool = False
 
     @property
     def about(self) -> str:
@@ -120,9 +122,15 @@ GPU_COLUMNS: tuple[GpuColumn, ...] = (
     GpuColumn("fan_speed", "fan", 6),
     GpuColumn("pstate", "pstate", 8),
 )
-"""All columns that can be added to the list of GPUs; none is shown by default."""
+"""All columns that can be added to the list of GPUs."""
 
 GPU_COLUMN: dict[str, GpuColumn] = {column.key: column for column in GPU_COLUMNS}
+
+DEFAULT_COLUMNS = (
+    *DEFAULT_PROCESS_COLUMNS,
+    *(column.key for column in GPU_COLUMNS if column.shown),
+)
+"""Keys of all columns shown by default, of both tables."""
 
 COLUMN_SETS: dict[str, tuple[str, ...]] = {
     "default": DEFAULT_COLUMNS,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.text.units import Units
+
+GraphName: TypeAlias = Literal["util", "memory", "power", "temperature", "sm", "dram"]
+"""What the small graph of a GPU can show at start."""
 
 
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,7 +111,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     columns: tuple[str, ...] | None = None
     theme: str | None = None
     readonly: bool = False
-    graph: Literal["util", "memory", "power", "temperature"] = "util"
+    graph: GraphName = "util"
     host_strip: bool = False
     sort: Order = Order()
     units: Units = Units()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from datetime import date, time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from msgspec import Struct
 
 from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLUMN, whole_choice
-from gpumon.config.settings import Settings
+from gpumon.config.settings import GraphName, Settings
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.themes import DEFAULT as DEFAULT_THEME
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
@@ -183,7 +183,7 @@ SETTINGS: dict[str, Setting] = {
             "graph",
             "the metric of the small graphs at start: util, memory, power, temperature, "
             "sm (SMs active) or dram (DRAM active)",
-            _choice("util", "memory", "power", "temperature", "sm", "dram"),
+            _choice(*get_args(GraphName)),
         ),
         Setting("host_strip", "true: show the line of the host at start", _switch),
         Setting("sort.column", "the column by which the processes are sorted at start", _column),

@@ -45,7 +45,7 @@ def process_findings(
     found = (
         idle_process(history, process, thresholds),
         growing_process(history, process, latest.gpus, thresholds),
-        _reserved(process, details, latest.gpus),
+        _preallocated(process, details, latest.gpus),
     )
     return [finding for finding in found if finding is not None]
 
@@ -104,7 +104,9 @@ def growing_process(
     )
 
 
-def _reserved(process: GpuProcess, details: Details | None, gpus: Sequence[Gpu]) -> Finding | None:
+def _preallocated(
+    process: GpuProcess, details: Details | None, gpus: Sequence[Gpu]
+) -> Finding | None:
     """Its memory was probably reserved in advance."""
     found = preallocation(process, details, gpus)
     if found is None:

@@ -1,7 +1,7 @@
 """The table of metrics: the name, unit and reading interval of every value.
 
-Columns, JSON, CSV, the Prometheus exporter, charts and the help page all read this table. To add a
-metric, add a field to ``model.Gpu``, a line here, and a reader in the source.
+Columns, JSON, CSV, the Prometheus exporter, charts and the help page all read this table.
+CONTRIBUTING.md says how to add a metric.
 
 The names of nvidia-smi are those of ``nvidia-smi --help-query-gpu``. The names of DCGM are those of
 dcgm-exporter's default counters and of ``dcgm_fields.h``, which Grafana dashboards use.

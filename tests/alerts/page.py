@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpumon.alerts.languages import gpu_language, process_language
+from gpumon.alerts.filter_languages import gpu_language, process_language
 from gpumon.alerts.states import PROCESS_STATES, STATE_NAMES, plain_name
 from gpumon.findings.explanations import EXPLANATIONS
 from gpumon.findings.finding import FindingKind

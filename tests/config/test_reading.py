@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -266,6 +267,18 @@ def test_what_no_setting_can_be_is_told_and_its_default_holds(
     (sentence,) = said(loaded)
     assert words in sentence
     assert loaded.settings == Settings()
+
+
+@pytest.mark.parametrize("name", ["graph", "units.memory", "units.temperature", "keys.preset"])
+def test_each_choice_that_a_setting_offers_can_be_set(
+    name: str, written: Callable[..., Loaded]
+) -> None:
+    (sentence,) = said(written(f'{name} = "?"'))
+    offered = re.split(", | or ", sentence.partition(": give ")[2].rstrip("."))
+    assert len(offered) >= 2
+    for choice in offered:
+        loaded = written(f'{name} = "{choice}"')
+        assert (value_of(loaded.settings, name), loaded.errors) == (choice, ())
 
 
 def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:

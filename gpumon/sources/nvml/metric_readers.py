@@ -1,7 +1,6 @@
 """The queries of a GPU: which call reads which field, and how its value is converted.
 
-nvml.h and ``tests/driver/README.md`` describe each call and its cost. A new metric is a line in
-``model/metrics.py`` and a query here.
+nvml.h and ``tests/driver/README.md`` describe each call and its cost.
 """
 
 from __future__ import annotations

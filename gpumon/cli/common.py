@@ -11,12 +11,11 @@ from gpumon.cli.messages import cannot_write, say
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
     from gpumon.config import Loaded, Settings
     from gpumon.config.themes import ThemeChoice
     from gpumon.host import ProcessHost
-    from gpumon.model.snapshot import ReservationHolder
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
     from gpumon.sources.links import Links
@@ -41,46 +40,29 @@ def source_and_host(
         profiled: See ``this_machine``; False for commands that take one sample, which is not
             enough.
     """
+    from gpumon.api import local
     from gpumon.model.selection import ALL
 
-    selection = getattr(options, "gpus", ALL)
-    readonly = getattr(options, "readonly", False)
-    if getattr(options, "demo", False):
-        from gpumon.sources.demo import DemoSource
-
-        demo = DemoSource(selection=selection)
-        return demo, demo.host(readonly=readonly)
-    from gpumon.kill.local_host import LocalHost
-    from gpumon.sources.machine import this_machine
-
-    source = this_machine(selection, profiled=profiled)
-    return source, LocalHost(source.backend.device_files, readonly=readonly)
+    return local.source_and_host(
+        getattr(options, "gpus", ALL),
+        demo=getattr(options, "demo", False),
+        readonly=getattr(options, "readonly", False),
+        profiled=profiled,
+    )
 
 
 def all_cards(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
     """A source of every GPU, not only the requested ones, and a function that reads their links."""
-    if getattr(options, "demo", False):
-        from gpumon.sources.demo import DemoSource
+    from gpumon.api.local import whole_machine
 
-        return DemoSource(), None
-    from gpumon.sources.machine import this_machine
-
-    source = this_machine()
-    return source, source.backend.links
+    return whole_machine(demo=getattr(options, "demo", False))
 
 
 def reservations(options: argparse.Namespace) -> Reservations | None:
     """The function that reads reservations; ``None`` for the demo."""
-    if getattr(options, "demo", False):
-        return None
+    from gpumon.api import local
 
-    def holders(cards: Iterable[str]) -> Mapping[str, ReservationHolder]:
-        # Needed after the first picture only.
-        from gpumon.scheduling.reservation.holders import holders_now
-
-        return holders_now(cards)
-
-    return holders
+    return local.reservations(demo=getattr(options, "demo", False))
 
 
 def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:

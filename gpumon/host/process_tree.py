@@ -17,6 +17,7 @@ from gpumon.host.procfs import (
     read_stat,
     read_table,
     started_after_boot,
+    stat_of,
 )
 from gpumon.system.users import user_name
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import ProcessId
 
 _INIT = 1
+_MOST_ANCESTORS = 1000
+_REMEMBERED = 10_000
 
 
 def read_families(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[RelatedProcess, ...]:
@@ -56,6 +59,42 @@ def read_families(roots: Iterable[ProcessId], proc: str = "/proc") -> tuple[Rela
         for pid in _parents_first(family, table, children)
     )
     return tuple(one for one in kin if one is not None)
+
+
+class DescendantFinder:
+    """Finds out which processes descend from one.
+
+    A descendant stays one after its parents have ended, if it was seen before.
+
+    Args:
+        root: PID of the process; it counts as its own descendant.
+        proc: Where the process file system is mounted.
+    """
+
+    def __init__(self, root: int, proc: str = "/proc") -> None:
+        self._root = root
+        self._proc = proc
+        self._known: dict[ProcessId, bool] = {}
+
+    def includes(self, process: ProcessId) -> bool:
+        """Whether a process descends from the root, or is the root."""
+        known = self._known.get(process)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[process] = self._descends(process)
+        return known
+
+    def _descends(self, process: ProcessId) -> bool:
+        pid = process.pid
+        for _ in range(_MOST_ANCESTORS):
+            if pid == self._root:
+                return True
+            stat = stat_of(self._proc, pid)
+            if stat is None or stat.parent < _INIT:
+                return False
+            pid = stat.parent
+        return False
 
 
 def _children(table: dict[int, Stat]) -> dict[int, list[int]]:

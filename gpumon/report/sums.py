@@ -60,11 +60,11 @@ class Distribution(Struct):
 
 
 class WeightedMean(Struct):
-    """Bytes over time: their mean and peak.
+    """An amount over time, such as bytes: its mean and peak.
 
     Attributes:
         seconds: Known time in seconds.
-        total: Bytes times seconds.
+        total: The amount times seconds.
         peak: The maximum; ``None`` while none was known.
     """
 
@@ -73,7 +73,7 @@ class WeightedMean(Struct):
     peak: float | None = None
 
     def add(self, size: float, seconds: float) -> None:
-        """Add bytes that were held for that many seconds."""
+        """Add an amount that held for that many seconds."""
         self.seconds += seconds
         self.total += size * seconds
         if self.peak is None or size > self.peak:

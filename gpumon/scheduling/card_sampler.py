@@ -66,6 +66,18 @@ class CardSampler:
     def interval(self, seconds: float) -> None:
         self._collector.interval = seconds
 
+    def wait_open(self) -> None:
+        """Wait until the driver has answered for the first time or refused, ``PATIENCE`` at most.
+
+        Raises:
+            SourceError: It refused.
+        """
+        self._collector.wait_open(PATIENCE)
+
+    def sample_now(self) -> None:
+        """Take the next sample at once."""
+        self._collector.sample_now()
+
     def listen(self, listener: Callable[[Snapshot], None]) -> Callable[[], None]:
         """Receive every new snapshot, on the sampling thread; returns a function that ends it."""
         return self._collector.subscribe(listener)

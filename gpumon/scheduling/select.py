@@ -75,8 +75,8 @@ def select(
     locks = Locks(options.lock_dir, os.environ, make=False)
     requirements = options.requirements
     chooser = Chooser(requirements, os.environ, locks, links, options.past)
-    with CardSampler(source) as sampler:
-        snapshot, verdicts = _settled(sampler, chooser)
+    with CardSampler(source) as sampler, StatusLine(sys.stderr) as status_line:
+        snapshot, verdicts = settled(sampler, chooser, status_line.show)
     choice = chooser.choose(verdicts)
     if locks.trouble:
         tell(f"who has reserved a GPU is known of your own programs only: {locks.trouble}")
@@ -101,20 +101,25 @@ def select(
     return 0
 
 
-def _settled(sampler: CardSampler, chooser: Chooser) -> tuple[Snapshot, tuple[Eligibility, ...]]:
-    """The last snapshot's results, once the GPUs have been observed for the required time."""
+def settled(
+    sampler: CardSampler, chooser: Chooser, show: Callable[[list[str]], object] = lambda _: None
+) -> tuple[Snapshot, tuple[Eligibility, ...]]:
+    """The last snapshot's results, once the GPUs have been observed for the required time.
+
+    Args:
+        sampler: Samples the GPUs.
+        chooser: Judges them.
+        show: Called with the parts of a line of progress.
+    """
     snapshot = sampler.look()
     verdicts = chooser.judge(snapshot)
     if not chooser.left():
         return snapshot, verdicts
     sampler.interval = _WATCH_SECONDS
-    with StatusLine(sys.stderr) as status_line:
-        while (left := chooser.left()) and not chooser.hopeless(verdicts):
-            fitting = sum(1 for one in verdicts if chooser.may_still_fit(one))
-            status_line.show(
-                [f"○ observing the GPUs, {duration(left)} left", f"{fitting} stable so far"]
-            )
-            following = sampler.next(_WATCH_SECONDS)
-            if following is not None:
-                snapshot, verdicts = following, chooser.judge(following)
+    while (left := chooser.left()) and not chooser.hopeless(verdicts):
+        fitting = sum(1 for one in verdicts if chooser.may_still_fit(one))
+        show([f"○ observing the GPUs, {duration(left)} left", f"{fitting} stable so far"])
+        following = sampler.next(_WATCH_SECONDS)
+        if following is not None:
+            snapshot, verdicts = following, chooser.judge(following)
     return snapshot, verdicts

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.scheduling.reservation.locks import Locks
+from gpumon.scheduling.reservation.locks import LOCK_DIR_VARIABLE, Locks
 from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpumon.model.snapshot import ReservationHolder
-
-_VARIABLE = "GPUMON_LOCK_DIR"
 
 
 def holders_now(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
@@ -26,7 +24,7 @@ def holders_now(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
     """
     if os.name != "posix":
         return {}
-    locks = Locks(os.environ.get(_VARIABLE) or None, os.environ, make=False)
+    locks = Locks(os.environ.get(LOCK_DIR_VARIABLE) or None, os.environ, make=False)
     try:
         return locks.holders(uuids)
     finally:

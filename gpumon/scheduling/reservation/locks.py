@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from gpumon.scheduling.reservation.lock_folder import Folder
 
+LOCK_DIR_VARIABLE = "GPUMON_LOCK_DIR"
+"""The variable that names the shared folder."""
 _MOST_BYTES = 4096
 _TRIES = 5
 _GENERATIONS = 256

@@ -8,6 +8,8 @@ grew, and a watchdog could not see which GPU a call is waiting for.
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -129,6 +131,15 @@ class Library:
             function = _missing
         self._functions[name] = function
         return function
+
+
+def _renew_lock() -> None:
+    """Give pynvml a new lock: a thread that does not live on in this child may hold the old one."""
+    pynvml.libLoadLock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def load_library(clock: Clock) -> Library:

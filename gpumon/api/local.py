@@ -1,0 +1,82 @@
+"""This machine, or the demo: where snapshots come from, and the GPUs that a caller names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gpumon.host import ProcessHost
+    from gpumon.model.selection import GpuSelection
+    from gpumon.model.snapshot import ReservationHolder
+    from gpumon.sampling.enrichment import Reservations
+    from gpumon.sources import Source
+    from gpumon.sources.links import Links
+
+    Gpus: TypeAlias = str | int | Iterable[str | int] | None
+    """GPUs as ``--gpus`` names them: ``"0,2-3"``, 0, ``["GPU-1a2b", 3]``; ``None`` for all."""
+
+
+def selection_of(gpus: Gpus) -> GpuSelection:
+    """The selection for GPUs as a caller names them.
+
+    Raises:
+        ValueError: They cannot be read; the text says what is valid.
+    """
+    from gpumon.model.selection import ALL, parse_selection
+
+    if gpus is None:
+        return ALL
+    if isinstance(gpus, (str, int)):
+        gpus = [gpus]
+    return parse_selection(",".join(str(gpu) for gpu in gpus))
+
+
+def source_and_host(
+    selection: GpuSelection, *, demo: bool, readonly: bool, profiled: bool
+) -> tuple[Source, ProcessHost]:
+    """The source of snapshots, and the processes of its machine.
+
+    Args:
+        selection: The GPUs to sample.
+        demo: The simulated machine of ``--demo`` instead of this one.
+        readonly: Whether the processes get no signal.
+        profiled: See ``this_machine``.
+    """
+    if demo:
+        from gpumon.sources.demo import DemoSource
+
+        simulated = DemoSource(selection=selection)
+        return simulated, simulated.host(readonly=readonly)
+    from gpumon.kill.local_host import LocalHost
+    from gpumon.sources.machine import this_machine
+
+    source = this_machine(selection, profiled=profiled)
+    return source, LocalHost(source.backend.device_files, readonly=readonly)
+
+
+def whole_machine(*, demo: bool) -> tuple[Source, Callable[[], Links] | None]:
+    """A source of every GPU, and a function that reads the links between them."""
+    if demo:
+        from gpumon.sources.demo import DemoSource
+
+        return DemoSource(), None
+    from gpumon.sources.machine import this_machine
+
+    source = this_machine()
+    return source, source.backend.links
+
+
+def reservations(*, demo: bool) -> Reservations | None:
+    """The function that reads reservations; ``None`` for the demo."""
+    if demo:
+        return None
+
+    def holders(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
+        # Needed after the first picture only.
+        from gpumon.scheduling.reservation.holders import holders_now
+
+        return holders_now(uuids)
+
+    return holders

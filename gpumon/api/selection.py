@@ -1,0 +1,181 @@
+"""``gpumon.select()``: free GPUs for a program, by the rule of ``gpumon select``."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.api.errors import NoGpuFitsError
+from gpumon.api.local import selection_of, whole_machine
+from gpumon.model.snapshot import Gpu  # noqa: TC001 - msgspec resolves annotations at run time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.api.local import Gpus
+    from gpumon.scheduling.chooser import Chooser
+    from gpumon.scheduling.eligibility import Eligibility
+    from gpumon.scheduling.requirements import Requirements
+
+_TICK_SECONDS = 1.0
+
+
+class Selected(Struct, frozen=True):
+    """The selected GPUs.
+
+    Attributes:
+        uuids: UUIDs of the GPUs or MIG devices, in the order of nvidia-smi's indices.
+        gpus: These GPUs as they were then; of a MIG device its GPU.
+        reason: Why these were selected.
+    """
+
+    uuids: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    reason: str
+
+    def __repr__(self) -> str:
+        return f"<gpumon.Selected {self.cuda_visible_devices}: {self.reason}>"
+
+    @property
+    def cuda_visible_devices(self) -> str:
+        """The value of ``CUDA_VISIBLE_DEVICES`` with which a program sees just these."""
+        return ",".join(self.uuids)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of this process with that variable, for ``subprocess.run(env=...)``."""
+        return {**os.environ, "CUDA_VISIBLE_DEVICES": self.cuda_visible_devices}
+
+
+def select(
+    n: int | tuple[int, int] = 1,
+    *,
+    free: str | int | None = None,
+    total: str | int | None = None,
+    util: float | None = None,
+    temp: float | None = None,
+    processes: int | None = None,
+    model: str | Iterable[str] = (),
+    arch: str | Iterable[str] = (),
+    capability: tuple[int, int] | None = None,
+    gpus: Gpus = None,
+    exclude: Gpus = None,
+    mig: bool = False,
+    mine_is_free: bool = False,
+    stable: float | None = None,
+    wait: float | bool = False,
+    demo: bool = False,
+) -> Selected:
+    """Select free GPUs, as ``gpumon select`` does; nothing is reserved: ``gpumon run`` does that.
+
+    ``CUDA_VISIBLE_DEVICES`` of this process is respected.
+
+    Args:
+        n: How many; ``(1, 4)`` is as many as are free, from 1 to 4.
+        free: At least this much free memory, ``"20G"`` or bytes; other processes may then run on
+            the GPU. Otherwise it must be empty.
+        total: At least this much memory in all.
+        util: At most this utilisation, percent.
+        temp: At most this temperature, degrees Celsius.
+        processes: At most this many compute processes.
+        model: The product name contains one of these: ``"h100"``.
+        arch: One of these architectures: ``"hopper"``.
+        capability: At least this CUDA compute capability: ``(8, 0)``.
+        gpus: Only these GPUs, as in ``snapshot``.
+        exclude: None of these.
+        mig: MIG devices instead of whole GPUs.
+        mine_is_free: Ignore your own processes and count their memory as free.
+        stable: Watch the GPUs until they have met all this for so many seconds.
+        wait: Wait for GPUs to become free, for so many seconds, or with ``True`` without limit.
+        demo: The simulated machine of ``gpumon --demo``.
+
+    Raises:
+        NoGpuFitsError: Too few fit, in the end; waiting for what can never come raises it at once.
+        GpuError: There is no driver or no such GPU, or the driver does not answer.
+        UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` names GPUs as only CUDA can resolve them.
+        ValueError: A value is invalid.
+    """
+    from gpumon.scheduling.requirements import Requirements
+
+    least, most = (n, n) if isinstance(n, int) else n
+    if not 1 <= least <= most:
+        raise ValueError(f"n must be 1 or more, or two such numbers in order, not {n!r}")
+    requirements = Requirements(
+        least=least,
+        most=most,
+        free=_size("free", free),
+        total=_size("total", total),
+        utilization=util,
+        temperature=temp,
+        processes=processes,
+        models=_names(model),
+        architectures=_names(arch),
+        capability=capability,
+        only=selection_of(gpus),
+        never=selection_of(exclude),
+        mig=mig,
+        mine_is_free=mine_is_free,
+        stable=stable,
+    )
+    limit = 0.0 if wait is False else float("inf") if wait is True else wait
+    return _selected(requirements, limit, demo=demo)
+
+
+def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selected:
+    from gpumon.scheduling.card_sampler import CardSampler, UnavailableError
+    from gpumon.scheduling.chooser import Chooser
+    from gpumon.scheduling.reservation.locks import LOCK_DIR_VARIABLE, Locks
+    from gpumon.scheduling.select import settled
+
+    deadline = time.monotonic() + wait
+    source, links = whole_machine(demo=demo)
+    locks = Locks(os.environ.get(LOCK_DIR_VARIABLE) or None, os.environ, make=False)
+    try:
+        chooser = Chooser(requirements, os.environ, locks, links)
+        with CardSampler(source) as sampler:
+            _, verdicts = settled(sampler, chooser)
+            sampler.interval = _TICK_SECONDS
+            while (choice := chooser.choose(verdicts)) is None:
+                left = deadline - time.monotonic()
+                if left <= 0 or chooser.hopeless(verdicts):
+                    raise _no_fit(chooser, verdicts)
+                try:
+                    snapshot = sampler.next(min(left, _TICK_SECONDS))
+                except UnavailableError:
+                    # A driver that is gone may come back.
+                    continue
+                if snapshot is not None:
+                    verdicts = chooser.judge(snapshot)
+    finally:
+        locks.close()
+    return Selected(
+        tuple(one.uuid for one in choice.candidates),
+        tuple(one.gpu for one in choice.candidates),
+        choice.reason,
+    )
+
+
+def _no_fit(chooser: Chooser, verdicts: Sequence[Eligibility]) -> NoGpuFitsError:
+    return NoGpuFitsError(
+        chooser.refusal(verdicts),
+        {one.candidate.label: one.refusal.sentence for one in verdicts if one.refusal is not None},
+    )
+
+
+def _size(name: str, size: str | int | None) -> int | None:
+    if not isinstance(size, str):
+        return size
+    from gpumon.text.unit_parsing import SIZE, QuantityError
+
+    try:
+        return int(SIZE.read(size)[0])
+    except (QuantityError, OverflowError) as error:
+        raise ValueError(f"{name} cannot be {size!r}: {error}") from None
+
+
+def _names(names: str | Iterable[str]) -> tuple[str, ...]:
+    each = names.split(",") if isinstance(names, str) else names
+    return tuple(name.strip().lower() for name in each if name.strip())

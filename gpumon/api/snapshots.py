@@ -1,0 +1,107 @@
+"""``gpumon.snapshot()``: the GPUs of this machine and their processes at one moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpumon.api.local import reservations, selection_of, source_and_host
+from gpumon.model.snapshot import Snapshot as ModelSnapshot
+from gpumon.text.formatting import counted
+
+if TYPE_CHECKING:
+    import pandas
+
+    from gpumon.api.local import Gpus
+
+
+class Snapshot(ModelSnapshot, frozen=True, gc=False):
+    """The state of one machine at one moment; see ``gpumon.model.snapshot`` for what is in it.
+
+    ``str()`` of it is the table of ``gpumon snapshot``; a notebook shows a table, too.
+    """
+
+    @classmethod
+    def of(cls, snapshot: ModelSnapshot) -> Snapshot:
+        """The same snapshot with the methods of this class."""
+        return cls(*[getattr(snapshot, field) for field in snapshot.__struct_fields__])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that ``gpumon snapshot --format json`` prints; ``docs/snapshot.md``."""
+        import json
+
+        from gpumon.export.as_json import to_json
+
+        # As text and back, so that it has JSON's types only.
+        told: dict[str, Any] = json.loads(to_json(self))
+        return told
+
+    def to_pandas(self, *, processes: bool = False) -> pandas.DataFrame:
+        """A row for each GPU, or for each process and GPU; unknown values are ``<NA>``.
+
+        The columns are the keys of ``to_dict`` with the units in their names; what is not one
+        value, such as the MIG devices of a GPU, is left out.
+
+        Args:
+            processes: Rows for processes. Their columns that start with ``gpu_`` and those of GPU
+                memory and use are of the one GPU.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas
+
+        told = self.to_dict()
+        rows = told["gpus"]
+        if processes:
+            rows = [{**process, **use} for process in told["processes"] for use in process["uses"]]
+        return pandas.DataFrame(
+            [
+                {key: value for key, value in row.items() if not isinstance(value, (list, dict))}
+                for row in rows
+            ]
+        ).convert_dtypes()
+
+    def _repr_html_(self) -> str:
+        from gpumon.api.notebook import html
+
+        return html(self)
+
+    def __repr__(self) -> str:
+        gpus, processes = counted(len(self.gpus), "GPU"), len(self.processes)
+        return (
+            f"<gpumon.Snapshot of {self.host.name!r} at {self.time:.3f}: {gpus}, "
+            f"{counted(processes, 'process', 'es')}>"
+        )
+
+    def __str__(self) -> str:
+        import io
+
+        from gpumon.findings import DEFAULTS
+        from gpumon.ui.view.snapshot_table import table
+
+        return table(self, self.processes, (), io.StringIO(), DEFAULTS).rstrip("\n")
+
+
+def snapshot(gpus: Gpus = None, *, demo: bool = False) -> Snapshot:
+    """The GPUs of this machine and their processes now.
+
+    Takes some 50 ms with a driver that is loaded, and seconds where it wakes GPUs. Returns within
+    11 seconds also if the driver hangs. May be called on any thread, and in a running event loop.
+
+    Args:
+        gpus: Only these: ``"0,2-3"``, 0, ``["GPU-1a2b", 3]``; ``None`` for all.
+        demo: The simulated machine of ``gpumon --demo``.
+
+    Raises:
+        GpuError: There is no driver or no such GPU, or the driver does not answer.
+        ValueError: ``gpus`` cannot be read.
+    """
+    from gpumon.sampling.enrichment import Lookup
+    from gpumon.sampling.one_sample import take_one
+    from gpumon.sources import SourceError
+
+    source, host = source_and_host(selection_of(gpus), demo=demo, readonly=True, profiled=False)
+    taken = take_one(source)
+    if taken.trouble is not None:
+        raise SourceError(taken.trouble.sentence, taken.trouble.advice)
+    return Snapshot.of(Lookup(host, reservations=reservations(demo=demo)).look_once(taken))

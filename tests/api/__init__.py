@@ -1,0 +1,1 @@
+"""Tests of the functions for Python programs."""

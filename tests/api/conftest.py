@@ -1,0 +1,53 @@
+"""A simulated machine for programs that use gpumon."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver import GIB, Driver, Owner, h100
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    """Three cards: this process and another on the first, nobody on the second and the third."""
+    with Driver([h100(), h100(), h100()]) as made:
+        card = made.cards[0]
+        card.memory_used = 30 * GIB
+        card.power_usage = 300_000
+        card.processes = [Owner(os.getpid(), memory=10 * GIB, sm=40), Owner(1, memory=20 * GIB)]
+        made.attach()
+        yield made
+        # A thread that ends later would shut down NVML under the next test.
+        for thread in threading.enumerate():
+            if thread.name.startswith("gpumon-"):
+                thread.join(PATIENCE)
+
+
+@pytest.fixture
+def program(driver: Driver) -> Callable[..., str]:
+    """Runs a program on the machine and returns what it prints; a warning is an error."""
+
+    def run(code: str, **variables: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            env={**driver.env(), **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return run

@@ -1,0 +1,5 @@
+"""The base class of the example."""
+
+
+class Callback:
+    """A callback."""

@@ -1,0 +1,5 @@
+"""Stands in for Lightning: the base class of the example."""
+
+
+class Callback:
+    """A callback."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Host, ProcessId, Snapshot
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import Gpu, Host, Snapshot
 
 GIB = 2**30
 NOON = 1_699_963_200.0

@@ -16,7 +16,8 @@ from tests.build import snapshot as build_snapshot
 if TYPE_CHECKING:
     from threading import Event
 
-    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
 
 
 class Frozen:

@@ -22,7 +22,7 @@ import pytest
 
 from gpumon.host import RelatedProcess, Target
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

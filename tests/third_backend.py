@@ -11,7 +11,8 @@ import time
 
 from gpumon.cli import main
 from gpumon.host.device_files import DeviceFiles
-from gpumon.model.snapshot import Gpu, GpuUse
+from gpumon.model.processes import GpuUse
+from gpumon.model.snapshot import Gpu
 from gpumon.sources import machine
 from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
 from gpumon.sources.sampler import Sampler

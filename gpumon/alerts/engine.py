@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from gpumon.alerts.notice import Notice
     from gpumon.alerts.watcher import Watcher
-    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
     from gpumon.system.folders import Folder

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gpumon.alerts.look import Look
     from gpumon.alerts.notice import Notice
     from gpumon.alerts.when import EndWhen, XidWhen
-    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
 
 _LISTS_WITHOUT = 2
 """Process lists in a row that a process must be missing from: one may be incomplete."""

@@ -16,7 +16,8 @@ from gpumon.text.unit_parsing import PERCENT, SIZE, Measure
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu
 
 ME = "me"
 """The name of the own user in a filter."""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpumon.findings.finding import Finding
-    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
 
 

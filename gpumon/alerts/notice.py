@@ -9,7 +9,7 @@ from msgspec import Struct
 from gpumon.findings.finding import Severity  # noqa: TC001 - msgspec resolves annotations at run time
 
 if TYPE_CHECKING:
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
 
 
 class Notice(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.memory import RememberedProcess
     from gpumon.findings.finding import Finding
-    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 TITLE_CELLS = 60
 _HOST_CELLS = 24

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gpumon.alerts.notice import Notice
     from gpumon.alerts.when import GpuWhen, ProcessWhen
     from gpumon.findings.finding import Finding
-    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
 
 _GROWTH_ROUND = 60.0
 """Seconds in which each process is looked at once for growth, which takes some 0.3 ms."""

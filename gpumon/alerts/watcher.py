@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpumon.alerts.look import Look
     from gpumon.alerts.memory import RememberedAlert
     from gpumon.alerts.notice import Notice
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 MOST_SUBJECTS = 2000
 """How many subjects of one alert are followed; further ones are not told."""

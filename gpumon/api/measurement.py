@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from gpumon.api.local import Gpus
+    from gpumon.model.processes import GpuUse
     from gpumon.model.selection import GpuSelection
-    from gpumon.model.snapshot import Gpu, GpuUse, Snapshot
+    from gpumon.model.snapshot import Gpu, Snapshot
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 _PROCESSES = 10
 _COMMAND_CELLS = 60

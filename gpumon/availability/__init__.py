@@ -24,7 +24,8 @@ from gpumon.text.formatting import gib, gibibytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpumon.model.snapshot import Gpu, GpuProcess, MigInstance
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.model.thresholds import Thresholds
 
 FRESH_SECONDS = 5.0

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
     from gpumon.filters import Filter
     from gpumon.host import ProcessHost
-    from gpumon.model.snapshot import GpuProcess, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source

@@ -35,20 +35,13 @@ from gpumon.model.metrics import (
     clock_event_names,
     gpu_value,
 )
-from gpumon.model.snapshot import Container, Place
+from gpumon.model.processes import Container, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.model.snapshot import (
-        Gpu,
-        GpuProcess,
-        GpuUse,
-        HolderScan,
-        ProcessId,
-        Snapshot,
-        Suspect,
-    )
+    from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, ProcessId, Suspect
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 SCHEMA = "gpumon.snapshot/1"
 """The value of the key ``schema``."""

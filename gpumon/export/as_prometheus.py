@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
     from gpumon.model.metrics import Metric
-    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 _COUNTERS = frozenset(
     {

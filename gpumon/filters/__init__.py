@@ -27,7 +27,7 @@ from gpumon.filters.terms import TERMS, Facts, names
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 __all__ = (
     "PROCESSES",

@@ -16,7 +16,7 @@ from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpumon.model.snapshot import GpuProcess, Place, ProcessId
+    from gpumon.model.processes import GpuProcess, Place, ProcessId
 
 
 class Facts(Struct, frozen=True):

@@ -6,7 +6,7 @@ from enum import Enum, IntEnum
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import ProcessId  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.processes import ProcessId  # noqa: TC001 - msgspec resolves annotations at run time
 
 SHORT_CELLS = 32
 """The widest ``Finding.short``."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.jobs import job_of, launchers_of
-from gpumon.model.snapshot import CardStatus, GpuProcess, ProcessId
+from gpumon.model.snapshot import CardStatus
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
 

@@ -16,11 +16,12 @@ from gpumon.findings.phrases import (
     long_duration,
     spaced,
 )
-from gpumon.model.snapshot import HoldReason, Suspect, blamed
+from gpumon.model.processes import HoldReason, Suspect, blamed
 from gpumon.text.formatting import UNKNOWN, cell_width, gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu, HolderScan
+    from gpumon.model.processes import HolderScan
+    from gpumon.model.snapshot import Gpu
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History, Interval
 

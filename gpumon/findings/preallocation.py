@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gpumon.host import Details
-    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
 
 JAX_FRACTION = 0.75
 """The share of a GPU's memory, unless ``_JAX_FRACTIONS`` set another one."""

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from gpumon.fleet import FleetSnapshot, HostState, HostStatus, Origin
 from gpumon.fleet.host_source import HostSource
 from gpumon.host.recorded import RecordedHost
+from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection
-from gpumon.model.snapshot import GpuProcess
 from gpumon.sources.demo import DemoSource, Machine
 from gpumon.system.clock import Clock, SystemClock
 

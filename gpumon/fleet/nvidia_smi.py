@@ -24,16 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import (
-    CardStatus,
-    GpuProcess,
-    GpuUse,
-    Host,
-    ProcessId,
-    Snapshot,
-    Trouble,
-    Unknown,
-)
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import CardStatus, Host, Snapshot, Trouble, Unknown
 from gpumon.recording.csv.cards import CardReader
 from gpumon.recording.csv.headings import as_header
 from gpumon.stream import StreamError

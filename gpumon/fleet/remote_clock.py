@@ -16,15 +16,8 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.model.snapshot import (
-        Gpu,
-        GpuProcess,
-        HolderScan,
-        Host,
-        Reserved,
-        Snapshot,
-        Suspect,
-    )
+    from gpumon.model.processes import GpuProcess, HolderScan, Suspect
+    from gpumon.model.snapshot import Gpu, Host, Reserved, Snapshot
     from gpumon.stream import GpuState
 
 T = TypeVar("T", bound=Struct)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from gpumon.filters import PROCESSES, TERMS, Facts, Language, Selection, Term, names
 from gpumon.filters.term import COMPARES, IS, Test, number_term, text_term
 from gpumon.fleet.summary import HostSummary
-from gpumon.model.snapshot import GpuProcess
+from gpumon.model.processes import GpuProcess
 from gpumon.text.unit_parsing import DURATION, SIZE, Measure
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import GpuUse, Place, ProcessId  # noqa: TC001 - msgspec resolves them
+from gpumon.model.processes import GpuUse, Place, ProcessId  # noqa: TC001 - msgspec resolves them
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.model.snapshot import GpuProcess, HolderScan, Snapshot
+    from gpumon.model.processes import GpuProcess, HolderScan
+    from gpumon.model.snapshot import Snapshot
 
 
 class RelatedProcess(Struct, frozen=True):

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import Container
+from gpumon.model.processes import Container
 
 _ID = r"[0-9a-f]{64}"
 

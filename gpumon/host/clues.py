@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.host.cgroups import step_name
-from gpumon.model.snapshot import Container
+from gpumon.model.processes import Container
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from gpumon.model.snapshot import Container
+    from gpumon.model.processes import Container
 
 RETRY_SECONDS = 60.0
 """Seconds before a failed look-up is retried."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.host.device_files import DeviceFiles
-    from gpumon.model.snapshot import Place, ProcessId
+    from gpumon.model.processes import Place, ProcessId
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from gpumon.host.procfs import (
     stat_of,
 )
 from gpumon.host.suspicion import HolderClassifier, Known, rank
-from gpumon.model.snapshot import HolderScan
+from gpumon.model.processes import HolderScan
 from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.host.device_files import DeviceFiles
-    from gpumon.model.snapshot import ProcessId, Snapshot, Suspect
+    from gpumon.model.processes import ProcessId, Suspect
+    from gpumon.model.snapshot import Snapshot
 
 _Device = tuple[int, ...]
 

@@ -34,13 +34,13 @@ from gpumon.host.procfs import (
     stat_of,
 )
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
-from gpumon.model.snapshot import Container, Place, ProcessId
+from gpumon.model.processes import Container, Place, ProcessId
 from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 _ENVIRON_BYTES = 128 * 1024
 _CGROUP_BYTES = 64 * 1024

@@ -24,7 +24,7 @@ from gpumon.system.users import user_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
 
 _INIT = 1
 _MOST_ANCESTORS = 1000

@@ -27,13 +27,13 @@ from gpumon.host.procfs import (
     started_after_boot,
 )
 from gpumon.model.process_states import ENDED
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from gpumon.system.users import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpumon.model.snapshot import Place
+    from gpumon.model.processes import Place
 
 COMMAND_BYTES = 4096
 """Bytes of a command line that are read; some have megabytes, but few exceed a page."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

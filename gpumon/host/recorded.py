@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.host import Details, ProcessHandle, RelatedProcess, Target
-    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.snapshot import Snapshot
 
 
 class RecordedHost:

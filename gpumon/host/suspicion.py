@@ -24,7 +24,7 @@ from gpumon.host.procfs import (
     stat_of,
     wait_channel,
 )
-from gpumon.model.snapshot import HoldReason, Place, ProcessId, Suspect
+from gpumon.model.processes import HoldReason, Place, ProcessId, Suspect
 from gpumon.system.users import user_name
 from gpumon.text.formatting import duration, printable
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 _INIT = 1
 _GENERATIONS = 64

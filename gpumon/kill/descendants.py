@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpumon.host import RelatedProcess, Target
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 
 def descendants(

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gpumon.host.device_files import DeviceFiles
     from gpumon.host.holders import HolderScanner
     from gpumon.host.places import PlaceReader
-    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.snapshot import Snapshot
 
 
 class LocalHost:
@@ -75,7 +76,7 @@ class LocalHost:
         """See ``ProcessHost.details``."""
         from gpumon.host.details import read_details
         from gpumon.host.places import PlaceReader
-        from gpumon.model.snapshot import GpuProcess
+        from gpumon.model.processes import GpuProcess
 
         # A separate reader, so that a hung reader elsewhere does not delay the details.
         anybody = GpuProcess(process, type="", uses=())

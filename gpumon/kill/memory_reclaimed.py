@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpumon.kill.outcome import MemoryReclaimed
-from gpumon.model.snapshot import blamed
+from gpumon.model.processes import blamed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gpumon.kill.target import TargetState
-    from gpumon.model.snapshot import Gpu, HolderScan, ProcessId, Snapshot
+    from gpumon.model.processes import HolderScan, ProcessId
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 WAIT_SECONDS = 10.0
 """Seconds to wait for memory after the last exit."""

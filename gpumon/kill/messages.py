@@ -11,7 +11,7 @@ from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from gpumon.host import ProcessStatus
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
 
 
 def why_it_lives(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
-    from gpumon.model.snapshot import ProcessId, Suspect
+    from gpumon.model.processes import ProcessId, Suspect
 
 _Reason: TypeAlias = tuple[str, ...]
 """A sentence, split at the PID of its process."""

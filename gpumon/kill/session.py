@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from gpumon.host import ProcessHost, RelatedProcess, Target
     from gpumon.kill.audit_log import AuditLog
     from gpumon.kill.outcome import MemoryReclaimed
-    from gpumon.model.snapshot import ProcessId, Snapshot
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.snapshot import Snapshot
     from gpumon.system.clock import Clock
 
 _SLICE_SECONDS = 0.1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.model.snapshot import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess, ProcessId
 
 
 def launchers_of(processes: Iterable[GpuProcess]) -> set[ProcessId]:

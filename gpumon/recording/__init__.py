@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import ProcessId  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.processes import ProcessId  # noqa: TC001 - msgspec resolves annotations at run time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

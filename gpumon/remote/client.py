@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.host import ProcessHandle, Target
-    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.snapshot import Snapshot
 
 _RETRY_SECONDS = 5.0
 """Seconds after a failure in which nothing tries to connect: a termination has many processes."""

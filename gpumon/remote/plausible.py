@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpumon.host import Details, ProcessStatus, RelatedProcess
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
 
 _LATEST = 2.0**33
 """A time beyond this, in the year 2242, is none."""

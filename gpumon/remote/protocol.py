@@ -15,7 +15,7 @@ from typing import TypeAlias
 from msgspec import Raw, Struct
 
 from gpumon.host import Refusal, Target  # noqa: TC001 - msgspec resolves them
-from gpumon.model.snapshot import ProcessId  # noqa: TC001 - msgspec resolves it
+from gpumon.model.processes import ProcessId  # noqa: TC001 - msgspec resolves it
 
 SCHEMA = "gpumon.remote/1"
 MOST_REQUEST = 2**20

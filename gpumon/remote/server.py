@@ -43,7 +43,7 @@ from gpumon.remote.protocol import (
 if TYPE_CHECKING:
     from gpumon.host import ProcessHandle, ProcessHost
     from gpumon.kill.audit_log import AuditLog
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
 
 MOST_HANDLES = 1024
 """Open handles at a time: each is an open file."""

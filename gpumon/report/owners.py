@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings.groups import jobs
-from gpumon.model.snapshot import GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from gpumon.model.snapshot import Container, ProcessId  # noqa: TC001 - as above
+from gpumon.model.processes import Container, ProcessId  # noqa: TC001 - as above
 from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import exists, log_to_read, parts

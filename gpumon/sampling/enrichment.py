@@ -26,14 +26,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from gpumon.host import ProcessHost, RelatedProcess
-    from gpumon.model.snapshot import (
-        GpuProcess,
-        HolderScan,
-        Place,
-        ProcessId,
-        ReservationHolder,
-        Snapshot,
-    )
+    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.snapshot import ReservationHolder, Snapshot
 
     Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
 

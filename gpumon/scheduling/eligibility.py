@@ -13,14 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
-from gpumon.model.snapshot import (
-    CardStatus,
-    Gpu,
-    GpuProcess,
-    MigInstance,
-    ReservationHolder,
-    Unknown,
-)
+from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.messages import gib, holders_named, many
 from gpumon.scheduling.reservation.holders import holder_sentence
 from gpumon.text.formatting import duration, mig_name, printable
@@ -28,7 +21,8 @@ from gpumon.text.formatting import duration, mig_name, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gpumon.model.snapshot import GpuUse, Snapshot
+    from gpumon.model.processes import GpuProcess, GpuUse
+    from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.requirements import Requirements
 
 _HOW_TO_SHARE = "--free SIZE says how much free memory will do"

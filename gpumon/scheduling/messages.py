@@ -9,7 +9,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.model.snapshot import GpuProcess, GpuUse
+    from gpumon.model.processes import GpuProcess, GpuUse
 
 _NAMED = 2
 """Maximum number of holders that are named; the others are counted."""

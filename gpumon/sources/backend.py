@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpumon.host.device_files import DeviceFiles
-    from gpumon.model.snapshot import Gpu, GpuUse, HolderScan, Trouble
+    from gpumon.model.processes import GpuUse, HolderScan
+    from gpumon.model.snapshot import Gpu, Trouble
     from gpumon.sources import Call
     from gpumon.sources.links import Links
 

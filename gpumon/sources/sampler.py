@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from gpumon.host.machine import MachineReader
 from gpumon.host.processes import ProcessReader
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, Host, ProcessId, Snapshot
+from gpumon.model.processes import GpuProcess, ProcessId
+from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:

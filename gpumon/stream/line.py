@@ -14,7 +14,8 @@ from msgspec.json import Decoder
 from msgspec.structs import fields
 
 from gpumon.export.as_json import identity_keys, json_keys
-from gpumon.model.snapshot import HolderScan, Host, OwnCost, Place, Trouble
+from gpumon.model.processes import HolderScan, Place
+from gpumon.model.snapshot import Host, OwnCost, Trouble
 from gpumon.stream.sample import MOST_EVENTS
 from gpumon.stream.tables import (
     GPUS,

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import gpumon
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from gpumon.recording import Event, EventKind
 from gpumon.stream.line import decode_line
 from gpumon.stream.sample import (

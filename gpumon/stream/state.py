@@ -11,19 +11,8 @@ from msgspec.structs import astuple, fields, replace
 
 from gpumon.export.as_json import identity_keys, json_key, json_keys
 from gpumon.findings.finding import FindingKind, Severity
-from gpumon.model.snapshot import (
-    CardStatus,
-    Gpu,
-    HolderScan,
-    HoldReason,
-    Host,
-    OwnCost,
-    Place,
-    ProcessId,
-    Snapshot,
-    Trouble,
-    Unknown,
-)
+from gpumon.model.processes import HolderScan, HoldReason, Place, ProcessId
+from gpumon.model.snapshot import CardStatus, Gpu, Host, OwnCost, Snapshot, Trouble, Unknown
 from gpumon.stream.sample import StreamError
 from gpumon.stream.tables import (
     BELOW,

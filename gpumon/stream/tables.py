@@ -23,17 +23,8 @@ from gpumon.export.as_json import (
     place_json,
 )
 from gpumon.model.metrics import GPU_METRIC
-from gpumon.model.snapshot import (
-    Gpu,
-    GpuProcess,
-    GpuUse,
-    MigInstance,
-    Place,
-    ProcessId,
-    Reserved,
-    Suspect,
-    Unknown,
-)
+from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId, Suspect
+from gpumon.model.snapshot import Gpu, MigInstance, Reserved, Unknown
 from gpumon.stream.sample import GpuState
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import gpumon
 from gpumon.export.as_json import encoded, identity_keys, json_keys
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from gpumon.stream.sample import MOST_EVENTS, MOST_LINE, SCHEMA, Heartbeat
 from gpumon.stream.tables import (
     GPUS,

@@ -14,7 +14,7 @@ from gpumon.text.formatting import CACHED_CHARACTERS, ELLIPSIS, UNKNOWN, cell_wi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 SCROLLED = "‹"
 """The first cell of a line that is scrolled sideways."""

@@ -12,7 +12,8 @@ from gpumon.alerts.engine import AlertEngine
 from gpumon.alerts.notice import gpu_key, process_key
 from gpumon.findings import not_free
 from gpumon.findings.groups import JobGroup
-from gpumon.model.snapshot import Gpu, GpuProcess
+from gpumon.model.processes import GpuProcess
+from gpumon.model.snapshot import Gpu
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.process_end import end_of_job, end_of_process
 from gpumon.ui.view.view import Watched

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
 
 PAST_NUMBER = "this is the past: the number may be another process's by now, so nothing is copied"
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpumon.config.key_action import KeyAction
     from gpumon.fleet import Fleet, HostState
     from gpumon.fleet.summaries import FleetSummaries
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
     from gpumon.ui.screens.fleet import HostRequested
     from gpumon.ui.screens.painted import PaintedScreen
     from gpumon.ui.session import Session

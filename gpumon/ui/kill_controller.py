@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from gpumon.host import RelatedProcess, Target
     from gpumon.kill.outcome import TerminationReport
-    from gpumon.model.snapshot import ProcessId, Snapshot
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.snapshot import Snapshot
     from gpumon.ui.dialogs.end import SignalChoice
     from gpumon.ui.session import Session
 

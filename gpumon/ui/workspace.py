@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.alerts.notice import Notice
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
     from gpumon.ui.alert_controller import Subject
     from gpumon.ui.base_app import BaseApp
     from gpumon.ui.session import Session

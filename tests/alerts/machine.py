@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.alerts.notice import Notice
-    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.model.thresholds import Thresholds
 
 

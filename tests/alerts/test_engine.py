@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gpumon.alerts.alert import Bell, Command
 from gpumon.findings.finding import Severity
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, Place, Trouble, Unknown
+from gpumon.model.processes import GpuProcess, Place
+from gpumon.model.snapshot import CardStatus, Gpu, Trouble, Unknown
 from tests.alerts.machine import Machine, alert, hot
 from tests.build import GIB, gpu, process, snapshot
 

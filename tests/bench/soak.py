@@ -44,7 +44,8 @@ from tests.driver import GIB, Driver, Owner, Wave, h100
 from tests.driver.layout import FUNCTIONS
 
 if TYPE_CHECKING:
-    from gpumon.model.snapshot import ProcessId, Snapshot
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.snapshot import Snapshot
 
 MOST_MIB = 90.0
 """What all memory may come to, with faults or without, and no screen: of the program 35, of the

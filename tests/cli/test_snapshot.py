@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpumon.cli.snapshot import print_snapshot
 from gpumon.filters import parse_filter
 from gpumon.model.metrics import GPU_METRICS
-from gpumon.model.snapshot import Container, Place
+from gpumon.model.processes import Container, Place
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sources.demo import DemoSource
 from tests.driver import GIB, MIB, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gpumon.host import ProcessHost
-    from gpumon.model.snapshot import GpuProcess, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Snapshot
     from tests.driver import Card
 
 GPUMON = [sys.executable, "-m", "gpumon"]

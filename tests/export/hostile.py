@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gpumon.model.snapshot import (
+from gpumon.model.processes import (
     Container,
-    Gpu,
     GpuProcess,
     GpuUse,
     HolderScan,
     HoldReason,
-    Host,
-    MigInstance,
     Place,
     ProcessId,
-    Snapshot,
     Suspect,
 )
+from gpumon.model.snapshot import Gpu, Host, MigInstance, Snapshot
 
 TEXTS = (
     "=cmd|' /C calc'!A0",

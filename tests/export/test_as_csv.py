@@ -13,16 +13,8 @@ from msgspec import structs
 
 from gpumon.export.as_csv import gpus_csv, processes_csv
 from gpumon.model.metrics import GPU_METRICS
-from gpumon.model.snapshot import (
-    Container,
-    Gpu,
-    GpuProcess,
-    GpuUse,
-    Host,
-    Place,
-    ProcessId,
-    Snapshot,
-)
+from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.snapshot import Gpu, Host, Snapshot
 from gpumon.sources.demo import DemoSource
 from gpumon.text.formatting import printable, spreadsheet_text
 from tests.export.hostile import TEXTS, snapshot_of, texts

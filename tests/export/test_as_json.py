@@ -12,22 +12,24 @@ from msgspec.structs import replace
 
 from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
-from gpumon.model.snapshot import (
-    CardStatus,
+from gpumon.model.processes import (
     Container,
-    Gpu,
     GpuProcess,
     GpuUse,
     HolderScan,
     HoldReason,
+    Place,
+    ProcessId,
+    Suspect,
+)
+from gpumon.model.snapshot import (
+    CardStatus,
+    Gpu,
     Host,
     MigInstance,
     OwnCost,
-    Place,
-    ProcessId,
     Reserved,
     Snapshot,
-    Suspect,
     Trouble,
     Unknown,
 )

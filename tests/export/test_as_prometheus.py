@@ -19,7 +19,8 @@ from gpumon.export.as_prometheus import (
     to_prometheus,
 )
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Unit
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, GpuUse, Host, ProcessId, Snapshot
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot
 from gpumon.sources.demo import DemoSource
 from gpumon.text.formatting import printable
 from tests.export.hostile import snapshot_of, texts

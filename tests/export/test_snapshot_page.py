@@ -10,20 +10,15 @@ import pytest
 
 from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
+from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, HoldReason, ProcessId, Suspect
 from gpumon.model.snapshot import (
     CardStatus,
     Gpu,
-    GpuProcess,
-    GpuUse,
-    HolderScan,
-    HoldReason,
     Host,
     MigInstance,
     OwnCost,
-    ProcessId,
     Reserved,
     Snapshot,
-    Suspect,
     Unknown,
 )
 from tests.export.snapshot_page import PAGE, with_tables

@@ -12,16 +12,8 @@ from msgspec.structs import replace
 from gpumon.exporter import user_limit
 from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.exporter.user_limit import MOST_USERS, UserLimit
-from gpumon.model.snapshot import (
-    CardStatus,
-    Gpu,
-    GpuProcess,
-    GpuUse,
-    Host,
-    ProcessId,
-    Snapshot,
-    Trouble,
-)
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot, Trouble
 from gpumon.sources.demo import DemoSource
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.exporter.exporting import Scrape, exporting, wait_until

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.filters import TERMS, Facts, FilterError, Selection, parse_filter
-from gpumon.model.snapshot import Container, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
 from tests.build import GIB, NOON, process
 
 PLACE = Place(

@@ -17,7 +17,7 @@ from gpumon.findings import (
     card_state,
     conditions,
 )
-from gpumon.model.snapshot import GpuUse, Place, ProcessId
+from gpumon.model.processes import GpuUse, Place, ProcessId
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import Gpu, GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -20,16 +20,8 @@ from gpumon.findings import (
     conditions,
     memory_account,
 )
-from gpumon.model.snapshot import (
-    CardStatus,
-    Gpu,
-    GpuProcess,
-    HolderScan,
-    HoldReason,
-    ProcessId,
-    Suspect,
-    Unknown,
-)
+from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, Suspect
+from gpumon.model.snapshot import CardStatus, Gpu, Unknown
 from gpumon.recording.history import History
 from gpumon.sources.makers import error_code
 from gpumon.text.formatting import cell_width

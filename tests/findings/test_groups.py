@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.findings.groups import JobGroup, UserUse, jobs, users
-from gpumon.model.snapshot import Container, GpuProcess, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, Place, ProcessId
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import History, Interval
 from tests.build import GIB, NOON, gpu, process, snapshot

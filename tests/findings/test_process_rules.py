@@ -20,7 +20,8 @@ from gpumon.findings import (
 )
 from gpumon.findings.preallocation import preallocation
 from gpumon.host import Details
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, Place
+from gpumon.model.processes import GpuProcess, Place
+from gpumon.model.snapshot import CardStatus, Gpu
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot

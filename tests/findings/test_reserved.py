@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 
@@ -14,10 +16,13 @@ from gpumon.findings import (
     card_state,
     conditions,
 )
-from gpumon.model.snapshot import Gpu, GpuProcess, Reserved
+from gpumon.model.snapshot import Gpu, Reserved
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from gpumon.model.processes import GpuProcess
 
 ANN = Reserved("GPU-0", user="ann", pid=4711, since=NOON - 720, command="python train.py")
 

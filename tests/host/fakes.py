@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.host.cgroups import CgroupFacts, cgroup_facts, step_name
-from gpumon.model.snapshot import Container
+from gpumon.model.processes import Container
 
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
 OUTER = "8d461fa5765781bcf5f7eb192f101bc3103d4b932e26236f43feecfa20664f96"

@@ -15,7 +15,7 @@ from gpumon.host.clues import (
     launcher,
     slurm_job,
 )
-from gpumon.model.snapshot import Container
+from gpumon.model.processes import Container
 
 KERNEL = "af54e26b-6b24-4dfb-ab99-ec125513e605"
 RUNTIME = "/root/.local/share/jupyter/runtime"

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from gpumon.host import containers
 from gpumon.host.containers import RETRY_SECONDS, ContainerNames
-from gpumon.model.snapshot import Container
+from gpumon.model.processes import Container
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

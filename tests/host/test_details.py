@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpumon.host import Details
 from gpumon.host.details import LIMIT, is_secret, read_details
-from gpumon.model.snapshot import Place, ProcessId
+from gpumon.model.processes import Place, ProcessId
 from tests import build, lives
 from tests.host import programs
 from tests.host.fakes import FakeProc
@@ -31,7 +31,7 @@ AS_ANOTHER = """
 import msgspec, os, sys
 from gpumon.host.details import read_details
 from gpumon.host.device_files import DeviceFiles
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 import pwd
 uid, pid, start_time = map(int, sys.argv[1:])
 os.setgroups([])

@@ -18,18 +18,16 @@ import pytest
 from gpumon.host.device_files import DeviceFiles
 from gpumon.host.holders import HolderScanner
 from gpumon.host.procfs import read_table
-from gpumon.model.snapshot import (
+from gpumon.model.processes import (
     Container,
-    Gpu,
     GpuProcess,
     HolderScan,
     HoldReason,
     Place,
     ProcessId,
-    Snapshot,
     Suspect,
-    Unknown,
 )
+from gpumon.model.snapshot import Gpu, Snapshot, Unknown
 from tests import build, lives
 from tests.driver import owners
 from tests.host import programs

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.host import ProcessHost
-    from gpumon.model.snapshot import GpuProcess, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Snapshot
     from tests.lives import Family
 
 

@@ -19,7 +19,7 @@ import pytest
 from gpumon.host import places
 from gpumon.host.places import PlaceReader
 from gpumon.host.procfs import stat_of
-from gpumon.model.snapshot import Container, GpuProcess, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, Place, ProcessId
 from tests import lives
 from tests.build import process
 from tests.clock import HandClock

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from gpumon.host.process_tree import read_families
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from tests import lives
 from tests.host.fakes import PAGE_BYTES, FakeProc
 

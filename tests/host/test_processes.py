@@ -17,7 +17,7 @@ import pytest
 
 from gpumon.host.processes import COMMAND_BYTES, ProcessFacts, ProcessReader
 from gpumon.model.process_states import ENDED
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from tests import lives
 
 if TYPE_CHECKING:

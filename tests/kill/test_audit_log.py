@@ -18,7 +18,7 @@ import pytest
 from gpumon.host import Target
 from gpumon.kill import audit_log as audit_log_module
 from gpumon.kill.audit_log import AuditLog
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from tests import lives
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="this takes root")
@@ -185,7 +185,7 @@ FULL = """
 import pathlib, subprocess, sys
 from gpumon.host import Target
 from gpumon.kill.audit_log import AuditLog
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 
 folder = pathlib.Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", folder], check=True)

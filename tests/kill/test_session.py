@@ -23,14 +23,8 @@ from gpumon.kill.memory_reclaimed import WAIT_SECONDS
 from gpumon.kill.outcome import PATIENCE, TOLERANCE, Outcome
 from gpumon.kill.session import TerminationSession
 from gpumon.kill.signals import open_handle, wait_for_any
-from gpumon.model.snapshot import (
-    GpuUse,
-    HolderScan,
-    HoldReason,
-    ProcessId,
-    Suspect,
-    Unknown,
-)
+from gpumon.model.processes import GpuUse, HolderScan, HoldReason, ProcessId, Suspect
+from gpumon.model.snapshot import Unknown
 from gpumon.system.clock import SystemClock
 from gpumon.ui.view.kill_report import summary_text
 from tests import build, lives
@@ -41,7 +35,8 @@ if TYPE_CHECKING:
 
     from gpumon.host import Details, ProcessHandle, Target
     from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
-    from gpumon.model.snapshot import GpuProcess, Place, Snapshot
+    from gpumon.model.processes import GpuProcess, Place
+    from gpumon.model.snapshot import Snapshot
     from tests.lives import Family
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")

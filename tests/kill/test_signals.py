@@ -17,7 +17,7 @@ import pytest
 
 from gpumon.host import ProcessStatus, Refusal, Refused, Target
 from gpumon.kill.signals import open_handle, wait_for_any
-from gpumon.model.snapshot import Container, Place, ProcessId
+from gpumon.model.processes import Container, Place, ProcessId
 from tests import lives
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from gpumon.model.metrics import (
     Unit,
     clock_event_names,
 )
-from gpumon.model.snapshot import Container, Gpu, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.snapshot import Gpu
 
 STRUCTURE = {"status", "status_since", "sampled_at", "unknown", "mig", "fan_speeds"}
 """Fields that are no metrics: how the card answers, and what is itself made of several."""

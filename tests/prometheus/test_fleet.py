@@ -9,7 +9,8 @@ import pytest
 
 from gpumon.fleet import HostStatus, Origin, Owner
 from gpumon.host import Refused, Target
-from gpumon.model.snapshot import ProcessId, Unknown
+from gpumon.model.processes import ProcessId
+from gpumon.model.snapshot import Unknown
 from gpumon.prometheus import fleet as polled_fleet
 from gpumon.prometheus import past as past_reader
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page, uuid

@@ -21,7 +21,8 @@ from tests.recording.csv.reading import opened, write_log
 from tests.recording.deck import Deck
 
 if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import Holding, Interval
 
 Phase: TypeAlias = "tuple[int, int | None, int | None, int, str, int | None, int | None, int]"

@@ -11,7 +11,8 @@ from types import FunctionType, ModuleType
 import msgspec
 import pytest
 
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, GpuUse, Host, ProcessId, Unknown
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import CardStatus, Gpu, Host, Unknown
 from gpumon.recording.history import (
     CARDS_KEPT,
     CHARTED,

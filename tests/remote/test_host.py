@@ -13,7 +13,7 @@ import pytest
 
 from gpumon.host import Refusal, Refused
 from gpumon.host.process_tree import read_families
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from gpumon.system.users import user_name
 from tests import lives
 from tests.remote.conftest import SERVER

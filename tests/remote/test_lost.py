@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.host import Refusal, Refused
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from tests import lives
 
 if TYPE_CHECKING:

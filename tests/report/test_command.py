@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpumon.model.snapshot import CardStatus, Host, Place, ProcessId
+from gpumon.model.processes import Place, ProcessId
+from gpumon.model.snapshot import CardStatus, Host
 from gpumon.recording import NO_SAMPLES, RecordingError
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import open_log
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Snapshot
     from tests.report.logs import Sample
 
 

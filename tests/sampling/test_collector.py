@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import CardStatus, Gpu, HolderScan, Host, OwnCost, Snapshot
+from gpumon.model.processes import HolderScan
+from gpumon.model.snapshot import CardStatus, Gpu, Host, OwnCost, Snapshot
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sources import Call, CallGivenUpError, SourceError

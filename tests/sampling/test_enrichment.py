@@ -11,18 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.host import ProcessHost, RelatedProcess
-from gpumon.model.snapshot import (
-    GpuProcess,
-    HolderScan,
-    HoldReason,
-    MigInstance,
-    Place,
-    ProcessId,
-    ReservationHolder,
-    Reserved,
-    Snapshot,
-    Suspect,
-)
+from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, Place, ProcessId, Suspect
+from gpumon.model.snapshot import MigInstance, ReservationHolder, Reserved, Snapshot
 from gpumon.sampling.enrichment import Lookup
 from tests.build import GIB, gpu, process, snapshot
 from tests.clock import HandClock

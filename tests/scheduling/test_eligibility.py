@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from msgspec.structs import replace
 
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import (
-    CardStatus,
-    Gpu,
-    GpuProcess,
-    MigInstance,
-    ReservationHolder,
-    Unknown,
-)
+from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.allocation import UncertainAllocationError
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge, judge_over_time
 from gpumon.scheduling.requirements import Requirements
 from tests.build import GIB, NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from gpumon.model.processes import GpuProcess
 
 ANY = Requirements()
 

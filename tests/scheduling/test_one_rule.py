@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.findings import FindingKind, card_findings, conditions, not_free
-from gpumon.model.snapshot import (
-    CardStatus,
-    Gpu,
-    GpuProcess,
-    GpuUse,
-    MigInstance,
-    Reserved,
-    Snapshot,
-    Unknown,
-)
+from gpumon.model.processes import GpuProcess, GpuUse
+from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, Reserved, Snapshot, Unknown
 from gpumon.recording.history import History
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.requirements import Requirements

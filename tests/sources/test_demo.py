@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.model.metrics import GPU_METRICS, Unit, clock_event_names
+from gpumon.model.processes import HoldReason
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import CardStatus, Gpu, HoldReason, Snapshot
+from gpumon.model.snapshot import CardStatus, Gpu, Snapshot
 from gpumon.sources.demo import DemoSource
 from gpumon.sources.demo.curves import dimmed, mean, ripples, scaled, steady, switch, together, wave
 from tests.clock import HandClock

@@ -23,8 +23,8 @@ from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
+from gpumon.model.processes import GpuProcess, HoldReason, ProcessId, Suspect
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
-from gpumon.model.snapshot import GpuProcess, HoldReason, ProcessId, Snapshot, Suspect
 from gpumon.sources.demo import DemoSource
 from tests.clock import HandClock
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.host import ProcessHandle, ProcessHost
+    from gpumon.model.snapshot import Snapshot
     from gpumon.sources.demo.signal_effects import SignalEffects
 
 START = 1_763_700_000.3

@@ -12,18 +12,8 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from gpumon.model.metrics import GPU_METRIC
-from gpumon.model.snapshot import (
-    Gpu,
-    GpuProcess,
-    HolderScan,
-    Host,
-    OwnCost,
-    Reserved,
-    Snapshot,
-    Suspect,
-    Trouble,
-    Unknown,
-)
+from gpumon.model.processes import GpuProcess, HolderScan, Suspect
+from gpumon.model.snapshot import Gpu, Host, OwnCost, Reserved, Snapshot, Trouble, Unknown
 
 MOST = 10**18
 LATEST = 2e11

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from gpumon.findings.finding import FindingKind, Severity
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from gpumon.recording import Event, EventKind
 from gpumon.stream import SCHEMA, GpuState, Heartbeat, StreamWriter
 from tests.build import NOON, snapshot

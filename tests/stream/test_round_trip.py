@@ -13,20 +13,8 @@ from msgspec.structs import replace
 import gpumon
 from gpumon.export.as_json import to_json
 from gpumon.findings.finding import FindingKind, Severity
-from gpumon.model.snapshot import (
-    CardStatus,
-    GpuUse,
-    HolderScan,
-    HoldReason,
-    Host,
-    Place,
-    ProcessId,
-    Reserved,
-    Snapshot,
-    Suspect,
-    Trouble,
-    Unknown,
-)
+from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
+from gpumon.model.snapshot import CardStatus, Host, Reserved, Snapshot, Trouble, Unknown
 from gpumon.recording import Event, EventKind
 from gpumon.sources.demo import DemoSource
 from gpumon.stream import MOST_LINE, GpuState, Heartbeat, StreamedSample, StreamReader, StreamWriter

@@ -22,7 +22,7 @@ from gpumon.text.formatting import cell_width, printable
 from tests.build import process
 
 if TYPE_CHECKING:
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 CONFIG = "/home/ann/projects/llm/configs/big.yaml"
 TRAIN = (

@@ -10,7 +10,8 @@ import pytest
 from gpumon.alerts.alert import Alert, Bell
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
-from gpumon.model.snapshot import Gpu, GpuProcess, Place, Reserved, Snapshot
+from gpumon.model.processes import GpuProcess, Place
+from gpumon.model.snapshot import Gpu, Reserved, Snapshot
 from gpumon.recording.history import History
 from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.session import SessionAlerts

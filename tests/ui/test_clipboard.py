@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.app import App
 
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from gpumon.ui.clipboard import copy, copy_kill, cuda_line
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen

@@ -19,7 +19,7 @@ from textual.widgets import Button, OptionList
 from gpumon.config.themes import ThemeLibrary
 from gpumon.findings import conditions
 from gpumon.host import Target
-from gpumon.model.snapshot import ProcessId
+from gpumon.model.processes import ProcessId
 from gpumon.recording.history import History
 from gpumon.recording.playback.replay import Playing
 from gpumon.ui import kill_controller as cases

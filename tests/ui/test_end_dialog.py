@@ -13,7 +13,7 @@ from textual.app import App
 from textual.widgets import Button
 
 from gpumon.host import Target
-from gpumon.model.snapshot import GpuUse, ProcessId
+from gpumon.model.processes import GpuUse, ProcessId
 from gpumon.ui.dialogs import end
 from gpumon.ui.dialogs.end import EndDialog, SignalChoice
 from tests.build import GIB

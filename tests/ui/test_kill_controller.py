@@ -20,7 +20,7 @@ from gpumon.kill import session as case
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
 from gpumon.kill.outcome import Outcome
-from gpumon.model.snapshot import GpuUse, Place
+from gpumon.model.processes import GpuUse, Place
 from gpumon.recording.history import History
 from gpumon.ui import kill_controller as cases
 from gpumon.ui.dialogs.end import EndDialog
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gpumon.kill.outcome import TerminationReport
-    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Snapshot
     from gpumon.ui.session import Session
     from tests.lives import Family
 

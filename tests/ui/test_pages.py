@@ -20,7 +20,7 @@ from gpumon.findings import conditions
 from gpumon.host import Details
 from gpumon.host.details import read_details
 from gpumon.host.processes import ProcessReader
-from gpumon.model.snapshot import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
+from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.palette import Palette, load_theme
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gpumon.host import Target
-    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Snapshot
     from gpumon.recording import Event
     from gpumon.text.cells import Row
     from gpumon.ui.view.key_names import FooterKey

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gpumon.host import Refused, Target
     from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
 
 SCHEMA = "gpumon.end/1"
 _OUTCOMES = {

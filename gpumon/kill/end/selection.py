@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.host import ProcessHost, RelatedProcess
-    from gpumon.model.snapshot import ProcessId, Snapshot, Suspect
+    from gpumon.model.processes import ProcessId, Suspect
+    from gpumon.model.snapshot import Snapshot
 
 
 class NamedProcess(NamedTuple):

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, PROCESS_METRIC, Metric, Unit
-from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Host, Place
+from gpumon.model.processes import GpuProcess, GpuUse, Place
+from gpumon.model.snapshot import Gpu, Host
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 from gpumon.recording.csv.parsers import (
     LATEST,
@@ -37,7 +38,8 @@ from gpumon.text.formatting import spreadsheet_safe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gpumon.model.snapshot import Container, MigInstance, ProcessId, Snapshot
+    from gpumon.model.processes import Container, ProcessId
+    from gpumon.model.snapshot import MigInstance, Snapshot
 
 _ADDED: dict[int, tuple[str, ...]] = {
     2: (

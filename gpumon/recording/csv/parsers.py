@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gpumon.model.metrics import Unit
-from gpumon.model.snapshot import Container, MigInstance, ProcessId
+from gpumon.model.processes import Container, ProcessId
+from gpumon.model.snapshot import MigInstance
 from gpumon.recording.csv.nvidia_smi import unknown_word
 from gpumon.text.formatting import spreadsheet_text
 

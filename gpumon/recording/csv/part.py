@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
     from gpumon.recording.csv.cards import CardRow
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.headings import Header

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
 from gpumon.recording.csv.cells import Cells, column_cells
 from gpumon.recording.csv.columns import PROCESS_COLUMNS
 from gpumon.recording.csv.headings import row_of, whole_lines

@@ -20,7 +20,8 @@ from gpumon.recording.csv.columns import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpumon.model.snapshot import GpuProcess, GpuUse, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+    from gpumon.model.snapshot import Snapshot
 
     _UseId = tuple[ProcessId, str, tuple[int, int] | None, bool]
 

@@ -17,7 +17,8 @@ from gpumon.recording.history.records import PATIENCE
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history.holdings import Holding
     from gpumon.recording.history.records import TrackedProcess
     from gpumon.recording.series import Series

@@ -16,7 +16,8 @@ from gpumon.recording.history.records import PATIENCE
 from gpumon.recording.history.user_series import USER_CHARTED
 
 if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu, ProcessId, Snapshot
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history.intervals import Interval
     from gpumon.recording.series import Series
 

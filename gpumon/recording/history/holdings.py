@@ -11,7 +11,7 @@ from gpumon.model.process_states import UNINTERRUPTIBLE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
     _There = tuple[GpuProcess, float, str | None]
 

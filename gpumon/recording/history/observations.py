@@ -31,7 +31,8 @@ from gpumon.recording.series import RECENT_SAMPLES, Depth, Series, SeriesRate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.model.snapshot import Gpu, GpuProcess, Host, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu, Host, Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history.intervals import Condition
 

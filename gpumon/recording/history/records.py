@@ -11,7 +11,7 @@ from gpumon.recording.series import Series
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model.snapshot import Place
+    from gpumon.model.processes import Place
     from gpumon.recording.history.intervals import Condition
     from gpumon.recording.series import Depth
 

@@ -9,7 +9,7 @@ from gpumon.recording.series import Depth, Series
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 USER_CHARTED = ("memory_used", "gpus")
 """Values of a user that are kept over time, over all processes."""

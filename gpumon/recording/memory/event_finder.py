@@ -18,7 +18,8 @@ from gpumon.text.formatting import gib, gibibytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu, Snapshot
 
 HYSTERESIS = 5.0
 """Slowdowns come and go several times a second, and memory may hover about its limit: less than so

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import Gpu, GpuProcess, HolderScan, Host, Snapshot
+from gpumon.model.processes import GpuProcess, HolderScan
+from gpumon.model.snapshot import Gpu, Host, Snapshot
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.model.snapshot import GpuProcess, Place, Snapshot, Suspect
+    from gpumon.model.processes import GpuProcess, Place, Suspect
+    from gpumon.model.snapshot import Snapshot
 
 ROW_BYTES = 600
 """What a row, of a card or of a listed process, takes before it is packed, about; long texts are

@@ -22,7 +22,8 @@ from gpumon.text.status_line import tell
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recorder import Recorder
     from gpumon.scheduling.card_sampler import CardSampler
     from gpumon.scheduling.eligibility import Candidate

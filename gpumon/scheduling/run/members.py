@@ -9,7 +9,7 @@ from gpumon.host.procfs import stat_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.model.snapshot import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess, ProcessId
 
 _GENERATIONS = 64
 _KEPT = 4096

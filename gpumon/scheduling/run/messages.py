@@ -11,7 +11,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
     from gpumon.scheduling.eligibility import Candidate
     from gpumon.scheduling.run.child import CommandExit
     from gpumon.scheduling.run.usage import CardUsage, Fill

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from gpumon.model.snapshot import CardStatus, GpuProcess, ProcessId
+from gpumon.model.snapshot import CardStatus
 from gpumon.report.sums import Distribution, Energy, Slowed, WeightedMean
 from gpumon.scheduling.eligibility import Candidate  # noqa: TC001 - msgspec resolves them
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
 
 LAST_SECONDS = 5.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from gpumon.model.snapshot import Container, Place
+from gpumon.model.processes import Container, Place
 from gpumon.sources.demo.processes import LEADS
 from gpumon.sources.demo.scenario import DAY, HOUR, MACHINE_BOOT, MINUTE, Actor, Runs
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.host import ProcessHandle, Target
-    from gpumon.model.snapshot import GpuProcess, HolderScan, Place, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
+    from gpumon.model.snapshot import Snapshot
     from gpumon.sources.demo.cards import DemoCard
     from gpumon.sources.demo.instances import ProcessInstance
     from gpumon.sources.demo.scenario import Actor

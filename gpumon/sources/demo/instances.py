@@ -6,7 +6,7 @@ import math
 
 from msgspec import Struct, structs
 
-from gpumon.model.snapshot import Place, ProcessId
+from gpumon.model.processes import Place, ProcessId
 from gpumon.sources.demo.background import EXTRAS
 from gpumon.sources.demo.processes import LEADS
 from gpumon.sources.demo.scenario import MACHINE_BOOT, UIDS, Actor

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from gpumon.model.snapshot import Place
+from gpumon.model.processes import Place
 from gpumon.sources.demo.scenario import (
     CARD_LOST,
     DAY,

@@ -10,7 +10,7 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotation
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import Place
+from gpumon.model.processes import Place
 
 GIB = 2**30
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotation
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import ProcessId  # noqa: TC001 - msgspec resolves annotations at run time
+from gpumon.model.processes import ProcessId  # noqa: TC001 - msgspec resolves annotations at run time
 from gpumon.sources.demo.instances import ProcessInstance  # noqa: TC001 - msgspec resolves annotations at run time
 
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 from gpumon.host.device_files import DeviceFiles
 from gpumon.host.machine import MachineFacts
 from gpumon.host.processes import ProcessFacts
+from gpumon.model.processes import GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.model.snapshot import GpuUse, HolderScan
 from gpumon.sources import NoSuchCardError
 from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
 from gpumon.sources.demo.cards import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import HolderScan, HoldReason, Suspect
+from gpumon.model.processes import HolderScan, HoldReason, Suspect
 from gpumon.sources.demo.cards import CARDS, DRIVER_CLIENTS, DemoCard, make_cards
 from gpumon.sources.demo.instances import INIT, ProcessInstance, Role, being, make_roles
 from gpumon.sources.demo.scenario import GIB, MACHINE_BOOT, ME, PAST

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pynvml
 
-from gpumon.model.snapshot import GpuUse
+from gpumon.model.processes import GpuUse
 from gpumon.sources.backend import ListedProcess
 from gpumon.sources.nvml.card import COMPUTE, GRAPHICS, MPS
 from gpumon.sources.nvml.queries import PollRate, Query

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.host import RelatedProcess, Target
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
 
 _ABOUT = {
     "INT": "as Ctrl+C does: Python programs stop and may save",

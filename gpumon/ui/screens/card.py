@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from gpumon.config.chart_windows import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import card_findings, memory_account
 from gpumon.host import Target
-from gpumon.model.snapshot import GpuUse, blamed
+from gpumon.model.processes import GpuUse, blamed
 from gpumon.ui.clipboard import copy, cuda_line
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.config.key_action import Place
-    from gpumon.model.snapshot import Gpu, Suspect
+    from gpumon.model.processes import Suspect
+    from gpumon.model.snapshot import Gpu
     from gpumon.recording import Event
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette

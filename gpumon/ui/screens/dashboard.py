@@ -13,7 +13,7 @@ from gpumon.config.ui_state import UiState, load, store
 from gpumon.findings import card_findings
 from gpumon.findings.groups import job_with_key
 from gpumon.host import target_of, target_of_kin
-from gpumon.model.snapshot import GpuProcess
+from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill, cuda_line
 from gpumon.ui.job_targets import targets_of_job
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from gpumon.findings.groups import JobGroup
     from gpumon.host import Target
-    from gpumon.model.snapshot import Gpu, ProcessId
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.snapshot import Gpu
     from gpumon.system.folders import Folder
     from gpumon.ui.view.help_page import HelpSection
     from gpumon.ui.view.table_entries import TableEntry

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from gpumon.fleet.summaries import FleetSummaries
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
     from gpumon.system.clock import Clock
     from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from textual import events
 
     from gpumon.findings.groups import JobGroup
-    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
     from gpumon.ui.palette import Palette
     from gpumon.ui.view.help_page import HelpSection
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gpumon.host import Details, Refused, target_of
 from gpumon.model.process_states import ENDED
-from gpumon.model.snapshot import GpuProcess
+from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.clipboard import PAST_NUMBER, copy_kill
 from gpumon.ui.keys import bindings_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gpumon.config.key_action import Place
     from gpumon.host import ProcessHost
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpumon.alerts.notice import Notice
     from gpumon.config.key_action import Place
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
     from gpumon.ui.alert_controller import AlertController
     from gpumon.ui.palette import Palette

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from gpumon.config.columns import Column
     from gpumon.filters import Facts
-    from gpumon.model.snapshot import Gpu, GpuProcess, ProcessId, Snapshot
+    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.gpu_table_layout import CardColumns
     from gpumon.ui.view.memo import Memo

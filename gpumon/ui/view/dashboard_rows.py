@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpumon.config.columns import Column
-    from gpumon.model.snapshot import Gpu, ProcessId, Snapshot
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.dashboard_layout import TableContext
     from gpumon.ui.view.process_table import ColumnHeader, RowContext, Sort

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gpumon.findings.groups import UserUse
     from gpumon.fleet.summary import HostSummary
-    from gpumon.model.snapshot import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.ui.view.fleet_view import FleetKey, FleetView
     from gpumon.ui.view.process_table import Sort
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.findings import Account
-    from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, MigInstance, Snapshot
+    from gpumon.model.processes import GpuProcess, GpuUse
+    from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
     from gpumon.recording.history import History
 
 _USER, _LABEL, _AMOUNT, _WORK = 10, 18, 9, 13

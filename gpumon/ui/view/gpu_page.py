@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.findings import Account, Finding
-    from gpumon.model.snapshot import Gpu, Snapshot, Suspect
+    from gpumon.model.processes import Suspect
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
 
 _IDENTITY = (

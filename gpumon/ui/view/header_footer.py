@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import Gpu, GpuProcess, Host, OwnCost, Snapshot, Trouble
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, Host, OwnCost, Snapshot, Trouble
     from gpumon.ui.view.key_names import FooterKey
 
 

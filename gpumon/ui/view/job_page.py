@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import GpuUse
+from gpumon.model.processes import GpuUse
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, duration, gib, gibibytes, number, printable
 from gpumon.ui.view.page_layout import (

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.alerts.notice import Notice
-    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Snapshot
 
 _TITLE_CHARACTERS = 60
 _NAME_CHARACTERS = 24

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.host import Details
-    from gpumon.model.snapshot import Gpu, GpuProcess, GpuUse, Place, Snapshot
+    from gpumon.model.processes import GpuProcess, GpuUse, Place
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
     from gpumon.ui.view.gpu_text import MigIndices
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gpumon.config.columns import Column
-    from gpumon.model.snapshot import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.recording.history import Interval
     from gpumon.ui.view.gpu_text import MigIndices, Place
 

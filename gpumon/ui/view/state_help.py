@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpumon.findings import Finding
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
     from gpumon.recording.history import History
 
 _MOST_PROCESSES = 8

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from msgspec import Struct
 
 from gpumon.findings.groups import jobs
-from gpumon.model.snapshot import GpuProcess, ProcessId
+from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.ui.view.process_table import in_order, sort_processes
 
 if TYPE_CHECKING:

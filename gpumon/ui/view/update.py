@@ -20,7 +20,8 @@ from gpumon.ui.view.table_entries import Listing, ProcessFilter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model.snapshot import Gpu, GpuProcess
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
     from gpumon.ui.view.dashboard_layout import Layout
     from gpumon.ui.view.gpu_table_layout import CardsShape
     from gpumon.ui.view.process_table import ColumnHeader

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.findings.groups import UserUse
-    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History, Interval
     from gpumon.ui.view.dashboard_layout import TableContext
     from gpumon.ui.view.memo import Memo

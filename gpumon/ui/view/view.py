@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gpumon.host import RelatedProcess
     from gpumon.kill.outcome import TerminationReport
-    from gpumon.model.snapshot import ProcessId
+    from gpumon.model.processes import ProcessId
     from gpumon.recording import Event
     from gpumon.recording.playback.replay import Playing
     from gpumon.ui.view.header_footer import LogNote

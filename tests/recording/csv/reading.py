@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from gpumon.findings import conditions
-from gpumon.model.snapshot import Gpu, GpuProcess, Host, Place, Snapshot, Unknown
+from gpumon.model.processes import GpuProcess, Place
+from gpumon.model.snapshot import Gpu, Host, Snapshot, Unknown
 from gpumon.recording.csv.columns import readable_column
 from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import GpuRows, ProcessRows

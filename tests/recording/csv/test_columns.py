@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.model.metrics import GPU_METRICS, Unit
-from gpumon.model.snapshot import (
-    CardStatus,
-    Gpu,
-    GpuProcess,
-    GpuUse,
-    Host,
-    MigInstance,
-    ProcessId,
-    Unknown,
-)
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import CardStatus, Gpu, Host, MigInstance, Unknown
 from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,

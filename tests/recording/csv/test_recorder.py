@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import Host, Place, Snapshot, Trouble
+from gpumon.model.processes import Place
+from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.recording.csv import recorder as recorder_module
 from gpumon.recording.csv.recorder import QUEUED, LogError, Recorder
 from gpumon.recording.csv.rows import GpuRows

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import CardStatus, Container, Place, ProcessId, Unknown
+from gpumon.model.processes import Container, Place, ProcessId
+from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.recording import EventKind, RecordingError
 from gpumon.recording.csv import file_lines, index, log_reader
 from gpumon.recording.csv.file_lines import FileLines

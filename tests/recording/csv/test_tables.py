@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.model.metrics import Unit
-from gpumon.model.snapshot import Container, MigInstance
+from gpumon.model.processes import Container
+from gpumon.model.snapshot import MigInstance
 from gpumon.recording import RecordingError
 from gpumon.recording.csv import file_lines, index, sample_finder, tables
 from gpumon.recording.csv.cells import column_cells

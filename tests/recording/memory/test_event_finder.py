@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
-from gpumon.model.snapshot import CardStatus, Gpu, GpuProcess, ProcessId, Snapshot, Trouble, Unknown
+from gpumon.model.processes import GpuProcess, ProcessId
+from gpumon.model.snapshot import CardStatus, Gpu, Snapshot, Trouble, Unknown
 from gpumon.recording import Event, EventKind
 from gpumon.recording.memory.event_finder import HYSTERESIS, EventFinder, events_between
 from tests.build import GIB, NOON, gpu, process, snapshot

@@ -9,21 +9,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import (
-    CardStatus,
+from gpumon.model.processes import (
     Container,
-    Gpu,
     GpuProcess,
     GpuUse,
     HolderScan,
     HoldReason,
+    Place,
+    ProcessId,
+    Suspect,
+)
+from gpumon.model.snapshot import (
+    CardStatus,
+    Gpu,
     Host,
     MigInstance,
     OwnCost,
-    Place,
-    ProcessId,
     Snapshot,
-    Suspect,
     Trouble,
     Unknown,
 )

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import ProcessId, Snapshot, Trouble
+from gpumon.model.processes import ProcessId
+from gpumon.model.snapshot import Snapshot, Trouble
 from gpumon.recording import EventKind, history
 from gpumon.recording.memory.recording import MARKS_KEPT, MOST_BYTES, STEP, MemoryRecording
 from gpumon.sources.demo import DemoSource

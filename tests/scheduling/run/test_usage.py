@@ -14,7 +14,8 @@ from gpumon.scheduling.run.usage import JobUsage
 from tests.build import GIB, gpu, process, snapshot
 
 if TYPE_CHECKING:
-    from gpumon.model.snapshot import GpuProcess, Snapshot
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Snapshot
 
 JOB, OTHER = 100, 200
 

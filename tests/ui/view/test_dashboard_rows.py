@@ -12,15 +12,8 @@ import pytest
 from gpumon.config.columns import COLUMNS, DEFAULT_COLUMNS, GPU_COLUMNS
 from gpumon.filters import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
-from gpumon.model.snapshot import (
-    CardStatus,
-    Host,
-    MigInstance,
-    ProcessId,
-    Snapshot,
-    Trouble,
-    Unknown,
-)
+from gpumon.model.processes import ProcessId
+from gpumon.model.snapshot import CardStatus, Host, MigInstance, Snapshot, Trouble, Unknown
 from gpumon.recording.history import History, Interval
 from gpumon.recording.playback.replay import Playing
 from gpumon.sources.demo import DemoSource
@@ -45,7 +38,7 @@ if TYPE_CHECKING:
 
     from syrupy.assertion import SnapshotAssertion
 
-    from gpumon.model.snapshot import GpuProcess
+    from gpumon.model.processes import GpuProcess
 
 
 class Frozen:

@@ -11,20 +11,16 @@ from hypothesis import strategies as st
 
 from gpumon.findings import conditions
 from gpumon.model.metrics import GPU_METRICS
-from gpumon.model.snapshot import (
-    CardStatus,
-    Gpu,
+from gpumon.model.processes import (
     GpuProcess,
     GpuUse,
     HolderScan,
     HoldReason,
-    MigInstance,
     Place,
     ProcessId,
-    Snapshot,
     Suspect,
-    Unknown,
 )
+from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, Snapshot, Unknown
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import printable

@@ -6,7 +6,7 @@ import msgspec
 
 from gpumon.host import ProcessStatus, Target
 from gpumon.kill.outcome import MemoryReclaimed, Outcome, TargetOutcome, TerminationReport
-from gpumon.model.snapshot import HoldReason, ProcessId, Suspect
+from gpumon.model.processes import HoldReason, ProcessId, Suspect
 from gpumon.ui.view.kill_report import report_rows, summary_text
 from tests.build import GIB
 

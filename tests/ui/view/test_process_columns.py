@@ -11,7 +11,7 @@ import pytest
 from gpumon.config.columns import COLUMN_SETS
 from gpumon.config.table import InvalidValue, read_columns
 from gpumon.findings import conditions
-from gpumon.model.snapshot import GpuProcess, Host
+from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.header_footer import Moment, header_row
@@ -20,6 +20,7 @@ from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
+    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
     from gpumon.text.cells import Row
 

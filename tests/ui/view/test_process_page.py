@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.host import Details, RelatedProcess
-from gpumon.model.snapshot import (
-    Container,
-    GpuProcess,
-    GpuUse,
-    MigInstance,
-    Place,
-    ProcessId,
-    Snapshot,
-)
+from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
+from gpumon.model.snapshot import MigInstance, Snapshot
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width, printable

@@ -6,7 +6,7 @@ import msgspec
 
 from gpumon.filters import Facts, parse_filter
 from gpumon.host import RelatedProcess
-from gpumon.model.snapshot import Place, ProcessId
+from gpumon.model.processes import Place, ProcessId
 from gpumon.ui.view.process_table import RowContext, Sort
 from gpumon.ui.view.table_entries import (
     FOLDED_FROM,

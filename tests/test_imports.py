@@ -143,11 +143,15 @@ def test_choosing_a_card_imports_little() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["snapshot", "--help"], ["select", "--help"], ["run", "--help"]],
+    [["--help"], ["snapshot", "--help"], ["select", "--help"], ["run", "--help"]],
     ids=" ".join,
 )
-def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert heavy_after(_AFTER_MAIN, *arguments) == set()
+
+
+def test_versions_are_told_without_importing_the_screen() -> None:
+    assert heavy_after(_AFTER_MAIN, "--version") <= {"msgspec", "pynvml"}
 
 
 def test_the_command_line_alone_imports_nothing_heavy() -> None:

@@ -55,7 +55,16 @@ def test_the_wheel_holds_all_that_gpumon_needs_when_it_is_installed(tmp_path: Pa
     assert themes
     assert "gpumon/py.typed" in shipped
     assert any(name.endswith(".tcss") for name in shipped)
-    assert {name for name in names if not name.startswith(info)} == shipped | themes
+    manual = {f"man/man1/{path.name}" for path in (ROOT / "packages/man").iterdir()}
+    completions = {
+        "bash-completion/completions/gpumon",
+        "fish/vendor_completions.d/gpumon.fish",
+        "zsh/site-functions/_gpumon",
+    }
+    assert "man/man1/gpumon.1" in manual
+    # pip puts these below the prefix, where man and the shells look for them.
+    data = {f"gpumon_tui-{__version__}.data/data/share/{name}" for name in manual | completions}
+    assert {name for name in names if not name.startswith(info)} == shipped | themes | data
     assert f"{info}/licenses/LICENSE" in names
 
     assert metadata["Name"] == "gpumon-tui"

@@ -142,7 +142,7 @@ def _run(options: argparse.Namespace) -> int:
     # Before anything else imports it.
     import_msgspec()
     from gpumon.cli.common import codeset
-    from gpumon.cli.messages import EXIT_USAGE, fail
+    from gpumon.cli.messages import EXIT_USAGE, fail, no_standard_output
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
@@ -160,5 +160,5 @@ def _run(options: argparse.Namespace) -> int:
                 return fail(f"--{option} has no effect on gpumon {name}: leave it out.", EXIT_USAGE)
         prints, run = command.prints, module_of(name).run
     if prints and sys.stdout is None:
-        return fail("standard output is closed: there is nowhere to write.")
+        return no_standard_output()
     return run(options)

@@ -32,6 +32,11 @@ def cannot_write(error: OSError) -> int:
     return fail(f"cannot write to standard output: {error.strerror}.")
 
 
+def no_standard_output() -> int:
+    """Say that standard output is closed; the exit status."""
+    return fail("standard output is closed: there is nowhere to write.")
+
+
 def say(sentence: str) -> None:
     """Write a sentence to standard error; it may contain any characters."""
     from gpumon.text.formatting import printable

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpumon import __version__
 from gpumon.cli import dashboard
 from gpumon.cli.commands import COMMANDS, module_of
 from gpumon.cli.help import Parser, RawFormatter
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Collection
+
+
+class _PrintVersions(argparse.Action):
+    """``--version``: print the versions and exit."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from gpumon.cli.common import print_all
+        from gpumon.cli.messages import no_standard_output
+        from gpumon.doctor.versions import all_versions
+
+        def write() -> int:
+            sys.stdout.write(f"{all_versions()}\n")
+            return 0
+
+        parser.exit(no_standard_output() if sys.stdout is None else print_all(write))
 
 
 def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentParser:
@@ -23,7 +38,13 @@ def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentPa
             takes a fifth of the time; ``None`` adds the options of all commands.
     """
     parser = dashboard.make_parser(partial(Parser, prog="gpumon", formatter_class=RawFormatter))
-    parser.add_argument("--version", action="version", version=f"gpumon {__version__}")
+    parser.add_argument(
+        "--version",
+        action=_PrintVersions,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="print the versions of gpumon, Python, Textual and the driver, and exit",
+    )
     commands = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", prog="gpumon", parser_class=Parser
     )

@@ -8,9 +8,9 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon import __version__
 from gpumon.config import load
 from gpumon.doctor.result import passed, warned
+from gpumon.doctor.versions import software
 
 if TYPE_CHECKING:
     from gpumon.doctor.context import DiagnosticContext
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def version(case: DiagnosticContext) -> Result:
-    """The version to name in a bug report."""
+    """The versions to name in a bug report."""
     return passed(
         "version",
-        f"gpumon {__version__}, Python {platform.python_version()} in {case.machine.prefix}, "
+        f"{', '.join(software())} in {case.machine.prefix}, "
         f"{platform.system()} {platform.release()} on {platform.machine()}.",
     )
 

@@ -234,10 +234,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.recv(_BODY_BYTES)
 
     def _answer(self) -> None:
+        # The headers of a request without a version are a plain dictionary from Python 3.14 on.
         rules = self._rules
         if not rules.has_room():
             self._send(HTTPStatus.TOO_MANY_REQUESTS)
-        elif not self.server.access.is_password_right(rules, self.headers["Authorization"]):
+        elif not self.server.access.is_password_right(rules, self.headers.get("Authorization")):
             self._send(HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": "Basic"})
         else:
             self._answer_path(self.path.partition("?")[0])
@@ -257,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_metrics(self) -> None:
         page = self.server.newest()
         headers = {"Vary": "Accept-Encoding"}
-        if gzip_accepted(self.headers["Accept-Encoding"] or ""):
+        if gzip_accepted(self.headers.get("Accept-Encoding") or ""):
             headers["Content-Encoding"] = "gzip"
             self._send(HTTPStatus.OK, page.zipped, _METRICS, headers)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import platform
 import re
 import shlex
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,9 +137,24 @@ def test_the_help_of_snapshot_names_its_options_and_fits_eighty_columns() -> Non
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_the_version_is_the_packages() -> None:
-    done = gpumon("--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"gpumon {__version__}\n", "")
+def test_the_versions_of_all_that_a_bug_report_needs_are_a_line_each(driver: Driver) -> None:
+    # A driver that hangs answers nothing, and need not be asked.
+    driver.system.hang("nvmlInit_v2")
+    driver.cards[0].hang()
+    done = subprocess.run(
+        [*GPUMON, "--version"],
+        env=driver.env(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    ours, python, textual, nvidia = done.stdout.splitlines()
+    assert ours == f"gpumon {__version__}"
+    assert python == f"Python {platform.python_version()}"
+    assert textual == f"Textual {metadata.version('textual')}"
+    assert nvidia.startswith("NVIDIA driver 570.124.06")
 
 
 # Flags

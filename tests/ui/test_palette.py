@@ -33,7 +33,8 @@ def test_every_text_of_textuals_themes_can_be_read_on_its_ground(theme: Theme) -
 
 def test_every_theme_of_textuals_can_be_chosen() -> None:
     shipped = ThemeLibrary().shipped()
-    usable = {name for name, theme in BUILTIN_THEMES.items() if not theme.ansi}
+    # Those in the terminal's own colours have none that could be compared.
+    usable = {name for name in BUILTIN_THEMES if "ansi" not in name}
     assert set(TEXTUAL_THEMES) == usable - set(shipped)
 
 

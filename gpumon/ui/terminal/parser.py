@@ -54,8 +54,8 @@ class LenientParser(XTermParser):
         except (ZeroDivisionError, OverflowError):
             return None
 
-    def _parse_extended_key(self, sequence: str) -> list[Key] | None:  # type: ignore[override]  # keeps what it was asked before
+    def _sequence_to_key_events(self, sequence: str, *how: bool, **also: bool) -> Iterable[Key]:
         try:
-            return super()._parse_extended_key(sequence)
+            return list(super()._sequence_to_key_events(sequence, *how, **also))
         except (ValueError, OverflowError):
             return [Key(Keys.Ignore, sequence)]

@@ -1,0 +1,77 @@
+"""The versions of a bug report, on machines with and without a driver."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.doctor import own, versions
+from gpumon.sources.nvml import driver_errors, library
+from tests.doctor.trees import Tree, words
+from tests.driver import Driver, h100
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OURS = "570.124.06"
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    with Driver([h100()], driver_version=OURS) as made:
+        made.attach()
+        yield made
+
+
+def module(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
+    """The kernel module of this machine, as far as /proc tells."""
+    monkeypatch.setattr(driver_errors, "loaded_version", lambda: version)
+
+
+@pytest.mark.usefixtures("driver")
+def test_library_and_kernel_module_of_one_version_are_one_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module(monkeypatch, OURS)
+    assert versions.nvidia_driver() == f"NVIDIA driver {OURS}"
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_kernel_module_of_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    module(monkeypatch, "565.57.01")
+    assert versions.nvidia_driver() == (
+        f"NVIDIA driver {OURS}, but the loaded kernel module is 565.57.01"
+    )
+
+
+def test_a_machine_without_the_library_has_no_driver_and_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(library, "load_library", missing)
+    module(monkeypatch, None)
+    assert versions.nvidia_driver() == (
+        "no NVIDIA driver: its library libnvidia-ml.so.1 was not found"
+    )
+    module(monkeypatch, OURS)
+    assert versions.nvidia_driver().endswith(f"not found; the loaded kernel module is {OURS}")
+
+
+def test_a_library_that_does_not_answer_is_not_waited_for(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module(monkeypatch, OURS)
+    driver.system.hang("nvmlSystemGetNVMLVersion")
+    began = time.monotonic()
+    assert versions.nvidia_driver(patience=0.2) == (
+        "NVIDIA driver: its library has not answered for 0 s"
+    )
+    assert time.monotonic() - began < 60
+
+
+def test_doctor_names_the_same_versions(tree: Tree) -> None:
+    assert words(own.version(tree.case())).startswith(f"{', '.join(versions.software())} in ")

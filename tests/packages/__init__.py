@@ -1,0 +1,1 @@
+"""Tests of the files in ``packages/``, and of what they need."""

@@ -133,16 +133,18 @@ def run(options: argparse.Namespace) -> int:
 
 def options_fault(options: argparse.Namespace) -> str | None:
     """What is wrong with the options together or with the theme, in a sentence."""
-    from gpumon.cli.fleet import fleet_option
+    from gpumon.cli.fleet import fleet_option, hosts_fault
     from gpumon.config import load
     from gpumon.config.themes import UnknownThemeError, choose_theme
 
-    if fleet_option(options) is not None:
+    if fleet_option(options) is None:
+        fault = hosts_fault(options)
+    else:
         from gpumon.cli.fleet_screen import fleet_fault
 
         fault = fleet_fault(options)
-        if fault is not None:
-            return fault
+    if fault is not None:
+        return fault
     try:
         choose_theme(getattr(options, "theme", None), load().settings.theme)
     except UnknownThemeError as error:

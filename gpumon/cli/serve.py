@@ -27,8 +27,8 @@ def add_options(command: MakeParser) -> None:
     serve = command(
         parents=[samples(filtered=True), drawing()],
         description="Serve the dashboard to browsers, for looking only: no signal is sent and "
-        "nothing is written, whatever is pressed. Prints the address, which has a random token, and "
-        "serves until Ctrl+C or SIGTERM. docs/browser.md",
+        "nothing is written, whatever is pressed. Prints the address, with a random token in it, "
+        "and serves until Ctrl+C or SIGTERM. docs/browser.md",
     )
     where = serve.add_argument_group("where")
     where.add_argument(

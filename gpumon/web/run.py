@@ -102,13 +102,14 @@ def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
         shown = machine if options.address in _EVERYWHERE else options.address
         place = f"[{shown}]" if ":" in shown else shown
         port = listeners[0].getsockname()[1]
-        sys.stdout.write(f"http://{place}:{port}/{server.access.token}/\n")
-        sys.stdout.flush()
         tunnel = f"ssh -L {port}:localhost:{port} {machine}"
         if all(_is_loopback(listener) for listener in listeners):
-            say(f"open this address in a browser; from another machine first: {tunnel}")
+            say(f"for a browser on another machine, there: {tunnel}")
         else:
             say(_WARNING.format(tunnel=tunnel))
+        say("the dashboard, for looking only, until Ctrl+C:")
+        sys.stdout.write(f"http://{place}:{port}/{server.access.token}/\n")
+        sys.stdout.flush()
         asyncio.run(_serve(server, listeners, news))
     return 0
 

@@ -34,7 +34,7 @@ _USUAL_SIZE = bounded_size(80, 24)
 _MOST_BYTES = 65536
 """The longest message of a browser; a paste is one message."""
 _HEARTBEAT = 15.0
-"""Seconds between two questions whether a browser is still there, which has half of it to answer."""
+"""Seconds between two questions whether a browser is still there, which has half of it."""
 _CLOSE_SECONDS = 2.0
 _POLICY = "; ".join(
     (

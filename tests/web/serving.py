@@ -83,15 +83,18 @@ class Served:
 
 
 @contextmanager
-def serving(*arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Served]:
+def serving(
+    *arguments: str, env: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Iterator[Served]:
     """Run ``gpumon serve`` at a free port; at the end it has ended."""
-    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "stderr").open("w+") as stderr:
+    with tempfile.TemporaryDirectory() as told, (Path(told) / "stderr").open("w+") as stderr:
         process = subprocess.Popen(
             [*SERVE, "--port", "0", *arguments],
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
             env=env,
+            cwd=folder,
         )
         with process:
             try:

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from playwright.async_api import Browser, Page, Request, Route
+    from playwright.async_api import Browser, Page, Request, Route, ViewportSize
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 ]
+SMALL: ViewportSize = {"width": 640, "height": 400}
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
 ON_SCREEN = """() => {
     const buffer = window.shown.buffer.active;
@@ -103,7 +104,7 @@ class Tab:
 
 
 async def _expose_terminal(route: Route) -> None:
-    """Let a test read what the terminal of the page shows: it is drawn, and not text of the page."""
+    """Let a test read what the terminal shows, which draws it and has no text in the page."""
     answer = await route.fetch()
     program, count = re.subn(
         r"this\.terminal=(new \w+\.Terminal\()",
@@ -137,6 +138,7 @@ async def test_it_is_drawn_and_takes_keys_clicks_and_sizes(tmp_path: Path) -> No
             narrow = await tab.page.evaluate("window.shown.cols")
             await until_redrawn(tab, narrow)
             # The mouse: a word in the footer is its key.
+            await tab.wait_for(r"help[^\n]*\Z")
             lines = (await tab.text()).splitlines()
             width, height = await tab.page.evaluate(CELL)
             column = lines[-1].index("help") + 0.5
@@ -169,9 +171,8 @@ async def until_redrawn(tab: Tab, columns: int) -> None:
 async def test_ten_visitors_at_once_the_eleventh_is_told_and_nothing_is_left() -> None:
     with serving("--demo", "-n", "5") as served:
         async with chromium() as browser:
-            tabs = [Tab(await browser.new_page()) for _ in range(11)]
-            for tab in tabs[:10]:
-                await tab.open(served)
+            tabs = [Tab(await browser.new_page(viewport=SMALL)) for _ in range(11)]
+            await asyncio.gather(*(tab.open(served) for tab in tabs[:10]))
             for tab in tabs[:10]:
                 await tab.wait_for("LOST since")
             processes = await served.wait_children(10)

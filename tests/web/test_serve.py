@@ -249,8 +249,7 @@ async def test_a_visitor_who_comes_while_the_server_is_killed_leaves_no_process(
             )
 
 
-async def test_ten_visitors_at_once_and_the_eleventh_is_told() -> None:
-    # Ten dashboards at once are tried in a browser: here the process of each only waits.
+async def test_one_more_visitor_than_may_be_is_told() -> None:
     with serving("--demo", "--visitors", "3") as served:
         async with AsyncExitStack() as pages:
             visits = [await pages.enter_async_context(visiting(served)) for _ in range(3)]

@@ -65,6 +65,10 @@ COMMANDS = {
         ("interval", "gpus", "demo"),
         prints=False,
     ),
+    "serve": Command(
+        "show the dashboard in a browser, for looking only",
+        (*_SAMPLES, "interval", "columns", "readonly", "theme", *_HOSTS),
+    ),
     "watch": Command("tell alerts without a screen, for a service", ("interval", "gpus", "demo")),
     "alert": Command("list the alerts, or send one as a test"),
     "stream": Command(

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from gpumon.ui.startup_options import StartupOptions
 
 
+_NO_ALERTS = "In a browser the alerts of the configuration are not checked: gpumon watch does it."
+
+
 def codeset(options: argparse.Namespace) -> str:
     """The encoding of text for a person."""
     from gpumon.text.charset import ASCII, codeset_of, environment
@@ -94,17 +97,23 @@ def take_settings() -> Settings:
     return loaded.settings
 
 
-def take_alerts(loaded: Loaded, host: str, *, demo: bool) -> tuple[Loaded, SessionAlerts]:
+def take_alerts(
+    loaded: Loaded, host: str, *, demo: bool, visitor: bool
+) -> tuple[Loaded, SessionAlerts]:
     """The alerts of the configuration for a dashboard, and the errors in them with the others.
 
     Args:
         loaded: The configuration.
         host: The name of the machine.
         demo: Whether the machine is simulated: then nothing leaves the terminal.
+        visitor: Whether the user only looks on, in a browser: then no alert is checked.
     """
     from gpumon.ui.session import SessionAlerts
 
     tables = loaded.settings.alerts
+    if tables and visitor:
+        # Each visitor would tell the same once more.
+        return loaded, SessionAlerts(note=_NO_ALERTS)
     if not tables:
         return loaded, SessionAlerts()
     from msgspec.structs import replace
@@ -122,7 +131,11 @@ def take_alerts(loaded: Loaded, host: str, *, demo: bool) -> tuple[Loaded, Sessi
 
 
 def startup_options(
-    loaded: Loaded, theme: ThemeChoice, columns: tuple[str, ...] | None
+    loaded: Loaded,
+    theme: ThemeChoice,
+    columns: tuple[str, ...] | None,
+    *,
+    visitor: bool = False,
 ) -> StartupOptions:
     """The initial state of the screens.
 
@@ -130,6 +143,7 @@ def startup_options(
         loaded: The configuration.
         theme: The selected theme.
         columns: The columns of the command line, which override the configuration.
+        visitor: Whether the user only looks on, in a browser.
     """
     from gpumon.config.columns import DEFAULT_COLUMNS
     from gpumon.config.key_changes import keys_in_force
@@ -147,6 +161,7 @@ def startup_options(
         theme=theme,
         graph=settings.graph,
         host_strip=settings.host_strip,
+        visitor=visitor,
     )
 
 

@@ -45,7 +45,7 @@ _PAST_LATER = 1.0
 def make_parser(command: MakeParser) -> argparse.ArgumentParser:
     """The parser of the dashboard's options, which the commands are added to."""
     from gpumon.cli import values
-    from gpumon.cli.options import add_hosts, add_theme, drawing, samples
+    from gpumon.cli.options import add_columns, add_hosts, add_theme, drawing, samples
     from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
 
     parser = command(
@@ -78,13 +78,7 @@ def make_parser(command: MakeParser) -> argparse.ArgumentParser:
         action="store_false",
         help="leave command lines, which can hold secrets, out of the log",
     )
-    screen.add_argument(
-        "--columns",
-        metavar="LIST",
-        type=values.columns,
-        help="columns of the process table, in order, such as pid,user,memory_used,command, and "
-        "of the list of GPUs, such as fan_speed; or a set: default, nvitop",
-    )
+    add_columns(screen, default=None)
     add_theme(screen)
     add_hosts(parser)
     return parser
@@ -137,6 +131,27 @@ def run(options: argparse.Namespace) -> int:
     return print_sample(options, "table", by_process=False)
 
 
+def options_fault(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options together or with the theme, in a sentence."""
+    from gpumon.cli.fleet import fleet_option, hosts_fault
+    from gpumon.config import load
+    from gpumon.config.themes import UnknownThemeError, choose_theme
+
+    if fleet_option(options) is None:
+        fault = hosts_fault(options)
+    else:
+        from gpumon.cli.fleet_screen import fleet_fault
+
+        fault = fleet_fault(options)
+    if fault is not None:
+        return fault
+    try:
+        choose_theme(getattr(options, "theme", None), load().settings.theme)
+    except UnknownThemeError as error:
+        return f"{error}."
+    return None
+
+
 def _show(options: argparse.Namespace) -> int:
     from gpumon.config import load
     from gpumon.config.themes import UnknownThemeError, choose_theme
@@ -151,7 +166,8 @@ def _show(options: argparse.Namespace) -> int:
         theme = choose_theme(getattr(options, "theme", None), settings.theme)
     except UnknownThemeError as error:
         return fail(f"{error}.", EXIT_USAGE)
-    options.readonly = options.readonly or settings.readonly
+    visitor = getattr(options, "visitor", False)
+    options.readonly = options.readonly or settings.readonly or visitor
     source, host = source_and_host(options)
     lookup = Lookup(host, reservations=reservations(options))
     interval = options.interval or settings.interval
@@ -209,8 +225,9 @@ def _show(options: argparse.Namespace) -> int:
         )
 
     narrowing = ProcessFilter(user=user, filter=getattr(options, "filter", None))
-    loaded, alerts = take_alerts(loaded, source.hostname, demo=getattr(options, "demo", False))
-    chosen = startup_options(loaded, theme, options.columns)
+    demo = getattr(options, "demo", False)
+    loaded, alerts = take_alerts(loaded, source.hostname, demo=demo, visitor=visitor)
+    chosen = startup_options(loaded, theme, options.columns, visitor=visitor)
     picture = first_picture(first, interval, narrowing, chosen, readonly=host.readonly)
     try:
         return run_screen(collector, build_session, picture, narrowing, chosen)

@@ -46,18 +46,33 @@ def show_fleet(options: argparse.Namespace) -> int:
     except FleetError as error:
         return fail(str(error), EXIT_USAGE)
     demo = getattr(options, "demo", False)
-    readonly = options.readonly or settings.readonly
+    visitor = getattr(options, "visitor", False)
+    readonly = options.readonly or settings.readonly or visitor
     notes: list[str] = []
 
     def open_host(name: str) -> OpenHost:
         return _open_host(fleet, name, settings.thresholds, notes, readonly=readonly, demo=demo)
 
-    chosen = startup_options(loaded, theme, options.columns)
+    chosen = startup_options(loaded, theme, options.columns, visitor=visitor)
     try:
         return run_fleet(fleet, settings.thresholds, open_host, chosen, "DEMO" if demo else "")
     finally:
         for note in notes:
             say(note)
+
+
+def fleet_fault(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options that name many hosts, in a sentence; nothing is connected."""
+    from gpumon.config import load
+    from gpumon.fleet import FleetError
+
+    fault = _fault(options)
+    if fault is None:
+        try:
+            _fleet(options, load().settings)
+        except FleetError as error:
+            fault = str(error)
+    return fault
 
 
 def _fault(options: argparse.Namespace) -> str | None:

@@ -122,6 +122,18 @@ def add_theme(to: argparse._ActionsContainer) -> None:
     )
 
 
+def add_columns(to: argparse._ActionsContainer, default: object = argparse.SUPPRESS) -> None:
+    """Add the option for the columns of the dashboard."""
+    to.add_argument(
+        "--columns",
+        metavar="LIST",
+        type=values.columns,
+        default=default,
+        help="columns of the process table, in order, such as pid,user,memory_used,command, and "
+        "of the list of GPUs, such as fan_speed; or a set: default, nvitop",
+    )
+
+
 def add_gpus(to: argparse._ActionsContainer) -> None:
     """Add the option for the GPUs to read."""
     to.add_argument(

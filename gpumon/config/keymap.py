@@ -343,6 +343,10 @@ NAMED = {one.name: one for one in KEYMAP if one.name}
 ACTIONS = {name: one for name, one in NAMED.items() if not one.fixed}
 """Actions whose keys can be configured."""
 
+BEYOND_LOOKING = frozenset({"end", "tag", "tag_all", "copy", "log", "secrets", "suspend"})
+"""Actions that do more than show something: visitors in a browser (``gpumon serve``) have none of
+them."""
+
 
 def fixed_keys(*places: Place, preset: Preset = "default") -> dict[str, KeyAction]:
     """The keys that always have the same effect on these screens."""

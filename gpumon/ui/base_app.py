@@ -39,7 +39,7 @@ from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.theme_controller import LOOK_SECONDS, ThemeController
 from gpumon.ui.view.cell_writer import CellWriter
 from gpumon.ui.view.help_page import page_keys
-from gpumon.ui.view.key_names import explained, keys_of, use_keys
+from gpumon.ui.view.key_names import explained, is_method_refused, keys_of, use_keys
 from gpumon.ui.widgets.cell_view import CellView
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ class BaseApp(App[int]):
         self._themes.start(self._choice)
         self._renderer = TerminalRenderer(self, self.palette().sgr_styles)
         self.set_keymap(textual_keymap(options.keys))
-        use_keys(options.keys)
+        use_keys(options.keys, visitor=options.visitor)
+        self._saves_theme = not options.visitor
 
     # -- provided by subclasses ------------------------------------------------------------------
 
@@ -267,6 +268,12 @@ class BaseApp(App[int]):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """See Textual's; the one place that all key actions pass."""
+        method = (
+            action.partition("(")[0].rpartition(".")[2] if isinstance(action, str) else action[1]
+        )
+        if is_method_refused(method):
+            self.say("in a browser gpumon only shows: this key does nothing here")
+            return True
         with self._reporting_too_many_files():
             try:
                 return await super().run_action(action, default_namespace, namespaces)
@@ -328,7 +335,9 @@ class BaseApp(App[int]):
         self.push_screen(ThemesDialog(self._themes, self.theme), self._remember_theme)
 
     def _remember_theme(self, name: str | None) -> None:
-        if name is not None and (fault := remember(name)) is not None:
+        if name is None or not self._saves_theme:
+            return
+        if (fault := remember(name)) is not None:
             self._warn(fault)
 
     def action_command_palette(self) -> None:

@@ -158,7 +158,7 @@ class FleetApp(BaseApp):
             self._close_host,
         )
         self._open, self.workspace, self._told = opened, workspace, HostStatus.LIVE
-        workspace.dashboard.remember_in(state_folder())
+        workspace.dashboard.remember_in(state_folder(), save=not self._options.visitor)
         if process is not None:
             workspace.dashboard.point_at(process)
         self.push_screen(workspace.dashboard)

@@ -27,6 +27,8 @@ class StartupOptions(NamedTuple):
         theme: The theme; ``None`` for the default.
         graph: Key of the metric in the small graphs.
         host_strip: Whether the host line is shown, unless the user has toggled it before.
+        visitor: Whether the user only looks on, in a browser: everything else is refused, and
+            nothing is saved.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -36,6 +38,7 @@ class StartupOptions(NamedTuple):
     theme: ThemeChoice | None = None
     graph: str = UTIL.key
     host_strip: bool = False
+    visitor: bool = False
 
 
 DEFAULT_OPTIONS = StartupOptions()

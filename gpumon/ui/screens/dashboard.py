@@ -368,9 +368,9 @@ class DashboardScreen(DrawingScreen):
             # A home directory on a network may hang.
             run_in_thread(self.app, self._remember, lambda _: None, name="gpumon-remember")
 
-    def remember_in(self, folder: Folder) -> None:
-        """Load the saved state from this folder, and save changes there."""
-        self._state_folder = folder
+    def remember_in(self, folder: Folder, *, save: bool = True) -> None:
+        """Load the saved state from this folder, and save changes there if they are to be saved."""
+        self._state_folder = folder if save else None
         remembered = load(folder).host_strip
         if remembered is not None:
             self._view = replace(self._view, host_strip=remembered)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 _LARGEST = 2**16 - 1
 """Columns, or lines, that a terminal can have: the system keeps them in 16 bits."""
+_MOST_CELLS = 2**20
+"""Cells that a terminal can have. Whoever can type can report a size, also in a browser
+(``gpumon serve``), and each cell costs memory."""
 _MOST_BYTES = 4096
 _BETWEEN_LOOKS = 0.1
 _PASTE_PAUSE = 1.0
@@ -167,8 +170,11 @@ class TerminalDriver(LinuxDriver):
 
     def process_message(self, message: Message) -> None:
         """See Textual's, which accepts any size that it reads."""
-        if not isinstance(message, Resize) or max(message.size) <= _LARGEST:
-            super().process_message(message)
+        if isinstance(message, Resize):
+            columns, lines = message.size
+            if max(columns, lines) > _LARGEST or columns * lines > _MOST_CELLS:
+                return
+        super().process_message(message)
 
     def _disable_mouse_support(self) -> None:
         super()._disable_mouse_support()

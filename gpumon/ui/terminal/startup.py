@@ -96,7 +96,7 @@ def run(
         from gpumon.ui.terminal.handover import driver_after
 
         app = application.GpumonApp(session, narrowing, options, driver_after(picture))
-        app.dashboard.remember_in(state_folder())
+        app.dashboard.remember_in(state_folder(), save=not options.visitor)
         return app
 
     def finish() -> None:
@@ -235,7 +235,7 @@ def first_picture(
     sgr_styles = None
     if options.theme is not None:
         sgr_styles = first_styles(options.theme.file, os.environ)
-    use_keys(options.keys)
+    use_keys(options.keys, visitor=options.visitor)
     view = first_view(interval, narrowing, options, readonly=readonly)
     remembered = load(state_folder()).host_strip
     if remembered is not None:

@@ -13,7 +13,7 @@ from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import UNKNOWN, cell_width, fit, gibibytes, number, printable
 from gpumon.ui.view.gpu_text import state_field
-from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.process_table import users_of
 
 if TYPE_CHECKING:
@@ -340,6 +340,8 @@ def _fitting(keys: Sequence[FooterKey], width: int) -> list[tuple[FooterKey, str
     """The first keys that fit, with their names."""
     fitting: list[tuple[FooterKey, str]] = []
     for one in keys:
+        if is_refused(one.names[0]):
+            continue
         key = keycap(*one.names)
         width -= cell_width(key) + cell_width(one.label) + 3
         if width < 0:

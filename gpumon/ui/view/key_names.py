@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.config.keymap import KEYMAP, NAMED, display
+from gpumon.config.keymap import BEYOND_LOOKING, KEYMAP, NAMED, display
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpumon.config.key_action import KeyAction, Place
+
+_METHODS_BEYOND_LOOKING = frozenset(NAMED[name].method for name in BEYOND_LOOKING)
 
 
 class FooterKey(Struct, frozen=True):
@@ -39,12 +41,28 @@ class _Current:
     """Global, because all screens of the program have the same user."""
 
     changed: Mapping[str, Sequence[str]] = {}
+    visitor = False
 
 
-def use_keys(changed: Mapping[str, Sequence[str]]) -> None:
-    """Set the keys of actions by their id; other actions get their default keys."""
-    _Current.changed = changed
+def use_keys(changed: Mapping[str, Sequence[str]], *, visitor: bool = False) -> None:
+    """Set the keys of actions by their id; other actions get their default keys.
+
+    Args:
+        changed: The keys by the id of their action.
+        visitor: Whether the user only looks on, in a browser.
+    """
+    _Current.changed, _Current.visitor = changed, visitor
     keycap.cache_clear()
+
+
+def is_refused(name: str) -> bool:
+    """Whether an action is refused because the user only looks on."""
+    return _Current.visitor and name in BEYOND_LOOKING
+
+
+def is_method_refused(method: str) -> bool:
+    """The same for the method of an action."""
+    return _Current.visitor and method in _METHODS_BEYOND_LOOKING
 
 
 def keys_of(name: str) -> Sequence[str]:
@@ -54,7 +72,12 @@ def keys_of(name: str) -> Sequence[str]:
 
 def explained(*places: Place) -> list[tuple[KeyAction, str]]:
     """The actions in these places, with their descriptions."""
-    return [(one, one.on[place]) for one in KEYMAP for place in places if one.on.get(place)]
+    return [
+        (one, one.on[place])
+        for one in KEYMAP
+        for place in places
+        if one.on.get(place) and not is_refused(one.name)
+    ]
 
 
 @cache

@@ -9,7 +9,7 @@ from gpumon.host.details import is_secret
 from gpumon.model.process_states import HALTED
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, cell_width, fit, printable
-from gpumon.ui.view.key_names import keycap
+from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.page_layout import Fact, fact_rows, text_rows
 
 if TYPE_CHECKING:
@@ -137,7 +137,8 @@ def environment_title(details: Details, revealed: bool) -> str:
     if revealed:
         return f"Environment, secrets shown: {keycap('secrets')} hides them"
     values = f"{secrets} value{'' if secrets == 1 else 's'}"
-    return f"Environment, {values} hidden: {keycap('secrets')} shows all"
+    shows = "" if is_refused("secrets") else f": {keycap('secrets')} shows all"
+    return f"Environment, {values} hidden{shows}"
 
 
 def environment_rows(details: Details, revealed: bool, width: int) -> list[Row]:

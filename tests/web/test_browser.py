@@ -1,0 +1,209 @@
+"""``gpumon serve`` in a real browser: what is seen, what keys do, what the network is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import async_playwright
+
+from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.screen import PATIENCE
+from tests.web.serving import Served, serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from playwright.async_api import Browser, Page, Request, Route, ViewportSize
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+]
+SMALL: ViewportSize = {"width": 640, "height": 400}
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+ON_SCREEN = """() => {
+    const buffer = window.shown.buffer.active;
+    const rows = [...Array(window.shown.rows).keys()];
+    const text = row => buffer.getLine(row).translateToString(true, 0, window.shown.cols);
+    return rows.map(text).join("\\n");
+}"""
+COLOURS = """() => {
+    const line = window.shown.buffer.active.getLine(2);
+    const cells = [...Array(window.shown.cols).keys()].map(column => line.getCell(column));
+    return [...new Set(cells.filter(one => one.isFgRGB()).map(one => one.getFgColor()))];
+}"""
+
+CELL = """() => {
+    const box = document.querySelector(".xterm-screen").getBoundingClientRect();
+    return [box.width / window.shown.cols, box.height / window.shown.rows];
+}"""
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """A browser without a window, as this machine has it."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE * 1000
+        )
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+class Tab:
+    """A page of the browser that shows the dashboard.
+
+    Attributes:
+        page: The page.
+        requests: Every address that it asked for.
+        errors: What went wrong in its programs.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        page.set_default_timeout(PATIENCE * 1000)
+        page.on("request", self._note)
+        page.on("websocket", lambda websocket: self.requests.append(websocket.url))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def _note(self, request: Request) -> None:
+        self.requests.append(request.url)
+
+    async def open(self, served: Served) -> None:
+        """Open the address that the server printed."""
+        await self.page.route("**/textual.js", _expose_terminal)
+        await self.page.goto(served.address)
+
+    async def text(self) -> str:
+        """What the terminal in the page shows."""
+        shown = await self.page.evaluate(f"window.shown ? ({ON_SCREEN})() : ''")
+        assert isinstance(shown, str)
+        return shown
+
+    async def wait_for(self, pattern: str) -> str:
+        """Wait until something is shown; returns all that is."""
+        deadline = time.monotonic() + PATIENCE
+        while not re.search(pattern, shown := await self.text()):
+            assert time.monotonic() < deadline, f"no {pattern!r} in this page:\n{shown}"
+            await asyncio.sleep(0.1)
+        return shown
+
+
+async def _expose_terminal(route: Route) -> None:
+    """Let a test read what the terminal shows, which draws it and has no text in the page."""
+    answer = await route.fetch()
+    program, count = re.subn(
+        r"this\.terminal=(new \w+\.Terminal\()",
+        r"this.terminal=window.shown=\1",
+        await answer.text(),
+    )
+    assert count == 1
+    await route.fulfill(response=answer, body=program)
+
+
+async def test_it_is_drawn_and_takes_keys_clicks_and_sizes(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    with serving("--demo", "--theme", "dusk", env=env) as served:
+        async with chromium() as browser:
+            tab = Tab(await browser.new_page(viewport={"width": 1200, "height": 800}))
+            await tab.open(served)
+            shown = await tab.wait_for(r"LOST since[\s\S]*PID USER[\s\S]*q quit")
+            assert "DEMO" in shown.splitlines()[0]
+            assert len(await tab.page.evaluate(COLOURS)) > 1
+            # Keys.
+            await tab.page.keyboard.press("ArrowDown")
+            await tab.wait_for("▸")
+            await tab.page.keyboard.press("?")
+            await tab.wait_for("Clear in turn")
+            await tab.page.keyboard.press("Escape")
+            await tab.wait_for("q quit")
+            # The window.
+            wide = await tab.page.evaluate("window.shown.cols")
+            await tab.page.set_viewport_size({"width": 700, "height": 500})
+            await tab.page.wait_for_function(f"window.shown.cols < {wide} - 40")
+            narrow = await tab.page.evaluate("window.shown.cols")
+            await until_redrawn(tab, narrow)
+            # The mouse: a word in the footer is its key.
+            await tab.wait_for(r"help[^\n]*\Z")
+            lines = (await tab.text()).splitlines()
+            width, height = await tab.page.evaluate(CELL)
+            column = lines[-1].index("help") + 0.5
+            await tab.page.mouse.click(column * width, (len(lines) - 0.5) * height)
+            await tab.wait_for("Clear in turn")
+            # The network.
+            hosts = {urlsplit(url).netloc for url in tab.requests if not url.startswith("data:")}
+            assert hosts == {f"localhost:{served.port}"}
+            assert any(url.startswith("ws://") for url in tab.requests)
+            assert any("RobotoMono" in url for url in tab.requests)
+            assert tab.errors == []
+            # The end of the dashboard is said, and it can be opened again.
+            await tab.page.keyboard.press("Control+c")
+            await tab.page.get_by_text("This dashboard has ended").wait_for()
+            await tab.page.get_by_role("button").click()
+            await tab.wait_for("LOST since")
+        await served.wait_children(0)
+
+
+async def until_redrawn(tab: Tab, columns: int) -> None:
+    """Wait until the dashboard is as wide as the window: its rule ends where that does."""
+    deadline = time.monotonic() + PATIENCE
+    while not any(
+        line.startswith("─") and len(line) == columns for line in (await tab.text()).splitlines()
+    ):
+        assert time.monotonic() < deadline, await tab.text()
+        await asyncio.sleep(0.1)
+
+
+async def test_ten_visitors_at_once_the_eleventh_is_told_and_nothing_is_left() -> None:
+    with serving("--demo", "-n", "5") as served:
+        async with chromium() as browser:
+            tabs = [Tab(await browser.new_page(viewport=SMALL)) for _ in range(11)]
+            await asyncio.gather(*(tab.open(served) for tab in tabs[:10]))
+            for tab in tabs[:10]:
+                await tab.wait_for("LOST since")
+            processes = await served.wait_children(10)
+            await tabs[10].page.goto(served.address)
+            await tabs[10].page.get_by_text("No more visitors: 10 visitors are here").wait_for()
+            await tabs[0].page.close()
+            await served.wait_children(9)
+            await tabs[10].open(served)
+            await tabs[10].wait_for("LOST since")
+        # The browser is gone, and no page has said so.
+        await served.wait_children(0)
+        assert served.are_gone(processes)
+
+
+async def test_no_key_ends_a_process_and_a_hostile_name_is_only_a_name(tmp_path: Path) -> None:
+    command = ["python", "\x1b]52;c;ZXZpbA==\x07\x1b[2Jevil\x9b31m", "http://evil.example/x"]
+    with Driver([h100(), h100()]) as driver, owners(1, command) as (owner,):
+        card = driver.cards[0]
+        card.processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
+        card.memory_used = 10 * GIB
+        env = {**driver.env(), "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+        with serving(env=env) as served:
+            async with chromium() as browser:
+                tab = Tab(await browser.new_page(viewport={"width": 1200, "height": 600}))
+                await tab.open(served)
+                await tab.wait_for(rf" {owner.pid} .*evil")
+                for key in ("ArrowDown", "k", "F9", "Delete", "Enter"):
+                    await tab.page.keyboard.press(key)
+                await tab.wait_for(rf"process {owner.pid}|Environment")
+                await tab.page.keyboard.press("k")
+                await tab.wait_for("in a browser gpumon only shows")
+                assert "evil.example" not in {urlsplit(url).hostname for url in tab.requests}
+                assert owner.poll() is None
+        assert not list(tmp_path.rglob("*.jsonl"))

@@ -1,0 +1,154 @@
+"""A visitor of ``gpumon serve`` only looks on: no key sends, writes, copies or reveals anything."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from typing import TYPE_CHECKING
+
+from gpumon.config.keymap import KEYMAP
+from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.web.serving import Visit, serving, visiting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOWN, ENTER, CTRL_P = "\x1b[B", "\r", "\x10"
+ESCAPE = "\x1b[27u"
+"""As terminals with the keyboard protocol send it: not the beginning of another key."""
+REFUSED = "in a browser gpumon only shows"
+NAMED = {
+    "escape": ESCAPE,
+    "enter": ENTER,
+    "space": " ",
+    "tab": "\t",
+    "up": "\x1b[A",
+    "down": DOWN,
+    "left": "\x1b[D",
+    "right": "\x1b[C",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "pageup": "\x1b[5~",
+    "pagedown": "\x1b[6~",
+    "delete": "\x1b[3~",
+    "f1": "\x1bOP",
+    "f2": "\x1bOQ",
+    "f9": "\x1b[20~",
+    "ctrl+p": CTRL_P,
+    "ctrl+z": "\x1a",
+    "shift+up": "\x1b[1;2A",
+    "shift+down": "\x1b[1;2B",
+    "shift+left": "\x1b[1;2D",
+    "shift+right": "\x1b[1;2C",
+}
+"""What a terminal sends for the keys with a name."""
+ENDING = {"q", "ctrl+c", "ctrl+q"}
+"""Keys that leave the dashboard."""
+
+
+def environment(folder: Path, driver: Driver, config: str = "") -> dict[str, str]:
+    """That of somebody all of whose folders are in one."""
+    places = {"HOME": "home", "XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config"}
+    for name in places.values():
+        (folder / name / "gpumon").mkdir(parents=True)
+    (folder / "config/gpumon/config.toml").write_text(config)
+    (folder / "cwd").mkdir()
+    return {**driver.env(), **{name: str(folder / place) for name, place in places.items()}}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def back_to_the_dashboard(visit: Visit) -> None:
+    """Close everything that is open, also what opens only now."""
+    is_back = False
+    while not is_back:
+        await visit.type(ESCAPE)
+        await asyncio.sleep(0.05)
+        is_back = re.search(r"GPU-MEM[\s\S]*\n q quit", visit.text()) is not None
+
+
+async def test_no_key_sends_a_signal_or_writes_a_file(tmp_path: Path) -> None:
+    config = (
+        'host_strip = false\n[[alerts]]\nwhen = "hot"\ndo = [{ command = ["touch", "told"] }]\n'
+    )
+    with Driver([h100(), h100()]) as driver, owners(2, ["python", "train.py"]) as started:
+        for card, owner in zip(driver.cards, started, strict=True):
+            card.processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
+            card.memory_used = 10 * GIB
+        env = environment(tmp_path, driver, config)
+        before = contents(tmp_path)
+        with serving("-n", "0.1", env=env, folder=tmp_path / "cwd") as served:
+            async with visiting(served) as visit:
+                await visit.wait_for(rf" {started[0].pid} [\s\S]*q quit")
+                keys = dict.fromkeys(key for one in KEYMAP for key in one.keys)
+                for key in [key for key in keys if key not in ENDING]:
+                    typed = NAMED.get(key, key)
+                    assert len(typed) == 1 or typed.startswith("\x1b"), key
+                    # Whatever it opens is confirmed.
+                    await visit.type(DOWN + typed + DOWN + ENTER)
+                    await back_to_the_dashboard(visit)
+                await visit.type(DOWN + ENTER)
+                await visit.wait_for(r"\n Esc back")
+                await visit.type("".join(NAMED.get(key, key) for key in ("k", "f9", "delete", "y")))
+                await visit.wait_for(REFUSED)
+                await back_to_the_dashboard(visit)
+                await visit.type("!")
+                await visit.wait_for(
+                    "In a browser the alerts of the configuration are not checked: gpumon watch"
+                )
+                assert not visit.has_ended
+                assert [owner.poll() for owner in started] == [None, None]
+            await served.wait_children(0)
+        assert contents(tmp_path) == before
+
+
+async def test_what_only_looks_on_is_offered_and_nothing_else(tmp_path: Path) -> None:
+    secret = {"API_TOKEN": "hunter2hunter2", "PLAIN": "seen"}
+    with Driver([h100()]) as driver, owners(1, ["python", "x.py"], environ=secret) as (owner,):
+        driver.cards[0].processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
+        driver.cards[0].memory_used = 10 * GIB
+        with serving(env=environment(tmp_path, driver)) as served:
+            async with visiting(served, 160, 60) as visit:
+                await visit.wait_for(rf" {owner.pid} [\s\S]*q quit")
+                await visit.type(DOWN)
+                await visit.wait_for(r"▸[\s\S]*q quit[^\n]*\Z")
+                offered = visit.text().splitlines()[-1]
+                assert not re.search(r"end…|copy|\blog\b|\btag\b", offered)
+                for key in ("k", "y", "L", " ", "a"):
+                    await visit.type(key)
+                    await visit.wait_for(REFUSED)
+                    await visit.type(ESCAPE)
+                    await visit.type(DOWN)
+                    await visit.wait_for(r"▸[\s\S]*q quit[^\n]*\Z")
+                await visit.type(ENTER)
+                await visit.wait_for(r"PLAIN +seen[\s\S]*1 value hidden *$|1 value hidden\s")
+                await visit.type("s")
+                await visit.wait_for(REFUSED)
+                assert "hunter2" not in visit.text()
+                await visit.type(ESCAPE)
+                await visit.type("?")
+                await visit.wait_for("Clear in turn")
+                assert "Log every sample" not in visit.text()
+                assert "End the process" not in visit.text()
+                await back_to_the_dashboard(visit)
+                await visit.type(CTRL_P + "log every")
+                await visit.wait_for("(?i)no match")
+
+
+async def test_a_simulated_fleet_is_seen_and_a_host_of_it_opened(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    with serving("--demo", "--hosts", "gpu-[01-04]", "--theme", "dusk", env=env) as served:
+        async with visiting(served) as visit:
+            await visit.wait_for(r"── 4 hosts[\s\S]*\n q quit")
+            await visit.type(DOWN + ENTER)
+            await visit.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
+            await visit.type(DOWN + "k")
+            await visit.wait_for(REFUSED)
+            await visit.type("h")
+            await visit.type(ESCAPE * 2)
+            await visit.wait_for(r"── 4 hosts")
+    assert not contents(tmp_path)

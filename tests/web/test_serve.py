@@ -1,0 +1,396 @@
+"""``gpumon serve``: who is let in, and what is left of a visitor."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+import psutil
+import pytest
+from aiohttp import web
+
+from gpumon.web.server import WebServer
+from tests.ports import free_place
+from tests.screen import PATIENCE
+from tests.web.serving import SERVE, Served, serving, until, visiting
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+DEMO_HAS = r"H100"
+EVIL = "http://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--port", "65536"], "'65536' is not a port, a number from 0 to 65535"),
+        (["--port", "http"], "'http' is not a port"),
+        (["--visitors", "0"], "'0' is not a number from 1 to 100"),
+        (["--address", "192.0.2.1"], "cannot listen at 192.0.2.1:0: Cannot assign"),
+        (["--address", "no.such.name.invalid"], "cannot listen at no.such.name.invalid:0:"),
+        (["--theme", "none-such"], "none-such"),
+        (["--log", "x.csv"], "unrecognized arguments: --log x.csv"),
+        (["--hosts", "gpu-[02-"], "gpu-[02-"),
+        (["--ssh", "ssh"], "--ssh needs --hosts"),
+        (["--prometheus", "ftp://x", "--demo"], "leave out --demo or --prometheus"),
+        (["--visitor"], "--visitor is for gpumon serve itself: leave it out"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
+    done = subprocess.run(
+        [*SERVE, "--port", "0", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert re.fullmatch(rf"gpumon: .*{re.escape(said)}.*\n", done.stderr)
+
+
+def test_a_log_before_the_command_is_refused(tmp_path: Path) -> None:
+    log = str(tmp_path / "x.csv")
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "--log", log, "serve", "--port", "0"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 2
+    assert "--log has no effect on gpumon serve: leave it out." in done.stderr
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_port_that_is_taken_at_either_address_of_localhost_is_a_sentence(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*SERVE, "--demo", "--port", str(port)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"gpumon: cannot listen at localhost:{port}: Address already in use; choose another port"
+        " with --port, or another address with --address\n"
+    )
+
+
+def test_without_the_extra_a_sentence_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['textual_serve'] = None; sys.argv = ['gpumon', 'serve', '--demo'];"
+        "from gpumon.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "gpumon: gpumon serve needs textual_serve: install it with pip install 'gpumon-tui[web]',"
+        " or from a checkout with pip install '.[web]'\n"
+    )
+
+
+def test_the_address_is_printed_alone_and_the_way_from_elsewhere_is_said() -> None:
+    with serving("--demo") as served:
+        assert f"ssh -L {served.port}:localhost:{served.port} " in served.said
+        assert "warning" not in served.said
+        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            with socket.socket(family) as client:
+                client.connect((host, served.port))
+
+
+def test_an_address_that_others_reach_is_a_warning() -> None:
+    place, everywhere = free_place(), "0.0.0.0"  # noqa: S104 - as somebody may ask for
+    process = subprocess.Popen(
+        [*SERVE, "--demo", "--address", everywhere, "--port", str(place.port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(f"http://{socket.gethostname()}:{place.port}/")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert said.startswith("gpumon: warning: there is no TLS here: whoever reads along")
+    assert f"ssh -L {place.port}:localhost:{place.port}" in said
+
+
+async def answer_of(
+    served: Served, path: str, *, host: str | None = None, origin: str | None = None
+) -> tuple[int, str]:
+    """The status and the text of an answer."""
+    headers = {} if host is None else {"Host": host}
+    headers |= {} if origin is None else {"Origin": origin}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{served.origin}{path}", headers=headers, allow_redirects=False) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_only_the_token_opens_anything() -> None:
+    with serving("--demo") as served:
+        right = served.token
+        assert (await answer_of(served, f"/{right}/"))[0] == 200
+        assert (await answer_of(served, f"/{right}"))[0] == 302
+        assert (await answer_of(served, f"/{right}/static/textual.js"))[0] == 200
+        assert (await answer_of(served, f"/{right}/static/..%2Fserver.py"))[0] == 404
+        wrong = [right[:-1], right + "x", right.swapcase(), "", "%00", "%ff", "ä"]
+        for token in wrong:
+            for path in (f"/{token}/", f"/{token}/static/textual.js", f"/{token}/ws", f"/{token}"):
+                status, text = await answer_of(served, path)
+                assert status == 403, path
+                assert right not in text
+        assert "the token" in (await answer_of(served, "/"))[1]
+        async with aiohttp.ClientSession(headers={"Origin": served.origin}) as session:
+            for token in wrong:
+                with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                    await session.ws_connect(f"ws://localhost:{served.port}/{token}/ws")
+                assert refused.value.status == 403
+        assert served.children() == []
+
+
+async def test_a_foreign_page_gets_nothing_even_with_the_token() -> None:
+    with serving("--demo") as served:
+        page = f"/{served.token}/"
+        names = ["evil.example", f"evil.example:{served.port}", "localhost.evil.example", "", "a b"]
+        for host in names:
+            status, text = await answer_of(served, page, host=host)
+            # aiohttp itself refuses what is no name.
+            assert status in {400, 403}, host
+            assert "textual" not in text
+        ours = f"127.0.0.1:{served.port}"
+        for origin in (EVIL, "null", "http://localhost:1", "http://localhost", "file://"):
+            assert (await answer_of(served, page, host=ours, origin=origin))[0] == 403
+            for token in (served.token, "wrong"):
+                async with aiohttp.ClientSession(headers={"Origin": origin}) as session:
+                    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                        await session.ws_connect(f"ws://localhost:{served.port}/{token}/ws")
+                    assert refused.value.status == 403
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await session.ws_connect(served.socket)
+            assert refused.value.status == 403
+        assert served.children() == []
+        # The same port under another name of this machine, as behind ssh -L.
+        assert (await answer_of(served, page, host="localhost:9000"))[0] == 200
+        assert (await answer_of(served, page, host=ours, origin=f"http://{ours}"))[0] == 200
+
+
+async def test_the_headers_keep_the_page_to_itself() -> None:
+    with serving("--demo") as served:
+        async with aiohttp.ClientSession() as session, session.get(served.address) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert f"ws://localhost:{served.port}" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert not re.search(r"(?:src|href)=.https?:", await answer.text())
+
+
+async def test_a_process_lasts_as_long_as_its_page() -> None:
+    with serving("--demo") as served:
+        async with visiting(served) as visit:
+            await visit.wait_for(DEMO_HAS)
+            (process,) = await served.wait_children(1)
+        await until(lambda: served.are_gone([process]), "end of the process whose page is closed")
+        async with visiting(served) as visit:
+            await visit.wait_for(DEMO_HAS)
+            (process,) = await served.wait_children(1)
+            # A network that fails closes nothing in order.
+            visit.cut()
+            await until(lambda: served.are_gone([process]), "end of the process whose line is cut")
+        async with visiting(served) as visit:
+            await visit.wait_for(DEMO_HAS)
+            await visit.type("q")
+            await until(lambda: visit.has_ended, "end of the page whose dashboard was left")
+        await served.wait_children(0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+async def test_however_the_server_ends_no_process_is_left(number: signal.Signals) -> None:
+    with serving("--demo") as served:
+        async with visiting(served) as one, visiting(served) as other:
+            await one.wait_for(DEMO_HAS)
+            await other.wait_for(DEMO_HAS)
+            processes = await served.wait_children(2)
+            served.process.send_signal(number)
+            await until(lambda: served.are_gone(processes), "end of all processes")
+            status = await asyncio.to_thread(served.process.wait, PATIENCE)
+            assert status == (0 if number is not signal.SIGKILL else -signal.SIGKILL)
+
+
+async def test_a_visitor_who_comes_while_the_server_is_killed_leaves_no_process() -> None:
+    with serving("--demo") as served:
+        async with visiting(served):
+            processes = await served.wait_children(1)
+            # It is still importing: the terminal is not its controlling one yet.
+            served.process.kill()
+            await until(
+                lambda: served.are_gone(processes), "end of the process that had just begun"
+            )
+
+
+async def test_one_more_visitor_than_may_be_is_told() -> None:
+    with serving("--demo", "--visitors", "3") as served:
+        async with AsyncExitStack() as pages:
+            visits = [await pages.enter_async_context(visiting(served)) for _ in range(3)]
+            status, text = await answer_of(served, f"/{served.token}/")
+            assert status == 503
+            assert text.startswith("No more visitors: 3 visitors are here already.")
+            async with aiohttp.ClientSession(headers={"Origin": served.origin}) as session:
+                with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                    await session.ws_connect(served.socket)
+                assert refused.value.status == 503
+            for visit in visits:
+                await visit.wait_for(DEMO_HAS)
+            await visits[0].leave()
+            await served.wait_children(2)
+            async with visiting(served) as last:
+                await last.wait_for(DEMO_HAS)
+
+
+async def test_what_a_browser_should_not_say_changes_nothing() -> None:
+    with serving("--demo") as served:
+        async with visiting(served) as visit:
+            await visit.wait_for(DEMO_HAS)
+            deep = "[" * 50_000
+            for text in ("", "{}", "[]", "[1]", '["stdin"]', '["stdin", 1]', "null", deep, "\\"):
+                await visit.websocket.send_str(text)
+            await visit.websocket.send_bytes(b"q")
+            for width in (-1, 10**30, "1", None, 1e9, True):
+                size = {"width": width, "height": 10**9}
+                await visit.websocket.send_json(["resize", size])
+            await visit.type("\ud800")
+            await visit.resize(120, 34)
+            await visit.type("?")
+            await visit.wait_for("Help|help")
+            (process,) = served.children()
+            assert process.memory_info().rss < 500 * 1024**2
+        await served.wait_children(0)
+        assert "Traceback" not in served.said
+
+
+async def test_a_message_that_is_too_long_ends_only_its_visitor() -> None:
+    with serving("--demo") as served:
+        async with visiting(served) as visit, visiting(served) as other:
+            await other.wait_for(DEMO_HAS)
+            await visit.type("x" * 70_000)
+            await until(lambda: visit.has_ended, "end of the visitor")
+            await served.wait_children(1)
+            await other.type("?")
+            await other.wait_for("[Hh]elp")
+
+
+async def test_a_size_that_somebody_types_costs_no_memory() -> None:
+    with serving("--demo") as served:
+        async with visiting(served) as visit:
+            await visit.wait_for(DEMO_HAS)
+            await visit.type("?")
+            await visit.wait_for("Esc")
+            # As a terminal that reports its size in-band answers, and then reports it.
+            await visit.type("\x1b[?2048;2$y")
+            await visit.type("\x1b[48;20000;20000;0;0t\x1b")
+            await visit.wait_for("PID")
+            (process,) = served.children()
+            assert process.memory_info().rss < 300 * 1024**2
+
+
+async def test_options_in_the_address_are_not_passed_on() -> None:
+    with serving("--demo") as served:
+        headers = {"Origin": served.origin}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            query = "width=99999999&height=x&log=/tmp/x&hosts=evil&--log=x&command=id"
+            async with session.ws_connect(f"{served.socket}?{query}"):
+                (process,) = await served.wait_children(1)
+                assert process.cmdline()[3:] == ["serve", "--port", "0", "--demo", "--visitor"]
+                assert served.token not in " ".join(
+                    [*process.cmdline(), *process.environ().values()]
+                )
+
+
+def test_plain_gpumon_imports_nothing_of_it() -> None:
+    program = (
+        "import sys; from gpumon.cli import main; status = main(['--demo']);"
+        "print(*[one for one in ('aiohttp', 'textual_serve', 'gpumon.web') if one in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == ""
+
+
+@asynccontextmanager
+async def silent_visitor(program: str) -> AsyncIterator[tuple[psutil.Process, asyncio.Transport]]:
+    """A program for a browser that answers nothing, also not whether it is still there."""
+    server = WebServer([sys.executable, "-c", program], "", 1, {"localhost"}, print)
+    runner = web.AppRunner(server.application(), access_log=None)
+    await runner.setup()
+    place = free_place()
+    await web.TCPSite(runner, place.host, place.port).start()
+    try:
+        reader, writer = await asyncio.open_connection(place.host, place.port)
+        path = f"/{server.access.token}/ws"
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nHost: {place}\r\nOrigin: http://{place}\r\n"
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+        )
+        assert b"101" in await asyncio.wait_for(reader.readline(), PATIENCE)
+        await until(lambda: psutil.Process().children(), "program of the visitor")
+        (process,) = psutil.Process().children()
+        yield process, writer.transport  # type: ignore[misc]  # that of a connection reads too
+        writer.transport.abort()
+        await until(lambda: not process.is_running(), "end of the program")
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_browser_that_reads_nothing_costs_no_memory() -> None:
+    flood = "import os\nwhile True: os.write(1, b'x' * 4000)"
+    async with silent_visitor(flood) as (process, transport):
+        transport.pause_reading()
+        sizes = [0]
+        # It waits once all buffers are full; otherwise it would write gigabytes.
+        while len(sizes) < 4 or sizes[-1] == 0 or sizes[-1] != sizes[-3]:
+            await asyncio.sleep(0.5)
+            sizes.append(process.io_counters().write_chars)
+            assert sizes[-1] < 50 * 1024**2
+
+
+async def test_a_browser_whose_network_is_dead_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gpumon.web.server._HEARTBEAT", 0.5)
+    async with silent_visitor("import time; time.sleep(1000)") as (process, _):
+        await until(lambda: not process.is_running(), "end of the program")
+
+
+async def test_a_program_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpumon.web.visitor._END_SECONDS", 0.2)
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
+        "print('on', flush=True); time.sleep(1000)"
+    )
+    async with silent_visitor(stubborn) as (process, transport):
+        await until(lambda: process.io_counters().write_chars > 0, "program that ignores signals")
+        transport.abort()
+        await until(lambda: not process.is_running(), "end of the program")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def driver() -> Iterator[Driver]:
     """Three cards: this process and another on the first, nobody on the second and the third."""
+    before = set(threading.enumerate())
     with Driver([h100(), h100(), h100()]) as made:
         card = made.cards[0]
         card.memory_used = 30 * GIB
@@ -28,9 +29,8 @@ def driver() -> Iterator[Driver]:
         made.attach()
         yield made
         # A thread that ends later would shut down NVML under the next test.
-        for thread in threading.enumerate():
-            if thread.name.startswith("gpumon-"):
-                thread.join(PATIENCE)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(PATIENCE)
 
 
 @pytest.fixture

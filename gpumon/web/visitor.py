@@ -8,12 +8,10 @@ closed, and the process gets SIGHUP.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import signal
 import struct
 import sys
-import termios
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,6 +74,9 @@ def take_terminal() -> None:
     Raises:
         OSError: The server is gone already, or standard input is no terminal.
     """
+    import fcntl
+    import termios
+
     # The parent may have been started by nohup.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -105,6 +106,8 @@ class Visitor:
         Raises:
             OSError: There is no free terminal, process or file descriptor.
         """
+        import termios
+
         self._terminal, inner = os.openpty()
         try:
             os.set_blocking(self._terminal, False)
@@ -135,6 +138,9 @@ class Visitor:
 
     def resize(self, size: Size) -> None:
         """The window has another size now."""
+        import fcntl
+        import termios
+
         with suppress(OSError):
             fcntl.ioctl(
                 self._terminal,

@@ -93,7 +93,7 @@ def test_the_program_waits_at_exit_for_the_last_line(folder: Path) -> None:
         "import sys, pathlib\n"
         "from gpumon.host import Target\n"
         "from gpumon.kill.audit_log import AuditLog\n"
-        "from gpumon.model.snapshot import ProcessId\n"
+        "from gpumon.model.processes import ProcessId\n"
         "audit_log = AuditLog(pathlib.Path(sys.argv[1]))\n"
         "for pid in range(200):\n"
         "    audit_log.write(Target(ProcessId(pid, 1), 0), 15, 'sent')\n"

@@ -321,6 +321,8 @@ async def test_options_in_the_address_are_not_passed_on() -> None:
             query = "width=99999999&height=x&log=/tmp/x&hosts=evil&--log=x&command=id"
             async with session.ws_connect(f"{served.socket}?{query}"):
                 (process,) = await served.wait_children(1)
+                # Until it runs the program it has the command line of the server.
+                await until(lambda: process.cmdline()[1:2] == ["-c"], "start of the program")
                 assert process.cmdline()[3:] == ["serve", "--port", "0", "--demo", "--visitor"]
                 assert served.token not in " ".join(
                     [*process.cmdline(), *process.environ().values()]

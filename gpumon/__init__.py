@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from gpumon.api.selection import Selected, select
     from gpumon.api.snapshots import Snapshot, snapshot
     from gpumon.api.watching import Watch, watch
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu
 
 __all__ = [
+    "Gpu",
     "GpuError",
+    "GpuProcess",
     "GpuUsage",
     "Measurement",
     "NoGpuFitsError",
@@ -32,31 +36,35 @@ __all__ = [
 ]
 
 _MODULES = {
-    "GpuError": "errors",
-    "NoGpuFitsError": "errors",
-    "GpuUsage": "measurement",
-    "Measurement": "measurement",
-    "measure": "measurement",
-    "measured": "measurement",
-    "Selected": "selection",
-    "select": "selection",
-    "Snapshot": "snapshots",
-    "snapshot": "snapshots",
-    "Watch": "watching",
-    "watch": "watching",
+    "Gpu": "gpumon.model.snapshot",
+    "GpuError": "gpumon.api.errors",
+    "GpuProcess": "gpumon.model.processes",
+    "NoGpuFitsError": "gpumon.api.errors",
+    "GpuUsage": "gpumon.api.measurement",
+    "Measurement": "gpumon.api.measurement",
+    "measure": "gpumon.api.measurement",
+    "measured": "gpumon.api.measurement",
+    "Selected": "gpumon.api.selection",
+    "select": "gpumon.api.selection",
+    "Snapshot": "gpumon.api.snapshots",
+    "snapshot": "gpumon.api.snapshots",
+    "Watch": "gpumon.api.watching",
+    "watch": "gpumon.api.watching",
 }
-"""The module in ``gpumon.api`` of each name."""
+"""The module of each name."""
 
 
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # so that type checkers know the names above and no other
 
-    value: object = getattr(import_module(f"gpumon.api.{module}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

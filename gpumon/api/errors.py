@@ -24,3 +24,6 @@ class NoGpuFitsError(Exception):
         super().__init__("\n".join((sentence, *(f"{gpu}: {why}" for gpu, why in reasons.items()))))
         self.sentence = sentence
         self.reasons = reasons
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.sentence, dict(self.reasons))

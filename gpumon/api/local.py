@@ -28,6 +28,8 @@ def selection_of(gpus: Gpus) -> GpuSelection:
 
     if gpus is None:
         return ALL
+    if isinstance(gpus, (bytes, float)):
+        raise ValueError(f"cannot read {gpus!r} as GPUs: give a text, an index, or a list of these")
     if isinstance(gpus, (str, int)):
         gpus = [gpus]
     return parse_selection(",".join(str(gpu) for gpu in gpus))

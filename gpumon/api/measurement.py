@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
@@ -22,6 +24,7 @@ from gpumon.model.snapshot import CardStatus, Unknown
 from gpumon.report.sums import Energy, Slowed, WeightedMean
 from gpumon.sampling.collector import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.scheduling.card_sampler import PATIENCE, QUICK_PATIENCE, CardSampler
+from gpumon.sources import SourceError
 from gpumon.text.formatting import UNKNOWN, memory_size, number
 from gpumon.ui.view.gpu_text import short_name
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 MINE = "mine"
 _REACH = 2.5
 """Number of intervals for which a value counts at most; then nothing is known until the next."""
+_LISTS = 2
 _ANSWERING = (CardStatus.OK, CardStatus.FAILING)
 
 
@@ -121,7 +125,6 @@ class Measurement:
 
     Attributes:
         interval: Seconds between samples.
-        trouble: Why there is nothing to measure, or why measuring ended; ``None`` if all is well.
     """
 
     def __init__(self, gpus: Gpus = MINE, interval: float = 1.0, *, demo: bool = False) -> None:
@@ -131,7 +134,8 @@ class Measurement:
                 f"not {interval:g}."
             )
         self.interval = interval
-        self.trouble: str | None = None
+        self._failure: str | None = None
+        self._trouble: str | None = None
         self._selection: GpuSelection | None = (
             None if gpus == MINE else ALL if gpus == "all" else selection_of(gpus)
         )
@@ -140,11 +144,18 @@ class Measurement:
         self._changed = threading.Condition()
         self._tallies: dict[str, _Tally] = {}
         self._visible: frozenset[str] | None = None
-        self._descendants = DescendantFinder(self._process)
+        self._sees_processes = True
+        self._lists: set[float | None] = set()
         self._sampler: CardSampler | None = None
         self._began: float | None = None
         self._ended: float | None = None
         self._sampled = 0.0
+        self._descendants = DescendantFinder(self._process)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is measured now, or why measuring ended; ``None`` if all is well."""
+        return self._failure or self._trouble
 
     @property
     def seconds(self) -> float:
@@ -164,28 +175,40 @@ class Measurement:
         Raises:
             RuntimeError: This is a forked child of the process that measures.
         """
-        if self._process != os.getpid():
+        if not self.is_here:
             raise RuntimeError(
                 f"process {self._process} measures; this is its forked child {os.getpid()}"
             )
         with self._changed:
-            usages = [tally.usage() for tally in self._tallies.values()]
+            # Of one list nobody knows whether a process came later.
+            sees = self._sees_processes and len(self._lists) > 1
+            usages = [tally.usage(sees=sees) for tally in self._tallies.values()]
             visible = self._visible
         if self._selection is None:
             own = [one for one in usages if one.own]
             if not own and visible is not None:
                 own = [one for one in usages if one.uuid in visible]
-            elif not own:
-                own = [one for one in usages if one.own is None]
-            usages = own
+            usages = own if own or self._sees_processes else usages
         return tuple(sorted(usages, key=lambda one: one.index))
 
     @property
     def energy(self) -> float | None:
-        """Joules that these GPUs used together; ``None`` if that is unknown for one of them."""
-        each = [one.energy for one in self.gpus]
-        known = [joules for joules in each if joules is not None]
-        return sum(known) if known and len(known) == len(each) else None
+        """Joules that these GPUs used together.
+
+        ``None`` if that is unknown for one of them, or for more than a tenth of its time.
+        """
+        gpus = self.gpus
+        known = [
+            one.energy
+            for one in gpus
+            if one.energy is not None and one.energy_seconds >= 0.9 * one.seconds
+        ]
+        return sum(known) if known and len(known) == len(gpus) else None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process measures, and not the one that it was forked from."""
+        return self._process == os.getpid()
 
     def to_dict(self) -> dict[str, Any]:
         """All figures, for JSON or a tracker: the attributes, and ``gpus`` as a list of theirs."""
@@ -203,9 +226,23 @@ class Measurement:
         return "\n".join(map(str, gpus))
 
     def __enter__(self) -> Measurement:
+        began = self.start()
+        try:
+            if self._sampler is not None:
+                self._sampler.wait_open()
+                self._wait_for_sample(began, PATIENCE)
+        except SourceError as error:
+            self._end(error)
+        return self
+
+    def start(self) -> float:
+        """Start without waiting for the first sample; returns when, on the monotonic clock."""
         if self._began is not None:
             raise RuntimeError("a measurement is used once: call gpumon.measure() again")
         self._began = time.monotonic()
+        # It may have been made before a fork.
+        self._process = os.getpid()
+        self._descendants = DescendantFinder(self._process)
         try:
             source, _ = source_and_host(
                 self._selection or ALL, demo=self._demo, readonly=True, profiled=False
@@ -213,11 +250,9 @@ class Measurement:
             self._sampler = CardSampler(source, self.interval)
             self._sampler.listen(self._take)
             self._sampler.__enter__()
-            self._sampler.look(PATIENCE)
-            self._wait_for_sample(self._began)
         except Exception as error:  # noqa: BLE001 - what is measured goes on
             self._end(error)
-        return self
+        return self._began
 
     def __exit__(
         self,
@@ -226,17 +261,17 @@ class Measurement:
         trace: TracebackType | None,
     ) -> None:
         self._ended = ended = time.monotonic()
-        if self._sampler is None or self._process != os.getpid():
+        if self._sampler is None or not self.is_here:
             return
         # One sample more: a short block may have none but the first.
         self._sampler.sample_now()
-        self._wait_for_sample(ended)
+        self._wait_for_sample(ended, QUICK_PATIENCE)
         self._end(None)
 
-    def _wait_for_sample(self, since: float) -> None:
-        """Wait until a sample was counted since a time; not long, if the driver hangs."""
+    def _wait_for_sample(self, since: float, patience: float) -> None:
+        """Wait until a sample was counted since a time, or until sampling has failed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._sampled >= since, QUICK_PATIENCE)
+            self._changed.wait_for(lambda: self._sampled >= since, patience)
 
     def _end(self, failure: Exception | None) -> None:
         """Stop sampling, and note why that was not as intended."""
@@ -246,14 +281,20 @@ class Measurement:
                 sampler.__exit__()
         except Exception as bug:  # noqa: BLE001 - what is measured goes on
             failure = failure or bug
-        if failure is not None and self.trouble is None:
-            self.trouble = str(failure)
+        if failure is not None and self._failure is None:
+            self._failure = str(failure)
 
     def _take(self, snapshot: Snapshot) -> None:
         """Count a sample; called on the sampling thread."""
         now = time.monotonic()
         uses = self._own_uses(snapshot)
         with self._changed:
+            self._trouble = None if snapshot.trouble is None else snapshot.trouble.sentence
+            if not snapshot.gpus:
+                return
+            self._sees_processes = snapshot.host.pids_are_ours
+            if len(self._lists) < _LISTS:
+                self._lists.add(snapshot.processes_at)
             if self._visible is None:
                 self._visible = _visible(snapshot.gpus)
             for gpu in snapshot.gpus:
@@ -377,8 +418,12 @@ class _Tally:
         if sample.gpu.clock_event_reasons is not None:
             self._slowed.add(sample.gpu.clock_event_reasons, seconds)
 
-    def usage(self) -> GpuUsage:
-        """The figures so far."""
+    def usage(self, *, sees: bool) -> GpuUsage:
+        """The figures so far.
+
+        Args:
+            sees: Whether a process that is not seen on the GPU was not there.
+        """
         assert self._newest is not None  # noqa: S101 - it is made for a first sample
         assert self._first is not None  # noqa: S101 - as above
         gpu, means, slowed = self._newest.gpu, self._means, self._slowed
@@ -396,12 +441,15 @@ class _Tally:
             else None,
             "power_capped_seconds": slowed.capped if slowed.known else None,
         }
+        own = self._own or (None if not sees else self._own)
+        if own is None:
+            values |= dict.fromkeys(("own_sm_mean", "own_memory_mean", "own_memory_peak"))
         return GpuUsage(
             index=gpu.index,
             uuid=gpu.uuid,
             name=gpu.name,
             seconds=self._newest.time - self._first,
-            own=self._own,
+            own=own,
             energy_seconds=energy.counted + energy.integrated,
             unknown={name: _why(gpu, name) for name, value in values.items() if value is None},
             **values,
@@ -485,7 +533,7 @@ def measured(
     *,
     gpus: Gpus = MINE,
     interval: float = 1.0,
-    then: Callable[[Measurement], object] = print,
+    then: Callable[[Measurement], object] | None = None,
     demo: bool = False,
 ) -> Callable[[Function], Function]: ...
 
@@ -495,7 +543,7 @@ def measured(
     *,
     gpus: Gpus = MINE,
     interval: float = 1.0,
-    then: Callable[[Measurement], object] = print,
+    then: Callable[[Measurement], object] | None = None,
     demo: bool = False,
 ) -> Function | Callable[[Function], Function]:
     """Measure each call of a function, which may be ``async``.
@@ -504,17 +552,34 @@ def measured(
         function: The function.
         gpus: As in ``measure``.
         interval: As in ``measure``.
-        then: Called with the measurement after each call, also after one that raised; prints it by
-            default.
+        then: Called with the measurement after each call, also after one that raised; by default
+            the measurement is printed. An error in it is printed and not raised.
         demo: The simulated machine of ``gpumon --demo``.
 
     Raises:
         TypeError: It is a generator: measure the loop that consumes it.
         ValueError: As ``measure``.
     """
+    tell = then or _print
     if function is None:
-        return lambda function: _measured(function, gpus, interval, then, demo=demo)
-    return _measured(function, gpus, interval, then, demo=demo)
+        return lambda function: _measured(function, gpus, interval, tell, demo=demo)
+    return _measured(function, gpus, interval, tell, demo=demo)
+
+
+def _tell(then: Callable[[Measurement], object], measurement: Measurement) -> None:
+    """Hand over a measurement; what goes wrong there does not replace what was measured."""
+    if not measurement.is_here:
+        # A forked child comes back from the function, too.
+        return
+    try:
+        then(measurement)
+    except Exception:  # noqa: BLE001 - told, and the result of the function is kept
+        traceback.print_exc()
+
+
+def _print(measurement: Measurement) -> None:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(str(measurement).encode(encoding, "replace").decode(encoding))  # noqa: T201 - asked for
 
 
 def _measured(
@@ -540,13 +605,17 @@ def _measured(
         @wraps(function)
         async def measured_coroutine(*arguments: Any, **named: Any) -> Any:
             measurement = Measurement(gpus, interval, demo=demo)
-            # Both wait for a sample.
-            await asyncio.to_thread(measurement.__enter__)
+            # The event loop waits for no sample.
+            measurement.start()
             try:
                 return await function(*arguments, **named)
             finally:
-                await asyncio.to_thread(measurement.__exit__, None, None, None)
-                then(measurement)
+                ending = asyncio.to_thread(measurement.__exit__, None, None, None)
+                try:
+                    # Also if this call is cancelled once more.
+                    await asyncio.shield(ending)
+                finally:
+                    _tell(then, measurement)
 
         return measured_coroutine  # type: ignore[return-value] # the same signature
 
@@ -557,6 +626,6 @@ def _measured(
             with measurement:
                 return function(*arguments, **named)
         finally:
-            then(measurement)
+            _tell(then, measurement)
 
     return measured_function  # type: ignore[return-value] # the same signature

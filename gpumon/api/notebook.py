@@ -59,8 +59,10 @@ def html(snapshot: Snapshot) -> str:
             *(("demo",) if snapshot.source == "demo" else ()),
         )
     )
+    trouble = snapshot.trouble
+    why = "" if trouble is None else f"<br>{escape(f'{trouble.sentence} {trouble.advice}')}"
     return (
-        f"<div><b>gpumon</b> {escape(head)}"
+        f"<div><b>gpumon</b> {escape(head)}{why}"
         + _table(
             ("#", "GPU", "state", "held by", "memory", "", "util", "", "temp", "power"),
             (_LEFT,) * 4 + (_RIGHT, _LEFT, _RIGHT, _LEFT, _RIGHT, _RIGHT),

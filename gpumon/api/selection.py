@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING
@@ -100,28 +101,54 @@ def select(
     """
     from gpumon.scheduling.requirements import Requirements
 
-    least, most = (n, n) if isinstance(n, int) else n
-    if not 1 <= least <= most:
-        raise ValueError(f"n must be 1 or more, or two such numbers in order, not {n!r}")
+    least, most = _count(n)
     requirements = Requirements(
         least=least,
         most=most,
         free=_size("free", free),
         total=_size("total", total),
-        utilization=util,
-        temperature=temp,
+        utilization=_number("util", util),
+        temperature=_number("temp", temp),
         processes=processes,
         models=_names(model),
         architectures=_names(arch),
-        capability=capability,
+        capability=_capability(capability),
         only=selection_of(gpus),
-        never=selection_of(exclude),
+        never=selection_of(exclude or None),
         mig=mig,
         mine_is_free=mine_is_free,
-        stable=stable,
+        stable=_number("stable", stable),
     )
-    limit = 0.0 if wait is False else float("inf") if wait is True else wait
+    limit = float("inf") if wait is True else _number("wait", float(wait)) or 0.0
     return _selected(requirements, limit, demo=demo)
+
+
+def _count(n: int | tuple[int, int]) -> tuple[int, int]:
+    both = (n, n) if isinstance(n, int) else n
+    if (
+        not isinstance(both, tuple)
+        or len(both) != 2
+        or not all(isinstance(one, int) and not isinstance(one, bool) for one in both)
+        or not 1 <= both[0] <= both[1]
+    ):
+        raise ValueError(f"n must be 1 or more, or two such numbers in order, not {n!r}")
+    return both
+
+
+def _number(name: str, number: float | None) -> float | None:
+    if number is not None and not (isinstance(number, (int, float)) and 0 <= number < math.inf):
+        raise ValueError(f"{name} must be a number of 0 or more, not {number!r}")
+    return number
+
+
+def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
+    if capability is None:
+        return None
+    try:
+        major, minor = map(int, capability)
+    except (TypeError, ValueError):
+        raise ValueError(f"capability must be such as (8, 0), not {capability!r}") from None
+    return major, minor
 
 
 def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selected:
@@ -167,7 +194,8 @@ def _no_fit(chooser: Chooser, verdicts: Sequence[Eligibility]) -> NoGpuFitsError
 
 def _size(name: str, size: str | int | None) -> int | None:
     if not isinstance(size, str):
-        return size
+        number = _number(name, size)
+        return None if number is None else int(number)
     from gpumon.text.unit_parsing import SIZE, QuantityError
 
     try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gpumon.api.local import reservations, selection_of, source_and_host
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
+from gpumon.model.snapshot import Gpu, Host
 from gpumon.model.snapshot import Snapshot as ModelSnapshot
 from gpumon.text.formatting import counted
 
@@ -50,16 +53,12 @@ class Snapshot(ModelSnapshot, frozen=True, gc=False):
         """
         import pandas
 
-        told = self.to_dict()
-        rows = told["gpus"]
-        if processes:
-            rows = [{**process, **use} for process in told["processes"] for use in process["uses"]]
-        return pandas.DataFrame(
-            [
-                {key: value for key, value in row.items() if not isinstance(value, (list, dict))}
-                for row in rows
-            ]
-        ).convert_dtypes()
+        # A snapshot without rows has the same columns.
+        (example,) = _rows(_EXAMPLE, processes=processes)
+        columns = [key for key, value in example.items() if not isinstance(value, (list, dict))]
+        frame = pandas.DataFrame(_rows(self, processes=processes), columns=columns)
+        frame = frame.convert_dtypes()
+        return frame.where(frame.notna(), pandas.NA)
 
     def _repr_html_(self) -> str:
         from gpumon.api.notebook import html
@@ -77,9 +76,34 @@ class Snapshot(ModelSnapshot, frozen=True, gc=False):
         import io
 
         from gpumon.findings import DEFAULTS
+        from gpumon.text.charset import substitute
         from gpumon.ui.view.snapshot_table import table
 
-        return table(self, self.processes, (), io.StringIO(), DEFAULTS).rstrip("\n")
+        if self.trouble is not None:
+            return f"{self.trouble.sentence} {self.trouble.advice}"
+        text = table(self, self.processes, (), io.StringIO(), DEFAULTS).rstrip("\n")
+        try:
+            # What a terminal cannot show has a substitute, as everywhere.
+            text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+        except UnicodeEncodeError:
+            text = substitute(text)
+        return text
+
+
+def _rows(snapshot: Snapshot, *, processes: bool) -> list[dict[str, Any]]:
+    told = snapshot.to_dict()
+    if not processes:
+        gpus: list[dict[str, Any]] = told["gpus"]
+        return gpus
+    return [{**process, **use} for process in told["processes"] for use in process["uses"]]
+
+
+_EXAMPLE = Snapshot(
+    0.0,
+    Host(""),
+    (Gpu(0, "", fan_speeds=(), clock_event_reasons=0),),
+    (GpuProcess(ProcessId(0, None), "C", (GpuUse("", 0),)),),
+)
 
 
 def snapshot(gpus: Gpus = None, *, demo: bool = False) -> Snapshot:

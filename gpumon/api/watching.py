@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -55,6 +56,15 @@ class Watch:
             self._sampler.__exit__()
             raise
         self._thread.start()
+        # A function that prints while Python ends would abort the program.
+        atexit.register(self._quit)
+
+    def _quit(self) -> None:
+        """Stop before Python ends, whatever the function did."""
+        if self._process == os.getpid():
+            self._stopping = True
+            self._sampler.sample_now()
+            self._thread.join(_STOP_SECONDS)
 
     @property
     def running(self) -> bool:
@@ -73,6 +83,7 @@ class Watch:
             return
         self._stopping = True
         self._sampler.sample_now()
+        atexit.unregister(self._quit)
         if threading.current_thread() is not self._thread:
             self._thread.join(_STOP_SECONDS)
             if self.error is not None:

@@ -29,6 +29,13 @@ class UncertainAllocationError(Exception):
         self.sentence = sentence
         self.passing = passing
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _uncertain, (self.sentence, self.passing)
+
+
+def _uncertain(sentence: str, passing: bool) -> UncertainAllocationError:
+    return UncertainAllocationError(sentence, passing=passing)
+
 
 def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
     """The GPUs that an environment allows.

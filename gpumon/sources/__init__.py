@@ -25,6 +25,16 @@ class SourceError(Exception):
         self.sentence = sentence
         self.advice = advice
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # A subclass may take other arguments; a worker process sends its errors to another one.
+        return _rebuilt, (type(self), self.sentence, self.advice)
+
+
+def _rebuilt(kind: type[SourceError], sentence: str, advice: str) -> SourceError:
+    error = kind.__new__(kind)
+    SourceError.__init__(error, sentence, advice)
+    return error
+
 
 class NoSuchCardError(SourceError):
     """The selection names GPUs that the machine does not have.

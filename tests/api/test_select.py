@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import gpumon
+from gpumon.scheduling.allocation import UncertainAllocationError
+from gpumon.sources import NoSuchCardError
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -85,10 +88,34 @@ def test_the_environment_of_this_program_is_respected(monkeypatch: pytest.Monkey
         gpumon.select(2)
 
 
-@pytest.mark.parametrize("n", [0, -1, (2, 1), (0, 2)])
-def test_a_number_that_is_none_is_refused(n: int | tuple[int, int]) -> None:
+@pytest.mark.parametrize("n", [0, -1, (2, 1), (0, 2), True, "2", (1,)])
+def test_a_number_that_is_none_is_refused(n: Any) -> None:
     with pytest.raises(ValueError, match="n must be 1 or more"):
         gpumon.select(n)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("free", -1), ("free", float("nan")), ("wait", float("nan")), ("stable", float("inf"))),
+        *(("capability", (8,)), ("capability", 8), ("util", "90"), ("gpus", b"0")),
+    ],
+)
+def test_a_value_that_is_none_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be|cannot read"):
+        gpumon.select(**{name: value})  # type: ignore[arg-type] # that is the test
+
+
+def test_errors_come_through_from_a_worker() -> None:
+    errors = [
+        gpumon.NoGpuFitsError("no GPU fits; 1 GPU asked.", {"GPU 0": "it is busy"}),
+        gpumon.GpuError("There is no driver.", "Install it."),
+        NoSuchCardError(["7"], 2),
+        UncertainAllocationError("It is uncertain.", passing=True),
+    ]
+    for error in errors:
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 def test_a_size_that_cannot_be_read_is_refused() -> None:

@@ -86,6 +86,21 @@ def test_a_frame_has_a_row_for_each_gpu_or_use_and_unknown_is_na(driver: Driver)
     assert own["memory_used_bytes"].iloc[1] is pandas.NA
 
 
+def test_a_frame_without_rows_has_the_same_columns(driver: Driver) -> None:
+    full = gpumon.snapshot().to_pandas(processes=True)
+    driver.cards[0].processes = []
+    empty = gpumon.snapshot().to_pandas(processes=True)
+    assert len(empty) == 0
+    assert list(empty.columns) == list(full.columns)
+
+
+@pytest.mark.usefixtures("driver")
+def test_it_can_be_printed_where_only_ascii_can_be(program: Callable[..., str]) -> None:
+    printed = program("import gpumon; print(gpumon.snapshot())", PYTHONIOENCODING="ascii")
+    assert "30.0/79.6G" in printed
+    assert printed.isascii()
+
+
 class _Tags(HTMLParser):
     """The tags of a text, and the text itself."""
 

@@ -91,6 +91,11 @@ async def test_no_key_sends_a_signal_or_writes_a_file(tmp_path: Path) -> None:
                     # Whatever it opens is confirmed.
                     await visit.type(DOWN + typed + DOWN + ENTER)
                     await back_to_the_dashboard(visit)
+                await visit.type("T")
+                await visit.wait_for("solarized-dark")
+                await visit.type(DOWN)
+                await visit.type(ENTER)
+                await back_to_the_dashboard(visit)
                 await visit.type(DOWN + ENTER)
                 await visit.wait_for(r"\n Esc back")
                 await visit.type("".join(NAMED.get(key, key) for key in ("k", "f9", "delete", "y")))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
-from gpumon.text.status_line import StatusLine
+from gpumon.text.status_line import StatusLine, tell
 from gpumon.web.visitor import gpumon
 
 if TYPE_CHECKING:
@@ -104,10 +104,11 @@ def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
         port = listeners[0].getsockname()[1]
         tunnel = f"ssh -L {port}:localhost:{port} {machine}"
         if all(_is_loopback(listener) for listener in listeners):
-            say(f"for a browser on another machine, there: {tunnel}")
+            tell(f"for a browser on another machine, there: {printable(tunnel)}")
         else:
-            say(_WARNING.format(tunnel=tunnel))
-        say("the dashboard, for looking only, until Ctrl+C:")
+            tell(_WARNING.format(tunnel=printable(tunnel)))
+        # Not by the status line's thread: the address comes after it.
+        tell("the dashboard, for looking only, until Ctrl+C:")
         sys.stdout.write(f"http://{place}:{port}/{server.access.token}/\n")
         sys.stdout.flush()
         asyncio.run(_serve(server, listeners, news))

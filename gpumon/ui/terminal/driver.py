@@ -1,6 +1,6 @@
 """Textual's terminal driver, with fixes for cases that it does not handle or handles slowly.
 
-It uses private parts of Textual, so ``pyproject.toml`` pins Textual's minor version. If the key
+It uses private parts of Textual, so ``pyproject.toml`` limits the versions of Textual. If the key
 parser is no longer in its place, Textual's own loop reads the keys.
 """
 

@@ -7,6 +7,7 @@ until the end of the paste arrives, which may be lost.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 
     from textual.message import Message
 
+_NUMBERED_KEY = re.compile(r"\x1b\[[\d;:]*u")
+"""A key of the Kitty keyboard protocol: https://sw.kovidgoyal.net/kitty/keyboard-protocol/."""
+
 
 class LenientParser(XTermParser):
     """Ignores invalid sequences, and can end a paste whose end does not arrive.
 
-    The overridden names are private: ``pyproject.toml`` pins Textual's minor version.
+    The overridden names are private: ``pyproject.toml`` accepts only versions that were tried.
 
     Attributes:
         pasting: Whether a paste has begun and not ended.
@@ -41,7 +45,11 @@ class LenientParser(XTermParser):
         if begun != ended:
             self.pasting = begun > ended
         self._last = seen[1 - len(BRACKETED_PASTE_START) :]
-        return super().feed(data)
+        # Textual up to 8.2.6 takes what follows one that it does not know for a part of it.
+        return super().feed(_NUMBERED_KEY.sub(self._known_key, data))
+
+    def _known_key(self, match: re.Match[str]) -> str:
+        return match[0] if list(self._sequence_to_key_events(match[0])) else ""
 
     def end_paste(self) -> Iterable[Message]:
         """Treat the received part of a paste as the whole paste."""

@@ -4,7 +4,7 @@ Textual's compositor writes every changed region from its widget's left edge and
 that overlaps it: ten frames a second of a full dashboard cost several times as much as the changed
 cells alone. So the changed cells of a tick go directly to the driver, in one write.
 
-This uses ``App._driver``, which is private: ``pyproject.toml`` pins Textual's minor version, and
+This uses ``App._driver``, which is private: ``pyproject.toml`` limits the versions of Textual, and
 ``tests/ui/terminal/test_renderer.py`` checks that the terminal shows what the widgets contain after
 dialogs, toasts and resizes. Whenever anything may cover the dashboard, ``TerminalRenderer.ready``
 is False and the caller repaints through Textual's public interface.

@@ -51,7 +51,7 @@ def read_leniently() -> None:
     encoding = getattr(sys.__stderr__, "encoding", None) or UTF_8
     # Every terminal sends at least ASCII; other bytes are then unknown.
     codec = codecs.getincrementaldecoder(UTF_8 if encoding == ASCII else encoding)
-    # The name is private: pyproject.toml pins Textual's minor version.
+    # The name is private: pyproject.toml limits the versions of Textual.
     linux_driver.getincrementaldecoder = lambda _: partial(codec, "replace")  # type: ignore[assignment,attr-defined]  # not in its stub
 
 

@@ -62,8 +62,11 @@ def test_the_wheel_holds_all_that_gpumon_needs_when_it_is_installed(tmp_path: Pa
         "zsh/site-functions/_gpumon",
     }
     assert "man/man1/gpumon.1" in manual
-    # pip puts these below the prefix, where man and the shells look for them.
+    # pip puts these below the prefix, where man, the shells and systemd look for them.
     data = {f"gpumon_tui-{__version__}.data/data/share/{name}" for name in manual | completions}
+    units = {path.name for path in (ROOT / "packages/systemd").iterdir()}
+    assert "gpumon-log.service" in units
+    data |= {f"gpumon_tui-{__version__}.data/data/lib/systemd/system/{name}" for name in units}
     assert {name for name in names if not name.startswith(info)} == shipped | themes | data
     assert f"{info}/licenses/LICENSE" in names
 

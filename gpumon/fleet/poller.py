@@ -6,6 +6,7 @@ import os
 import selectors
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.connection import Connection
@@ -73,7 +74,9 @@ class Poller:
             if self._closed:
                 return
             self._closed = self._stopping = True
-            os.write(self._wake_write, b"x")
+            # After an error of the thread, which was told, nobody reads.
+            with suppress(BrokenPipeError):
+                os.write(self._wake_write, b"x")
             if self._thread.ident is not None:
                 self._thread.join()
             else:

@@ -33,7 +33,7 @@ _GPU = Gpu(
 
 def device_files(folder: object = "/dev") -> DeviceFiles:
     """Device files named as NVIDIA's driver names them, in a folder of their own."""
-    return DeviceFiles(card=f"{folder}/nvidia{{minor}}", prefix=f"{folder}/nvidia")
+    return DeviceFiles(gpu=f"{folder}/nvidia{{minor}}", prefix=f"{folder}/nvidia")
 
 
 def gpu(**changes: object) -> Gpu:

@@ -27,7 +27,7 @@ class AcmeBackend(GpuBackend):
 
     name = "acme"
     folder = os.getenv(FOLDER, "/dev")
-    device_files = DeviceFiles(card=f"{folder}/render{{minor}}", prefix=folder)
+    device_files = DeviceFiles(gpu=f"{folder}/render{{minor}}", prefix=folder)
     driver = DriverFacts(version="7.1")
 
     def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the signature of the base

@@ -118,10 +118,10 @@ def gpu_language(me: str) -> Language[Gpu, GpuFacts]:
 
 def _gpu(_: str, value: str) -> Test[Gpu, GpuFacts]:
     try:
-        cards = parse_selection(value)
+        gpus = parse_selection(value)
     except SelectionError as wrong:
         raise Wrong(printable(str(wrong))) from None
-    return lambda gpu, _: cards.includes(gpu.index, gpu.uuid)
+    return lambda gpu, _: gpus.includes(gpu.index, gpu.uuid)
 
 
 def process_language(me: str) -> Language[GpuProcess, Facts]:

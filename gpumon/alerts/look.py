@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.alerts.filter_languages import AlertFacts, GpuFacts
 from gpumon.alerts.states import ANSWERING, absent
-from gpumon.findings import card_findings, not_free
+from gpumon.findings import gpu_findings, not_free
 from gpumon.findings.finding import FindingKind
 from gpumon.findings.process_rules import growing_process, idle_process
 from gpumon.recording.history import PATIENCE
@@ -89,7 +89,7 @@ class Look:
         """Whether a GPU is in a state, ``None`` if that is unknown, and the finding if it is."""
         found = self._findings.get(gpu.uuid)
         if found is None:
-            found = {one.kind: one for one in reversed(card_findings(self.history, gpu))}
+            found = {one.kind: one for one in reversed(gpu_findings(self.history, gpu))}
             self._findings[gpu.uuid] = found
         finding = found.get(kind)
         if finding is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.findings.finding import FindingKind as Kind
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
@@ -50,7 +50,7 @@ OFFERED = tuple(kind.value for kind in Kind if kind in STATE_NAMES.values())
 _STATUS_STATES = frozenset(
     {Kind.LOST, Kind.RESET_REQUIRED, Kind.NO_ANSWER, Kind.FAILING, Kind.NO_PERMISSION, Kind.ASLEEP}
 )
-ANSWERING = (CardStatus.OK, CardStatus.FAILING)
+ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 """The statuses of a GPU whose values are known."""
 _PROCESSES = "processes"
 _NEEDED: dict[Kind, tuple[str, ...]] = {

@@ -15,7 +15,7 @@ from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources import NoSuchCardError, SourceError
+from gpumon.sources import NoSuchGpuError, SourceError
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine
@@ -74,7 +74,7 @@ def watch(
         The exit status.
 
     Raises:
-        NoSuchCardError: The selection names GPUs that the machine does not have.
+        NoSuchGpuError: The selection names GPUs that the machine does not have.
         OSError: Standard output cannot be written.
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
@@ -99,7 +99,7 @@ def watch(
             ended_by = watching.sample(source, host, reservations, news)
             if ended_by is None:
                 return 0
-            if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchCardError):
+            if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchGpuError):
                 raise ended_by
             watching.say_trouble(f"{ended_by.sentence} {ended_by.advice} Trying again.")
             try:

@@ -20,10 +20,10 @@ from gpumon.api.local import selection_of, source_and_host
 from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.process_tree import DescendantFinder
 from gpumon.model.selection import ALL
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.report.sums import Energy, Slowed, WeightedMean
 from gpumon.sampling.collector import MAX_INTERVAL, MIN_INTERVAL
-from gpumon.scheduling.card_sampler import PATIENCE, QUICK_PATIENCE, CardSampler
+from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.sources import SourceError
 from gpumon.text.formatting import UNKNOWN, memory_size, number
 from gpumon.ui.view.gpu_text import short_name
@@ -43,7 +43,7 @@ MINE = "mine"
 _REACH = 2.5
 """Number of intervals for which a value counts at most; then nothing is known until the next."""
 _LISTS = 2
-_ANSWERING = (CardStatus.OK, CardStatus.FAILING)
+_ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 
 
 class GpuUsage(Struct, frozen=True):
@@ -146,7 +146,7 @@ class Measurement:
         self._visible: frozenset[str] | None = None
         self._sees_processes = True
         self._lists: set[float | None] = set()
-        self._sampler: CardSampler | None = None
+        self._sampler: GpuSampler | None = None
         self._began: float | None = None
         self._ended: float | None = None
         self._sampled = 0.0
@@ -247,7 +247,7 @@ class Measurement:
             source, _ = source_and_host(
                 self._selection or ALL, demo=self._demo, readonly=True, profiled=False
             )
-            self._sampler = CardSampler(source, self.interval)
+            self._sampler = GpuSampler(source, self.interval)
             self._sampler.listen(self._take)
             self._sampler.__enter__()
         except Exception as error:  # noqa: BLE001 - what is measured goes on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from gpumon.findings import card_state, conditions
+from gpumon.findings import conditions, gpu_state
 from gpumon.recording.history import History
 from gpumon.text.command_lines import command_line
 from gpumon.text.formatting import (
@@ -67,7 +67,7 @@ def html(snapshot: Snapshot) -> str:
             ("#", "GPU", "state", "held by", "memory", "", "util", "", "temp", "power"),
             (_LEFT,) * 4 + (_RIGHT, _LEFT, _RIGHT, _LEFT, _RIGHT, _RIGHT),
             (
-                _gpu(gpu, card_state(history, gpu), held.get(gpu.uuid) or unlisted_holder(gpu))
+                _gpu(gpu, gpu_state(history, gpu), held.get(gpu.uuid) or unlisted_holder(gpu))
                 for gpu in snapshot.gpus
             ),
         )

@@ -152,8 +152,8 @@ def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selected:
-    from gpumon.scheduling.card_sampler import CardSampler, UnavailableError
     from gpumon.scheduling.chooser import Chooser
+    from gpumon.scheduling.gpu_sampler import GpuSampler, UnavailableError
     from gpumon.scheduling.reservation.locks import LOCK_DIR_VARIABLE, Locks
     from gpumon.scheduling.select import settled
 
@@ -162,7 +162,7 @@ def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selecte
     locks = Locks(os.environ.get(LOCK_DIR_VARIABLE) or None, os.environ, make=False)
     try:
         chooser = Chooser(requirements, os.environ, locks, links)
-        with CardSampler(source) as sampler:
+        with GpuSampler(source) as sampler:
             _, verdicts = settled(sampler, chooser)
             sampler.interval = _TICK_SECONDS
             while (choice := chooser.choose(verdicts)) is None:

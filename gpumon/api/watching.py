@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.api.local import selection_of, source_and_host
 from gpumon.api.snapshots import Snapshot
-from gpumon.scheduling.card_sampler import CardSampler, UnavailableError
+from gpumon.scheduling.gpu_sampler import GpuSampler, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class Watch:
         self._callback = callback
         self._process = os.getpid()
         self._stopping = False
-        self._sampler = CardSampler(source, interval)
+        self._sampler = GpuSampler(source, interval)
         self._thread = threading.Thread(target=self._call, name="gpumon-watch-call", daemon=True)
 
     def start(self) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.availability.health import memory_faults, recovery_action
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.text.formatting import gib, gibibytes
 
@@ -111,7 +111,7 @@ def why_not_free(
 
 
 def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[tuple[str, str]]:
-    if gpu.status is not CardStatus.OK:
+    if gpu.status is not GpuStatus.OK:
         yield "status", gpu.status.value
     if old:
         yield "old", "its values are old"

@@ -54,7 +54,7 @@ def source_and_host(
     )
 
 
-def all_cards(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
+def all_gpus(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
     """A source of every GPU, not only the requested ones, and a function that reads their links."""
     from gpumon.api.local import whole_machine
 

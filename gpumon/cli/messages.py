@@ -13,10 +13,10 @@ EXIT_USAGE = 2
 
 def explain(error: SourceError) -> int:
     """Say why there are no snapshots, and what to do; the exit status."""
-    from gpumon.sources import NoSuchCardError
+    from gpumon.sources import NoSuchGpuError
 
     words = f"{error.sentence} {error.advice}"
-    if isinstance(error, NoSuchCardError):
+    if isinstance(error, NoSuchGpuError):
         return fail(words)
     return fail(f"{words} To look around without a GPU: gpumon --demo")
 

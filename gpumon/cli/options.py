@@ -155,7 +155,7 @@ def add_demo(to: argparse._ActionsContainer) -> None:
     )
 
 
-def add_cards(parser: argparse.ArgumentParser) -> None:
+def add_gpu_requirements(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which GPUs and how many, for the commands that select GPUs."""
     asked = parser.add_argument_group("which GPUs")
     asked.add_argument(
@@ -250,7 +250,7 @@ def add_cards(parser: argparse.ArgumentParser) -> None:
 
 
 def requirements(options: argparse.Namespace) -> Requirements:
-    """The requirements that the options of ``add_cards`` state."""
+    """The requirements that the options of ``add_gpu_requirements`` state."""
     from gpumon.model.selection import ALL
     from gpumon.scheduling.requirements import Requirements
 
@@ -274,8 +274,8 @@ def requirements(options: argparse.Namespace) -> Requirements:
     )
 
 
-def cards_fault(options: argparse.Namespace) -> str | None:
-    """What is wrong with the options of ``add_cards`` together, in a sentence."""
+def requirements_fault(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options of ``add_gpu_requirements`` together, in a sentence."""
     if options.past is not None and options.stable is None:
         return "--from needs --stable, which says how much of the log to read."
     if any(getattr(options, name, None) is not None for name in ("hosts", "prometheus")):

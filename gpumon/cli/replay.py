@@ -73,7 +73,7 @@ def _show(options: argparse.Namespace) -> int:
     from gpumon.findings import conditions
     from gpumon.recording import RecordingError
     from gpumon.recording.csv.recording import open_log
-    from gpumon.recording.history import LOG_CARD_DEPTH, History
+    from gpumon.recording.history import LOG_GPU_DEPTH, History
     from gpumon.recording.playback import Player
     from gpumon.sources import SourceError
 
@@ -92,7 +92,7 @@ def _show(options: argparse.Namespace) -> int:
             position = _beginning(options.at, recording)
         except ValueError as error:
             return fail(str(error), EXIT_USAGE)
-        history = History(conditions(thresholds), thresholds, LOG_CARD_DEPTH)
+        history = History(conditions(thresholds), thresholds, LOG_GPU_DEPTH)
         recording.read_into(history)
         player = Player(recording, history, position=position, playing=not options.paused)
         player.speed = options.speed

@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.common import all_cards
+from gpumon.cli.common import all_gpus
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import add_cards, cards_fault, drawing, requirements
+from gpumon.cli.options import add_gpu_requirements, drawing, requirements, requirements_fault
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -31,7 +31,7 @@ def add_options(command: MakeParser) -> None:
         "124 if no GPU was free in time. docs/run.md.",
         formatter_class=RawFormatter,
     )
-    add_cards(run)
+    add_gpu_requirements(run)
     how = run.add_argument_group("how to run")
     how.add_argument(
         "--wait",
@@ -63,7 +63,7 @@ def add_options(command: MakeParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit status."""
     command = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
-    wrong = cards_fault(options)
+    wrong = requirements_fault(options)
     if not command:
         wrong = "there is no command to run: write it after --, as in gpumon run -- python x.py"
     elif options.mig and options.count[1] > 1:
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         options.past,
         variables,
     )
-    source, links = all_cards(options)
+    source, links = all_gpus(options)
     try:
         return run_job(source, terms, links)
     except SourceError as error:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli.common import all_cards, print_all
+from gpumon.cli.common import all_gpus, print_all
 from gpumon.cli.fleet import connected, fleet_option, hosts_fault
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import TIMEOUT, add_cards, add_hosts, cards_fault, drawing, requirements
+from gpumon.cli.options import (
+    TIMEOUT,
+    add_gpu_requirements,
+    add_hosts,
+    drawing,
+    requirements,
+    requirements_fault,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +34,7 @@ def add_options(command: MakeParser) -> None:
         "docs/select.md.",
         formatter_class=RawFormatter,
     )
-    add_cards(select)
+    add_gpu_requirements(select)
     add_hosts(select, timeout=True)
     select.add_argument(
         "--format",
@@ -41,7 +48,7 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print free GPUs; the exit status."""
-    wrong = cards_fault(options) or hosts_fault(options)
+    wrong = requirements_fault(options) or hosts_fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
     from gpumon.recording import RecordingError
@@ -54,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     terms = SelectOptions(
         requirements(options), options.format, options.verbose, options.lock_dir, options.past
     )
-    source, links = all_cards(options)
+    source, links = all_gpus(options)
     try:
         return print_all(lambda: select(source, terms, sys.stdout, links))
     except SourceError as error:

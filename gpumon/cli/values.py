@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpumon.model.selection import GpuSelection
     from gpumon.text.unit_parsing import Measure
 
-MOST_CARDS = 1024
+MOST_GPUS = 1024
 
 
 def interval(text: str) -> float:
@@ -81,7 +81,7 @@ def count(text: str) -> tuple[int, int]:
     """A number of GPUs, or a range of it."""
     match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", text)
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-    if not 1 <= least <= MOST_CARDS or most > MOST_CARDS:
+    if not 1 <= least <= MOST_GPUS or most > MOST_GPUS:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of GPUs: write 2, or 1-4 for one to four"
         )

@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.common import all_cards
+from gpumon.cli.common import all_gpus
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import add_cards, cards_fault, drawing, requirements
+from gpumon.cli.options import add_gpu_requirements, drawing, requirements, requirements_fault
 from gpumon.scheduling.wait.kinds import DEFAULT_KIND, KINDS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def add_options(command: MakeParser) -> None:
         dest="shell",
         help="replace gpumon with this shell command; to reserve a GPU use gpumon run",
     )
-    add_cards(wait)
+    add_gpu_requirements(wait)
 
 
 def _pids(text: str) -> tuple[int, ...]:
@@ -85,7 +85,7 @@ def _fault(options: argparse.Namespace) -> str | None:
 
     if options.pid and (options.what or requirements(options) != Requirements()):
         return "--pid waits for processes, the other options wait for GPUs: use one or the other."
-    return cards_fault(options)
+    return requirements_fault(options)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
         options.lock_dir,
         options.past,
     )
-    source, _ = all_cards(options)
+    source, _ = all_gpus(options)
     try:
         return wait(source, terms)
     except SourceError as error:

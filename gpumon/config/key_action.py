@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         "dashboard",
         "fleet",
         "page",
-        "card",
+        "gpu",
         "process",
         "job",
         "told",

@@ -120,6 +120,6 @@ def _clash(granted: Mapping[str, tuple[str, ...]], preset: Preset) -> tuple[str,
 def works_on_pages(action: KeyAction) -> bool:
     """Whether pages have the action too, so that its keys must be free there."""
     # The default key of "quit" closes a page.
-    return not action.on.keys().isdisjoint(("app", "card", "process", "job")) and fixed_keys(
+    return not action.on.keys().isdisjoint(("app", "gpu", "process", "job")) and fixed_keys(
         "page"
     ).keys().isdisjoint(action.keys)

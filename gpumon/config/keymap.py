@@ -101,7 +101,7 @@ KEYMAP: tuple[KeyAction, ...] = (
                 f"window('{one.key}')",
                 f"Charts: {one.title.lower()}",
                 one.label,
-                place="card",
+                place="gpu",
             )
             for one in WINDOWS
         ),
@@ -117,7 +117,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "end",
             {
                 "dashboard": "End the process or job, or the tagged ones …",
-                "card": "End the processes that hold the GPU unlisted …",
+                "gpu": "End the processes that hold the GPU unlisted …",
                 "process": "End the process …",
                 "job": "End the job …",
             },
@@ -132,7 +132,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "copy",
             {
                 "dashboard": "Copy the kill command, or the GPU's CUDA_VISIBLE_DEVICES",
-                "card": "Copy the GPU's CUDA_VISIBLE_DEVICES",
+                "gpu": "Copy the GPU's CUDA_VISIBLE_DEVICES",
                 "process": "Copy the kill command",
             },
             "copy",
@@ -220,8 +220,8 @@ KEYMAP: tuple[KeyAction, ...] = (
             vim="right l",
             fleet="Host at the right",
         ),
-        changeable("cards_before", "shift+up", "cards(-1)", "Scroll the GPUs up"),
-        changeable("cards_after", "shift+down", "cards(1)", "Scroll the GPUs down"),
+        changeable("gpus_before", "shift+up", "gpus(-1)", "Scroll the GPUs up"),
+        changeable("gpus_after", "shift+down", "gpus(1)", "Scroll the GPUs down"),
         fixed("page", "escape q", "close", "Back", "back"),
         fixed("page", "up", "scroll_rows(-1)", "Up", "scroll up", vim="up k"),
         fixed("page", "down", "scroll_rows(1)", "Down", "scroll down", vim="down j"),
@@ -250,7 +250,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "tell",
             {
                 "dashboard": "Notify when this GPU is free, or this process or job ends (toggle)",
-                "card": "Notify when this GPU is free (toggle)",
+                "gpu": "Notify when this GPU is free (toggle)",
                 "process": "Notify when this process ends (toggle)",
                 "job": "Notify when this job ends (toggle)",
             },

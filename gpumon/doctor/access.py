@@ -23,7 +23,7 @@ _UVM = "/dev/nvidia-uvm"
 _MAJOR = 195
 """Of every device file of the driver but those of nvidia-uvm: ``NV_MAJOR_DEVICE_NUMBER``."""
 _CONTROL_MINOR = 255
-_CARD = re.compile(r"nvidia(\d+)")
+_GPU = re.compile(r"nvidia(\d+)")
 
 _AGAIN = (
     "Start the container with its GPUs (--gpus all). If it lost them, as after `systemctl "
@@ -37,13 +37,13 @@ def _has_driver(case: DiagnosticContext) -> bool:
     return case.module_version is not None and not case.in_wsl
 
 
-def _card_files(case: DiagnosticContext) -> list[Path]:
+def _gpu_files(case: DiagnosticContext) -> list[Path]:
     files = [file for file in case.machine.folder("/dev", "nvidia[0-9]*") if _minor(file) >= 0]
     return sorted(files, key=_minor)
 
 
 def _minor(file: Path) -> int:
-    match = _CARD.fullmatch(file.name)
+    match = _GPU.fullmatch(file.name)
     return int(match[1]) if match else -1
 
 
@@ -56,8 +56,8 @@ def device_files(case: DiagnosticContext) -> Result | None:
     name = "device files"
     if not _has_driver(case):
         return None
-    control, cards = case.machine.path(_CONTROL), _card_files(case)
-    if not control.exists() or not cards:
+    control, gpus = case.machine.path(_CONTROL), _gpu_files(case)
+    if not control.exists() or not gpus:
         missing = _CONTROL if not control.exists() else "/dev/nvidia0"
         return failed(
             name,
@@ -66,7 +66,7 @@ def device_files(case: DiagnosticContext) -> Result | None:
             if _in_container(case)
             else "Run `sudo nvidia-smi` or `sudo nvidia-modprobe -c 0` to create it.",
         )
-    barred = [file for file in (control, *cards) if not os.access(file, os.R_OK | os.W_OK)]
+    barred = [file for file in (control, *gpus) if not os.access(file, os.R_OK | os.W_OK)]
     if barred:
         names = ", ".join(case.machine.name(file) for file in barred)
         return failed(
@@ -75,7 +75,7 @@ def device_files(case: DiagnosticContext) -> Result | None:
             _how_to_get_in(barred[0]),
             *(f"{case.machine.name(file)}  {_rights(file)}" for file in barred),
         )
-    return passed(name, f"You may open {_CONTROL} and the files of {len(cards)} GPUs.")
+    return passed(name, f"You may open {_CONTROL} and the files of {len(gpus)} GPUs.")
 
 
 def _group(file: Path) -> str:
@@ -143,7 +143,7 @@ def device_limits(case: DiagnosticContext) -> Result | None:
                 f"The mode of {device} allows access, but the cgroup of this session does not.",
                 _AGAIN,
             )
-    minors = [_minor(file) for file in _card_files(case)]
+    minors = [_minor(file) for file in _gpu_files(case)]
     shut = [] if rules is None else [minor for minor in minors if not _allowed(rules, minor)]
     if shut and len(shut) == len(minors):
         return failed(name, "The cgroup of this session allows no GPU.", _AGAIN)

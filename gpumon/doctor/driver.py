@@ -33,7 +33,7 @@ _LIBRARY_FOLDERS = (
 _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 
-def cards_on_the_bus(case: DiagnosticContext) -> Result | None:
+def gpus_on_the_bus(case: DiagnosticContext) -> Result | None:
     """Whether the machine has a GPU, and which driver it has."""
     name = "GPUs on the bus"
     if case.in_wsl:
@@ -49,7 +49,7 @@ def cards_on_the_bus(case: DiagnosticContext) -> Result | None:
         )
     drivers = {slot: _driver_of(case, slot) for slot in case.slots}
     details = tuple(f"{slot}  {driver or 'no driver'}" for slot, driver in drivers.items())
-    cards = count(len(drivers), "NVIDIA GPU")
+    gpus = count(len(drivers), "NVIDIA GPU")
     other = sorted({driver for driver in drivers.values() if driver and driver != "nvidia"})
     if "nouveau" in other or "nova_core" in other:
         taken = "nouveau" if "nouveau" in other else "nova_core"
@@ -64,7 +64,7 @@ def cards_on_the_bus(case: DiagnosticContext) -> Result | None:
     if idle and case.module_version is not None:
         return warned(
             name,
-            f"{cards}, {len(idle)} of them without a driver.",
+            f"{gpus}, {len(idle)} of them without a driver.",
             "Run `sudo dmesg | grep NVRM` to see why the driver refused the GPU: the driver may be "
             "too old for it, or the open kernel modules do not support it (before Turing).",
             *details,
@@ -72,9 +72,9 @@ def cards_on_the_bus(case: DiagnosticContext) -> Result | None:
     given = [slot for slot, driver in drivers.items() if driver in _GIVEN]
     if given:
         return passed(
-            name, f"{cards}, {len(given)} of them reserved for virtual machines.", *details
+            name, f"{gpus}, {len(given)} of them reserved for virtual machines.", *details
         )
-    return passed(name, f"{cards}.")
+    return passed(name, f"{gpus}.")
 
 
 def _driver_of(case: DiagnosticContext, slot: str) -> str | None:
@@ -190,12 +190,12 @@ def answer(case: DiagnosticContext) -> Result | None:
     if snapshot is None:
         sentence = "The driver does not answer." if trouble is None else trouble.sentence
         return failed(name, sentence, "" if trouble is None else trouble.advice)
-    cards = count(len(snapshot.gpus), "GPU")
+    gpus = count(len(snapshot.gpus), "GPU")
     expected = sum(_driver_of(case, slot) == "nvidia" for slot in case.slots)
     if snapshot.host.in_container is False and expected > len(snapshot.gpus):
         return failed(
             name,
-            f"The driver reports {cards}, but controls {expected} on the bus.",
+            f"The driver reports {gpus}, but controls {expected} on the bus.",
             "A GPU may have fallen off the bus or failed to start: run `sudo dmesg | grep NVRM` to "
             "see which one and why. It often needs a reboot.",
         )
@@ -203,8 +203,8 @@ def answer(case: DiagnosticContext) -> Result | None:
     if seconds > _SLOW_SECONDS:
         return warned(
             name,
-            f"{cards}, but it took {seconds:.0f} s to answer.",
+            f"{gpus}, but it took {seconds:.0f} s to answer.",
             "Turn on persistence mode, which keeps the GPUs initialised. If it is on, a GPU may be "
             "faulty: run `sudo dmesg | grep NVRM`.",
         )
-    return passed(name, f"{cards}, in {seconds:.1f} s.")
+    return passed(name, f"{gpus}, in {seconds:.1f} s.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpumon.doctor import access, cards, cuda, driver, frameworks, own, terminal
+from gpumon.doctor import access, cuda, driver, frameworks, gpus, own, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
     (
         "Driver",
         (
-            driver.cards_on_the_bus,
+            driver.gpus_on_the_bus,
             driver.kernel_module,
             driver.library,
             driver.cuda_library,
@@ -38,12 +38,12 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
     (
         "GPUs",
         (
-            cards.answering,
-            cards.persistence,
-            cards.memory_health,
-            cards.profiling,
-            cards.reported_errors,
-            cards.asleep,
+            gpus.answering,
+            gpus.persistence,
+            gpus.memory_health,
+            gpus.profiling,
+            gpus.reported_errors,
+            gpus.asleep,
         ),
     ),
     (

@@ -23,8 +23,8 @@ from gpumon.export.as_prometheus import (
     gpu_labels,
 )
 from gpumon.exporter.user_limit import UserLimit
-from gpumon.findings import FindingKind, card_state, conditions
-from gpumon.model.snapshot import CardStatus, Gpu
+from gpumon.findings import FindingKind, conditions, gpu_state
+from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
 from gpumon.text.formatting import printable
 
@@ -43,7 +43,7 @@ LEAST_STALE_SECONDS = 15.0
 _STALE_INTERVALS = 3
 """Values are served up to this number of intervals, if that is longer."""
 
-_READABLE = (CardStatus.OK, CardStatus.FAILING, CardStatus.NO_ANSWER)
+_READABLE = (GpuStatus.OK, GpuStatus.FAILING, GpuStatus.NO_ANSWER)
 """The states of GPUs whose values are read, or would be if the driver returned."""
 
 
@@ -116,7 +116,7 @@ class MetricsPages:
         xids = GaugeMetricFamily(XID_LAST_SEEN, about, labels=(*GPU_LABELS, "xid"))
         for gpu in snapshot.gpus:
             labels = gpu_labels(gpu, snapshot.host.name)
-            state.add_metric([*labels, _state_word(card_state(self._history, gpu))], 1)
+            state.add_metric([*labels, _state_word(gpu_state(self._history, gpu))], 1)
             for xid, at in sorted(self._history.xids(gpu.uuid).items()):
                 if at is not None:
                     xids.add_metric([*labels, str(xid)], at)
@@ -130,7 +130,7 @@ class MetricsPages:
             return False
         readable = [gpu for gpu in snapshot.gpus if gpu.status in _READABLE]
         return not readable or any(
-            gpu.status is not CardStatus.NO_ANSWER and not self._is_old(gpu.sampled_at, snapshot)
+            gpu.status is not GpuStatus.NO_ANSWER and not self._is_old(gpu.sampled_at, snapshot)
             for gpu in readable
         )
 

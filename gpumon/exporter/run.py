@@ -17,7 +17,7 @@ from gpumon.exporter.server import MetricsServer, listen
 from gpumon.host.recorded import RecordedHost
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources import NoSuchCardError, SourceError
+from gpumon.sources import NoSuchGpuError, SourceError
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
@@ -82,7 +82,7 @@ def export(
     Raises:
         WebConfigError: The web configuration cannot be used.
         ListenError: It is not possible to listen at the address.
-        NoSuchCardError: The selection names GPUs that the machine does not have.
+        NoSuchGpuError: The selection names GPUs that the machine does not have.
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news), StatusLine(sys.stderr) as status:
@@ -149,7 +149,7 @@ class _Sampling:
             ended_by = self._sample()
             if ended_by is None:
                 return
-            if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchCardError):
+            if not isinstance(ended_by, SourceError) or isinstance(ended_by, NoSuchGpuError):
                 raise ended_by
             self._pages.fail()
             self._say(f"{ended_by.sentence} {ended_by.advice} Trying again.")

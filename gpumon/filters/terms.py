@@ -90,11 +90,11 @@ def _is_idle(process: GpuProcess, facts: Facts) -> bool:
 
 def _gpu(_: str, value: str) -> ProcessTest:
     try:
-        cards = parse_selection(value)
+        gpus = parse_selection(value)
     except SelectionError as wrong:
         raise Wrong(printable(str(wrong))) from None
     return lambda process, _: any(
-        cards.includes(use.gpu_index, use.gpu_uuid) for use in process.uses
+        gpus.includes(use.gpu_index, use.gpu_uuid) for use in process.uses
     )
 
 

@@ -17,7 +17,7 @@ from gpumon.findings.finding import (
     FindingKind,
     Severity,
 )
-from gpumon.findings.gpu_rules import LASTING, RULES, card_findings, card_state
+from gpumon.findings.gpu_rules import LASTING, RULES, gpu_findings, gpu_state
 from gpumon.findings.memory import Account, memory_account
 from gpumon.findings.process_rules import process_findings
 from gpumon.findings.work import mig_state, not_free
@@ -35,10 +35,10 @@ __all__ = [
     "FindingKind",
     "Severity",
     "Thresholds",
-    "card_findings",
-    "card_state",
     "conditions",
     "explain",
+    "gpu_findings",
+    "gpu_state",
     "is_of_the_past",
     "memory_account",
     "mig_state",

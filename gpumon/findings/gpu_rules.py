@@ -14,7 +14,7 @@ from gpumon.findings.memory import full, unattributed
 from gpumon.findings.reserved import reserved
 from gpumon.findings.status import not_answering, old
 from gpumon.findings.work import busy_unlisted, free, idle, stuck, working
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
 
 
-def card_findings(history: History, gpu: Gpu) -> list[Finding]:
+def gpu_findings(history: History, gpu: Gpu) -> list[Finding]:
     """All findings of a GPU in the newest snapshot, most severe first.
 
     The result is never empty: without other findings the GPU is free, working or unknown. If its
@@ -32,14 +32,14 @@ def card_findings(history: History, gpu: Gpu) -> list[Finding]:
     cannot pass by themselves.
     """
     found = list(_found(history, gpu))
-    if gpu.status is CardStatus.OK and all(one.kind is not FindingKind.OLD for one in found):
+    if gpu.status is GpuStatus.OK and all(one.kind is not FindingKind.OLD for one in found):
         details = (rule(history, gpu, history.thresholds) for rule in DETAILS)
         found += [finding for finding in details if finding is not None]
     return sorted(found, key=lambda finding: -finding.severity)
 
 
-def card_state(history: History, gpu: Gpu) -> Finding:
-    """The first of ``card_findings``, without the cost of the others: needed per GPU and frame.
+def gpu_state(history: History, gpu: Gpu) -> Finding:
+    """The first of ``gpu_findings``, without the cost of the others: needed per GPU and frame.
 
     A rule that runs after a warning cannot find anything worse, except memory errors after the
     status of a failing GPU.
@@ -61,7 +61,7 @@ def _found(history: History, gpu: Gpu) -> Iterator[Finding]:
     status = not_answering(history, gpu)
     if status is not None:
         yield status
-        if gpu.status is not CardStatus.FAILING:
+        if gpu.status is not GpuStatus.FAILING:
             return
     stale = old(history, gpu)
     quiet = status is None

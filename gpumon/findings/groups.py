@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.jobs import job_of, launchers_of
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class UserUse(Struct, frozen=True):
         user: The name; ``None`` for all processes together whose owner is unknown.
         uid: The number.
         processes: Number of processes on a GPU.
-        gpus: Indices of those cards, ascending.
+        gpus: Indices of those GPUs, ascending.
         memory: Bytes of GPU memory; ``None`` when that of any process is unknown.
-        share: ``memory`` as a part of all cards' memory, 0 to 1. GPUs that do not report their size
+        share: ``memory`` as a part of all GPUs' memory, 0 to 1. GPUs that do not report their size
             are left out; a user on such a GPU has an unknown share.
         gpu_seconds: GPU-seconds of the user that this program has observed since it started.
         idle_memory: Bytes held by processes seen idle for ``Thresholds.idle_after`` or longer.
@@ -61,9 +61,9 @@ class JobGroup(Struct, frozen=True):
         label: A short printable label: ``slurm 88123``, ``docker llama-ft``, ``torchrun 51022``.
         processes: In the given order.
         users: Their owners without duplicates; ``None`` is an unknown owner.
-        gpus: Indices of their cards, ascending.
+        gpus: Indices of their GPUs, ascending.
         memory: Bytes; ``None`` when that of any process is unknown.
-        sm: Percent: on each card the sum over its processes, then the mean over the GPUs that
+        sm: Percent: on each GPU the sum over its processes, then the mean over the GPUs that
             report it; ``None`` if no GPU does.
         started_at: When the oldest started; ``None`` if no start time is known.
         launcher: The process that starts its processes, and these alone.
@@ -87,7 +87,7 @@ _DAEMONS = {"ray", "slurmstepd"}
 """Launchers that serve several jobs, or that belong to the system."""
 
 
-_EXACT = (CardStatus.OK, CardStatus.ASLEEP)
+_EXACT = (GpuStatus.OK, GpuStatus.ASLEEP)
 """No process of a GPU with such a status is missing in the lists."""
 
 
@@ -123,7 +123,7 @@ def _use(
         user=user,
         uid=next((process.uid for process in processes if process.uid is not None), None),
         processes=len(processes),
-        gpus=_cards(processes),
+        gpus=_gpus(processes),
         memory=memory,
         share=_share(memory, processes, snapshot.gpus),
         gpu_seconds=history.gpu_seconds(user),
@@ -138,8 +138,8 @@ def _share(
     memory: int | None, processes: Iterable[GpuProcess], gpus: Sequence[Gpu]
 ) -> float | None:
     sizes = {gpu.uuid: gpu.memory_total for gpu in gpus if gpu.memory_total}
-    on_known_cards = all(use.gpu_uuid in sizes for process in processes for use in process.uses)
-    if memory is None or not on_known_cards:
+    on_known_gpus = all(use.gpu_uuid in sizes for process in processes for use in process.uses)
+    if memory is None or not on_known_gpus:
         return None
     return memory / sum(sizes.values())
 
@@ -173,7 +173,7 @@ def _job(kind: str, key: str, processes: list[GpuProcess]) -> JobGroup:
         label=printable(_label(kind, processes)),
         processes=tuple(processes),
         users=tuple(dict.fromkeys(process.user for process in processes)),
-        gpus=_cards(processes),
+        gpus=_gpus(processes),
         memory=_memory(processes),
         sm=_sm(processes),
         started_at=_oldest(processes),
@@ -201,7 +201,7 @@ def _label(kind: str, processes: list[GpuProcess]) -> str:
     return f"{first.name or 'process'} {first.id.pid}"
 
 
-def _cards(processes: Iterable[GpuProcess]) -> tuple[int, ...]:
+def _gpus(processes: Iterable[GpuProcess]) -> tuple[int, ...]:
     return tuple(sorted({use.gpu_index for process in processes for use in process.uses}))
 
 
@@ -216,12 +216,12 @@ def _memory(processes: Iterable[GpuProcess]) -> int | None:
 
 
 def _sm(processes: Iterable[GpuProcess]) -> float | None:
-    on_card: defaultdict[tuple[str, tuple[int, int] | None], int] = defaultdict(int)
+    on_gpu: defaultdict[tuple[str, tuple[int, int] | None], int] = defaultdict(int)
     for process in processes:
         for use in process.uses:
             if use.sm is not None:
-                on_card[use.gpu_uuid, use.instance] += use.sm
-    return sum(on_card.values()) / len(on_card) if on_card else None
+                on_gpu[use.gpu_uuid, use.instance] += use.sm
+    return sum(on_gpu.values()) / len(on_gpu) if on_gpu else None
 
 
 def _oldest(processes: Iterable[GpuProcess]) -> float | None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import spaced
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import gib, gibibytes
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def filling(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | Non
 
 def room(history: History, gpu: Gpu) -> int | None:
     """Free bytes of a GPU; ``None`` if they do not limit the growth on it."""
-    present = gpu.status is CardStatus.OK and history.old(gpu) is None
+    present = gpu.status is GpuStatus.OK and history.old(gpu) is None
     if not present or gpu.memory_unified or gpu.mig_mode:
         return None
     return gpu.memory_free

@@ -254,7 +254,7 @@ def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interv
 
     Args:
         history: The history.
-        gpu: The card.
+        gpu: The GPU.
         bytes_: The amount.
         interval: For how long; ``None`` if that is too short to report.
     """

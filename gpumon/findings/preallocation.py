@@ -62,7 +62,7 @@ def preallocation(
         process: The process.
         details: Its environment, if it was read. Settings inside the program cannot be read; only
             the share shows them.
-        gpus: The cards, for their size.
+        gpus: The GPUs, for their size.
     """
     environment = dict(details.environment or ()) if details is not None else {}
     words = _words(process, details)

@@ -61,7 +61,7 @@ def idle_process(history: History, process: GpuProcess, thresholds: Thresholds) 
         kind=FindingKind.IDLE_PROCESS,
         subject=process.id,
         severity=Severity.NOTE,
-        sentence=f"idle for {long_duration(history, interval)}, holds {size} on {_cards(process)}",
+        sentence=f"idle for {long_duration(history, interval)}, holds {size} on {_gpus(process)}",
         short=f"idle {short_duration(history, interval)}, holds {size}",
         brief=f"idle {brief_duration(history, interval)}",
         since=interval.since,
@@ -90,7 +90,7 @@ def growing_process(
     left = found.full_in(free)
     if left is not None:
         sentence += f": GPU full in about {left} at this pace"
-        evidence.append(f"{gibibytes(free)} {gib()} free on {_cards(process)}")
+        evidence.append(f"{gibibytes(free)} {gib()} free on {_gpus(process)}")
         if cell_width(longer := f"{short}, full in {left}") <= SHORT_CELLS:
             short = longer
     return Finding(
@@ -132,5 +132,5 @@ def _room(history: History, process: GpuProcess, gpus: Sequence[Gpu]) -> int | N
     return room(history, here[0])
 
 
-def _cards(process: GpuProcess) -> str:
+def _gpus(process: GpuProcess) -> str:
     return f"GPU {', '.join(map(str, process.gpu_indices))}"

@@ -9,7 +9,7 @@ from msgspec import Struct
 from gpumon.findings.errors import advice_on
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import first_part, spaced, time_of_day
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.sources.makers import RESET_COMMAND, error_code
 from gpumon.text.formatting import duration
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def not_answering(history: History, gpu: Gpu) -> Finding | None:
     """The finding for a status other than OK."""
-    if gpu.status is CardStatus.OK:
+    if gpu.status is GpuStatus.OK:
         return None
     words = _STATUS_WORDS[gpu.status]
     since = gpu.status_since
@@ -80,14 +80,14 @@ class _StatusWords(Struct, frozen=True):
 
 
 _STATUS_WORDS = {
-    CardStatus.LOST: _StatusWords(
+    GpuStatus.LOST: _StatusWords(
         FindingKind.LOST,
         Severity.CRITICAL,
         "lost{since}: the driver reports that the GPU is gone",
         "LOST{at}{xid}",
         "LOST",
     ),
-    CardStatus.RESET_REQUIRED: _StatusWords(
+    GpuStatus.RESET_REQUIRED: _StatusWords(
         FindingKind.RESET_REQUIRED,
         Severity.CRITICAL,
         f"must be reset before it can be used{{since}}: `{RESET_COMMAND}` as root once nothing "
@@ -95,14 +95,14 @@ _STATUS_WORDS = {
         "reset required{xid}",
         "RESET",
     ),
-    CardStatus.NO_ANSWER: _StatusWords(
+    GpuStatus.NO_ANSWER: _StatusWords(
         FindingKind.NO_ANSWER,
         Severity.CRITICAL,
         "no answer{length}: a call to the GPU has not come back",
         "no answer{length}",
         "no answer",
     ),
-    CardStatus.FAILING: _StatusWords(
+    GpuStatus.FAILING: _StatusWords(
         FindingKind.FAILING,
         Severity.WARNING,
         "most calls to it have failed{length}, though the driver does not say that it is lost or "
@@ -110,14 +110,14 @@ _STATUS_WORDS = {
         "failing{length}",
         "failing",
     ),
-    CardStatus.NO_PERMISSION: _StatusWords(
+    GpuStatus.NO_PERMISSION: _StatusWords(
         FindingKind.NO_PERMISSION,
         Severity.NOTE,
         "this user may not open the GPU, or this container was not given it",
         "no permission",
         "no access",
     ),
-    CardStatus.ASLEEP: _StatusWords(
+    GpuStatus.ASLEEP: _StatusWords(
         FindingKind.ASLEEP,
         Severity.NOTE,
         "powered down while nobody uses it; gpumon does not wake it",

@@ -38,7 +38,7 @@ class _Part(Struct, frozen=True):
 
     Attributes:
         empty: GPUs that only recurring processes use.
-        cards: The GPUs that it has.
+        gpus: The GPUs that it has.
         sick: Whether a GPU is lost and one hot.
         down: Whether it never answers.
         drops: Whether its connection ends now and then.
@@ -46,7 +46,7 @@ class _Part(Struct, frozen=True):
     """
 
     empty: frozenset[int] = frozenset()
-    cards: str = "0-7"
+    gpus: str = "0-7"
     sick: bool = False
     down: bool = False
     drops: bool = False
@@ -62,11 +62,11 @@ _PARTS = (
     _Part(frozenset({7})),
     _Part(down=True),
     _Part(frozenset({3, 7}), origin=Origin.NVIDIA_SMI),
-    _Part(cards="0-3"),
+    _Part(gpus="0-3"),
     _Part(frozenset({0, 1, 2, 3, 5, 6, 7})),
     _Part(frozenset({5, 7})),
     _Part(frozenset({3, 7}), drops=True),
-    _Part(cards="0-3"),
+    _Part(gpus="0-3"),
     _Part(frozenset({6, 7})),
     _Part(frozenset({7})),
     _Part(frozenset({0, 1, 2, 7})),
@@ -180,7 +180,7 @@ class DemoFleet:
 def _source(name: str, place: int, clock: Clock) -> DemoSource:
     part = _PARTS[place % len(_PARTS)]
     machine = Machine(name, part.empty, sound=not part.sick)
-    selection = ALL if part.cards == "0-7" else parse_selection(part.cards)
+    selection = ALL if part.gpus == "0-7" else parse_selection(part.gpus)
     source = DemoSource(1 + place, clock, selection, machine)
     source.open()
     return source

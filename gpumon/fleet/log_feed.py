@@ -117,13 +117,13 @@ class FleetFeed:
         """See ``LogFeed.parts``."""
         hosts = self._fleet.latest().hosts
         shown = [host.snapshot for host in hosts if _answers(host) and host.snapshot is not None]
-        cards = sum(len(snapshot.gpus) for snapshot in shown)
+        gpus = sum(len(snapshot.gpus) for snapshot in shown)
         processes = sum(
             user is None or one.user == user for snapshot in shown for one in snapshot.processes
         )
         told = [
             f"{len(shown)} of {counted(len(hosts), 'host')}",
-            f"{counted(cards, 'GPU')}, {counted(processes, 'process', 'es')}",
+            f"{counted(gpus, 'GPU')}, {counted(processes, 'process', 'es')}",
         ]
         silent = [host for host in hosts if host.sentence and not _answers(host)]
         if silent:

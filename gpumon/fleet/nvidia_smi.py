@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import CardStatus, Host, Snapshot, Trouble, Unknown
-from gpumon.recording.csv.cards import CardReader
+from gpumon.model.snapshot import GpuStatus, Host, Snapshot, Trouble, Unknown
+from gpumon.recording.csv.gpus import GpuReader
 from gpumon.recording.csv.headings import as_header
 from gpumon.stream import StreamError
 from gpumon.text.formatting import printable
@@ -96,7 +96,7 @@ class SmiReader:
         self._host = Host(host)
         self._rest = b""
         self._header = b""
-        self._cards: CardReader | None = None
+        self._reader: GpuReader | None = None
 
     def feed(self, data: bytes) -> list[Snapshot]:
         """The snapshots of all blocks that these bytes complete, oldest first; often none.
@@ -138,21 +138,21 @@ class SmiReader:
     def _gpus(self, lines: Sequence[bytes], now: float) -> tuple[tuple[Gpu, ...], Trouble | None]:
         if not lines:
             return (), Trouble("nvidia-smi wrote nothing.", _ADVICE)
-        if self._cards is None or lines[0] != self._header:
+        if self._reader is None or lines[0] != self._header:
             header = as_header(lines[0], processes=False)
             if header is None:
                 said = printable(lines[0].decode("utf-8", "replace").strip())
                 return (), Trouble(said[:_TROUBLE_CHARACTERS], _ADVICE)
-            self._cards, self._header = CardReader(header, Unknown.NOT_SUPPORTED), lines[0]
+            self._reader, self._header = GpuReader(header, Unknown.NOT_SUPPORTED), lines[0]
         if len(lines) == 1:
             return (), Trouble("nvidia-smi lists no GPU.", _ADVICE)
-        rows, facts = self._cards.read(lines[1 : _MOST_GPUS + 1], now, now)
+        rows, facts = self._reader.read(lines[1 : _MOST_GPUS + 1], now, now)
         self._host = replace(self._host, driver_version=facts.driver_version)
-        return tuple(self._cards.gpu(row, listed=_answers(row.values)) for row in rows), None
+        return tuple(self._reader.gpu(row, listed=_answers(row.values)) for row in rows), None
 
 
 def _answers(values: dict[str, object]) -> bool:
-    return values["status"] is CardStatus.OK
+    return values["status"] is GpuStatus.OK
 
 
 def _owners(lines: Sequence[bytes], now: float) -> dict[int, _Owner]:

@@ -16,7 +16,7 @@ from gpumon.scheduling.outputs import (
     table,
 )
 from gpumon.scheduling.ranking import worth
-from gpumon.sources import NoSuchCardError
+from gpumon.sources import NoSuchGpuError
 from gpumon.text.status_line import columns, tell, write
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpumon.fleet import Fleet, FleetSnapshot, HostState
     from gpumon.scheduling.eligibility import Eligibility
-    from gpumon.scheduling.ranking import CardChoice
+    from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
 
 SCHEMA = "gpumon.select_hosts/1"
@@ -43,7 +43,7 @@ class _HostChoice(NamedTuple):
 
     host: HostState
     verdicts: tuple[Eligibility, ...] = ()
-    choice: CardChoice | None = None
+    choice: GpuChoice | None = None
     missing: str = ""
 
 
@@ -109,7 +109,7 @@ class HostSelector:
         chooser = self._choosers.setdefault(host.name, Chooser(self._requirements, {}))
         try:
             verdicts = chooser.judge(host.snapshot)
-        except NoSuchCardError as error:
+        except NoSuchGpuError as error:
             return _HostChoice(host, missing=error.sentence.rstrip("."))
         return _HostChoice(host, verdicts, chooser.choose(verdicts))
 
@@ -173,7 +173,7 @@ def select_host(
     return 1 if best is None else 0
 
 
-def _as_text(host: str, choice: CardChoice, form: str) -> str:
+def _as_text(host: str, choice: GpuChoice, form: str) -> str:
     if form == "env":
         return f"GPUMON_HOST={host}\n{as_env(choice.candidates)}"
     return f"{host} {(as_index if form == 'index' else as_uuid)(choice.candidates)}"

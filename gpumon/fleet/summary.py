@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.findings import Finding, FindingKind, Severity, card_state, conditions, not_free
+from gpumon.findings import Finding, FindingKind, Severity, conditions, gpu_state, not_free
 from gpumon.findings.groups import UserUse, users
 from gpumon.fleet import HostState, HostStatus, Owner
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.model.thresholds import DEFAULTS, Thresholds
-from gpumon.recording.history import STATE_CARD_DEPTH, History
+from gpumon.recording.history import STATE_GPU_DEPTH, History
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,7 +95,7 @@ class HostJudge:
     def __init__(self, place: int, thresholds: Thresholds = DEFAULTS) -> None:
         self._place = place
         self._thresholds = thresholds
-        self._history = History(conditions(thresholds), thresholds, STATE_CARD_DEPTH, charted=False)
+        self._history = History(conditions(thresholds), thresholds, STATE_GPU_DEPTH, charted=False)
         self._snapshot: Snapshot | None = None
         self._made: HostSummary | None = None
 
@@ -140,7 +140,7 @@ class HostJudge:
             if gpu.memory_used is not None and gpu.memory_total
             else None,
             None if load is None else load / 100,
-            card_state(self._history, gpu),
+            gpu_state(self._history, gpu),
         )
 
 
@@ -153,7 +153,7 @@ def _severity(gpu: GpuSummary) -> Severity:
 
 def _with_values(summary: HostSummary, snapshot: Snapshot) -> HostSummary:
     """The summary of a live host: of others nobody knows what is free now."""
-    sound = [gpu for gpu in snapshot.gpus if gpu.status is CardStatus.OK]
+    sound = [gpu for gpu in snapshot.gpus if gpu.status is GpuStatus.OK]
     known = [gpu.memory_free for gpu in sound if gpu.memory_free is not None]
     return HostSummary(
         summary.state,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import cell_width, fit, mig_name, printable
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ class _Invalid(Exception):  # noqa: N818 - the ordinary end of a list
 _INDEX = re.compile(r"\s*([+-]?[0-9]+)")
 _OLD_MIG = re.compile(r"MIG-(GPU-[^/]*)/([0-9]{1,9})/([0-9]{1,9})")
 _GONE = {
-    CardStatus.LOST: "is lost",
-    CardStatus.RESET_REQUIRED: "needs a reset",
-    CardStatus.NO_PERMISSION: "may not be opened",
+    GpuStatus.LOST: "is lost",
+    GpuStatus.RESET_REQUIRED: "needs a reset",
+    GpuStatus.NO_PERMISSION: "may not be opened",
 }
 
 
@@ -175,7 +175,7 @@ class _Interpreter:
 
     def _by_uuid(self, entry: str) -> _Device:
         self._check_kind(entry, "GPU-")
-        return _Device(self._card(entry))
+        return _Device(self._gpu(entry))
 
     def _by_mig_uuid(self, entry: str) -> _Device:
         self._check_kind(entry, "MIG-")
@@ -185,7 +185,7 @@ class _Interpreter:
                 return device
         old = _OLD_MIG.fullmatch(entry)
         if old is not None:
-            gpu = self._card(old[1])
+            gpu = self._gpu(old[1])
             instance = int(old[2]), int(old[3])
             for mig in gpu.mig:
                 if (mig.gpu_instance, mig.compute_instance) == instance:
@@ -204,7 +204,7 @@ class _Interpreter:
             raise _Invalid("a space stands before it")
         raise _Invalid(f"a list that begins with {kind} holds nothing else")
 
-    def _card(self, beginning: str) -> Gpu:
+    def _gpu(self, beginning: str) -> Gpu:
         """The GPU whose UUID has this prefix."""
         begun = [gpu for gpu in self.gpus if gpu.uuid.startswith(beginning)]
         if len(begun) != 1:

@@ -17,20 +17,20 @@ class DeviceFiles(Struct, frozen=True):
     """The device files of one driver.
 
     Attributes:
-        card: Path of the device file of one GPU; ``{minor}`` is replaced with its minor number.
+        gpu: Path of the device file of one GPU; ``{minor}`` is replaced with its minor number.
         prefix: Prefix of the paths of all device files, of the GPUs and of the driver itself.
     """
 
-    card: str
+    gpu: str
     prefix: str
 
     def path_of(self, gpu: Gpu) -> str | None:
         """Path of the device file of a GPU; ``None`` if its minor number is unknown."""
         if gpu.minor_number is None:
             return None
-        return self.card.replace(_MINOR, str(gpu.minor_number))
+        return self.gpu.replace(_MINOR, str(gpu.minor_number))
 
     def name_pattern(self) -> re.Pattern[str]:
         """Matches the end of a path to a GPU's device file in any folder."""
-        before, _, after = self.card.rpartition("/")[2].partition(_MINOR)
+        before, _, after = self.gpu.rpartition("/")[2].partition(_MINOR)
         return re.compile(rf"/{re.escape(before)}[0-9]+{re.escape(after)}(?: \(deleted\))?$")

@@ -166,14 +166,14 @@ def _held(directory: int, devices: Mapping[_Device, str], name: re.Pattern[str])
         PermissionError: This user may not inspect it.
     """
     try:
-        held = _cards(directory, "fd", devices, name)
+        held = _gpus(directory, "fd", devices, name)
     except PermissionError:
         # Only root sees the files of a dead main thread; its user sees those of live threads.
         if not _has_threads(directory):
             raise
         held = None
     if held is None and _has_threads(directory):
-        held = _cards(directory, f"{living_thread(directory)}fd", devices, name)
+        held = _gpus(directory, f"{living_thread(directory)}fd", devices, name)
     return held or set()
 
 
@@ -182,20 +182,20 @@ def _has_threads(directory: int) -> bool:
     return os.stat("task", dir_fd=directory).st_nlink > 3
 
 
-def _cards(
+def _gpus(
     directory: int, path: str, devices: Mapping[_Device, str], name: re.Pattern[str]
 ) -> set[str] | None:
     """UUIDs of the GPUs among open files; ``None`` if no file is open, as in dead threads."""
     files = os.open(path, os.O_DIRECTORY, dir_fd=directory)
     try:
         numbers = os.listdir(files)  # noqa: PTH208 - pathlib knows no open directories
-        found = [_card(files, number, devices, name) for number in numbers]
+        found = [_gpu(files, number, devices, name) for number in numbers]
     finally:
         os.close(files)
     return {uuid for uuid in found if uuid is not None} if found else None
 
 
-def _card(
+def _gpu(
     files: int, number: str, devices: Mapping[_Device, str], name: re.Pattern[str]
 ) -> str | None:
     try:

@@ -12,7 +12,7 @@ import re
 from gpumon.host.procfs import read_file
 
 _DISPLAY_CONTROLLER = "0x03"
-"""The PCI base class of graphics cards, with an output (0x0300) or without (0x0302)."""
+"""The PCI base class of graphics GPUs, with an output (0x0300) or without (0x0302)."""
 
 _DEVICES = "bus/pci/devices"
 _WORD_BYTES = 64

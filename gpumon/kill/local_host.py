@@ -27,7 +27,7 @@ class LocalHost:
     Imports are delayed to the first call, because the first frame needs none of them.
 
     Args:
-        files: The device files of the cards.
+        files: The device files of the GPUs.
         readonly: Whether every signal is refused.
         proc: Where the process file system is mounted.
     """

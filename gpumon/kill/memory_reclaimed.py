@@ -38,7 +38,7 @@ class MemoryWatch:
         self._before = before
         self._uses_before = {process.id: process.uses for process in before.processes}
         self._sent_time = sent_time
-        self._cards: dict[str, _Card] = {}
+        self._gpus: dict[str, _Gpu] = {}
 
     def look(
         self, snapshot: Snapshot | None, processes: Sequence[TargetState], now: float, time: float
@@ -59,37 +59,37 @@ class MemoryWatch:
                 for use in uses:
                     holders_by_gpu.setdefault(use.gpu_uuid, []).append((process, use.memory_used))
         # Nothing is expected where the last target was refused, or is on a machine out of reach.
-        for uuid in self._cards.keys() - holders_by_gpu.keys():
-            del self._cards[uuid]
+        for uuid in self._gpus.keys() - holders_by_gpu.keys():
+            del self._gpus[uuid]
         ends = _last_end(processes)
         for uuid, holders in holders_by_gpu.items():
             before = _gpu(self._before, uuid)
             if before is None or before.memory_used is None:
                 continue
-            card = self._cards.get(uuid)
-            if card is None:
-                card = self._cards[uuid] = _Card(before, before.memory_used)
-            card.reopen(ends)
-            if card.state.open:
-                card.look(self._before, snapshot, holders, self._sent_time)
-                card.settle(snapshot, holders, ends, now, time)
-        cards = sorted(self._cards.values(), key=lambda card: card.state.gpu_index)
-        return tuple(card.state for card in cards)
+            gpu = self._gpus.get(uuid)
+            if gpu is None:
+                gpu = self._gpus[uuid] = _Gpu(before, before.memory_used)
+            gpu.reopen(ends)
+            if gpu.state.open:
+                gpu.look(self._before, snapshot, holders, self._sent_time)
+                gpu.settle(snapshot, holders, ends, now, time)
+        gpus = sorted(self._gpus.values(), key=lambda gpu: gpu.state.gpu_index)
+        return tuple(gpu.state for gpu in gpus)
 
     @property
     def unexplained(self) -> bool:
         """Whether memory is missing on a settled GPU and no scan has looked for its holder yet."""
-        return any(card.unexplained for card in self._cards.values())
+        return any(gpu.unexplained for gpu in self._gpus.values())
 
     def explain(self, scan: HolderScan | None, kin: Collection[ProcessId]) -> None:
         """Take the holders of missing memory from a scan."""
         suspects = () if scan is None else scan.suspects
-        for card in self._cards.values():
-            if card.short:
-                uuid = card.state.gpu_uuid
-                card.explained = True
+        for gpu in self._gpus.values():
+            if gpu.short:
+                uuid = gpu.state.gpu_uuid
+                gpu.explained = True
                 here = (one for one in suspects if uuid in one.gpu_uuids)
-                card.state = msgspec.structs.replace(card.state, remaining=blamed(here, kin))
+                gpu.state = msgspec.structs.replace(gpu.state, remaining=blamed(here, kin))
 
 
 class _End(NamedTuple):
@@ -104,7 +104,7 @@ class _End(NamedTuple):
     at: float
 
 
-class _Card:
+class _Gpu:
     """One GPU of the session."""
 
     def __init__(self, gpu: Gpu, before: int) -> None:

@@ -61,7 +61,7 @@ class MemoryReclaimed(Struct, frozen=True):
     """The memory of one GPU since the first signal.
 
     Attributes:
-        gpu_uuid: The card.
+        gpu_uuid: The GPU.
         gpu_index: Its index.
         expected: Bytes that the targets held there; ``None`` if unknown.
         before: Bytes in use when the first signal was sent.

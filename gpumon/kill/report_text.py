@@ -64,7 +64,7 @@ def report_text(report: TerminationReport, kill_hint: str) -> ReportText:
 
 def _summary(report: TerminationReport, kill_hint: str) -> tuple[Success, str, list[str]]:
     """The success, the summary, and further notes."""
-    stays = [line for card in report.memory for line in _missing(card)]
+    stays = [line for gpu in report.memory for line in _missing(gpu)]
     sent = [one for one in report.outcomes if one.outcome is not Outcome.REFUSED]
     over = [one for one in sent if one.outcome in _OVER]
     unknown = [one for one in sent if one.outcome is Outcome.UNKNOWN]
@@ -80,42 +80,42 @@ def _summary(report: TerminationReport, kill_hint: str) -> tuple[Success, str, l
             parts.append(kill_hint if name != "KILL" else "KILL is pending")
         return Success.PENDING, " · ".join(parts), stays
     text = ", ".join([count, *filter(None, map(_came_back, report.memory))])
-    if any(not card.settled for card in report.memory):
+    if any(not gpu.settled for gpu in report.memory):
         return Success.PENDING, text, stays
     if stays:
         return Success.PARTIAL, f"{text}, but {stays[0]}", stays[1:]
-    if unknown or any(card.returned is None for card in report.memory):
+    if unknown or any(gpu.returned is None for gpu in report.memory):
         return Success.PARTIAL, text, []
     return Success.FULL, text, []
 
 
-def _came_back(card: MemoryReclaimed) -> str:
+def _came_back(gpu: MemoryReclaimed) -> str:
     """``73.8 GiB came back on GPU 5``; empty if none did."""
-    on_card = f"on GPU {card.gpu_index}"
-    if card.returned is None or card.now is None:
-        return f"whether memory came back {on_card} is not known{'' if card.settled else ' yet'}"
-    if not card.settled:
-        size = gibibytes(max(0, card.returned))
-        return f"{size} of {gibibytes(card.expected)} {gib()} back {on_card} so far"
-    if card.others is None:
-        change = card.before - card.now
+    on_gpu = f"on GPU {gpu.gpu_index}"
+    if gpu.returned is None or gpu.now is None:
+        return f"whether memory came back {on_gpu} is not known{'' if gpu.settled else ' yet'}"
+    if not gpu.settled:
+        size = gibibytes(max(0, gpu.returned))
+        return f"{size} of {gibibytes(gpu.expected)} {gib()} back {on_gpu} so far"
+    if gpu.others is None:
+        change = gpu.before - gpu.now
         return (
-            f"GPU {card.gpu_index} has {gibibytes(abs(change))} {gib()} "
+            f"GPU {gpu.gpu_index} has {gibibytes(abs(change))} {gib()} "
             f"{'less' if change >= 0 else 'more'} in use (what others did there is not known)"
         )
-    if card.short and card.returned <= TOLERANCE:
+    if gpu.short and gpu.returned <= TOLERANCE:
         return ""
-    if card.returned < 0:
-        return f"GPU {card.gpu_index} has {gibibytes(-card.returned)} {gib()} more in use"
-    return f"{gibibytes(card.returned)} {gib()} came back {on_card}{_others(card)}"
+    if gpu.returned < 0:
+        return f"GPU {gpu.gpu_index} has {gibibytes(-gpu.returned)} {gib()} more in use"
+    return f"{gibibytes(gpu.returned)} {gib()} came back {on_gpu}{_others(gpu)}"
 
 
-def _others(card: MemoryReclaimed) -> str:
+def _others(gpu: MemoryReclaimed) -> str:
     """What other processes did meanwhile, which explains a different total."""
-    if card.others is None or abs(card.others) <= TOLERANCE:
+    if gpu.others is None or abs(gpu.others) <= TOLERANCE:
         return ""
-    did = "took" if card.others > 0 else "gave back"
-    return f" (others {did} {gibibytes(abs(card.others))} {gib()} meanwhile)"
+    did = "took" if gpu.others > 0 else "gave back"
+    return f" (others {did} {gibibytes(abs(gpu.others))} {gib()} meanwhile)"
 
 
 def _process_lines(outcomes: Sequence[TargetOutcome]) -> list[str]:
@@ -174,16 +174,16 @@ def _problem(outcome: TargetOutcome) -> str:
     return ""
 
 
-def _missing(card: MemoryReclaimed) -> list[str]:
+def _missing(gpu: MemoryReclaimed) -> list[str]:
     """The memory that did not come back, and the reason."""
-    if not card.settled or not card.short:
+    if not gpu.settled or not gpu.short:
         return []
-    stay = f"{gibibytes(card.missing)} {gib()} stay on GPU {card.gpu_index}"
-    if card.listed:
-        return [f"{stay}: {_still_listed(card.listed)}"]
-    if not card.remaining:
+    stay = f"{gibibytes(gpu.missing)} {gib()} stay on GPU {gpu.gpu_index}"
+    if gpu.listed:
+        return [f"{stay}: {_still_listed(gpu.listed)}"]
+    if not gpu.remaining:
         return [f"{stay}: no process was found that holds them"]
-    return [f"{stay}: {_holder(suspect)}" for suspect in card.remaining]
+    return [f"{stay}: {_holder(suspect)}" for suspect in gpu.remaining]
 
 
 _NAMED = 3

@@ -145,7 +145,7 @@ class TerminationSession:
         if self._failure is not None:
             raise self._failure
         self._newest = snapshot
-        if not self._report.done or any(card.open for card in self._report.memory):
+        if not self._report.done or any(gpu.open for gpu in self._report.memory):
             self._news.set()
 
     def close(self) -> None:
@@ -389,7 +389,7 @@ class TerminationSession:
         waiting = self._expects_exit and any(state.waiting for state in states)
         done = (
             not waiting
-            and all(card.settled for card in memory)
+            and all(gpu.settled for gpu in memory)
             and all(state.waiting or state.settled(now) for state in states)
             and self._logged(now)
             and not self._orders

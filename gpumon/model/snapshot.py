@@ -27,7 +27,7 @@ class Unknown(str, Enum):
     """This GPU or this driver does not report it."""
     NO_PERMISSION = "no permission"
     """The driver reports it to other users only."""
-    CARD_LOST = "card lost"
+    GPU_LOST = "card lost"
     """The GPU fell off the bus, or needs a reset, before it was read."""
     NO_ANSWER = "no answer"
     """The call has not come back, or keeps failing for a passing reason."""
@@ -43,10 +43,10 @@ class Unknown(str, Enum):
     @property
     def words(self) -> str:
         """The reason on screen; the value is a promise of the JSON."""
-        return "GPU lost" if self is Unknown.CARD_LOST else self.value
+        return "GPU lost" if self is Unknown.GPU_LOST else self.value
 
 
-class CardStatus(str, Enum):
+class GpuStatus(str, Enum):
     """Whether a GPU responds to the driver."""
 
     OK = "ok"
@@ -119,7 +119,7 @@ class Gpu(Struct, frozen=True, gc=False):
 
     index: int
     uuid: str
-    status: CardStatus = CardStatus.OK
+    status: GpuStatus = GpuStatus.OK
     status_since: float | None = None
     sampled_at: float | None = None
     unknown: Mapping[str, Unknown] = {}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
-    CardStatus,
     Gpu,
+    GpuStatus,
     Host,
     MigInstance,
     Snapshot,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SOURCE = "prometheus"
 _NO_LISTS: Mapping[str, Unknown] = {"processes": Unknown.NOT_EXPORTED}
-_STATUS = {status.value: status for status in CardStatus}
+_STATUS = {status.value: status for status in GpuStatus}
 _KIND = {
     **{kind.value: kind for kind in FindingKind},
     "busy": FindingKind.WORKING,
@@ -128,7 +128,7 @@ def _gpu(uuid: str, index: int, reading: GpuReading, time: float, *, whole: bool
     return Gpu(
         index=index,
         uuid=uuid,
-        status=_STATUS.get(reading.status[0], CardStatus.OK),
+        status=_STATUS.get(reading.status[0], GpuStatus.OK),
         sampled_at=time,
         unknown={
             **_NO_LISTS,

@@ -45,11 +45,11 @@ class EventKind(str, Enum):
     WENT = "went"
     """A process was listed no more."""
     ERROR = "error"
-    """A card reported an XID, was lost, or asked for a reset."""
+    """A GPU reported an XID, was lost, or asked for a reset."""
     THROTTLED = "throttled"
-    """A card began to slow itself down for heat or power brake."""
+    """A GPU began to slow itself down for heat or power brake."""
     FULL = "full"
-    """A card's memory became full."""
+    """A GPU's memory became full."""
 
 
 class Event(Struct, frozen=True):
@@ -58,17 +58,17 @@ class Event(Struct, frozen=True):
     Attributes:
         time: When it was first seen, on the recording's clock.
         kind: What happened.
-        subject: The process, or the UUID of the card.
+        subject: The process, or the UUID of the GPU.
         sentence: A sentence for the user, such as ``41233 python of chen came to GPU 5``; not safe
             to print, see ``gpumon.text.formatting``.
-        cards: UUIDs of the GPUs concerned.
+        gpus: UUIDs of the GPUs concerned.
     """
 
     time: float
     kind: EventKind
     subject: ProcessId | str
     sentence: str
-    cards: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
 
 
 class Recording(Protocol):

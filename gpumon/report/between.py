@@ -9,10 +9,10 @@ from gpumon.model.thresholds import DEFAULTS
 from gpumon.report.sums import Energy
 
 if TYPE_CHECKING:
-    from gpumon.report.reading import CardSample
+    from gpumon.report.reading import GpuSample
 
 
-def energy_used(sample: CardSample, after: CardSample, passed: float, seconds: float) -> Energy:
+def energy_used(sample: GpuSample, after: GpuSample, passed: float, seconds: float) -> Energy:
     """The energy that a GPU used in the counted part of the time between two samples.
 
     The counter restarts when the driver is loaded: then it says nothing about the time between.
@@ -27,7 +27,7 @@ def energy_used(sample: CardSample, after: CardSample, passed: float, seconds: f
     return Energy()
 
 
-def ecc_errors(before: CardSample, after: CardSample) -> int | None:
+def ecc_errors(before: GpuSample, after: GpuSample) -> int | None:
     """New uncorrected errors; the volatile counter restarts when the driver is loaded."""
     old, new = before.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile
     old_ever, new_ever = before.ecc_uncorrected_aggregate, after.ecc_uncorrected_aggregate
@@ -41,7 +41,7 @@ def ecc_errors(before: CardSample, after: CardSample) -> int | None:
     return found
 
 
-def holds_memory(sample: CardSample) -> bool | None:
+def holds_memory(sample: GpuSample) -> bool | None:
     """Whether more memory is in use than an unused GPU needs."""
     if sample.memory_used is None:
         return None

@@ -77,7 +77,7 @@ class Curve:
             yield run
 
 
-class CardCurves:
+class GpuCurves:
     """The curves of one GPU.
 
     Attributes:
@@ -106,7 +106,7 @@ class Curves:
     """
 
     def __init__(self, window: TimeWindow) -> None:
-        self.cards: dict[tuple[str | None, str], CardCurves] = {}
+        self.gpus: dict[tuple[str | None, str], GpuCurves] = {}
         self._window = window
         self._began: float | None = None
 
@@ -116,13 +116,13 @@ class Curves:
             return
         if self._began is None:
             self._began = merged.time
-        for key, sample in merged.cards.items():
-            card = self.cards.get((merged.host, key))
-            if card is None:
-                card = self.cards[merged.host, key] = CardCurves(merged.host, self._began)
-            card.index, card.name = sample.index, sample.name or card.name
-            card.patience = max(card.patience, merged.reach)
+        for key, sample in merged.gpus.items():
+            gpu = self.gpus.get((merged.host, key))
+            if gpu is None:
+                gpu = self.gpus[merged.host, key] = GpuCurves(merged.host, self._began)
+            gpu.index, gpu.name = sample.index, sample.name or gpu.name
+            gpu.patience = max(gpu.patience, merged.reach)
             if sample.utilization_gpu is not None:
-                card.utilization.add(sample.time, sample.utilization_gpu)
+                gpu.utilization.add(sample.time, sample.utilization_gpu)
             if sample.memory_used is not None and sample.memory_total:
-                card.memory.add(sample.time, 100 * sample.memory_used / sample.memory_total)
+                gpu.memory.add(sample.time, 100 * sample.memory_used / sample.memory_total)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.report.owners import Subject
-    from gpumon.report.tally import CardTotals, UsageTotals
+    from gpumon.report.tally import GpuTotals, UsageTotals
 
 SCHEMA = "gpumon.report/1"
 """The value of the key ``schema``."""
@@ -33,7 +33,7 @@ class ReportRow(Struct, frozen=True):
         by: Which of these it is.
         host: Name of the machine; ``None`` if the log does not say.
         sums: The sums.
-        card: The GPU, if it is one.
+        gpu: The GPU, if it is one.
         subject: The user, process or job, if it is one.
         indices: The indices of the GPUs of a host, ascending.
     """
@@ -41,7 +41,7 @@ class ReportRow(Struct, frozen=True):
     by: str
     host: str | None
     sums: Sums
-    card: CardTotals | None = None
+    gpu: GpuTotals | None = None
     subject: Subject | None = None
     indices: tuple[int, ...] = ()
 
@@ -53,7 +53,7 @@ class UsageReport(Struct, frozen=True):
         by: The grouping: one of ``BY``.
         lines: The rows, sorted by host; then GPUs by index, subjects by GPU-hours.
         total: Of all lines together.
-        cards: The sums of all GPUs, for any grouping.
+        gpus: The sums of all GPUs, for any grouping.
         alone: Joules used by GPUs without processes.
         gaps: Number of gaps of the GPU with the most missing time.
         missing: Missing seconds of that GPU.
@@ -62,7 +62,7 @@ class UsageReport(Struct, frozen=True):
     by: str
     lines: tuple[ReportRow, ...]
     total: Sums
-    cards: Sums
+    gpus: Sums
     alone: float
     gaps: int
     missing: float
@@ -71,20 +71,20 @@ class UsageReport(Struct, frozen=True):
 def make_report(tally: UsageTotals) -> UsageReport:
     """The results in order. Consumes the tally."""
     lines: list[ReportRow] = []
-    cards, total, holed = Sums(), Sums(), Sums()
+    gpus, total, holed = Sums(), Sums(), Sums()
     alone = 0.0
     for name, host in sorted(tally.hosts.items(), key=lambda one: one[0] or ""):
-        seen = [card for card in host.cards.values() if card.sums.first is not None]
-        seen.sort(key=lambda card: (card.index is None, card.index, card.uuid or ""))
-        for card in seen:
-            cards.join(card.sums)
-            alone += card.alone.joules
-            holed = max(holed, card.sums, key=lambda sums: sums.missing)
+        seen = [gpu for gpu in host.gpus.values() if gpu.sums.first is not None]
+        seen.sort(key=lambda gpu: (gpu.index is None, gpu.index, gpu.uuid or ""))
+        for gpu in seen:
+            gpus.join(gpu.sums)
+            alone += gpu.alone.joules
+            holed = max(holed, gpu.sums, key=lambda sums: sums.missing)
         if host.whole is not None:
             lines += [_of_host(name, host.whole, seen)] if seen else []
             continue
         if host.subjects is None:
-            lines += [ReportRow(tally.by, name, card.sums, card=card) for card in seen]
+            lines += [ReportRow(tally.by, name, gpu.sums, gpu=gpu) for gpu in seen]
             continue
         for own, key in host.subjects.merged().items():
             host.sums[key].join(host.sums.pop(own))
@@ -97,25 +97,25 @@ def make_report(tally: UsageTotals) -> UsageReport:
         lines += sorted(there, key=lambda line: (-line.sums.computing, -line.sums.seconds))
     for line in lines:
         total.join(line.sums)
-    return UsageReport(tally.by, tuple(lines), total, cards, alone, holed.gaps, holed.missing)
+    return UsageReport(tally.by, tuple(lines), total, gpus, alone, holed.gaps, holed.missing)
 
 
-def _of_host(name: str | None, whole: Sums, cards: Sequence[CardTotals]) -> ReportRow:
+def _of_host(name: str | None, whole: Sums, gpus: Sequence[GpuTotals]) -> ReportRow:
     """The row of a host.
 
     Args:
         name: Its name.
         whole: Its presence and memory.
-        cards: Its GPUs.
+        gpus: Its GPUs.
     """
     sums = Sums()
-    for card in cards:
-        sums.join(card.sums)
+    for gpu in gpus:
+        sums.join(gpu.sums)
     sums.present, sums.memory = whole.present, whole.memory
     # Most gaps are of the whole host, and count once.
-    holed = max(cards, key=lambda card: card.sums.missing).sums
+    holed = max(gpus, key=lambda gpu: gpu.sums.missing).sums
     sums.gaps, sums.missing = holed.gaps, holed.missing
-    indices = tuple([card.index for card in cards if card.index is not None])
+    indices = tuple([gpu.index for gpu in gpus if gpu.index is not None])
     return ReportRow("host", name, sums, indices=indices)
 
 
@@ -178,8 +178,8 @@ def _rounded(value: float | None, digits: int | None = None) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _card(read: Callable[[CardTotals], object]) -> Callable[[ReportRow], object]:
-    return lambda line: None if line.card is None else read(line.card)
+def _gpu(read: Callable[[GpuTotals], object]) -> Callable[[ReportRow], object]:
+    return lambda line: None if line.gpu is None else read(line.gpu)
 
 
 def _subject(read: Callable[[Subject], object]) -> Callable[[ReportRow], object]:
@@ -191,14 +191,14 @@ def user_names(subject: Subject) -> str | None:
     return ",".join(sorted(user for user in subject.users if user is not None)) or None
 
 
-def card_indices(line: ReportRow) -> str:
+def gpu_indices(line: ReportRow) -> str:
     """The GPUs of a host, or those that a subject was on, ascending."""
-    cards = line.indices if line.subject is None else sorted(line.subject.cards)
-    return ",".join(map(str, cards))
+    gpus = line.indices if line.subject is None else sorted(line.subject.gpus)
+    return ",".join(map(str, gpus))
 
 
 _GPU = ("gpu",)
-_CARDS = ("gpu", "host")
+_GPUS = ("gpu", "host")
 _OTHERS = BY_PROCESSES
 _GROUPS = ("process", "job")
 
@@ -207,25 +207,25 @@ _GROUPS = ("process", "job")
 # fmt: off
 FIGURES: tuple[Figure, ...] = (
     Figure("host", BY, lambda line: line.host, "Name of the machine; unknown if the log lacks it, as nvidia-smi's does.", "HOST"),
-    Figure("index", _GPU, _card(lambda card: card.index), "Last index of the GPU in nvidia-smi's order.", "GPU"),
-    Figure("uuid", _GPU, _card(lambda card: card.uuid), "UUID of the GPU."),
-    Figure("name", _GPU, _card(lambda card: card.name), "The product's name.", "NAME"),
-    Figure("memory_total_bytes", _GPU, _card(lambda card: _rounded(card.memory_total)), "Total memory of the GPU."),
+    Figure("index", _GPU, _gpu(lambda gpu: gpu.index), "Last index of the GPU in nvidia-smi's order.", "GPU"),
+    Figure("uuid", _GPU, _gpu(lambda gpu: gpu.uuid), "UUID of the GPU."),
+    Figure("name", _GPU, _gpu(lambda gpu: gpu.name), "The product's name.", "NAME"),
+    Figure("memory_total_bytes", _GPU, _gpu(lambda gpu: _rounded(gpu.memory_total)), "Total memory of the GPU."),
     Figure("job", ("job",), _subject(lambda one: one.label), "The Slurm job, container or pod, launcher or session of its processes, else the process itself.", "JOB"),
     Figure("pid", ("process",), _subject(lambda one: one.pid), "The PID.", "PID"),
     Figure("start_time", ("process",), _subject(lambda one: moment(one.started_at) or None), "When it started."),
     Figure("user", _OTHERS, _subject(user_names), "The owner.", "USER"),
-    Figure("gpus", ("host", *_OTHERS), card_indices, "Indices of the GPUs of the host, or of those that the subject used, comma-separated.", "GPU"),
+    Figure("gpus", ("host", *_OTHERS), gpu_indices, "Indices of the GPUs of the host, or of those that the subject used, comma-separated.", "GPU"),
     Figure("processes", ("user", "job"), _subject(lambda one: len(one.processes)), "Number of processes."),
     Figure("command", ("process", "job"), _subject(lambda one: one.command), "Command line of the process, or of the first process of the job.", "COMMAND"),
     Figure("first", BY, lambda line: moment(line.sums.first) or None, "First time it was seen, in ISO 8601.", "FIRST"),
     Figure("last", BY, lambda line: moment(line.sums.last) or None, "Last time it was seen.", "LAST"),
     Figure("covered_hours", _GPU, lambda line: round(line.sums.seconds / 3600, 6), "Hours covered by samples; all other figures are for this time.", "COVERED"),
-    Figure("gaps", _CARDS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals; of a host that of its GPU with the longest.", "GAPS"),
-    Figure("gap_hours", _CARDS, lambda line: round(line.sums.missing / 3600, 6), "Total length of the gaps, which are not counted.", "GAPS"),
+    Figure("gaps", _GPUS, lambda line: line.sums.gaps, "Number of gaps of more than 2.5 usual intervals; of a host that of its GPU with the longest.", "GAPS"),
+    Figure("gap_hours", _GPUS, lambda line: round(line.sums.missing / 3600, 6), "Total length of the gaps, which are not counted.", "GAPS"),
     Figure("present_hours", ("host", *_OTHERS), lambda line: round(line.sums.present / 3600, 6), "Hours on any GPU; of a host, hours covered by samples of any of its GPUs.", "COVERED"),
     Figure("gpu_hours", BY, lambda line: hours(line.sums.computing, line.sums.listed), "Hours times GPUs with a compute process (of a GPU or host: of any user). Processes that only draw do not count; several on one GPU count once.", "GPU-H"),
-    Figure("gpu_hours_known", _CARDS, lambda line: share(line.sums.listed, line.sums.seconds), "Share of the time for which the processes were known, 0 to 1."),
+    Figure("gpu_hours_known", _GPUS, lambda line: share(line.sums.listed, line.sums.seconds), "Share of the time for which the processes were known, 0 to 1."),
     Figure("utilization_mean_percent", BY, lambda line: _rounded(line.sums.utilization.mean, 3), "GPU utilisation; for a process its SM share, for a user or job the SM share of all its processes on a GPU. Weighted by time and GPU.", "UTIL%, SM%"),
     Figure("utilization_median_percent", BY, lambda line: line.sums.utilization.quantile(0.5), "Median: not exceeded for half of the time.", "MED"),
     Figure("utilization_p95_percent", BY, lambda line: line.sums.utilization.quantile(0.95), "95th percentile: not exceeded for 95 % of the time.", "P95"),

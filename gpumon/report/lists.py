@@ -58,11 +58,11 @@ class ProcessList(Struct):
     shares: list[Share]
 
 
-def by_card(listed: Iterable[ListedUse]) -> dict[str, list[ListedUse]]:
+def by_gpu(listed: Iterable[ListedUse]) -> dict[str, list[ListedUse]]:
     """The rows of each GPU, by its key."""
     found: dict[str, list[ListedUse]] = {}
     for one in listed:
-        found.setdefault(one.card, []).append(one)
+        found.setdefault(one.gpu, []).append(one)
     return found
 
 

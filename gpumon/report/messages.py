@@ -66,9 +66,9 @@ def length(seconds: float) -> str:
     return f"{whole // 3600}h{whole // 60 % 60:02d}m"
 
 
-def card_name(line: ReportRow) -> str:
+def gpu_name(line: ReportRow) -> str:
     """The index of a row's GPU, or its UUID without one; safe to print."""
-    if line.card is None:
+    if line.gpu is None:
         return ""
-    index = line.card.index
-    return printable(line.card.uuid or UNKNOWN) if index is None else str(index)
+    index = line.gpu.index
+    return printable(line.gpu.uuid or UNKNOWN) if index is None else str(index)

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gpumon.report.figures import ReportRow, UsageReport, energy_source, share
-from gpumon.report.messages import KNOWN, PARTLY, card_name, energy_unit, length
+from gpumon.report.messages import KNOWN, PARTLY, energy_unit, gpu_name, length
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.sources.makers import error_code
 from gpumon.text.formatting import counted, printable
@@ -47,7 +47,7 @@ def notes(report: UsageReport, without_processes: Sequence[str]) -> list[str]:
         report: The report.
         without_processes: The logs without processes, if processes were requested.
     """
-    if report.cards.seconds:
+    if report.gpus.seconds:
         found = [*_coverage(report), *_sources(report), *_health(report)]
     else:
         found = ["There is a single sample of each GPU, so durations are unknown."]
@@ -95,12 +95,12 @@ def _sources(report: UsageReport) -> list[str]:
             f"{unit.name} is an estimate: a GPU's energy is split among its processes by "
             f"SM share.{used if report.alone else ''}"
         )
-    elif not report.cards.listed and report.lines:
+    elif not report.gpus.listed and report.lines:
         found.append(
             "No processes were logged: GPU-hours are unknown, and IDLE is the time at 0 % "
             "utilisation with more memory in use than an unused GPU needs."
         )
-    if energy_source(report.cards) == "power":
+    if energy_source(report.gpus) == "power":
         found.append(
             f"The log has no energy counter: {unit.name} is the power draw integrated over time."
         )
@@ -108,7 +108,7 @@ def _sources(report: UsageReport) -> list[str]:
 
 
 def _health(report: UsageReport) -> list[str]:
-    faults, slowed = report.cards.faults, report.cards.slowed
+    faults, slowed = report.gpus.faults, report.gpus.slowed
     found = []
     if not slowed.known:
         found.append("The log does not say whether GPUs were slowed down.")
@@ -146,7 +146,7 @@ def _troubles(report: UsageReport) -> list[str]:
 def _named(line: ReportRow, *, several: bool) -> str:
     if line.by == "host":
         return line.host or "a host without a name"
-    return f"GPU {card_name(line)}{f' of {line.host}' if several else ''}"
+    return f"GPU {gpu_name(line)}{f' of {line.host}' if several else ''}"
 
 
 _TROUBLES: tuple[tuple[str, Callable[[Sums], float]], ...] = (

@@ -57,7 +57,7 @@ def print_report(
         last: The text of ``--to``.
         hosts: Only these hosts.
         form: ``table``, ``json`` or ``csv``.
-        plot: Whether to draw the cards' curves below the table.
+        plot: Whether to draw the GPUs' curves below the table.
         out: The output stream; standard output by default.
         width: Line width; that of the terminal by default.
         now: The reference time; now by default.
@@ -142,8 +142,8 @@ def _write_table(
     if curves is not None:
         from gpumon.report.plot import draw
 
-        cards = sorted(curves.cards.values(), key=lambda card: (card.host or "", card.index or 0))
-        stream.write("\n" + draw(cards, columns, lines, colour=colour))
+        gpus = sorted(curves.gpus.values(), key=lambda gpu: (gpu.host or "", gpu.index or 0))
+        stream.write("\n" + draw(gpus, columns, lines, colour=colour))
 
 
 def _no_processes(logs: Sequence[str], by: str) -> str:
@@ -164,7 +164,7 @@ def _no_host(choice: HostChoice) -> str | None:
 def _nothing(
     report: UsageReport, by: str, logs: Sequence[Log], first: float | None, last: float | None
 ) -> str:
-    if report.cards.first is not None:
+    if report.gpus.first is not None:
         return f"No process used a GPU in that time, so there is no {by} to list."
     there = span_of(logs)
     if there is None:

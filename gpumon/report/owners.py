@@ -23,7 +23,7 @@ class Subject(Struct):
         key: Identifies it on its host.
         label: A short printable label.
         users: The owners of its processes; ``None`` is an unknown owner.
-        cards: Indices of the GPUs it was on.
+        gpus: Indices of the GPUs it was on.
         processes: Number of its processes that were observed.
         pid: PID, if it is a process.
         started_at: Start time of that process.
@@ -33,7 +33,7 @@ class Subject(Struct):
     key: str
     label: str
     users: set[str | None]
-    cards: set[int]
+    gpus: set[int]
     processes: set[Identity]
     pid: int | None = None
     started_at: float | None = None
@@ -42,7 +42,7 @@ class Subject(Struct):
     def join(self, other: Subject) -> None:
         """Merge another subject that turned out to be part of it."""
         self.users |= other.users
-        self.cards |= other.cards
+        self.gpus |= other.gpus
         self.processes |= other.processes
 
 
@@ -143,7 +143,7 @@ class Subjects:
             subject.users.add(one.user)
             subject.processes.add(process)
             if one.gpu_index is not None:
-                subject.cards.add(one.gpu_index)
+                subject.gpus.add(one.gpu_index)
             if key == _process_key(process):
                 subject.pid, subject.started_at = one.pid, one.started_at
             subject.command = subject.command or one.command or one.name

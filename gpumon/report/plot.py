@@ -12,14 +12,14 @@ from gpumon.text.formatting import counted, fit, printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.report.curves import CardCurves
+    from gpumon.report.curves import GpuCurves
 
 _LEAST_WIDTH = 60
 """Minimum width of a chart in cells, if two are side by side."""
 _LEAST_HEIGHT, _MOST_HEIGHT = 9, 18
 _TICK_CELLS = 14
 _MOST_CHARTS = 64
-"""A damaged log may name any number of cards."""
+"""A damaged log may name any number of GPUs."""
 _SERIES = (
     ("utilisation %", "braille", "braille", "green+"),
     ("memory %", "braille", "·", "blue+"),
@@ -36,23 +36,23 @@ _LEAST_SECONDS = 1.0
 """Minimum length of the time axis."""
 
 
-def draw(cards: Sequence[CardCurves], width: int, height: int, *, colour: bool) -> str:
+def draw(gpus: Sequence[GpuCurves], width: int, height: int, *, colour: bool) -> str:
     """One chart per GPU: utilisation and memory, all over the same time.
 
     Args:
-        cards: The GPUs to draw, in order.
+        gpus: The GPUs to draw, in order.
         width: Available cells.
         height: Available lines; charts that would be too low to read take more.
         colour: Whether the two curves differ by colour; else they differ by their markers.
     """
-    if not cards:
+    if not gpus:
         return ""
-    left_out, cards = len(cards) - _MOST_CHARTS, cards[:_MOST_CHARTS]
-    across = max(1, min(len(cards), width // _LEAST_WIDTH))
-    down = -(-len(cards) // across)
+    left_out, gpus = len(gpus) - _MOST_CHARTS, gpus[:_MOST_CHARTS]
+    across = max(1, min(len(gpus), width // _LEAST_WIDTH))
+    down = -(-len(gpus) // across)
     each = max(_LEAST_HEIGHT, min(_MOST_HEIGHT, (height - 1) // down))
-    span = _span(cards)
-    charts = [_chart(card, width // across, each, span, colour=colour) for card in cards]
+    span = _span(gpus)
+    charts = [_chart(gpu, width // across, each, span, colour=colour) for gpu in gpus]
     lines = [_legend(colour=colour)]
     for first in range(0, len(charts), across):
         beside = charts[first : first + across]
@@ -70,28 +70,26 @@ def _legend(*, colour: bool) -> str:
     return "   ".join(parts)
 
 
-def _span(cards: Sequence[CardCurves]) -> tuple[float, float]:
+def _span(gpus: Sequence[GpuCurves]) -> tuple[float, float]:
     """The time range of all curves; never empty, because plotext divides by its length."""
-    ends = [
-        end for card in cards for curve in (card.utilization, card.memory) for end in curve.ends
-    ]
+    ends = [end for gpu in gpus for curve in (gpu.utilization, gpu.memory) for end in curve.ends]
     began = min(ends, default=0.0)
     return began, max(*ends, began + _LEAST_SECONDS)
 
 
 def _chart(
-    card: CardCurves, width: int, height: int, span: tuple[float, float], *, colour: bool
+    gpu: GpuCurves, width: int, height: int, span: tuple[float, float], *, colour: bool
 ) -> list[str]:
     """The lines of one GPU's chart, each as wide as the chart."""
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plot_size(width, height)
-    plotext.title(fit(_title(card), width - 8).rstrip())
+    plotext.title(fit(_title(gpu), width - 8).rstrip())
     # Without any point plotext draws no axes.
     plotext.scatter([span[0]], [0], marker=" ")
-    curves = zip((card.utilization, card.memory), _SERIES, strict=True)
+    curves = zip((gpu.utilization, gpu.memory), _SERIES, strict=True)
     for curve, (_, marker, plain, shade) in curves:
-        for run in curve.runs(card.patience):
+        for run in curve.runs(gpu.patience):
             # plotext allocates every cell that a line crosses, even far outside the chart.
             times = [time for time, _ in run]
             percents = [min(100.0, max(0.0, percent)) for _, percent in run]
@@ -105,11 +103,11 @@ def _chart(
     return (drawn if colour else plotext.uncolorize(drawn)).splitlines()
 
 
-def _title(card: CardCurves) -> str:
-    host = "" if card.host is None else f"{card.host}  "
-    name = "" if card.name is None else f"  {card.name}"
-    known = any(card.utilization.ends) or any(card.memory.ends)
-    index = "?" if card.index is None else card.index
+def _title(gpu: GpuCurves) -> str:
+    host = "" if gpu.host is None else f"{gpu.host}  "
+    name = "" if gpu.name is None else f"  {gpu.name}"
+    known = any(gpu.utilization.ends) or any(gpu.memory.ends)
+    index = "?" if gpu.index is None else gpu.index
     return printable(f"{host}GPU {index}{name}{'' if known else ': no values'}")
 
 

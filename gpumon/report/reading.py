@@ -41,7 +41,7 @@ _SAME_MOMENT, _SAME_CLOCK = 0.0005, 2.0
 """Seconds by which the times of one sample may differ between the two files of a log."""
 
 
-class CardSample(Struct, frozen=True, gc=False):
+class GpuSample(Struct, frozen=True, gc=False):
     """A row of the GPU file; ``None`` is unknown.
 
     All fields but the time are those of columns, see ``gpumon.recording.csv.columns``. In a log of
@@ -71,7 +71,7 @@ class CardSample(Struct, frozen=True, gc=False):
     elapsed: float | None
 
     @property
-    def card(self) -> str:
+    def gpu(self) -> str:
         """The key of the GPU on its host."""
         return self.uuid or self.pci_bus_id or f"index {self.index}"
 
@@ -106,7 +106,7 @@ class ListedUse(Struct, frozen=True, gc=False):
     launcher_name: str | None = None
 
     @property
-    def card(self) -> str:
+    def gpu(self) -> str:
         """The same key as that of the GPU's sample."""
         return self.gpu_uuid or f"index {self.gpu_index}"
 
@@ -123,7 +123,7 @@ class MergedSample(Struct):
         host: Name of the machine; ``None`` if the log does not say.
         time: Seconds since the epoch, which within a file never run backwards.
         elapsed: Seconds of the monotonic clock; ``None`` if the log has none.
-        cards: One sample per GPU.
+        gpus: One sample per GPU.
         listed: The processes, if a list was written then.
         usual: The usual sampling interval of the log at that time; 0 for a single sample.
     """
@@ -132,7 +132,7 @@ class MergedSample(Struct):
     host: str | None
     time: float
     elapsed: float | None
-    cards: dict[str, CardSample]
+    gpus: dict[str, GpuSample]
     listed: list[ListedUse] = []
     usual: float = 0.0
 
@@ -244,37 +244,37 @@ def merged_samples(
 def _of_log(
     number: int, log: Log, first: float | None, last: float | None, *, owners: bool
 ) -> Iterator[MergedSample]:
-    columns = columns_of(CardSample.__struct_fields__[1:], processes=False)
+    columns = columns_of(GpuSample.__struct_fields__[1:], processes=False)
     for part in log.parts:
         damage, lists_damage = log.damage_of(part.gpus), log.damage_of(part.processes)
         several = has_several(part.gpus)
         lists = _Lists(part, first, last, lists_damage, owners=owners)
         moment: MergedSample | None = None
         for rows in samples(
-            part.gpus, columns, CardSample, processes=False, first=first, last=last, damage=damage
+            part.gpus, columns, GpuSample, processes=False, first=first, last=last, damage=damage
         ):
             for sample in rows:
                 host = sample.host_name
                 if several and host is None:
                     # A damaged row: nobody can tell which machine it is of.
                     continue
-                card = sample.uuid or sample.card
-                if moment is None or not _belongs(sample, card, moment):
+                gpu = sample.uuid or sample.gpu
+                if moment is None or not _belongs(sample, gpu, moment):
                     if moment is not None:
                         yield moment
                     moment = MergedSample(number, host, sample.time, sample.elapsed, {})
                     moment.listed = lists.at(sample.time, sample.elapsed, host if several else None)
-                moment.cards[card] = sample
+                moment.gpus[gpu] = sample
         if moment is not None:
             yield moment
 
 
-def _belongs(sample: CardSample, card: str, moment: MergedSample) -> bool:
+def _belongs(sample: GpuSample, gpu: str, moment: MergedSample) -> bool:
     """Whether a row belongs to the same sample as the rows before it.
 
     gpumon gives all rows of a sample one time; nvidia-smi reads one GPU after the other.
     """
-    if card in moment.cards or sample.host_name != moment.host:
+    if gpu in moment.gpus or sample.host_name != moment.host:
         return False
     return sample.elapsed is None or (
         sample.time == moment.time and sample.elapsed == moment.elapsed
@@ -357,15 +357,15 @@ def _with_hosts(logs: Iterable[Iterator[MergedSample]]) -> Iterator[Iterator[Mer
     """The samples with hosts; a log without a host name gets the host that has one of its GPUs."""
     begun = [(next(log, None), log) for log in logs]
     known = {
-        card: start.host
+        gpu: start.host
         for start, _ in begun
         if start is not None and start.host is not None
-        for card in start.cards
-        if not card.startswith("index ")
+        for gpu in start.gpus
+        if not gpu.startswith("index ")
     }
     for start, log in begun:
         if start is not None:
-            host = next((known[card] for card in start.cards if card in known), None)
+            host = next((known[gpu] for gpu in start.gpus if gpu in known), None)
             yield _on_host(chain([start], log), host)
 
 

@@ -12,7 +12,7 @@ from gpumon.recording.csv.parsers import arguments
 from gpumon.report.figures import (
     ReportRow,
     UsageReport,
-    card_indices,
+    gpu_indices,
     share,
     user_names,
 )
@@ -22,8 +22,8 @@ from gpumon.report.messages import (
     PARTLY,
     SHORT,
     EnergyUnit,
-    card_name,
     energy_unit,
+    gpu_name,
     length,
 )
 from gpumon.report.owners import BY_PROCESSES
@@ -148,12 +148,12 @@ def _seen(value: Callable[[Sums], float | None], form: str) -> Callable[[ReportR
 
 
 def _name(line: ReportRow) -> str:
-    name = None if line.card is None else line.card.name
+    name = None if line.gpu is None else line.gpu.name
     return UNKNOWN if name is None else printable(name).removeprefix("NVIDIA ")
 
 
 def _label(line: ReportRow) -> str:
-    return card_name(line) if line.subject is None else line.subject.label
+    return gpu_name(line) if line.subject is None else line.subject.label
 
 
 def _user(line: ReportRow) -> str:
@@ -169,8 +169,8 @@ def _cut_command(text: str, width: int) -> str:
     return shorten_command(words, width) if words else fit(text, width)
 
 
-def _cards(line: ReportRow) -> str:
-    return card_indices(line) or UNKNOWN
+def _gpus(line: ReportRow) -> str:
+    return gpu_indices(line) or UNKNOWN
 
 
 # One line per column is easier to read here than short lines.
@@ -198,7 +198,7 @@ _FIGURES = (
     _Column("ERRORS", _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
 )
 _LEFT_OUT = _Column("LEFT-OUT", lambda one: _time(one.sums.wasted.left_out, one.sums.wasted.left_out_known, one.sums.seconds), drop=10, quiet=("0s", UNKNOWN))
-_CARDS = _Column("GPU", _cards, drop=1, text=True)
+_GPUS = _Column("GPU", _gpus, drop=1, text=True)
 _GAPS = _Column("GAPS", _gaps, drop=18, text=True, quiet=("none",))
 _COMMAND = _Column("COMMAND", _command, drop=1, text=True, least=12, cut=_cut_command)
 _COLUMNS: dict[str, tuple[_Column, ...]] = {
@@ -214,7 +214,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
     ),
     "host": (
         _HOST,
-        _CARDS,
+        _GPUS,
         _Column("COVERED", lambda one: length(one.sums.present), drop=23),
         _Column("UTIL%", _utilization(lambda s: s.utilization.mean), total=True),
         *_FIGURES,
@@ -224,7 +224,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
     ),
     "user": (
         _Column("USER", _label, text=True, least=14),
-        _CARDS,
+        _GPUS,
         _Column("SM%", _utilization(lambda s: s.utilization.mean)),
         *_FIGURES,
         _FIRST,
@@ -233,7 +233,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
     "process": (
         _Column("PID", _label),
         _Column("USER", _user, text=True, least=8),
-        _CARDS,
+        _GPUS,
         _Column("SM%", _utilization(lambda s: s.utilization.mean)),
         *_FIGURES,
         _LEFT_OUT,
@@ -244,7 +244,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
     "job": (
         _Column("JOB", _label, text=True, least=14),
         _Column("USER", _user, drop=5, text=True, least=8),
-        _CARDS,
+        _GPUS,
         _Column("SM%", _utilization(lambda s: s.utilization.mean)),
         *_FIGURES,
         _LEFT_OUT,
@@ -294,7 +294,7 @@ def _columns(report: UsageReport) -> list[_Column]:
         of[_FIRST] = replace(_FIRST, show=_seen(lambda sums: sums.first, _TIME_OF_DAY))
         of[_LAST] = replace(_LAST, show=_seen(lambda sums: sums.last, _TIME_OF_DAY))
     shown = [(column, of.get(column, column)) for column in _COLUMNS[report.by]]
-    whole = ReportRow(report.by, None, report.cards)
+    whole = ReportRow(report.by, None, report.gpus)
     columns = []
     for plain, column in shown:
         # The line above the table says when the log began and ended.
@@ -369,7 +369,7 @@ def _totals(report: UsageReport, columns: Sequence[_Column]) -> list[str] | None
 def heading(report: UsageReport, logs: Sequence[str], width: int) -> str:
     """The logs, machines and times of a report, on one line."""
     hosts = sorted({line.host for line in report.lines if line.host})
-    began, ended = report.cards.first, report.cards.last
+    began, ended = report.gpus.first, report.gpus.last
     # The times must stay visible.
     named = ", ".join(hosts) if len(hosts) <= _MOST_HOSTS else counted(len(hosts), "host")
     parts = [", ".join(logs), named]
@@ -385,5 +385,5 @@ def heading(report: UsageReport, logs: Sequence[str], width: int) -> str:
 
 def _is_short(report: UsageReport) -> bool:
     """Whether the time range is so short that minutes would not distinguish its ends."""
-    began, ended = report.cards.first, report.cards.last
+    began, ended = report.gpus.first, report.gpus.last
     return began is not None and ended is not None and ended - began < SHORT

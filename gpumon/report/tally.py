@@ -12,10 +12,10 @@ from gpumon.findings.conditions import TURN
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory
-from gpumon.report.lists import ProcessList, Share, by_card, known_sum, prepares
+from gpumon.report.lists import ProcessList, Share, by_gpu, known_sum, prepares
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
-from gpumon.report.reading import PATIENCE, CardSample, ListedUse, MergedSample
+from gpumon.report.reading import PATIENCE, GpuSample, ListedUse, MergedSample
 from gpumon.report.sums import Energy, Period, Sums, slows
 
 _LOST = frozenset(("lost", "reset required"))
@@ -27,7 +27,7 @@ _SAME_XID = 1.0
 """Seconds by which two logs may differ on the time of one error."""
 
 
-class CardTotals(Struct):
+class GpuTotals(Struct):
     """A GPU and its sums.
 
     Attributes:
@@ -35,7 +35,7 @@ class CardTotals(Struct):
         uuid: Its UUID.
         name: The product's name.
         memory_total: Bytes.
-        sums: Of the card.
+        sums: Of the GPU.
         alone: Energy used without a process on it.
         sample: Its newest sample, which counts from ``since`` on for at most ``reach`` seconds.
         since: Start time of that sample, in the host's time.
@@ -54,7 +54,7 @@ class CardTotals(Struct):
     memory_total: float | None = None
     sums: Sums = field(default_factory=Sums)
     alone: Energy = field(default_factory=Energy)
-    sample: CardSample | None = None
+    sample: GpuSample | None = None
     since: float = 0.0
     reach: float = 0.0
     list: ProcessList | None = None
@@ -64,7 +64,7 @@ class CardTotals(Struct):
     period: Period = field(default_factory=Period)
     xids: dict[int, float | None] = field(default_factory=dict)
 
-    def is_fresh(self, sample: CardSample) -> bool:
+    def is_fresh(self, sample: GpuSample) -> bool:
         """Whether a sample has current values; a hung GPU repeats its last values."""
         age = sample.age
         return age is None or age <= _FRESH or age <= self.reach
@@ -97,14 +97,14 @@ class HostTotals:
         window: The time range that counts.
 
     Attributes:
-        cards: The GPUs.
+        gpus: The GPUs.
         sums: The sums of each subject.
         subjects: The users, processes or jobs; ``None`` if these are not what is counted.
         whole: Presence and memory of the host as a whole, if hosts are counted.
     """
 
     def __init__(self, by: str, window: TimeWindow) -> None:
-        self.cards: dict[str, CardTotals] = {}
+        self.gpus: dict[str, GpuTotals] = {}
         self.sums: dict[str, Sums] = {}
         self.subjects = Subjects(by) if by in BY_PROCESSES else None
         # A user may have several jobs, and each uses its own GPUs.
@@ -113,7 +113,7 @@ class HostTotals:
         self._window = window
         self._now = 0.0
         self._newest: MergedSample | None = None
-        self._holders: list[tuple[Sums, list[tuple[CardTotals, float | None]]]] | None = None
+        self._holders: list[tuple[Sums, list[tuple[GpuTotals, float | None]]]] | None = None
 
     def add(self, moment: MergedSample) -> None:
         """Add the next sample of this host."""
@@ -121,27 +121,27 @@ class HostTotals:
             passed = seconds_between(self._newest, moment)
             self._count_presence(passed)
             self._now += passed
-        lists = by_card(moment.listed) if moment.listed else None
+        lists = by_gpu(moment.listed) if moment.listed else None
         seconds, counted = 0.0, None
-        for key, sample in moment.cards.items():
-            card = self.cards.get(key)
-            if card is None:
-                card = self.cards[key] = CardTotals()
+        for key, sample in moment.gpus.items():
+            gpu = self.gpus.get(key)
+            if gpu is None:
+                gpu = self.gpus[key] = GpuTotals()
             if sample.xid is not None:
-                self._see_xid(card, sample)
-            if card.sample is not None:
-                interval = card.sample.time, card.since, card.reach
+                self._see_xid(gpu, sample)
+            if gpu.sample is not None:
+                interval = gpu.sample.time, gpu.since, gpu.reach
                 # It is mostly the same for all GPUs.
                 if interval != counted:
                     counted = interval
-                    reached = min(self._now - card.since, card.reach)
-                    seconds = self._window.part(card.sample.time, reached)
-                self._finish(card, card.sample, sample, seconds)
-            self._begin(card, sample, moment.reach)
+                    reached = min(self._now - gpu.since, gpu.reach)
+                    seconds = self._window.part(gpu.sample.time, reached)
+                self._finish(gpu, gpu.sample, sample, seconds)
+            self._begin(gpu, sample, moment.reach)
             if lists is not None:
-                self._replace_list(card, sample, lists.get(key, []), moment.usual)
-            elif not (sample.processes and self._is_recent(card.list)):
-                self._replace_list(card, sample, None, moment.usual)
+                self._replace_list(gpu, sample, lists.get(key, []), moment.usual)
+            elif not (sample.processes and self._is_recent(gpu.list)):
+                self._replace_list(gpu, sample, None, moment.usual)
         if lists is not None and self._are_groups:
             self._find_left_out()
         self._newest = moment
@@ -150,10 +150,10 @@ class HostTotals:
         """Mark the GPUs that subjects do not use while they work on most of their others."""
         first: dict[int, Share] = {}
         several: dict[int, list[Share]] = {}
-        for card in self.cards.values():
-            if card.list is None:
+        for gpu in self.gpus.values():
+            if gpu.list is None:
                 continue
-            for share in card.list.shares:
+            for share in gpu.list.shares:
                 if share.computing:
                     key = id(share.sums)
                     known = first.setdefault(key, share)
@@ -175,42 +175,40 @@ class HostTotals:
     def close(self) -> None:
         """Finish: the last samples count for no time, but their memory may be a peak."""
         self._count_presence(0.0)
-        for card in self.cards.values():
-            if card.sample is not None and self._window.holds(card.sample.time):
-                self._count_card(card, card.sample, 0.0, is_fresh=card.is_fresh(card.sample))
-            _end_period(card, card.list)
+        for gpu in self.gpus.values():
+            if gpu.sample is not None and self._window.holds(gpu.sample.time):
+                self._count_gpu(gpu, gpu.sample, 0.0, is_fresh=gpu.is_fresh(gpu.sample))
+            _end_period(gpu, gpu.list)
 
-    def _begin(self, card: CardTotals, sample: CardSample, reach: float) -> None:
-        card.index, card.uuid = sample.index, sample.uuid
-        card.name = sample.name or card.name
-        card.memory_total = sample.memory_total or card.memory_total
+    def _begin(self, gpu: GpuTotals, sample: GpuSample, reach: float) -> None:
+        gpu.index, gpu.uuid = sample.index, sample.uuid
+        gpu.name = sample.name or gpu.name
+        gpu.memory_total = sample.memory_total or gpu.memory_total
         if self._window.holds(sample.time):
-            card.sums.see(sample.time)
-        card.sample, card.since, card.reach = sample, self._now, reach
+            gpu.sums.see(sample.time)
+        gpu.sample, gpu.since, gpu.reach = sample, self._now, reach
 
-    def _finish(
-        self, card: CardTotals, sample: CardSample, after: CardSample, seconds: float
-    ) -> None:
+    def _finish(self, gpu: GpuTotals, sample: GpuSample, after: GpuSample, seconds: float) -> None:
         """Count so many seconds of the GPU's last sample, now that the next one is known."""
-        window, passed = self._window, self._now - card.since
-        if passed > card.reach:
-            missing = window.part(sample.time + card.reach, passed - card.reach)
-            card.sums.missing += missing
-            card.sums.gaps += missing > 0
+        window, passed = self._window, self._now - gpu.since
+        if passed > gpu.reach:
+            missing = window.part(sample.time + gpu.reach, passed - gpu.reach)
+            gpu.sums.missing += missing
+            gpu.sums.gaps += missing > 0
         errors = ecc_errors(sample, after) if window.holds(after.time) else None
         if errors is not None:
-            card.sums.faults.add_ecc(errors)
-            for share in () if card.list is None else card.list.shares:
+            gpu.sums.faults.add_ecc(errors)
+            for share in () if gpu.list is None else gpu.list.shares:
                 share.sums.faults.add_ecc(errors)
         if not seconds and not window.holds(sample.time):
             return
         energy = energy_used(sample, after, passed, seconds)
-        is_fresh = card.is_fresh(sample)
-        idle = card.sums.idle
-        self._count_card(card, sample, seconds, is_fresh=is_fresh)
-        if card.sums.idle > idle:
-            card.sums.wasted.idle_joules += energy.joules
-        period = card.period
+        is_fresh = gpu.is_fresh(sample)
+        idle = gpu.sums.idle
+        self._count_gpu(gpu, sample, seconds, is_fresh=is_fresh)
+        if gpu.sums.idle > idle:
+            gpu.sums.wasted.idle_joules += energy.joules
+        period = gpu.period
         period.seconds += seconds
         period.energy.add(energy)
         if is_fresh and sample.clock_event_reasons is not None:
@@ -223,41 +221,39 @@ class HostTotals:
                 period.wasted.empty += seconds
                 period.wasted.empty_joules += energy.joules
         if is_fresh and sample.utilization_gpu is not None:
-            self._count_waiting(card, sample.utilization_gpu, seconds, energy.joules)
+            self._count_waiting(gpu, sample.utilization_gpu, seconds, energy.joules)
         if sample.status is not None:
             period.watched += seconds
             if sample.status in _LOST:
                 period.lost += seconds
-        if card.list is not None and not card.list.processes:
-            card.alone.add(energy)
+        if gpu.list is not None and not gpu.list.processes:
+            gpu.alone.add(energy)
 
     def _count_waiting(
-        self, card: CardTotals, utilization: float, seconds: float, joules: float
+        self, gpu: GpuTotals, utilization: float, seconds: float, joules: float
     ) -> None:
         """Count the time between two spells of load in which a process may prepare the data.
 
         It is counted once the load has returned, within the time of ``findings.starved``.
         """
-        wasted = card.period.wasted
-        preparing = None if card.list is None else card.list.preparing
+        wasted = gpu.period.wasted
+        preparing = None if gpu.list is None else gpu.list.preparing
         if preparing is not None:
             wasted.starved_known += seconds
         if utilization >= _HIGH:
-            if card.loaded_until is not None and card.since - card.loaded_until <= TURN:
-                wasted.starved += card.waited
-                wasted.starved_joules += card.waited_joules
-            card.loaded_until = self._now
-            card.waited = card.waited_joules = 0.0
+            if gpu.loaded_until is not None and gpu.since - gpu.loaded_until <= TURN:
+                wasted.starved += gpu.waited
+                wasted.starved_joules += gpu.waited_joules
+            gpu.loaded_until = self._now
+            gpu.waited = gpu.waited_joules = 0.0
         elif preparing and utilization <= _LOW:
-            card.waited += seconds
-            card.waited_joules += joules
+            gpu.waited += seconds
+            gpu.waited_joules += joules
 
     @staticmethod
-    def _count_card(
-        card: CardTotals, sample: CardSample, seconds: float, *, is_fresh: bool
-    ) -> None:
-        sums = card.sums
-        computing = None if card.list is None else card.list.computing
+    def _count_gpu(gpu: GpuTotals, sample: GpuSample, seconds: float, *, is_fresh: bool) -> None:
+        sums = gpu.sums
+        computing = None if gpu.list is None else gpu.list.computing
         if sample.status in _LOST:
             # The list of such a GPU is empty, whatever runs on it.
             computing = None
@@ -282,51 +278,51 @@ class HostTotals:
             if held:
                 sums.idle += seconds
 
-    def _see_xid(self, card: CardTotals, sample: CardSample) -> None:
+    def _see_xid(self, gpu: GpuTotals, sample: GpuSample) -> None:
         number, at = sample.xid, sample.xid_at
         if number is None:
             return
-        seen, before = number in card.xids, card.xids.get(number)
-        card.xids[number] = at
+        seen, before = number in gpu.xids, gpu.xids.get(number)
+        gpu.xids[number] = at
         if seen and (at is None or before is None or abs(at - before) < _SAME_XID):
             return
         # An error that is reported at the start of a log may be old.
-        began = card.sums.first
+        began = gpu.sums.first
         if began is None or not self._window.holds(sample.time) or (at is not None and at < began):
             return
-        card.sums.faults.xids[number] += 1
-        for share in [] if card.list is None else card.list.shares:
+        gpu.sums.faults.xids[number] += 1
+        for share in [] if gpu.list is None else gpu.list.shares:
             share.sums.faults.xids[number] += 1
 
     def _replace_list(
-        self, card: CardTotals, sample: CardSample, written: list[ListedUse] | None, usual: float
+        self, gpu: GpuTotals, sample: GpuSample, written: list[ListedUse] | None, usual: float
     ) -> None:
         """Make the list of this sample the current one.
 
         Args:
-            card: The card.
+            gpu: The GPU.
             sample: Its newest.
             written: The rows of its list; ``None`` if no lists were written.
             usual: The usual interval.
         """
         count = sample.processes
-        standing = card.list
+        standing = gpu.list
         if count is None:
-            card.list = None
+            gpu.list = None
         elif count == 0:
             if standing is None or standing.processes:
-                card.list = ProcessList(self._now, 0, computing=False, preparing=False, shares=[])
+                gpu.list = ProcessList(self._now, 0, computing=False, preparing=False, shares=[])
         elif written is not None:
-            card.list = self._read_list(written, count)
+            gpu.list = self._read_list(written, count)
         elif standing is not None and (
             # A log of one user's processes has no list when that user has none.
             standing.processes == 0 or self._now - standing.at > PATIENCE * max(LIST_SECONDS, usual)
         ):
-            card.list = None
-        if card.list is not standing:
+            gpu.list = None
+        if gpu.list is not standing:
             self._holders = None
             if self.subjects is not None:
-                _end_period(card, standing)
+                _end_period(gpu, standing)
 
     def _read_list(self, listed: list[ListedUse], count: int) -> ProcessList:
         named = len({identity(one) for one in listed})
@@ -378,11 +374,11 @@ class HostTotals:
         for sums, held in self._holders:
             left = -1.0
             memory: float | None = 0.0
-            for card, size in held:
+            for gpu, size in held:
                 # A GPU without values for long has no certain processes.
-                if self._now - card.since > card.reach:
+                if self._now - gpu.since > gpu.reach:
                     continue
-                left = max(left, 0.0, card.since + card.reach - self._now)
+                left = max(left, 0.0, gpu.since + gpu.reach - self._now)
                 memory = None if memory is None or size is None else memory + size
             if left < 0:
                 continue
@@ -395,27 +391,27 @@ class HostTotals:
             if memory is not None:
                 sums.memory.add(memory, seconds)
 
-    def _held_by_all(self) -> list[tuple[CardTotals, float | None]]:
+    def _held_by_all(self) -> list[tuple[GpuTotals, float | None]]:
         """The memory in use on each GPU."""
         return [
-            (card, card.sample.memory_used if card.is_fresh(card.sample) else None)
-            for card in self.cards.values()
-            if card.sample is not None
+            (gpu, gpu.sample.memory_used if gpu.is_fresh(gpu.sample) else None)
+            for gpu in self.gpus.values()
+            if gpu.sample is not None
         ]
 
-    def _find_holders(self) -> list[tuple[Sums, list[tuple[CardTotals, float | None]]]]:
-        found: dict[int, tuple[Sums, list[tuple[CardTotals, float | None]]]] = {}
-        for card in self.cards.values():
-            for share in [] if card.list is None else card.list.shares:
-                found.setdefault(id(share.sums), (share.sums, []))[1].append((card, share.memory))
+    def _find_holders(self) -> list[tuple[Sums, list[tuple[GpuTotals, float | None]]]]:
+        found: dict[int, tuple[Sums, list[tuple[GpuTotals, float | None]]]] = {}
+        for gpu in self.gpus.values():
+            for share in [] if gpu.list is None else gpu.list.shares:
+                found.setdefault(id(share.sums), (share.sums, []))[1].append((gpu, share.memory))
         return list(found.values())
 
 
-def _end_period(card: CardTotals, listed: ProcessList | None) -> None:
+def _end_period(gpu: GpuTotals, listed: ProcessList | None) -> None:
     """Add what was counted under a list to the sums of the GPU and of the subjects on it."""
-    period, card.period = card.period, Period()
-    card.sums.add(period)
-    card.sums.present += period.seconds
+    period, gpu.period = gpu.period, Period()
+    gpu.sums.add(period)
+    gpu.sums.present += period.seconds
     for share in () if listed is None else listed.shares:
         _count_share(share, period)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot, Trouble
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sources import CallGivenUpError, SourceError
 from gpumon.system.clock import Clock, SystemClock
@@ -38,7 +38,7 @@ _LONGEST_PATIENCE = 3.0
 _REMINDER = 1.0
 """Minimum number of seconds between two reports of a hung call, which show whole seconds."""
 
-_ANSWERING = (CardStatus.OK, CardStatus.FAILING)
+_ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 """The states that change to ``NO_ANSWER``: a GPU that is lost or asleep does not respond anyway."""
 
 
@@ -439,7 +439,7 @@ def unanswering(snapshot: Snapshot, since: float) -> Snapshot:
 def _unanswering(gpu: Gpu, since: float) -> Gpu:
     if gpu.status not in _ANSWERING:
         return gpu
-    return replace(gpu, status=CardStatus.NO_ANSWER, status_since=since)
+    return replace(gpu, status=GpuStatus.NO_ANSWER, status_since=since)
 
 
 def _silence(call: Call | None, seconds: float) -> Trouble:

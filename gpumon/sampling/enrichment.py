@@ -48,7 +48,7 @@ _ONCE_PATIENCE = 0.1
 
 _UNEXPLAINED_BYTES = 2**30
 _UNEXPLAINED_SHARE = 0.02
-"""Memory without an owner that is worth a scan, in bytes or as a share of the card, whichever is
+"""Memory without an owner that is worth a scan, in bytes or as a share of the GPU, whichever is
 more. Only the pace hangs on it; what is told to people is a finding, with thresholds of its own."""
 
 
@@ -332,11 +332,11 @@ class Lookup:
         began = self._clock.monotonic()
         snapshot = self._snapshot
         if snapshot is not None and self._ask_for_locks is not None:
-            card_of = {gpu.uuid: gpu.uuid for gpu in snapshot.gpus}
-            card_of |= {mig.uuid: gpu.uuid for gpu in snapshot.gpus for mig in gpu.mig}
+            gpu_of = {gpu.uuid: gpu.uuid for gpu in snapshot.gpus}
+            gpu_of |= {mig.uuid: gpu.uuid for gpu in snapshot.gpus for mig in gpu.mig}
             with suppress(OSError):
-                held = self._ask_for_locks(card_of)
-                found = tuple(_reserved(card_of[uuid], uuid, held[uuid]) for uuid in held)
+                held = self._ask_for_locks(gpu_of)
+                found = tuple(_reserved(gpu_of[uuid], uuid, held[uuid]) for uuid in held)
                 # The same tuple while nothing has changed, so that the snapshot need not be
                 # rebuilt.
                 if found != self._reserved:
@@ -344,9 +344,9 @@ class Lookup:
         return _rest(self._clock.monotonic() - began, _LOCKS_AGAIN)
 
 
-def _reserved(card: str, uuid: str, holder: ReservationHolder) -> Reserved:
-    mig = None if uuid == card else uuid
-    return Reserved(card, mig, holder.user, holder.pid, holder.since, holder.command)
+def _reserved(gpu: str, uuid: str, holder: ReservationHolder) -> Reserved:
+    mig = None if uuid == gpu else uuid
+    return Reserved(gpu, mig, holder.user, holder.pid, holder.since, holder.command)
 
 
 def _rest(took: float, least: float) -> float:

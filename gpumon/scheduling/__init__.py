@@ -2,6 +2,6 @@
 
 ``requirements`` defines what a user asks for; ``eligibility`` says for each GPU whether it
 qualifies, or why not; ``ranking`` chooses the best of them; ``chooser`` joins these;
-``card_sampler`` samples the GPUs; ``outputs`` writes the result. ``select``, ``run`` and ``wait``
+``gpu_sampler`` samples the GPUs; ``outputs`` writes the result. ``select``, ``run`` and ``wait``
 do the work of the commands.
 """

@@ -42,7 +42,7 @@ def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
 
     Args:
         environment: Variables by name.
-        gpus: All cards of the machine.
+        gpus: All GPUs of the machine.
 
     Raises:
         UncertainAllocationError: It names GPUs by indices that only CUDA can resolve.

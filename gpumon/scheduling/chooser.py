@@ -14,7 +14,7 @@ from gpumon.scheduling.messages import many
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.stability import StabilityWindow, look_back
 from gpumon.scheduling.wait_queue import WaitQueue
-from gpumon.sources import NoSuchCardError
+from gpumon.sources import NoSuchGpuError
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.eligibility import Eligibility
-    from gpumon.scheduling.ranking import CardChoice
+    from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.reservation.locks import Locks
     from gpumon.sources.links import Links
@@ -59,7 +59,7 @@ class Chooser:
         self._ask_links = links
         self._links: Links | None = None
         self._past = past
-        self._most_cards = 0
+        self._most_gpus = 0
         self._stability = (
             None if requirements.stable is None else StabilityWindow(requirements.stable)
         )
@@ -88,7 +88,7 @@ class Chooser:
             mine: UUIDs that are reserved for us already.
 
         Raises:
-            NoSuchCardError: ``--gpus`` names a GPU that does not exist.
+            NoSuchGpuError: ``--gpus`` names a GPU that does not exist.
             UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
             RecordingError: The log of the past cannot be read.
         """
@@ -141,11 +141,11 @@ class Chooser:
     ) -> Circumstances:
         gpus = snapshot.gpus
         # A GPU that has disappeared may come back, as after the driver was reloaded.
-        self._most_cards = max(self._most_cards, len(gpus))
+        self._most_gpus = max(self._most_gpus, len(gpus))
         uuids = [gpu.uuid for gpu in gpus if is_identified(gpu)]
-        missing = self.requirements.only.missing(self._most_cards, uuids)
+        missing = self.requirements.only.missing(self._most_gpus, uuids)
         if missing and not past:
-            raise NoSuchCardError(missing, len(gpus))
+            raise NoSuchGpuError(missing, len(gpus))
         uid = os.geteuid() if hasattr(os, "geteuid") else None
         # Another machine, whose locks are not here, has its reservations in the snapshot.
         plain = Circumstances(allowance(self._environment, gpus), _reservations(snapshot), uid=uid)
@@ -159,7 +159,7 @@ class Chooser:
         )
         return Circumstances(plain.allowance, held, reserved_for, uid)
 
-    def choose(self, verdicts: Sequence[Eligibility]) -> CardChoice | None:
+    def choose(self, verdicts: Sequence[Eligibility]) -> GpuChoice | None:
         """The best GPUs; ``None`` if too few are eligible."""
         if self._links is None and self._ask_links is not None and self.requirements.most > 1:
             self._links = self._ask_links()
@@ -191,7 +191,7 @@ class Chooser:
     def hopeless(self, verdicts: Sequence[Eligibility]) -> bool:
         """Whether waiting cannot help, because too few GPUs are of the requested kind."""
         possible = sum(1 for one in verdicts if one.may_come)
-        gone = self._most_cards - len({one.candidate.gpu.uuid for one in verdicts})
+        gone = self._most_gpus - len({one.candidate.gpu.uuid for one in verdicts})
         return possible + gone < self.requirements.least
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
-from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, ReservationHolder, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.messages import gib, holders_named, many
 from gpumon.scheduling.reservation.holders import holder_sentence
 from gpumon.text.formatting import duration, mig_name, printable
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _HOW_TO_SHARE = "--free SIZE says how much free memory will do"
 _GONE = {
-    CardStatus.LOST: "it is lost: it fell off the bus",
-    CardStatus.RESET_REQUIRED: "it needs a reset",
-    CardStatus.NO_PERMISSION: "this user may not open it",
-    CardStatus.NO_ANSWER: "it does not answer",
-    CardStatus.FAILING: "it fails",
-    CardStatus.ASLEEP: "it is powered down, and asking how it does would wake it",
+    GpuStatus.LOST: "it is lost: it fell off the bus",
+    GpuStatus.RESET_REQUIRED: "it needs a reset",
+    GpuStatus.NO_PERMISSION: "this user may not open it",
+    GpuStatus.NO_ANSWER: "it does not answer",
+    GpuStatus.FAILING: "it fails",
+    GpuStatus.ASLEEP: "it is powered down, and asking how it does would wake it",
 }
 
 
@@ -416,7 +416,7 @@ def judge_over_time(
 
 def is_identified(gpu: Gpu) -> bool:
     """Whether the GPU has its own UUID: one that never responded has neither UUID nor name."""
-    return gpu.name is not None or gpu.status is CardStatus.OK
+    return gpu.name is not None or gpu.status is GpuStatus.OK
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:

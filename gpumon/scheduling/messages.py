@@ -21,7 +21,7 @@ def gib(size: float) -> str:
 
 
 def many(count: int, thing: str) -> str:
-    """``1 process``, ``3 processes``, ``2 cards``."""
+    """``1 process``, ``3 processes``, ``2 GPUs``."""
     ending = "" if count == 1 else "es" if thing.endswith("s") else "s"
     return f"{count} {thing}{ending}"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Gpu, ReservationHolder
     from gpumon.scheduling.eligibility import Candidate, Eligibility
-    from gpumon.scheduling.ranking import CardChoice
+    from gpumon.scheduling.ranking import GpuChoice
 
 FORMATS = ("uuid", "index", "env", "json")
 SCHEMA = "gpumon.select/1"
@@ -45,7 +45,7 @@ def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> st
 
     Args:
         candidates: The chosen GPUs.
-        gpus: All cards of the machine.
+        gpus: All GPUs of the machine.
     """
     if any(one.mig is not None for one in candidates):
         return ""
@@ -55,7 +55,7 @@ def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> st
     return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
 
 
-def as_json(choice: CardChoice | None, verdicts: Sequence[Eligibility]) -> str:
+def as_json(choice: GpuChoice | None, verdicts: Sequence[Eligibility]) -> str:
     """Everything known of a choice."""
     return json_text(selection_json(choice, verdicts))
 
@@ -65,7 +65,7 @@ def json_text(told: dict[str, object]) -> str:
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 
-def selection_json(choice: CardChoice | None, verdicts: Sequence[Eligibility]) -> dict[str, object]:
+def selection_json(choice: GpuChoice | None, verdicts: Sequence[Eligibility]) -> dict[str, object]:
     """Everything known of a choice, as an object to encode."""
     chosen = () if choice is None else choice.candidates
     return {
@@ -118,7 +118,7 @@ def _reserved(holder: ReservationHolder) -> dict[str, object]:
 
 
 def table(
-    verdicts: Sequence[Eligibility], choice: CardChoice | None = None, columns: int | None = None
+    verdicts: Sequence[Eligibility], choice: GpuChoice | None = None, columns: int | None = None
 ) -> str:
     """One line per GPU: its type, and whether it is eligible or chosen, or why not.
 

@@ -10,13 +10,13 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.scheduling.card_sampler import QUICK_PATIENCE, UnavailableError
+from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.card_sampler import CardSampler
+    from gpumon.scheduling.gpu_sampler import GpuSampler
 
 QUICK_SECONDS = 0.5
 """Seconds between two samples at first, and after a change."""
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 def wait_for(
-    sampler: CardSampler,
+    sampler: GpuSampler,
     found: Callable[[Snapshot], _T | None],
     tell: Callable[[Snapshot], None],
     tell_trouble: Callable[[str], None],

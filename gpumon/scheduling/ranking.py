@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpumon.scheduling.requirements import Requirements
 
 
-class CardChoice(Struct, frozen=True):
+class GpuChoice(Struct, frozen=True):
     """The chosen GPUs.
 
     Attributes:
@@ -62,7 +62,7 @@ class CardChoice(Struct, frozen=True):
 
 def choose(
     verdicts: Sequence[Eligibility], requirements: Requirements, links: Links = NONE_KNOWN
-) -> CardChoice | None:
+) -> GpuChoice | None:
     """The best GPUs, at most as many as requested.
 
     Returns:
@@ -75,7 +75,7 @@ def choose(
     alone = [one for one in fitting if not one.others]
     pool = alone if len(alone) >= wanted else fitting
     group = _nearest(pool, wanted, links)
-    return CardChoice(
+    return GpuChoice(
         tuple(sorted((one.candidate for one in group.taken), key=_place)),
         len(fitting),
         Link(group.way.longest) if wanted > 1 else None,
@@ -83,7 +83,7 @@ def choose(
     )
 
 
-def worth(choice: CardChoice, verdicts: Sequence[Eligibility]) -> tuple[object, ...]:
+def worth(choice: GpuChoice, verdicts: Sequence[Eligibility]) -> tuple[object, ...]:
     """The sort key of choices on different machines: lower is better.
 
     More GPUs come first where the number may vary; then the rule for GPUs of one machine.

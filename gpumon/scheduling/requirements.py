@@ -22,8 +22,8 @@ class Requirements(Struct, frozen=True):
         models: Substrings of a product name in lower case, one of which must match.
         architectures: Allowed architectures in lower case.
         capability: Minimum CUDA compute capability.
-        only: Only these cards.
-        never: None of these cards; empty is no card, not all.
+        only: Only these GPUs.
+        never: None of these GPUs; empty is no GPU, not all.
         mig: MIG devices instead of whole GPUs.
         mine_is_free: Treat the memory of this user's own processes as free, and ignore these
             processes.

@@ -6,8 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from gpumon.scheduling.card_sampler import CardSampler
 from gpumon.scheduling.chooser import Chooser
+from gpumon.scheduling.gpu_sampler import GpuSampler
 from gpumon.scheduling.outputs import (
     as_env,
     as_index,
@@ -75,7 +75,7 @@ def select(
     locks = Locks(options.lock_dir, os.environ, make=False)
     requirements = options.requirements
     chooser = Chooser(requirements, os.environ, locks, links, options.past)
-    with CardSampler(source) as sampler, StatusLine(sys.stderr) as status_line:
+    with GpuSampler(source) as sampler, StatusLine(sys.stderr) as status_line:
         snapshot, verdicts = settled(sampler, chooser, status_line.show)
     choice = chooser.choose(verdicts)
     if locks.trouble:
@@ -102,7 +102,7 @@ def select(
 
 
 def settled(
-    sampler: CardSampler, chooser: Chooser, show: Callable[[list[str]], object] = lambda _: None
+    sampler: GpuSampler, chooser: Chooser, show: Callable[[list[str]], object] = lambda _: None
 ) -> tuple[Snapshot, tuple[Eligibility, ...]]:
     """The last snapshot's results, once the GPUs have been observed for the required time.
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.host.procfs import stat_of
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.requirements import Requirements  # noqa: TC001 - msgspec resolves it
@@ -33,7 +33,7 @@ TAKES_SECONDS = 10.0
 GATHERS_AFTER = 600.0
 """Seconds after which GPUs are kept for a waiter that needs more than there are."""
 _MOST_TICKETS = 256
-_STAYS = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_PERMISSION)
+_STAYS = (GpuStatus.LOST, GpuStatus.RESET_REQUIRED, GpuStatus.NO_PERMISSION)
 """It is unknown when such a GPU comes back: the others are not kept for that long."""
 
 

@@ -36,7 +36,7 @@ def _rebuilt(kind: type[SourceError], sentence: str, advice: str) -> SourceError
     return error
 
 
-class NoSuchCardError(SourceError):
+class NoSuchGpuError(SourceError):
     """The selection names GPUs that the machine does not have.
 
     Args:
@@ -48,14 +48,14 @@ class NoSuchCardError(SourceError):
     def __init__(self, missing: Sequence[str], count: int, machine: str = "This machine") -> None:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         super().__init__(
-            f"There is no GPU {', '.join(missing[:_NAMED])}{more}.", cards_there(count, machine)
+            f"There is no GPU {', '.join(missing[:_NAMED])}{more}.", gpus_there(count, machine)
         )
 
 
 _NAMED = 4
 
 
-def cards_there(count: int, machine: str = "This machine") -> str:
+def gpus_there(count: int, machine: str = "This machine") -> str:
     """A sentence that says which GPUs a machine has."""
     if count < 2:
         return f"{machine} has {'only GPU 0' if count else 'no GPU'}."

@@ -28,7 +28,7 @@ class ListedProcess(NamedTuple):
 
     Attributes:
         type: See ``GpuProcess.type``.
-        uses: One entry per card and instance, in card order, at least one.
+        uses: One entry per GPU and instance, in GPU order, at least one.
     """
 
     type: str

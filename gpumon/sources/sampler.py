@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpumon.host.machine import MachineReader
 from gpumon.host.processes import ProcessReader
 from gpumon.model.processes import GpuProcess, ProcessId
-from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Sampler:
         Its used memory is that of its processes, not that of the host (nvtop#511).
         """
         total, host_used = self._host.memory_total, self._host.memory_used
-        if gpu.status is not CardStatus.OK:
+        if gpu.status is not GpuStatus.OK:
             known = {name: why for name, why in gpu.unknown.items() if name != "memory_total"}
             return replace(gpu, memory_total=total, unknown=known)
         unknown = {name: why for name, why in gpu.unknown.items() if name not in _MEMORY}

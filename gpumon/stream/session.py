@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.findings import DEFAULTS, card_state, conditions
+from gpumon.findings import DEFAULTS, conditions, gpu_state
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
@@ -135,7 +135,7 @@ class _Session:
         self._history.add(snapshot)
         states = []
         for gpu in snapshot.gpus:
-            worst = card_state(self._history, gpu)
+            worst = gpu_state(self._history, gpu)
             states.append(GpuState(gpu.uuid, worst.kind, worst.severity, worst.since))
         overdue = self._collector.overdue
         heartbeat = None if overdue is None else Heartbeat(self._hung(overdue), _age(snapshot))

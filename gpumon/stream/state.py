@@ -12,7 +12,7 @@ from msgspec.structs import astuple, fields, replace
 from gpumon.export.as_json import identity_keys, json_key, json_keys
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.model.processes import HolderScan, HoldReason, Place, ProcessId
-from gpumon.model.snapshot import CardStatus, Gpu, Host, OwnCost, Snapshot, Trouble, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, OwnCost, Snapshot, Trouble, Unknown
 from gpumon.stream.sample import StreamError
 from gpumon.stream.tables import (
     BELOW,
@@ -272,7 +272,7 @@ _reason = _words(_values(Unknown), Unknown.NOT_READ)
 _MODEL: dict[str, Callable[[Any], Any]] = {
     "unknown": _unknown,
     "place": _place,
-    "status": _words(_values(CardStatus), CardStatus.FAILING),
+    "status": _words(_values(GpuStatus), GpuStatus.FAILING),
     "reason": _words(_values(HoldReason), HoldReason.HOLDS),
     "kind": _words(_values(FindingKind), FindingKind.UNKNOWN),
     "severity": _words({one.name.lower(): one for one in Severity}, Severity.NOTE),

@@ -253,5 +253,5 @@ def _event(event: Event) -> dict[str, Any]:
         "kind": event.kind,
         **about,
         "sentence": event.sentence,
-        "gpu_uuids": event.cards,
+        "gpu_uuids": event.gpus,
     }

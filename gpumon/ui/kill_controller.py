@@ -219,7 +219,7 @@ def _waiting(report: TerminationReport) -> set[ProcessId]:
 
 def _is_final(report: TerminationReport) -> bool:
     """Whether a report's result is final; zombies or the audit log may still be pending."""
-    over = report.outcomes and not _waiting(report) and all(card.settled for card in report.memory)
+    over = report.outcomes and not _waiting(report) and all(gpu.settled for gpu in report.memory)
     return report.done or bool(over)
 
 
@@ -227,6 +227,6 @@ def _went_well(report: TerminationReport) -> bool:
     return (
         all(fate.outcome in {Outcome.ENDED, Outcome.GONE} for fate in report.outcomes)
         and not any(fate.sentence for fate in report.outcomes)
-        and not any(card.short for card in report.memory)
+        and not any(gpu.short for gpu in report.memory)
         and not report.unlogged
     )

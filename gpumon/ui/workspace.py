@@ -164,7 +164,7 @@ class Workspace:
 
     def page_of(self, subject: ProcessId | JobGroup | str) -> PageScreen:
         """The page of a process, of a job, or of a GPU by its UUID."""
-        from gpumon.ui.screens.card import CardScreen
+        from gpumon.ui.screens.gpu import GpuScreen
         from gpumon.ui.screens.process import ProcessScreen
 
         host = self.session.host
@@ -174,5 +174,5 @@ class Workspace:
 
             return JobScreen(*shown, subject, readonly=host.readonly)
         if isinstance(subject, str):
-            return CardScreen(*shown, subject, readonly=host.readonly)
+            return GpuScreen(*shown, subject, readonly=host.readonly)
         return ProcessScreen(self.viewed_time, host, *shown[1:], subject)

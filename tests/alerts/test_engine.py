@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpumon.alerts.alert import Bell, Command
 from gpumon.findings.finding import Severity
 from gpumon.model.processes import GpuProcess, Place
-from gpumon.model.snapshot import CardStatus, Gpu, Trouble, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Trouble, Unknown
 from tests.alerts.machine import Machine, alert, hot
 from tests.build import GIB, gpu, process, snapshot
 
@@ -31,8 +31,8 @@ def lost(**changes: object) -> Gpu:
     values: dict[str, object] = dict.fromkeys(
         ("utilization_gpu", "temperature_gpu", "power_draw", "memory_used", "memory_free")
     )
-    unknown = dict.fromkeys(values, Unknown.CARD_LOST)
-    return gpu(status=CardStatus.LOST, unknown=unknown, **values, **changes)
+    unknown = dict.fromkeys(values, Unknown.GPU_LOST)
+    return gpu(status=GpuStatus.LOST, unknown=unknown, **values, **changes)
 
 
 def without_heat() -> Gpu:
@@ -124,7 +124,7 @@ def test_within_the_cooldown_it_waits_and_is_told_if_it_still_holds() -> None:
 # What is unknown
 
 
-@pytest.mark.parametrize("blank", [lost(), without_heat(), gpu(status=CardStatus.NO_ANSWER)])
+@pytest.mark.parametrize("blank", [lost(), without_heat(), gpu(status=GpuStatus.NO_ANSWER)])
 @pytest.mark.parametrize("when", ["hot", "temp>85"])
 def test_what_is_unknown_neither_begins_nor_ends_anything(blank: Gpu, when: str) -> None:
     machine = Machine(alert(when, ended=True, cooldown=0.0))

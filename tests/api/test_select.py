@@ -13,7 +13,7 @@ import pytest
 
 import gpumon
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.sources import NoSuchCardError
+from gpumon.sources import NoSuchGpuError
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_errors_come_through_from_a_worker() -> None:
     errors = [
         gpumon.NoGpuFitsError("no GPU fits; 1 GPU asked.", {"GPU 0": "it is busy"}),
         gpumon.GpuError("There is no driver.", "Install it."),
-        NoSuchCardError(["7"], 2),
+        NoSuchGpuError(["7"], 2),
         UncertainAllocationError("It is uncertain.", passing=True),
     ]
     for error in errors:

@@ -15,7 +15,7 @@ import pytest
 
 from gpumon.doctor import Machine, examine
 from gpumon.doctor.output import doctor
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import gpu
 from tests.doctor.trees import Tree
@@ -151,7 +151,7 @@ def test_the_page_names_every_check(tmp_path: Path) -> None:
         "/usr/include/cudnn.h",
         "#define CUDNN_MAJOR 7\n#define CUDNN_MINOR 6\n#define CUDNN_PATCHLEVEL 5\n",
     )
-    sleeping = gpu(index=1, status=CardStatus.ASLEEP)
+    sleeping = gpu(index=1, status=GpuStatus.ASLEEP)
     case = tree.case(gpu(), sleeping, environ={"TERM": "xterm", "CUDA_VISIBLE_DEVICES": "0"})
     page = (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8")
     names = [result.check for _, result in examine(case)]

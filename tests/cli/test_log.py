@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import CardStatus, Trouble
+from gpumon.model.snapshot import GpuStatus, Trouble
 from gpumon.recording.csv import log_messages as words
 from gpumon.recording.csv.recorder import LogStatus
 from gpumon.text.formatting import cell_width
@@ -171,7 +171,7 @@ def test_how_it_goes_is_said_with_what_is_logged_and_who_is_busiest() -> None:
 
 
 def test_cards_that_do_not_answer_are_named() -> None:
-    lost, silent = CardStatus.LOST, CardStatus.NO_ANSWER
+    lost, silent = GpuStatus.LOST, GpuStatus.NO_ANSWER
     taken = snapshot(
         NOON,
         gpu(),
@@ -179,10 +179,10 @@ def test_cards_that_do_not_answer_are_named() -> None:
         gpu(index=2, status=lost),
         gpu(index=3, status=lost),
     )
-    assert words.silent_cards(taken) == "GPU 1: no answer, GPU 2,3: lost"
+    assert words.silent_gpus(taken) == "GPU 1: no answer, GPU 2,3: lost"
     assert words.machine(taken, None)[-1] == "GPU 1: no answer, GPU 2,3: lost"
-    asleep = snapshot(NOON, gpu(status=CardStatus.ASLEEP))
-    assert words.silent_cards(asleep) == "", "who sleeps has not failed"
+    asleep = snapshot(NOON, gpu(status=GpuStatus.ASLEEP))
+    assert words.silent_gpus(asleep) == "", "who sleeps has not failed"
 
 
 @given(st.floats(0, 1e7), st.floats(0.1, 1e6))
@@ -214,7 +214,7 @@ def test_a_machine_that_stands_still_is_told() -> None:
     stale = snapshot(NOON, gpu(sampled_at=NOON - 8), gpu(index=1, sampled_at=NOON - 9))
     assert words.trouble_of(GOES, stale, 1.0) == "No GPU has been read for 8s."
     assert words.trouble_of(GOES, stale, 10.0) is None
-    asleep = snapshot(NOON, gpu(sampled_at=NOON - 900, status=CardStatus.ASLEEP))
+    asleep = snapshot(NOON, gpu(sampled_at=NOON - 900, status=GpuStatus.ASLEEP))
     assert words.trouble_of(GOES, asleep, 1.0) is None
 
 

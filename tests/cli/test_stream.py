@@ -17,7 +17,7 @@ import pytest
 
 from gpumon.export.as_json import to_json
 from gpumon.findings.finding import FindingKind
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.recording import EventKind
 from gpumon.stream import StreamedSample, StreamReader
 from tests.driver import Driver, Owner, h100, h100_mig, owners
@@ -160,10 +160,10 @@ def test_errors_of_a_card_are_events_and_its_state() -> None:
         driver.cards[1].lost = True
         sample = stream.until(lambda one: one.events)
         assert {event.kind for event in sample.events} == {EventKind.ERROR}
-        assert {event.cards for event in sample.events} == {(sample.snapshot.gpus[1].uuid,)}
+        assert {event.gpus for event in sample.events} == {(sample.snapshot.gpus[1].uuid,)}
         sample = stream.until(lambda one: one.states[1].kind is FindingKind.LOST)
-        assert sample.snapshot.gpus[1].status is CardStatus.LOST
-        assert sample.snapshot.gpus[0].status is CardStatus.OK
+        assert sample.snapshot.gpus[1].status is GpuStatus.LOST
+        assert sample.snapshot.gpus[0].status is GpuStatus.OK
 
 
 def test_only_the_chosen_cards_are_streamed() -> None:
@@ -175,13 +175,13 @@ def test_a_driver_that_hangs_is_told_with_the_age_of_the_values() -> None:
     with Driver([h100()]) as driver, streaming("-n", "0.2", env=driver.env()) as stream:
         stream.until(lambda one: one.sequence > 3)
         driver.cards[0].hang()
-        sample = stream.until(lambda one: one.snapshot.gpus[0].status is CardStatus.NO_ANSWER)
+        sample = stream.until(lambda one: one.snapshot.gpus[0].status is GpuStatus.NO_ANSWER)
         read_at = sample.snapshot.gpus[0].sampled_at
         assert read_at is not None
         later = stream.until(lambda one: one.snapshot.time > sample.snapshot.time + 1)
         assert later.snapshot.gpus[0].sampled_at == read_at
         driver.cards[0].release()
-        stream.until(lambda one: one.snapshot.gpus[0].status is CardStatus.OK)
+        stream.until(lambda one: one.snapshot.gpus[0].status is GpuStatus.OK)
 
 
 def test_a_machine_that_hangs_as_a_whole_has_a_heartbeat_with_the_reason() -> None:

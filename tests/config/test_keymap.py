@@ -20,9 +20,9 @@ from gpumon.ui.dialogs.columns import ColumnsDialog
 from gpumon.ui.dialogs.end import EndDialog, _Signals
 from gpumon.ui.dialogs.moment import MomentDialog
 from gpumon.ui.dialogs.themes import ThemesDialog
-from gpumon.ui.screens.card import CardScreen
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.fleet import FleetScreen
+from gpumon.ui.screens.gpu import GpuScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.process import ProcessScreen
@@ -42,7 +42,7 @@ PLACES: dict[Place, type[DOMNode]] = {
     "dashboard": DashboardScreen,
     "fleet": FleetScreen,
     "page": PageScreen,
-    "card": CardScreen,
+    "gpu": GpuScreen,
     "process": ProcessScreen,
     "help": HelpScreen,
     "themes": ThemesDialog,
@@ -82,7 +82,7 @@ def test_a_key_does_one_thing_wherever_it_works(preset: Preset) -> None:
         *(
             ("app", "dashboard"),
             ("app", "fleet"),
-            ("page", "card"),
+            ("page", "gpu"),
             ("page", "process"),
             ("end", "signals"),
         ),
@@ -206,7 +206,7 @@ def test_a_key_is_known_by_any_name_of_it() -> None:
 def test_an_action_that_pages_have_cannot_have_a_key_that_every_page_has() -> None:
     on_pages = {name for name, one in ACTIONS.items() if works_on_pages(one)}
     # What closes a page and what quits is the same key to begin with.
-    there = {one.name for one in rows("app", "card", "process") if not one.fixed}
+    there = {one.name for one in rows("app", "gpu", "process") if not one.fixed}
     assert on_pages == there - {"quit"}
     granted, refused = settle(
         {"tag": ["x"], "copy": ["space"], "tree": ["home"], "first_line": "z", "quit": ["q", "i"]}
@@ -247,7 +247,7 @@ def usual_keys() -> Iterator[None]:
 @pytest.mark.usefixtures("usual_keys")
 def test_sentences_and_footers_name_changed_keys() -> None:
     assert keycap("step_back", "step_on") == "[ ]"
-    assert keycap("cards_before", "cards_after") == "Shift+↑↓"
+    assert keycap("gpus_before", "gpus_after") == "Shift+↑↓"
     use_keys({"step_on": ("f5",), "end": ("x", "delete"), "next_line": ("j",)})
     assert keycap("step_back", "step_on") == "[ F5"
     assert keycap("previous_line", "next_line") == "↑ j"

@@ -16,7 +16,7 @@ from tests.driver import Driver, h100
 def test_a_healthy_driver_passes(tree: Tree) -> None:
     case = tree.case()
     for check in (
-        driver.cards_on_the_bus,
+        driver.gpus_on_the_bus,
         driver.kernel_module,
         driver.library,
         driver.cuda_library,
@@ -30,7 +30,7 @@ def test_a_machine_without_a_card_is_told_so_and_nothing_that_follows_from_it(tr
     tree.unload()
     tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x8086\n")
     case = tree.case(answer=MISSING)
-    assert verdict(driver.cards_on_the_bus(case)) is CheckVerdict.FAIL
+    assert verdict(driver.gpus_on_the_bus(case)) is CheckVerdict.FAIL
     assert driver.kernel_module(case) is None
     assert driver.answer(case) is None
 
@@ -38,20 +38,20 @@ def test_a_machine_without_a_card_is_told_so_and_nothing_that_follows_from_it(tr
 def test_a_card_that_is_on_no_bus_but_answers_is_no_fault(tree: Tree) -> None:
     tree.unload()
     tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x8086\n")
-    assert driver.cards_on_the_bus(tree.case()) is None
+    assert driver.gpus_on_the_bus(tree.case()) is None
 
 
 def test_a_card_in_the_hands_of_the_kernels_own_driver_is_a_fault(tree: Tree) -> None:
     tree.unload()
     tree.card("0000:42:00.0", "nouveau")
-    result = driver.cards_on_the_bus(tree.case(answer=SILENT))
+    result = driver.gpus_on_the_bus(tree.case(answer=SILENT))
     assert verdict(result) is CheckVerdict.FAIL
     assert "blacklist nouveau" in words(result)
 
 
 def test_a_card_given_to_a_virtual_machine_is_no_fault(tree: Tree) -> None:
     tree.card("0000:42:00.0", "vfio-pci")
-    result = driver.cards_on_the_bus(tree.case())
+    result = driver.gpus_on_the_bus(tree.case())
     assert verdict(result) is CheckVerdict.PASS
     assert "virtual machines" in words(result)
     assert verdict(driver.answer(tree.case())) is CheckVerdict.PASS
@@ -59,7 +59,7 @@ def test_a_card_given_to_a_virtual_machine_is_no_fault(tree: Tree) -> None:
 
 def test_a_card_that_the_driver_refused_is_named(tree: Tree) -> None:
     tree.card("0000:42:00.0", None)
-    result = driver.cards_on_the_bus(tree.case())
+    result = driver.gpus_on_the_bus(tree.case())
     assert verdict(result) is CheckVerdict.WARN
     assert "0000:42:00.0  no driver" in words(result)
 

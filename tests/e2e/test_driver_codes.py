@@ -240,7 +240,7 @@ def test_all_calls_of_a_card_may_fail_with_each_code_and_are_back_by_themselves(
         room.see_no_zero(room.others, "all calls")
         lines = lines_of(room.screen)
         for card, code in zip(room.others, OF_A_CARD, strict=True):
-            if REACTIONS.get(code, Reaction.FAILING) in {Reaction.CARD, Reaction.FAILING}:
+            if REACTIONS.get(code, Reaction.FAILING) in {Reaction.GPU, Reaction.FAILING}:
                 assert "%" not in lines[card.index], "what it did before is not told for now"
         for card in room.others:
             heal(card)

@@ -17,7 +17,7 @@ import pytest
 
 import gpumon
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.e2e.test_live_screen import card_line, wait_for_line, words_of
+from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
 from tests.e2e.test_terminal import DEMO, READY, left_clean, whole
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
@@ -63,7 +63,7 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
             card.lost = True
         for index in range(2):
             wait_for_line(screen, index, r"✖ LOST since")
-            assert "%" not in card_line(screen, index)
+            assert "%" not in gpu_line(screen, index)
         screen.type("?")
         screen.wait_for("type to search keys")
         screen.type("q")
@@ -78,7 +78,7 @@ def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver, code
     refusing.memory_used = 30 * GIB
 
     def shown(screen: Screen) -> list[str]:
-        line = card_line(screen, 0)
+        line = gpu_line(screen, 0)
         assert not re.search(r" 30\.[1-9]/", line), "the reserve is not in use"
         return words_of(line)
 

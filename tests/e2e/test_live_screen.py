@@ -45,7 +45,7 @@ def screen_of(driver: Driver, *arguments: str, columns: int = 120, lines: int = 
     return Screen([*GPUMON, "-n", "0.1", *arguments], driver.env(), columns, lines)
 
 
-def card_line(screen: Screen, index: int) -> str:
+def gpu_line(screen: Screen, index: int) -> str:
     """The line of a card, or nothing while there is none."""
     return next((line for line in screen.rows() if re.match(rf" {index} (H100|RTX)", line)), "")
 
@@ -58,7 +58,7 @@ def words_of(line: str) -> list[str]:
 
 def wait_for_line(screen: Screen, index: int, pattern: str) -> None:
     screen.wait(
-        lambda it: re.search(pattern, card_line(it, index)) is not None,
+        lambda it: re.search(pattern, gpu_line(it, index)) is not None,
         f"waiting for {pattern!r} on GPU {index}",
     )
 
@@ -145,7 +145,7 @@ def test_a_lost_card_is_one_card(driver: Driver) -> None:
         driver.cards[6].xid(79)
         driver.cards[6].lost = True
         wait_for_line(screen, 6, r"✖ LOST since \d\d:\d\d( \(XID 79\))?")
-        assert "63%" not in card_line(screen, 6)
+        assert "63%" not in gpu_line(screen, 6)
         driver.cards[7].utilization_gpu = 99
         wait_for_line(screen, 7, "99%")
 
@@ -186,12 +186,12 @@ def test_a_driver_that_says_unknown_now_and_then_makes_nothing_up(driver: Driver
         with screen_of(driver) as screen:
             wait_for_line(screen, 7, "73%")
             driver.random_unknown(0.3, seed=seed)
-            usual = [words_of(card_line(screen, index)) for index in range(7)]
+            usual = [words_of(gpu_line(screen, index)) for index in range(7)]
             for percent in range(77, 89):
                 driver.cards[7].utilization_gpu = percent
                 wait_for_line(screen, 7, f"{percent}%")
                 for index, words in enumerate(usual):
-                    now = words_of(card_line(screen, index))
+                    now = words_of(gpu_line(screen, index))
                     assert len(now) == len(words)
                     assert all(word in (was, "–") for word, was in zip(now, words, strict=True))
                     seen += now == words
@@ -212,9 +212,9 @@ def test_cards_come_and_go(driver: Driver) -> None:
     with screen_of(driver) as screen:
         wait_for_line(screen, 7, "73%")
         driver.remove_card(7)
-        screen.wait(lambda it: not card_line(it, 7), "waiting for GPU 7 to go")
+        screen.wait(lambda it: not gpu_line(it, 7), "waiting for GPU 7 to go")
         driver.add_card(rtx4090())
-        screen.wait(lambda it: "RTX" in card_line(it, 7), "waiting for the new GPU")
+        screen.wait(lambda it: "RTX" in gpu_line(it, 7), "waiting for the new GPU")
 
 
 def test_names_with_escape_sequences_are_only_text(driver: Driver) -> None:
@@ -253,7 +253,7 @@ def test_a_process_list_that_grows_while_it_is_read_is_read_all_the_same(driver:
 def test_mig_instances_are_nested_and_a_parents_utilisation_is_unknown() -> None:
     with Driver([h100_mig(), h100()]) as driver, screen_of(driver) as screen:
         screen.wait_for(r"└ MIG 0:0 [^\n]*\dg\.\d+gb")
-        assert "%" not in card_line(screen, 0)
+        assert "%" not in gpu_line(screen, 0)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_only_the_chosen_cards_and_the_chosen_user_are_shown(driver: Driver) -> 
             screen.wait_for(rf"1 process · of {OWNER}")
             wait_for_line(screen, 5, "53%")
             screen.wait(
-                lambda it: [index for index in range(8) if card_line(it, index)] == [2, 4, 5],
+                lambda it: [index for index in range(8) if gpu_line(it, index)] == [2, 4, 5],
                 "waiting for the chosen GPUs alone",
             )
         with screen_of(driver, "--gpus", "2", "--user", STRANGER) as screen:

@@ -23,8 +23,8 @@ from gpumon.model.processes import (
     Suspect,
 )
 from gpumon.model.snapshot import (
-    CardStatus,
     Gpu,
+    GpuStatus,
     Host,
     MigInstance,
     OwnCost,
@@ -176,8 +176,8 @@ def test_unknown_is_null_and_says_why_under_the_same_key() -> None:
     gpu = Gpu(
         0,
         "GPU-0",
-        status=CardStatus.LOST,
-        unknown={"memory_used": Unknown.CARD_LOST, "fan_speed": Unknown.NOT_SUPPORTED},
+        status=GpuStatus.LOST,
+        unknown={"memory_used": Unknown.GPU_LOST, "fan_speed": Unknown.NOT_SUPPORTED},
     )
     (row,) = told(Snapshot(1.0, Host("a"), (gpu,)))["gpus"]
     assert row["status"] == "lost"

@@ -20,7 +20,7 @@ from gpumon.export.as_prometheus import (
 )
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Unit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
 from gpumon.sources.demo import DemoSource
 from gpumon.text.formatting import printable
 from tests.export.hostile import snapshot_of, texts
@@ -150,8 +150,8 @@ def test_unknown_is_no_sample_and_zero_is_one() -> None:
     assert (sample.labels["gpu"], sample.value) == ("0", 0)
 
 
-@pytest.mark.parametrize("status", CardStatus)
-def test_every_card_tells_its_status_though_nothing_else_is_known(status: CardStatus) -> None:
+@pytest.mark.parametrize("status", GpuStatus)
+def test_every_card_tells_its_status_though_nothing_else_is_known(status: GpuStatus) -> None:
     found = families(of(Gpu(3, "GPU-3", status=status)))
     (sample,) = found.pop(STATUS).samples
     assert found == {}
@@ -161,7 +161,7 @@ def test_every_card_tells_its_status_though_nothing_else_is_known(status: CardSt
 
 def test_a_lost_card_has_nothing_but_its_last_error() -> None:
     snapshot = DemoSource().sample()
-    (lost,) = [gpu for gpu in snapshot.gpus if gpu.status is CardStatus.LOST]
+    (lost,) = [gpu for gpu in snapshot.gpus if gpu.status is GpuStatus.LOST]
     names = {
         sample.name
         for family in families(snapshot).values()

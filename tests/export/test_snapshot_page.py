@@ -12,8 +12,8 @@ from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.model.metrics import GPU_METRICS, PROCESS_METRICS
 from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, HoldReason, ProcessId, Suspect
 from gpumon.model.snapshot import (
-    CardStatus,
     Gpu,
+    GpuStatus,
     Host,
     MigInstance,
     OwnCost,
@@ -74,5 +74,5 @@ def test_the_tables_of_the_page_are_those_of_the_metrics() -> None:
 
 def test_the_page_names_the_schema_and_every_word_of_a_list_of_words() -> None:
     assert f"`{SCHEMA}`" in TEXT
-    for word in (*CardStatus, *Unknown, *HoldReason):
+    for word in (*GpuStatus, *Unknown, *HoldReason):
         assert f"`{word.value}`" in TEXT

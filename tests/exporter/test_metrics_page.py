@@ -13,7 +13,7 @@ from gpumon.exporter import user_limit
 from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.exporter.user_limit import MOST_USERS, UserLimit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import CardStatus, Gpu, Host, Snapshot, Trouble
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sources.demo import DemoSource
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.exporter.exporting import Scrape, exporting, wait_until
@@ -103,7 +103,7 @@ def test_before_the_first_sample_nothing_is_told() -> None:
 
 
 def test_old_values_of_a_gpu_are_withheld_and_those_beside_it_are_told() -> None:
-    hangs = a_gpu(0, sampled_at=NOON - 16, status=CardStatus.NO_ANSWER, xid=79, xid_at=NOON)
+    hangs = a_gpu(0, sampled_at=NOON - 16, status=GpuStatus.NO_ANSWER, xid=79, xid_at=NOON)
     scrape = rendered(of(hangs, a_gpu(1)))
     assert scrape.values("DCGM_FI_DEV_GPU_UTIL") == {"1": 50}
     assert scrape.values("DCGM_FI_DEV_XID_ERRORS") == {"0": 79}, "an error does not pass"
@@ -124,8 +124,8 @@ def test_values_are_told_for_three_intervals_and_fifteen_seconds_at_least(
 
 
 def test_where_all_calls_hang_the_driver_is_down_and_old_values_go() -> None:
-    silent = [a_gpu(index, status=CardStatus.NO_ANSWER) for index in range(2)]
-    lost = a_gpu(2, status=CardStatus.LOST)
+    silent = [a_gpu(index, status=GpuStatus.NO_ANSWER) for index in range(2)]
+    lost = a_gpu(2, status=GpuStatus.LOST)
     scrape = rendered(of(a_gpu(), processes=(process(1, "ann"),)), of(*silent, lost, time=NOON + 4))
     assert scrape.up == 0
     assert scrape.values("DCGM_FI_DEV_GPU_UTIL"), "four seconds ago is not old"
@@ -138,8 +138,8 @@ def test_where_all_calls_hang_the_driver_is_down_and_old_values_go() -> None:
     assert scrape.values("gpumon_sample_timestamp_seconds", "Hostname") == {"ada-07": NOON}
 
 
-@pytest.mark.parametrize("status", [CardStatus.LOST, CardStatus.ASLEEP])
-def test_a_driver_that_says_why_there_are_no_values_is_up(status: CardStatus) -> None:
+@pytest.mark.parametrize("status", [GpuStatus.LOST, GpuStatus.ASLEEP])
+def test_a_driver_that_says_why_there_are_no_values_is_up(status: GpuStatus) -> None:
     assert rendered(of(a_gpu(status=status), time=NOON + 60)).up == 1
 
 

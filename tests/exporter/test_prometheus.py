@@ -24,7 +24,7 @@ from gpumon.export.as_prometheus import (
 )
 from gpumon.exporter.metrics_page import SAMPLE_TIME
 from gpumon.findings import FindingKind
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from tests.exporter.certificates import Authority, authority, needs_openssl
 from tests.exporter.exporting import exporting, wait_until
 from tests.exporter.test_web_config import OPEN_SESAME, TLS, write
@@ -192,7 +192,7 @@ def test_the_panels_of_the_board_have_their_own_place(board: Any) -> None:
 def test_states_and_statuses_are_words_that_exist(page: str) -> None:
     text = (FLEET / page).read_text().replace('\\"', '"')
     words = {kind.value for kind in FindingKind} | {"busy", "no compute", "stuck?"}
-    statuses = {status.value for status in CardStatus}
+    statuses = {status.value for status in GpuStatus}
     found = re.findall(r'(state|status)[!=~]+"([^"]+)"', text)
     assert found
     for label, alternatives in found:

@@ -13,9 +13,9 @@ from gpumon.findings import (
     SHORT_CELLS,
     FindingKind,
     Severity,
-    card_findings,
-    card_state,
     conditions,
+    gpu_findings,
+    gpu_state,
 )
 from gpumon.model.processes import GpuUse, Place, ProcessId
 from gpumon.recording.history import History
@@ -59,12 +59,12 @@ class Machine:
     def state(self, index: int = 0) -> Finding:
         """What the table says of a GPU."""
         assert self.history.latest is not None
-        return card_state(self.history, self.history.latest.gpus[index])
+        return gpu_state(self.history, self.history.latest.gpus[index])
 
     def kinds(self, index: int = 0) -> list[FindingKind]:
         """All findings of a GPU."""
         assert self.history.latest is not None
-        found = card_findings(self.history, self.history.latest.gpus[index])
+        found = gpu_findings(self.history, self.history.latest.gpus[index])
         for finding in found:
             assert cell_width(finding.short) <= SHORT_CELLS
             assert cell_width(finding.brief) <= BRIEF_CELLS
@@ -382,6 +382,6 @@ def test_a_verdict_is_known_as_of_the_past(machine: Machine) -> None:
     assert then is not None
     machine.play(100, lambda _: (gpu(**{**EMPTY, "sm_active": 70.0}),))
     assert machine.state().kind is FindingKind.WORKING
-    was = card_state(machine.history.as_of(then), then.gpus[0])
+    was = gpu_state(machine.history.as_of(then), then.gpus[0])
     assert was.kind is FindingKind.BUSY_EMPTY
     assert was.since == NOON + 5

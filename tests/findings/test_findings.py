@@ -15,13 +15,13 @@ from gpumon.findings import (
     FindingKind,
     Severity,
     Thresholds,
-    card_findings,
-    card_state,
     conditions,
+    gpu_findings,
+    gpu_state,
     memory_account,
 )
 from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, Suspect
-from gpumon.model.snapshot import CardStatus, Gpu, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.history import History
 from gpumon.sources.makers import error_code
 from gpumon.text.formatting import cell_width
@@ -58,7 +58,7 @@ def see(
             in_container=in_container,
         )
         history.add(msgspec.structs.replace(seen, holders=holders))
-    return card_state(history, card)
+    return gpu_state(history, card)
 
 
 def looked_before() -> History:
@@ -76,7 +76,7 @@ def looked_rarely() -> History:
 
 
 def kinds(history: History, card: Gpu) -> list[FindingKind]:
-    return [finding.kind for finding in card_findings(history, card)]
+    return [finding.kind for finding in gpu_findings(history, card)]
 
 
 # Free, working, unknown
@@ -288,7 +288,7 @@ def test_an_unknown_utilisation_is_never_idle() -> None:
     history = looked_before()
     assert see(history, 300, gpu(utilization_gpu=None), process()).kind is FindingKind.WORKING
     see(history, 300, gpu(), process())
-    assert card_state(history, gpu()).kind is FindingKind.IDLE
+    assert gpu_state(history, gpu()).kind is FindingKind.IDLE
     found = see(history, 1, gpu(utilization_gpu=None), process())
     assert found.kind is FindingKind.WORKING
 
@@ -473,7 +473,7 @@ def test_a_slowdown_that_comes_and_goes_is_one_until_it_stays_away() -> None:
     for _ in range(60):
         see(history, 0, slowed, process())
         see(history, 0, not_slowed, process())
-    found = card_state(history, not_slowed)
+    found = gpu_state(history, not_slowed)
     assert found.short == "hot: SW thermal 1m"
     assert see(history, 6, not_slowed, process()).kind is FindingKind.WORKING
 
@@ -533,7 +533,7 @@ def stand_still(history: History, seconds: float, card: Gpu) -> Finding:
     history.add(snapshot(history.now, old, processes=(process(),)))
     for _ in range(int(seconds)):
         history.add(snapshot(history.now + 1, old, processes=(process(),)))
-    return card_state(history, old)
+    return gpu_state(history, old)
 
 
 def test_of_old_values_nothing_is_claimed_but_their_age() -> None:
@@ -553,9 +553,9 @@ def test_a_card_that_was_free_is_not_free_for_ever() -> None:
     see(history, 30, gpu())
     old = gpu(sampled_at=history.now)
     history.add(snapshot(history.now + 2, old))
-    assert card_state(history, old).kind is FindingKind.FREE
+    assert gpu_state(history, old).kind is FindingKind.FREE
     history.add(snapshot(history.now + 1, old))
-    assert card_state(history, old).kind is FindingKind.OLD
+    assert gpu_state(history, old).kind is FindingKind.OLD
 
 
 def test_values_are_old_by_the_pace_at_which_they_come() -> None:
@@ -565,10 +565,10 @@ def test_values_are_old_by_the_pace_at_which_they_come() -> None:
         history.add(snapshot(moment, gpu(sampled_at=moment)))
     card = gpu(sampled_at=history.now)
     history.add(snapshot(history.now + 150, card))
-    assert card_state(history, card).kind is FindingKind.FREE
+    assert gpu_state(history, card).kind is FindingKind.FREE
     history.add(snapshot(history.now + 1, card))
-    assert card_state(history, card).short == "read 2 m ago"
-    assert card_state(history, card).brief == "2m ago"
+    assert gpu_state(history, card).short == "read 2 m ago"
+    assert gpu_state(history, card).brief == "2m ago"
 
 
 def test_what_does_not_heal_by_itself_is_told_of_old_values_too() -> None:
@@ -1032,7 +1032,7 @@ def test_an_account_of_a_card_that_was_never_seen_is_empty() -> None:
 def lost(**changes: object) -> Gpu:
     return gpu(
         **{
-            "status": CardStatus.LOST,
+            "status": GpuStatus.LOST,
             "utilization_gpu": None,
             "memory_used": None,
             "xid": 79,
@@ -1080,19 +1080,19 @@ def test_a_lost_card_without_an_xid_or_with_an_unlisted_one_makes_nothing_up() -
 @pytest.mark.parametrize(
     ("status", "kind", "severity", "short"),
     [
-        (CardStatus.NO_ANSWER, FindingKind.NO_ANSWER, Severity.CRITICAL, "no answer for 4 s"),
+        (GpuStatus.NO_ANSWER, FindingKind.NO_ANSWER, Severity.CRITICAL, "no answer for 4 s"),
         (
-            CardStatus.RESET_REQUIRED,
+            GpuStatus.RESET_REQUIRED,
             FindingKind.RESET_REQUIRED,
             Severity.CRITICAL,
             "reset required (XID 95)",
         ),
-        (CardStatus.ASLEEP, FindingKind.ASLEEP, Severity.NOTE, "asleep"),
-        (CardStatus.NO_PERMISSION, FindingKind.NO_PERMISSION, Severity.NOTE, "no permission"),
+        (GpuStatus.ASLEEP, FindingKind.ASLEEP, Severity.NOTE, "asleep"),
+        (GpuStatus.NO_PERMISSION, FindingKind.NO_PERMISSION, Severity.NOTE, "no permission"),
     ],
 )
 def test_a_card_that_does_not_answer_says_only_that(
-    status: CardStatus, kind: FindingKind, severity: Severity, short: str
+    status: GpuStatus, kind: FindingKind, severity: Severity, short: str
 ) -> None:
     history = looked_before()
     # Its old values may stand beside the status; they are no longer true.
@@ -1112,13 +1112,13 @@ def test_a_card_that_does_not_answer_says_only_that(
 def test_a_failing_card_says_what_else_is_known() -> None:
     history = looked_before()
     card = gpu(
-        status=CardStatus.FAILING,
+        status=GpuStatus.FAILING,
         status_since=NOON + 65,
         temperature_gpu=91,
         utilization_gpu=50,
     )
     see(history, 60, card, process())
-    first, second = card_findings(history, card)
+    first, second = gpu_findings(history, card)
     assert first.kind is FindingKind.FAILING
     assert first.short == "failing for 1 s"
     assert first.sentence == (
@@ -1130,9 +1130,9 @@ def test_a_failing_card_says_what_else_is_known() -> None:
 
 def test_every_status_but_ok_has_its_words() -> None:
     history = looked_before()
-    for status in CardStatus:
+    for status in GpuStatus:
         found = see(history, 0, gpu(status=status))
-        assert (found.severity > Severity.GOOD) == (status is not CardStatus.OK)
+        assert (found.severity > Severity.GOOD) == (status is not GpuStatus.OK)
 
 
 def test_plain_words_for_the_xids_that_people_meet() -> None:
@@ -1147,7 +1147,7 @@ def test_the_most_severe_comes_first_and_ok_is_said_only_alone() -> None:
     history = looked_before()
     card = stuck_card(temperature_gpu=91, memory_used=40 * GIB, memory_free=2 * GIB)
     see(history, 11 * MINUTE, card, process(memory_used=GIB))
-    found = card_findings(history, card)
+    found = gpu_findings(history, card)
     assert [finding.kind for finding in found] == [
         FindingKind.HOT,
         FindingKind.STUCK,
@@ -1156,10 +1156,10 @@ def test_the_most_severe_comes_first_and_ok_is_said_only_alone() -> None:
     ]
     severities = [finding.severity for finding in found]
     assert severities == sorted(severities, reverse=True)
-    assert card_state(history, card) == found[0]
+    assert gpu_state(history, card) == found[0]
 
 
-@pytest.mark.parametrize("status", list(CardStatus))
+@pytest.mark.parametrize("status", list(GpuStatus))
 @pytest.mark.parametrize(
     "card",
     [
@@ -1172,10 +1172,10 @@ def test_the_most_severe_comes_first_and_ok_is_said_only_alone() -> None:
     ],
     ids=["idle", "stray", "stuck", "bad memory", "old", "blank"],
 )
-def test_the_state_is_the_first_of_the_findings(card: Gpu, status: CardStatus) -> None:
+def test_the_state_is_the_first_of_the_findings(card: Gpu, status: GpuStatus) -> None:
     history = looked_before()
     shown = msgspec.structs.replace(card, status=status)
-    assert see(history, 700, shown, process()) == card_findings(history, shown)[0]
+    assert see(history, 700, shown, process()) == gpu_findings(history, shown)[0]
 
 
 def fits(found: Finding) -> bool:
@@ -1199,14 +1199,14 @@ def test_words_fit_their_columns_however_long_it_lasts(
 ) -> None:
     history = History(conditions())
     see(history, hours * HOUR, card, hold, step=60)
-    for found in card_findings(history, card):
+    for found in gpu_findings(history, card):
         assert fits(found), found
         assert found.subject == card.uuid
 
 
-@pytest.mark.parametrize("status", list(CardStatus))
+@pytest.mark.parametrize("status", list(GpuStatus))
 @pytest.mark.parametrize("hours", [0.01, 12.6, 124])
-def test_words_for_a_status_fit_too(status: CardStatus, hours: float) -> None:
+def test_words_for_a_status_fit_too(status: GpuStatus, hours: float) -> None:
     history = History(conditions())
     card = gpu(status=status, status_since=NOON, xid=154)
     see(history, 0, card)
@@ -1232,7 +1232,7 @@ def test_thresholds_can_be_set() -> None:
     card = gpu(temperature_gpu=75)
     see(history, 5, gpu(utilization_gpu=60), process())
     see(history, 300, card, process())
-    assert [f.kind for f in card_findings(history, card)] == [FindingKind.HOT]
+    assert [f.kind for f in gpu_findings(history, card)] == [FindingKind.HOT]
 
 
 def test_a_history_that_was_given_thresholds_is_judged_by_them_unasked() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gpumon.findings import FindingKind, card_findings, conditions
+from gpumon.findings import FindingKind, conditions, gpu_findings
 from gpumon.recording.history import History
 from gpumon.sources.demo.source import DemoSource
 from tests.clock import HandClock
@@ -43,7 +43,7 @@ def test_a_day_of_healthy_gpus_has_no_verdict() -> None:
         if number % 12 == 0:
             for gpu in snapshot.gpus:
                 if gpu.index in HEALTHY:
-                    counted.update(finding.kind for finding in card_findings(history, gpu))
+                    counted.update(finding.kind for finding in gpu_findings(history, gpu))
     source.close()
     assert counted.keys() <= {FindingKind.WORKING, FindingKind.FREE, FindingKind.SLOWED_LATELY}
     assert sum(counted.values()) >= 2 * DAY / STEP / 12

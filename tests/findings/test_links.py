@@ -11,9 +11,9 @@ from gpumon.findings import (
     SHORT_CELLS,
     FindingKind,
     Severity,
-    card_findings,
-    card_state,
     conditions,
+    gpu_findings,
+    gpu_state,
 )
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
@@ -54,7 +54,7 @@ class Watched:
     def found(self) -> dict[FindingKind, Finding]:
         """The findings of the GPU."""
         assert self.history.latest is not None
-        found = card_findings(self.history, self.history.latest.gpus[0])
+        found = gpu_findings(self.history, self.history.latest.gpus[0])
         for finding in found:
             assert cell_width(finding.short) <= SHORT_CELLS
             assert cell_width(finding.brief) <= BRIEF_CELLS
@@ -63,7 +63,7 @@ class Watched:
     def state(self) -> Finding:
         """What the table says of the GPU."""
         assert self.history.latest is not None
-        return card_state(self.history, self.history.latest.gpus[0])
+        return gpu_state(self.history, self.history.latest.gpus[0])
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from gpumon.findings import (
 from gpumon.findings.preallocation import preallocation
 from gpumon.host import Details
 from gpumon.model.processes import GpuProcess, Place
-from gpumon.model.snapshot import CardStatus, Gpu
+from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -225,7 +225,7 @@ def test_what_has_stopped_growing_is_no_longer_said_to_grow() -> None:
         gpu(memory_free=None),
         gpu(memory_free=GIB, memory_unified=True),
         gpu(memory_free=GIB, mig_mode=True),
-        gpu(memory_free=GIB, status=CardStatus.LOST),
+        gpu(memory_free=GIB, status=GpuStatus.LOST),
         gpu(memory_free=GIB, sampled_at=NOON),
         gpu(memory_free=GIB, index=1),
     ],

@@ -12,9 +12,9 @@ from gpumon.findings import (
     SHORT_CELLS,
     FindingKind,
     Severity,
-    card_findings,
-    card_state,
     conditions,
+    gpu_findings,
+    gpu_state,
 )
 from gpumon.model.snapshot import Gpu, Reserved
 from gpumon.recording.history import History
@@ -38,36 +38,36 @@ def history_of(
 
 def test_a_reserved_card_is_not_free_and_says_who_keeps_it_since_when() -> None:
     history = history_of(ANN)
-    state = card_state(history, gpu())
+    state = gpu_state(history, gpu())
     assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.NOTE)
     assert state.short == "reserved by ann 12m"
     assert state.sentence == "reserved by ann for 12m: gpumon run keeps it for a job"
     assert state.evidence == ("gpumon run 4711: python train.py",)
     assert state.since == NOON - 720
-    assert FindingKind.FREE not in {one.kind for one in card_findings(history, gpu())}
-    assert card_state(history, gpu(index=1)).kind is FindingKind.FREE
+    assert FindingKind.FREE not in {one.kind for one in gpu_findings(history, gpu())}
+    assert gpu_state(history, gpu(index=1)).kind is FindingKind.FREE
 
 
 def test_a_reserved_card_at_work_is_no_news() -> None:
     busy = gpu(memory_used=GIB, utilization_gpu=90)
-    state = card_state(history_of(ANN, card=busy, processes=(process(),)), busy)
+    state = gpu_state(history_of(ANN, card=busy, processes=(process(),)), busy)
     assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.QUIET)
 
 
 def test_what_is_wrong_with_a_card_goes_before_who_keeps_it() -> None:
     hot = gpu(temperature_gpu=92)
-    found = card_findings(history_of(ANN, card=hot), hot)
+    found = gpu_findings(history_of(ANN, card=hot), hot)
     assert found[0].kind is FindingKind.HOT
     assert FindingKind.RESERVED in {one.kind for one in found}
 
 
 def test_a_reserved_mig_device_is_told_of_its_card() -> None:
-    state = card_state(history_of(msgspec.structs.replace(ANN, mig_uuid="MIG-1")), gpu())
+    state = gpu_state(history_of(msgspec.structs.replace(ANN, mig_uuid="MIG-1")), gpu())
     assert state.sentence.startswith("a MIG device of it is reserved by ann for 12m")
 
 
 def test_who_it_is_may_not_be_known() -> None:
-    state = card_state(history_of(Reserved("GPU-0")), gpu())
+    state = gpu_state(history_of(Reserved("GPU-0")), gpu())
     assert (state.short, state.since) == ("reserved", None)
     assert "cannot be seen here" in state.evidence[0]
 
@@ -75,7 +75,7 @@ def test_who_it_is_may_not_be_known() -> None:
 @pytest.mark.parametrize("name", ["\x1b[2J", "a" * 80, "日本語の名前の長い人", "\u202eevil"])
 def test_names_and_commands_are_safe_and_fit(name: str) -> None:
     one = msgspec.structs.replace(ANN, user=name, command=name)
-    state = card_state(history_of(one, one, one), gpu())
+    state = gpu_state(history_of(one, one, one), gpu())
     for text in (state.short, state.sentence, *state.evidence):
         assert text.isprintable()
     assert cell_width(state.short) <= SHORT_CELLS

@@ -10,7 +10,7 @@ import pytest
 
 from gpumon.fleet import HostStatus, Origin
 from gpumon.host import Refused, target_of
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.collector import Collector
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import (
@@ -252,12 +252,12 @@ def test_a_source_of_a_host_shows_its_age_while_it_is_down(lab: Lab) -> None:
             assert taken[-1].host.name == "gpu-01"
             before = taken[-1].gpus[0].sampled_at
             sshd.stop()
-            wait_until(lambda: taken[-1].gpus[0].status is CardStatus.NO_ANSWER)
+            wait_until(lambda: taken[-1].gpus[0].status is GpuStatus.NO_ANSWER)
             assert taken[-1].gpus[0].sampled_at is not None
             assert before is not None
             wait_until(lambda: taken[-1].time - (taken[-1].gpus[0].sampled_at or 0) > 1)
             sshd.start()
-            wait_until(lambda: taken[-1].gpus[0].status is CardStatus.OK)
+            wait_until(lambda: taken[-1].gpus[0].status is GpuStatus.OK)
         finally:
             collector.stop()
         times = [snapshot.time for snapshot in taken]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpumon.fleet import HostStatus, Origin
 from gpumon.fleet.nvidia_smi import SmiReader
 from gpumon.host import Refused, target_of
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.stream import StreamError
 from tests.driver import GIB, MIB, owners
 from tests.fleet.conftest import reading, state, wait_for, wait_until
@@ -85,7 +85,7 @@ def test_gpus_and_owners_are_there_and_nothing_can_be_ended(lab: Lab, host: Path
             wait_for(fleet, lambda now: len(now.hosts[0].snapshot.gpus) == 2)  # type: ignore[union-attr]  # it has one
             snapshot = state(fleet, "gpu-01").snapshot
             assert snapshot is not None
-            assert [gpu.status for gpu in snapshot.gpus] == [CardStatus.OK, CardStatus.LOST]
+            assert [gpu.status for gpu in snapshot.gpus] == [GpuStatus.OK, GpuStatus.LOST]
             assert snapshot.gpus[1].memory_used is None
     wait_until(lambda: lab.hosts["gpu-01"].sessions() == [], lab.hosts["gpu-01"].sessions)
 

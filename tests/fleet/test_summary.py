@@ -8,14 +8,12 @@ import pytest
 from gpumon.findings import FindingKind, Severity
 from gpumon.fleet import HostStatus
 from gpumon.fleet.summary import HostJudge, totals
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import host, host_state
 
 FULL = gpu(index=1, memory_used=79 * GIB, memory_free=GIB, utilization_gpu=90)
-LOST = gpu(
-    index=2, status=CardStatus.LOST, memory_used=None, memory_free=None, utilization_gpu=None
-)
+LOST = gpu(index=2, status=GpuStatus.LOST, memory_used=None, memory_free=None, utilization_gpu=None)
 ON_FULL = (process(7, memory_used=79 * GIB, sm=90, gpus=(1,), user="bo"),)
 
 

@@ -8,14 +8,14 @@ import pytest
 from gpumon.filters import Facts, FilterError, parse
 from gpumon.fleet import HostStatus
 from gpumon.fleet.terms import FLEET_PROCESSES, HOST_TERMS, HOSTS
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import host, host_state
 
 BUSY = gpu(index=2, memory_used=70 * GIB, memory_free=10 * GIB, utilization_gpu=90)
 ANN = process(7, memory_used=70 * GIB, sm=90, gpus=(2,), user="Ann")
 HOST = host(host_state("GPU-01.lab", gpu(), gpu(index=1), BUSY, processes=(ANN,)))
-SICK = host(host_state("gpu-02", gpu(status=CardStatus.LOST, memory_free=None)))
+SICK = host(host_state("gpu-02", gpu(status=GpuStatus.LOST, memory_free=None)))
 DOWN = host(host_state("gpu-03"), host_state("gpu-03", status=HostStatus.DOWN))
 
 

@@ -265,7 +265,7 @@ def test_whatever_a_holder_says_of_itself_fits_on_the_screen(
     history = History(conditions())
     history.add(seen)
     parts = Dashboard(history).rows(seen, View(interval=0.5), width, 24)
-    for row in (*parts.header, *parts.cards, *parts.footer):
+    for row in (*parts.header, *parts.gpus, *parts.footer):
         assert sum(cell_width(text) for text, _ in row) == width
 
 

@@ -42,7 +42,7 @@ HUNTED = "FUZZ_SEED" in os.environ
 had its effect. That finds more, and not always the same."""
 SEEDS = [int(os.environ["FUZZ_SEED"])] if HUNTED else [7, 9]
 SCREENS = {
-    *("DashboardScreen", "CardScreen", "ProcessScreen", "JobScreen", "HelpScreen"),
+    *("DashboardScreen", "GpuScreen", "ProcessScreen", "JobScreen", "HelpScreen"),
     *("CommandsDialog", "EndDialog", "ThemesDialog", "ColumnsDialog", "MomentDialog"),
     *("the filter line", "the past", "a log that is played", "a signal that leaves"),
 }

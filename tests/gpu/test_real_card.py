@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gpumon.model.metrics import GPU_METRICS, Metric, Tier, Unit
-from gpumon.model.snapshot import CardStatus, Gpu, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from tests.gpu.latency import rows
 from tests.gpu.witness import Rate, Values
 
@@ -151,7 +151,7 @@ def test_every_value_is_the_one_nvidia_smi_shows(metric: Metric, values: Values)
 
 
 def gpu_with(**facts: float) -> Gpu:
-    return Gpu(index=0, uuid="GPU-0", status=CardStatus.OK, **facts)  # type: ignore[arg-type]  # of any field
+    return Gpu(index=0, uuid="GPU-0", status=GpuStatus.OK, **facts)  # type: ignore[arg-type]  # of any field
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_comparison_with_nvidia_smi_can_fail(
 @needs_card
 def test_every_card_answers(values: Values) -> None:
     assert values.after.trouble is None
-    assert {gpu.status for gpu in values.after.gpus} <= {CardStatus.OK, CardStatus.ASLEEP}
+    assert {gpu.status for gpu in values.after.gpus} <= {GpuStatus.OK, GpuStatus.ASLEEP}
 
 
 @pytest.mark.gpu
@@ -195,7 +195,7 @@ def test_how_much_of_a_card_works_is_told_from_hopper_on(values: Values) -> None
     """The driver's own answer for this user may be a refusal; it is never a 0 that is none."""
     shares = [metric.field for metric in GPU_METRICS if metric.unit is Unit.SHARE]
     for gpu in values.after.gpus:
-        if gpu.status is not CardStatus.OK:
+        if gpu.status is not GpuStatus.OK:
             continue
         told = {field: getattr(gpu, field) for field in shares}
         reasons = {gpu.unknown.get(field) for field in shares if told[field] is None}
@@ -211,7 +211,7 @@ def test_how_much_of_a_card_works_is_told_from_hopper_on(values: Values) -> None
 @pytest.fixture
 def cuda_process(values: Values) -> Iterator[tuple[int, str]]:
     """A process with 512 MiB on the first card that is awake; its PID and the card's UUID."""
-    uuid = next(gpu.uuid for gpu in values.after.gpus if gpu.status is CardStatus.OK)
+    uuid = next(gpu.uuid for gpu in values.after.gpus if gpu.status is GpuStatus.OK)
     process = subprocess.Popen(
         [sys.executable, "-c", CUDA_OWNER],
         env={**clean_environment(), "CUDA_VISIBLE_DEVICES": uuid},

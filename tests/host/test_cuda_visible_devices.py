@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.host.cuda_visible_devices import visible_devices, visible_devices_line
-from gpumon.model.snapshot import CardStatus, Gpu, MigInstance
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance
 from tests.build import gpu
 
 UUIDS = (
@@ -184,7 +184,7 @@ def test_a_card_with_mig_on_and_no_device_is_not_seen() -> None:
 
 
 def test_a_lost_card_leaves_the_count_in_doubt() -> None:
-    lost = (*ALIKE[:2], gpu(index=2, uuid=UUIDS[2], status=CardStatus.LOST), ALIKE[3])
+    lost = (*ALIKE[:2], gpu(index=2, uuid=UUIDS[2], status=GpuStatus.LOST), ALIKE[3])
     assert not visible_devices("3", None, lost).certain
     assert not visible_devices(UUIDS[2], None, lost).certain
     assert visible_devices(UUIDS[3], None, lost).certain
@@ -211,7 +211,7 @@ machines = st.lists(
         name=st.sampled_from(["H100", "T400", None]),
         mig=st.sampled_from([(), MIG.mig, MIG.mig[1:]]),
         mig_mode=st.sampled_from([True, False, None]),
-        status=st.sampled_from([CardStatus.OK, CardStatus.LOST, CardStatus.NO_ANSWER]),
+        status=st.sampled_from([GpuStatus.OK, GpuStatus.LOST, GpuStatus.NO_ANSWER]),
     ),
     unique_by=lambda card: card.uuid,
     max_size=5,

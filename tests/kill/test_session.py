@@ -808,7 +808,7 @@ USED, HELD = 40 * GIB, 30 * GIB
 OTHER = build.process(9, memory_used=9 * GIB)
 
 
-def on_card(target: Target, memory: int | None = HELD) -> Target:
+def on_gpu(target: Target, memory: int | None = HELD) -> Target:
     return msgspec.structs.replace(target, uses=(GpuUse("GPU-0", 0, memory_used=memory),))
 
 
@@ -836,7 +836,7 @@ class Ended:
     """A process with memory on a card that has been ended, and whose memory is waited for."""
 
     def __init__(self, family: Family, bench: Bench, memory: int | None = HELD) -> None:
-        self.target = on_card(lives.target(family.sleeper().pid), memory)
+        self.target = on_gpu(lives.target(family.sleeper().pid), memory)
         self.listed = as_listed(self.target, memory)
         self.case = bench.case(self.target)
         self.case.see(moment(-1, USED, OTHER, self.listed))
@@ -906,7 +906,7 @@ def test_missing_memory_is_explained(family: Family, bench: Bench) -> None:
 def test_memory_of_an_unlisted_target_is_counted_when_it_exits(
     family: Family, bench: Bench
 ) -> None:
-    run, loader = on_card(lives.target(family.sleeper().pid)), family.python(DEAF)
+    run, loader = on_gpu(lives.target(family.sleeper().pid)), family.python(DEAF)
     case = bench.case(run, lives.target(loader.pid))
     case.see(moment(-1, USED, OTHER, as_listed(run)))
     case.send(signal.SIGTERM)
@@ -1081,21 +1081,21 @@ def test_with_unknown_sizes_memory_settles_once_it_is_stable(family: Family, ben
 
 
 def test_without_a_snapshot_the_report_has_no_memory(family: Family, bench: Bench) -> None:
-    case = bench.case(on_card(lives.target(family.sleeper().pid)))
+    case = bench.case(on_gpu(lives.target(family.sleeper().pid)))
     case.send(signal.SIGKILL)
     assert done(case).memory == ()
 
 
 def test_a_gpu_that_reports_no_memory_is_left_out(family: Family, bench: Bench) -> None:
-    case = bench.case(on_card(lives.target(family.sleeper().pid)))
+    case = bench.case(on_gpu(lives.target(family.sleeper().pid)))
     case.see(moment(-1, None, OTHER))
     case.send(signal.SIGKILL)
     assert done(case).memory == ()
 
 
 def test_memory_of_refused_processes_is_not_expected(family: Family, bench: Bench) -> None:
-    mine = on_card(lives.target(family.sleeper().pid, parent=None), 10 * GIB)
-    itself = on_card(lives.target(os.getpid()), 20 * GIB)
+    mine = on_gpu(lives.target(family.sleeper().pid, parent=None), 10 * GIB)
+    itself = on_gpu(lives.target(os.getpid()), 20 * GIB)
     case = bench.case(mine, itself)
     case.see(moment(-1, USED, OTHER, as_listed(mine, 10 * GIB), as_listed(itself, 20 * GIB)))
     case.send(signal.SIGTERM)
@@ -1109,7 +1109,7 @@ def test_memory_of_refused_processes_is_not_expected(family: Family, bench: Benc
 def test_memory_of_late_children_is_expected_too(family: Family, bench: Bench) -> None:
     run, loaders = start_loaders(family)
     children = [lives.target(pid) for pid in loaders]
-    case = bench.case(on_card(lives.target(run.pid)))
+    case = bench.case(on_gpu(lives.target(run.pid)))
     listed = [as_listed(lives.target(run.pid)), *(as_listed(child, GIB) for child in children)]
     case.see(moment(-1, USED, OTHER, *listed))
     case.send(signal.SIGKILL, whole_tree=True)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.findings import card_state, conditions
+from gpumon.findings import conditions, gpu_state
 from gpumon.findings.groups import users
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import History, HistoryAsOf
@@ -77,7 +77,7 @@ def ask(history: History, shown: Snapshot) -> Answers:
         for seconds, count in ((60, 120), (60, 60), (60, 20))
     ]
     return Answers(
-        [card_state(history, card).sentence for card in shown.gpus],
+        [gpu_state(history, card).sentence for card in shown.gpus],
         {
             (card.uuid, name): span(history.interval(card.uuid, name))
             for card in shown.gpus

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import CardStatus, Gpu, Host, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, Unknown
 from gpumon.recording.history import (
-    CARDS_KEPT,
     CHARTED,
     GONE_KEPT,
     GONE_SECONDS,
+    GPUS_KEPT,
     PATIENCE,
     PROCESS_CHARTED,
     PROCESSES_CHARTED,
@@ -202,7 +202,7 @@ def test_a_night_of_suspend_does_not_look_like_a_slow_pace_afterwards() -> None:
     feed(history, *[40] * 20)
     night = NOON + 8 * 3600
     feed(history, 60, start=night)
-    history.add(snapshot(night + 1, gpu(utilization_gpu=None, status=CardStatus.LOST)))
+    history.add(snapshot(night + 1, gpu(utilization_gpu=None, status=GpuStatus.LOST)))
     assert utilization(history, 60, 6, night + 50) == [60, None, None, None, None, None]
     assert utilization(history, 8 * 3600, 8, night)[2:7] == [None] * 5
 
@@ -210,7 +210,7 @@ def test_a_night_of_suspend_does_not_look_like_a_slow_pace_afterwards() -> None:
 def test_a_lost_card_leaves_a_gap_and_the_others_run_on() -> None:
     history = History({})
     for second in range(30):
-        lost = gpu(index=0, status=CardStatus.LOST, utilization_gpu=None)
+        lost = gpu(index=0, status=GpuStatus.LOST, utilization_gpu=None)
         first = gpu(index=0, utilization_gpu=90) if second < 10 else lost
         history.add(snapshot(NOON + second, first, gpu(index=1, utilization_gpu=70)))
     assert utilization(history, 30, 3) == [90, pytest.approx(90), None]
@@ -252,7 +252,7 @@ def test_a_card_that_never_answered_is_unknown_just_before_it_was_seen_too(
     seconds: float, count: int
 ) -> None:
     history = History({})
-    history.add(snapshot(NOON + 0.5, gpu(status=CardStatus.LOST)))
+    history.add(snapshot(NOON + 0.5, gpu(status=GpuStatus.LOST)))
     assert utilization(history, seconds, count, NOON) == [None] * count
 
 
@@ -548,9 +548,9 @@ def test_a_spell_does_not_reach_across_a_longer_gap() -> None:
 def test_a_spell_without_news_is_not_claimed_for_longer_than_patience() -> None:
     history = History(BUSY)
     feed(history, 0, 50)
-    history.add(snapshot(NOON + 9, gpu(status=CardStatus.NO_ANSWER)))
+    history.add(snapshot(NOON + 9, gpu(status=GpuStatus.NO_ANSWER)))
     assert busy_interval(history) is not None
-    history.add(snapshot(NOON + 12, gpu(status=CardStatus.NO_ANSWER)))
+    history.add(snapshot(NOON + 12, gpu(status=GpuStatus.NO_ANSWER)))
     assert busy_interval(history) is None
 
 
@@ -673,7 +673,7 @@ def test_of_cards_that_come_and_go_only_the_newest_are_remembered() -> None:
         return bool(history.gpu_window(uuid, "memory_used", 3600))
 
     known = [number for number in range(100) if remembered(f"GPU-{number}")]
-    assert known == list(range(100 - CARDS_KEPT + 1, 100))
+    assert known == list(range(100 - GPUS_KEPT + 1, 100))
     assert remembered("GPU-here")
 
 
@@ -777,7 +777,7 @@ def test_a_process_that_came_while_gpumon_looked_has_rested_since_then() -> None
     ("before", "came"),
     [
         (gpu(unknown={"processes": Unknown.NOT_SUPPORTED}), NOON + 1),
-        (gpu(status=CardStatus.NO_ANSWER), NOON + 1),
+        (gpu(status=GpuStatus.NO_ANSWER), NOON + 1),
         (gpu(), NOON + PATIENCE + 1),
     ],
     ids=["its GPU was not listed", "its GPU did not answer", "nobody looked for a while"],

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import pytest
 from msgspec.structs import replace
 
-from gpumon.findings import card_state, conditions
+from gpumon.findings import conditions, gpu_state
 from gpumon.findings.groups import users
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.recording import RecordingError
 from gpumon.recording.history import History
 from gpumon.recording.playback import SPEEDS, Player
@@ -35,7 +35,7 @@ PATIENCE = 60.0
 def told(shown: Snapshot, history: History) -> dict[str, object]:
     """What is said at a moment of all that is said to hold for a time."""
     idle = {one.id: history.process_idle(one.id) for one in shown.processes}
-    states = [card_state(history, card) for card in shown.gpus]
+    states = [gpu_state(history, card) for card in shown.gpus]
     return {
         "states": [(state.kind, state.sentence, state.short) for state in states],
         "idle": {
@@ -149,7 +149,7 @@ def test_nothing_that_lasts_breaks_off_while_it_is_played(speed: float) -> None:
     deck.player.play()
     for _ in range(60):
         shown = deck.sample()
-        states = [card_state(deck.player.history, card).kind.value for card in shown.gpus]
+        states = [gpu_state(deck.player.history, card).kind.value for card in shown.gpus]
         assert [states[card] for card in (2, 3, 5)] == ["hot", "idle", "stuck"]
         graph = deck.player.history.gpu_buckets(
             shown.gpus[2].uuid, "power_draw", 60, 30, shown.time
@@ -334,7 +334,7 @@ def test_a_disk_that_hangs_is_no_fault_of_the_cards() -> None:
     assert waited[0] >= 4.0
     silent, shown = deck.seen[-2:]
     assert silent.time == deck.player.playing.position + 300
-    assert {card.status for card in silent.gpus} <= {CardStatus.OK, CardStatus.LOST}
+    assert {card.status for card in silent.gpus} <= {GpuStatus.OK, GpuStatus.LOST}
     assert shown.time == silent.time - 300
     assert deck.player.playing.waiting is None
 

@@ -19,12 +19,12 @@ import msgspec
 import pytest
 
 from gpumon.model.processes import Place, ProcessId
-from gpumon.model.snapshot import CardStatus, Host
+from gpumon.model.snapshot import GpuStatus, Host
 from gpumon.recording import NO_SAMPLES, RecordingError
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.playback.replay import ReplaySource
-from gpumon.report.curves import CardCurves
+from gpumon.report.curves import GpuCurves
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from gpumon.report.plot import draw
@@ -288,7 +288,7 @@ def test_the_values_of_a_card_that_hangs_do_not_count_on(tmp_path: Path) -> None
 
 
 def test_a_lost_card_is_told_with_its_time(tmp_path: Path) -> None:
-    lost: dict[str, Any] = {"status": CardStatus.LOST, "utilization_gpu": None, "power_draw": None}
+    lost: dict[str, Any] = {"status": GpuStatus.LOST, "utilization_gpu": None, "power_draw": None}
     samples = busy(range(0, 1800, 10)) + busy(range(1800, 3601, 10), processes=(), **lost)
     log = write_log(tmp_path / "a.csv", samples)
     [line] = report([log])["lines"]
@@ -420,7 +420,7 @@ def test_when_a_line_was_seen_is_told_where_lines_differ(tmp_path: Path) -> None
 
 def test_who_was_on_a_lost_card_is_not_known_to_be_nobody(tmp_path: Path) -> None:
     lost: dict[str, Any] = {
-        "status": CardStatus.LOST,
+        "status": GpuStatus.LOST,
         "utilization_gpu": None,
         "power_draw": None,
         "sampled_at": NOON - 60,
@@ -657,7 +657,7 @@ def _less_than_a_gibibyte() -> None:
 def test_what_draws_is_bounded_whatever_comes() -> None:
     cards = []
     for index in range(1000):
-        card = CardCurves("ada-07", NOON)
+        card = GpuCurves("ada-07", NOON)
         card.index = index
         card.utilization.add(NOON, 50)
         card.utilization.add(NOON + 1, 1e6 * index)

@@ -61,22 +61,22 @@ class Witness:
         number = listed.groupby(["sample", "uuid"])["pid"].transform("count")
         part = (listed["sm [%]"] / whole).where(whole > 0, 1 / number)
         mine = listed.assign(energy=part * listed["joules"])[listed[column] == value]
-        on_card = mine.groupby(["sample", "uuid"]).agg(
+        on_gpu = mine.groupby(["sample", "uuid"]).agg(
             weight=("weight", "first"), sm=("sm [%]", "sum"), energy=("energy", "sum")
         )
         there = mine.groupby("sample").agg(
             weight=("weight", "max"), memory=("used_gpu_memory [MiB]", "sum")
         )
-        sm = on_card["sm"].clip(upper=100)
+        sm = on_gpu["sm"].clip(upper=100)
         return {
-            "gpu_hours": on_card["weight"].sum() / 3600,
+            "gpu_hours": on_gpu["weight"].sum() / 3600,
             "present_hours": there["weight"].sum() / 3600,
-            **_utilization(sm, on_card["weight"]),
+            **_utilization(sm, on_gpu["weight"]),
             "memory_mean_bytes": _mean(there["memory"] * 2**20, there["weight"]),
             "memory_peak_bytes": there["memory"].max() * 2**20,
-            "busy_hours": on_card["weight"][sm > 0].sum() / 3600,
-            "idle_hours": on_card["weight"][sm == 0].sum() / 3600,
-            "energy_kwh": on_card["energy"].sum() / 3.6e6,
+            "busy_hours": on_gpu["weight"][sm > 0].sum() / 3600,
+            "idle_hours": on_gpu["weight"][sm == 0].sum() / 3600,
+            "energy_kwh": on_gpu["energy"].sum() / 3.6e6,
         }
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.model.processes import HolderScan
-from gpumon.model.snapshot import CardStatus, Gpu, Host, OwnCost, Snapshot
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, OwnCost, Snapshot
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sources import Call, CallGivenUpError, SourceError
@@ -315,7 +315,7 @@ def test_what_others_know_is_in_every_snapshot_also_while_a_call_hangs() -> None
 
     bench.source.on_sample = hang
     first, reminder, last = bench.run(3)
-    assert reminder.gpus[1].status is CardStatus.NO_ANSWER
+    assert reminder.gpus[1].status is GpuStatus.NO_ANSWER
     told = [snapshot.holders and snapshot.holders.at for snapshot in (first, reminder, last)]
     assert told == [first.time, first.time, last.time]
     assert first.cost is not None
@@ -355,15 +355,15 @@ def test_while_the_driver_hangs_no_card_answers_and_the_last_values_stay(bench: 
     first, *reminders, last = bench.run(6)
     assert [snapshot.time - EPOCH for snapshot in reminders] == pytest.approx([1.5, 2.5, 3.5, 4.5])
     for snapshot in reminders:
-        assert [gpu.status for gpu in snapshot.gpus] == [CardStatus.NO_ANSWER] * 3
+        assert [gpu.status for gpu in snapshot.gpus] == [GpuStatus.NO_ANSWER] * 3
         assert snapshot.gpus[1].status_since == pytest.approx(EPOCH + 0.5)
         assert snapshot.gpus[1].memory_used == 1, "its last values stay"
         assert snapshot.host == first.host
-    assert [gpu.status for gpu in last.gpus] == [CardStatus.OK] * 3
+    assert [gpu.status for gpu in last.gpus] == [GpuStatus.OK] * 3
 
 
 def test_a_lost_card_stays_lost_while_the_driver_hangs(bench: Bench) -> None:
-    lost = Gpu(3, "GPU-3", status=CardStatus.LOST, status_since=7.0)
+    lost = Gpu(3, "GPU-3", status=GpuStatus.LOST, status_since=7.0)
     bench.source.gpus = (*bench.source.gpus, lost)
 
     def hang(count: int) -> None:
@@ -373,12 +373,12 @@ def test_a_lost_card_stays_lost_while_the_driver_hangs(bench: Bench) -> None:
 
     bench.source.on_sample = hang
     reminder = bench.run(3)[1]
-    assert [gpu.status for gpu in reminder.gpus[:3]] == [CardStatus.NO_ANSWER] * 3
+    assert [gpu.status for gpu in reminder.gpus[:3]] == [GpuStatus.NO_ANSWER] * 3
     assert reminder.gpus[3] is lost, "what is lost was not going to answer"
 
 
 def test_a_card_that_did_not_answer_before_keeps_since_when(bench: Bench) -> None:
-    bench.source.gpus = (Gpu(0, "GPU-0", status=CardStatus.NO_ANSWER, status_since=7.0),)
+    bench.source.gpus = (Gpu(0, "GPU-0", status=GpuStatus.NO_ANSWER, status_since=7.0),)
 
     def hang(count: int) -> None:
         if count == 2:
@@ -428,7 +428,7 @@ def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
 
     bench.source.on_sample = many_slow_calls
     statuses = {gpu.status for snapshot in bench.run(4) for gpu in snapshot.gpus}
-    assert statuses == {CardStatus.OK}
+    assert statuses == {GpuStatus.OK}
 
 
 def test_a_tick_that_stands_still_outside_the_driver_ages_and_accuses_no_card(
@@ -489,7 +489,7 @@ def test_a_late_word_about_a_hang_cannot_overtake_the_sample_that_ends_it(bench:
 
     bench.source.on_sample = hang
     statuses = {gpu.status for snapshot in bench.run(3) for gpu in snapshot.gpus}
-    assert statuses == {CardStatus.OK}
+    assert statuses == {GpuStatus.OK}
 
 
 # The cost
@@ -571,9 +571,9 @@ def test_a_hung_driver_neither_silences_the_stream_nor_keeps_stop_waiting() -> N
     collector.subscribe(snapshots.put)
     collector.start()
     assert collector.wait_open(PATIENCE)
-    assert snapshots.get(timeout=PATIENCE).gpus[1].status is CardStatus.OK
+    assert snapshots.get(timeout=PATIENCE).gpus[1].status is GpuStatus.OK
     source.may_answer.clear()
-    while snapshots.get(timeout=PATIENCE).gpus[1].status is CardStatus.OK:
+    while snapshots.get(timeout=PATIENCE).gpus[1].status is GpuStatus.OK:
         pass
     assert {thread.name for thread in threading.enumerate()} >= {"gpumon-sampler", "gpumon-watch"}
 
@@ -655,7 +655,7 @@ def test_a_call_that_comes_back_brings_the_card_back() -> None:
         source.may_answer.set()
         while (snapshot := snapshots.get(timeout=PATIENCE)).trouble is not None:
             pass
-        assert snapshot.gpus[1].status is CardStatus.OK
+        assert snapshot.gpus[1].status is GpuStatus.OK
     finally:
         collector.stop()
     assert source.closed_by == [collector._sampler]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, ReservationHolder, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.allocation import UncertainAllocationError
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge, judge_over_time
@@ -39,8 +39,8 @@ def test_an_empty_gpu_meets_empty_requirements() -> None:
     assert reason(IDLE) is None
 
 
-@pytest.mark.parametrize("status", [one for one in CardStatus if one is not CardStatus.OK])
-def test_a_card_that_does_not_answer_never_fits(status: CardStatus) -> None:
+@pytest.mark.parametrize("status", [one for one in GpuStatus if one is not GpuStatus.OK])
+def test_a_card_that_does_not_answer_never_fits(status: GpuStatus) -> None:
     assert reason(gpu(status=status)) is not None
 
 
@@ -49,9 +49,9 @@ def hopeless(asked: Requirements, *cards: Gpu, environment: dict[str, str] | Non
     return chooser.hopeless(chooser.judge(snapshot(NOON, *cards)))
 
 
-@pytest.mark.parametrize("status", [one for one in CardStatus if one is not CardStatus.OK])
+@pytest.mark.parametrize("status", [one for one in GpuStatus if one is not GpuStatus.OK])
 def test_a_gpu_that_does_not_answer_may_qualify_later_unless_its_type_is_wrong(
-    status: CardStatus,
+    status: GpuStatus,
 ) -> None:
     assert not hopeless(ANY, gpu(status=status))
     assert hopeless(Requirements(models=("a100",)), gpu(status=status))
@@ -77,7 +77,7 @@ def test_an_unreadable_value_may_be_readable_later(
 
 
 def test_a_gpu_that_never_answered_may_be_any_uuid() -> None:
-    nameless = gpu(uuid="index-0", name=None, status=CardStatus.LOST)
+    nameless = gpu(uuid="index-0", name=None, status=GpuStatus.LOST)
     by_uuid = Requirements(only=parse_selection("GPU-1a2b"))
     assert not hopeless(by_uuid, nameless)
     assert not hopeless(ANY, nameless, environment={"CUDA_VISIBLE_DEVICES": "GPU-1a2b"})

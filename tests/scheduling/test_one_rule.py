@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.findings import FindingKind, card_findings, conditions, not_free
+from gpumon.findings import FindingKind, conditions, gpu_findings, not_free
 from gpumon.model.processes import GpuProcess, GpuUse
-from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, Reserved, Snapshot, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Reserved, Snapshot, Unknown
 from gpumon.recording.history import History
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.wait.goals import CardGoal, HopelessError
+from gpumon.scheduling.wait.goals import GpuGoal, HopelessError
 from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.session import SessionAlerts
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -42,7 +42,7 @@ def cards(draw: st.DrawFn) -> Gpu:
         "unknown": draw(st.sampled_from(({}, {}, {"utilization_gpu": Unknown.NOT_SUPPORTED}))),
     }
     spoilt = (
-        ("status", draw(st.sampled_from(CardStatus))),
+        ("status", draw(st.sampled_from(GpuStatus))),
         ("compute_mode", draw(st.sampled_from(("Prohibited", "Exclusive_Process", "Default")))),
         ("remapped_rows_pending", True),
         ("ecc_uncorrected_volatile", 2),
@@ -104,21 +104,21 @@ def test_nothing_disagrees_whether_a_card_is_free(
     ):
         reservation = None if kept is None else theirs.take([kept], "train.py")
         (verdict,) = Chooser(asked, {}, mine).judge(seen)
-        waited = _is_there(CardGoal("free", asked, {}, mine), seen)
+        waited = _is_there(GpuGoal("free", asked, {}, mine), seen)
         if reservation is not None:
             reservation.close()
 
     screen = not_free(history, card, history.thresholds, mig) is None
     assert (verdict.refusal is None) == waited == screen
     if mig is None:
-        assert screen == (FindingKind.FREE in {one.kind for one in card_findings(history, card)})
+        assert screen == (FindingKind.FREE in {one.kind for one in gpu_findings(history, card)})
         told = AlertController(
             SessionAlerts(), history, lambda *_: None, lambda *_: None, lambda: None, lambda _: None
         )
         assert screen == (told.toggle(card) == "GPU 0 is free")
 
 
-def _is_there(goal: CardGoal, seen: Snapshot) -> bool:
+def _is_there(goal: GpuGoal, seen: Snapshot) -> bool:
     try:
         return bool(goal.look(seen).done)
     except HopelessError:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.model.snapshot import CardStatus, Gpu
+from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.outputs import as_env, as_index, as_uuid, doubt_of_indices, table
-from gpumon.scheduling.ranking import CardChoice, choose
+from gpumon.scheduling.ranking import GpuChoice, choose
 from gpumon.scheduling.requirements import Requirements
 from gpumon.sources.links import NONE_KNOWN, Joint, Link, Links
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -37,7 +37,7 @@ def taken(
     asked: Requirements = SHARED,
     processes: tuple[GpuProcess, ...] = (),
     links: Links = NONE_KNOWN,
-) -> CardChoice | None:
+) -> GpuChoice | None:
     verdicts = judge(snapshot(NOON, *gpus, processes=processes), asked, Circumstances())
     return choose(verdicts, asked, links)
 
@@ -136,7 +136,7 @@ machines = st.lists(
         gpu,
         name=st.sampled_from(["H100", "T400"]),
         memory_free=st.integers(0, 80).map(lambda size: size * GIB),
-        status=st.sampled_from([CardStatus.OK, CardStatus.OK, CardStatus.LOST]),
+        status=st.sampled_from([GpuStatus.OK, GpuStatus.OK, GpuStatus.LOST]),
         mig_mode=st.sampled_from([None, False, True]),
     ),
     min_size=1,

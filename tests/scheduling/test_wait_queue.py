@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.wait_queue import GATHERS_AFTER, TAKES_SECONDS, WaitQueue
@@ -135,7 +135,7 @@ def test_small_jobs_pass_a_large_one_but_not_for_ever(folder: Folder, clock: Clo
 def test_no_gpu_is_kept_for_a_waiter_of_a_lost_one(folder: Folder, clock: Clock) -> None:
     all_four = wait(folder, Requirements(least=4, most=4))
     clock.passed = GATHERS_AFTER + 60
-    lost = snapshot(NOON, *CARDS[:3], replace(CARDS[3], status=CardStatus.LOST))
+    lost = snapshot(NOON, *CARDS[:3], replace(CARDS[3], status=GpuStatus.LOST))
     busy = snapshot(NOON, *CARDS, processes=(process(7, gpus=(3,)),))
     assert WaitQueue(folder).reserved_for(lost, NOBODY_S) == {}
     assert len(WaitQueue(folder).reserved_for(busy, NOBODY_S)) == 3

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpumon.model.metrics import GPU_METRICS, Unit, clock_event_names
 from gpumon.model.processes import HoldReason
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import CardStatus, Gpu, Snapshot
+from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot
 from gpumon.sources.demo import DemoSource
 from gpumon.sources.demo.curves import dimmed, mean, ripples, scaled, steady, switch, together, wave
 from tests.clock import HandClock
@@ -94,11 +94,11 @@ def test_another_seed_is_another_machine() -> None:
 def test_every_figure_of_the_story_is_there_at_the_start(demo: Demo) -> None:
     snapshot = demo.at(0)
     shared, partner, hot, notebook, free, stuck, lost, orphaned = snapshot.gpus
-    by_card = defaultdict(list)
+    by_gpu = defaultdict(list)
     for process in snapshot.processes:
-        by_card[process.gpu_indices].append(process)
+        by_gpu[process.gpu_indices].append(process)
 
-    (spanning,) = by_card[0, 1]
+    (spanning,) = by_gpu[0, 1]
     assert spanning.command[1].endswith("/train.py")
     assert known(shared.utilization_gpu) > 0
     assert known(partner.utilization_gpu) > 90, "busy"
@@ -110,22 +110,22 @@ def test_every_figure_of_the_story_is_there_at_the_start(demo: Demo) -> None:
 
     assert notebook.utilization_gpu == 0
     assert known(notebook.memory_used) / GIB == pytest.approx(43.8, abs=0.1)
-    assert {process.user for process in by_card[3,]} == {"bo"}
+    assert {process.user for process in by_gpu[3,]} == {"bo"}
 
-    assert not by_card[4,]
+    assert not by_gpu[4,]
     assert known(free.memory_used) < GIB // 10
 
     assert stuck.utilization_gpu == 100
     assert known(stuck.power_draw) / known(stuck.power_limit) == pytest.approx(0.17, abs=0.01)
 
-    assert lost.status is CardStatus.LOST
+    assert lost.status is GpuStatus.LOST
     assert lost.xid == 79
     assert START - known(lost.status_since) == pytest.approx(330)
-    assert not by_card[6,]
+    assert not by_gpu[6,]
 
     unattributed = known(orphaned.memory_used) - held(snapshot)[7]
     assert unattributed / GIB == pytest.approx(31.0, abs=0.1)
-    assert any("vllm" in " ".join(process.command) for process in by_card[7,])
+    assert any("vllm" in " ".join(process.command) for process in by_gpu[7,])
 
     assert 16 <= len(snapshot.processes) <= 24
     assert len({process.user for process in snapshot.processes}) >= 5
@@ -135,22 +135,22 @@ def test_every_figure_of_the_story_is_there_at_the_start(demo: Demo) -> None:
 @given(moments)
 def test_memory_adds_up_at_any_time(seconds: float) -> None:
     snapshot = Demo().at(seconds)
-    on_card = held(snapshot)
+    on_gpu = held(snapshot)
     for gpu in snapshot.gpus:
-        if gpu.status is CardStatus.LOST:
-            assert gpu.index not in on_card
+        if gpu.status is GpuStatus.LOST:
+            assert gpu.index not in on_gpu
             continue
         used, free = known(gpu.memory_used), known(gpu.memory_free)
         assert free >= 0
         assert used + free + known(gpu.memory_reserved) == gpu.memory_total
-        assert (used - on_card[gpu.index] > GIB) == (gpu.index == 7)
+        assert (used - on_gpu[gpu.index] > GIB) == (gpu.index == 7)
 
 
 @settings(deadline=None)
 @given(moments, st.integers(0, 50))
 def test_values_stay_within_what_such_a_card_can_do(seconds: float, seed: int) -> None:
     for gpu in Demo(seed).at(seconds).gpus:
-        if gpu.status is CardStatus.LOST:
+        if gpu.status is GpuStatus.LOST:
             continue
         for metric in GPU_METRICS:
             value = getattr(gpu, metric.field)
@@ -169,7 +169,7 @@ def test_a_gpu_does_the_work_of_its_processes(second: int) -> None:
     demo = Demo()
     earlier, snapshot = demo.at(second - 2), demo.at(second)
     for before, gpu in zip(earlier.gpus, snapshot.gpus, strict=True):
-        if gpu.status is CardStatus.LOST:
+        if gpu.status is GpuStatus.LOST:
             continue
         uses = [use for p in snapshot.processes for use in p.uses if use.gpu_uuid == gpu.uuid]
         work = sum(known(use.sm) for use in uses)
@@ -190,7 +190,7 @@ def test_a_gpu_without_processes_is_idle_cool_and_empty(seconds: float, fraction
     recent = [demo.at(seconds - ago) for ago in (240, 180, 120, 60, 2, 1, 0)]
     occupied = {index for snapshot in recent for index in held(snapshot)}
     for gpu in recent[-1].gpus:
-        if gpu.index in occupied or gpu.status is CardStatus.LOST:
+        if gpu.index in occupied or gpu.status is GpuStatus.LOST:
             continue
         assert gpu.utilization_gpu == 0
         assert known(gpu.power_draw) < 80
@@ -202,7 +202,7 @@ def test_a_gpu_without_processes_is_idle_cool_and_empty(seconds: float, fraction
 @given(st.floats(-331, -329), st.floats(0, 0.999))
 def test_a_lost_gpu_has_no_process_however_the_clock_stood(seconds: float, part: float) -> None:
     snapshot = Demo(start=START + part).at(seconds)
-    lost = {gpu.index for gpu in snapshot.gpus if gpu.status is CardStatus.LOST}
+    lost = {gpu.index for gpu in snapshot.gpus if gpu.status is GpuStatus.LOST}
     assert not lost & set(held(snapshot))
 
 
@@ -405,8 +405,8 @@ def test_the_past_holds_what_findings_will_claim(demo: Demo) -> None:
     assert since(5, "stuck") == pytest.approx(22 * 60, abs=61)
     assert since(2, "hot") == pytest.approx(4 * 60, abs=16)
     statuses = [snapshot.gpus[6].status for snapshot in past]
-    assert statuses[0] is CardStatus.OK
-    assert statuses == sorted(statuses, key=lambda status: status is CardStatus.LOST)
+    assert statuses[0] is GpuStatus.OK
+    assert statuses == sorted(statuses, key=lambda status: status is GpuStatus.LOST)
     assert past[0].gpus[6].uuid == past[-1].gpus[6].uuid
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import SourceError
-from gpumon.sources.nvml.card import NvmlCard
 from gpumon.sources.nvml.gpm import METRICS
+from gpumon.sources.nvml.gpu import NvmlGpu
 from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.queries import FieldQuery, Query
 from gpumon.sources.nvml.source import NvmlSource
@@ -437,7 +437,7 @@ def test_no_field_is_asked_whose_number_was_given_away_anew() -> None:
 
 def all_questions() -> Iterator[Query]:
     """What may be asked of a card, older ways included."""
-    card = NvmlCard(_NoLibrary(), HandClock(), "GPU-0", 0, lambda *_: None)  # type: ignore[arg-type] # asks nothing
+    card = NvmlGpu(_NoLibrary(), HandClock(), "GPU-0", 0, lambda *_: None)  # type: ignore[arg-type] # asks nothing
     for question in metric_queries(card):
         reading: Query | None = question
         while reading is not None:
@@ -710,7 +710,7 @@ def test_open_and_close_may_be_called_again(furnish: Furnish) -> None:
     source.close()
     source.close()
     source.open()
-    assert room.sample().gpus[0].status is CardStatus.OK
+    assert room.sample().gpus[0].status is GpuStatus.OK
 
 
 def test_closing_gives_back_every_reference_on_the_driver(furnish: Furnish) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import SourceError
 from gpumon.sources.nvml.queries import KEPT_SECONDS, REACTIONS, PollRate, Query, Reaction
 from gpumon.sources.nvml.slow_call_budget import SlowCallBudget
@@ -71,7 +71,7 @@ def test_a_driver_that_was_loaded_anew_is_initialised_anew_in_the_same_sample(
     room.driver.reload()
     after = room.sample(60)
     assert after.trouble is None
-    assert [gpu.status for gpu in after.gpus] == [CardStatus.OK] * 2
+    assert [gpu.status for gpu in after.gpus] == [GpuStatus.OK] * 2
     assert after.gpus[0].power_draw == before.gpus[0].power_draw
     assert before.host.driver_since is not None
     assert after.host.driver_since == pytest.approx(before.host.driver_since + 60, abs=0.2)
@@ -120,7 +120,7 @@ def test_a_call_that_refuses_its_arguments_is_not_asked_again(furnish: Furnish) 
     room.driver.cards[0].fail(CLOCK, INVALID_ARGUMENT)
     room.open()
     gpu = room.samples(5).gpus[0]
-    assert gpu.status is CardStatus.OK
+    assert gpu.status is GpuStatus.OK
     assert gpu.power_draw is not None
     assert gpu.clock_sm is None
     assert gpu.unknown["clock_sm"] is Unknown.NOT_SUPPORTED
@@ -242,7 +242,7 @@ def test_what_a_card_never_answered_is_asked_again_seldom(furnish: Furnish, code
 def test_what_is_taken_up_again_before_its_turn_came_is_asked_once(furnish: Furnish) -> None:
     source = furnish(h100()).open()
     assert source.backend._driver is not None
-    (card,) = source.backend._driver._registry.cards
+    (card,) = source.backend._driver._registry.gpus
     turns, reading = SlowCallBudget(), Query(("pcie_rx",), lambda: 0, PollRate.SLOW, cost=0.02)
     turns.add(card, reading)
     assert list(turns.take(0.0)) == [], "there is no time for it yet"
@@ -337,7 +337,7 @@ def test_what_is_for_other_users_says_so(furnish: Furnish, code: int) -> None:
     gpu = room.samples(3).gpus[0]
     assert gpu.power_draw is None
     assert gpu.unknown["power_draw"] is Unknown.NO_PERMISSION
-    assert gpu.status is CardStatus.OK
+    assert gpu.status is GpuStatus.OK
 
 
 @pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
@@ -346,7 +346,7 @@ def test_a_card_one_may_not_open_leaves_the_others(furnish: Furnish, code: int) 
     room.driver.cards[1].fail(HANDLE, code)
     room.open()
     statuses = [gpu.status for gpu in room.sample().gpus]
-    assert statuses == [CardStatus.OK, CardStatus.NO_PERMISSION, CardStatus.OK]
+    assert statuses == [GpuStatus.OK, GpuStatus.NO_PERMISSION, GpuStatus.OK]
     barred = room.sample().gpus[1]
     assert barred.uuid == "index-1"
     assert barred.unknown["memory_used"] is Unknown.NO_PERMISSION
@@ -372,7 +372,7 @@ def test_nothing_there_is_no_error(furnish: Furnish, code: int) -> None:
     gpu = room.samples(5).gpus[0]
     assert gpu.power_draw is None
     assert "power_draw" not in gpu.unknown
-    assert gpu.status is CardStatus.OK
+    assert gpu.status is GpuStatus.OK
     room.driver.cards[0].heal()
     assert room.gpu().power_draw is not None
 
@@ -436,10 +436,10 @@ def test_a_library_that_misses_its_parts_is_trouble(furnish: Furnish) -> None:
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [(LOST, CardStatus.LOST), (RESET_REQUIRED, CardStatus.RESET_REQUIRED)],
+    [(LOST, GpuStatus.LOST), (RESET_REQUIRED, GpuStatus.RESET_REQUIRED)],
 )
 def test_a_lost_card_leaves_the_others_running(
-    furnish: Furnish, code: int, status: CardStatus
+    furnish: Furnish, code: int, status: GpuStatus
 ) -> None:
     room = furnish(*(h100(memory_used=GIB) for _ in range(3)))
     for card in room.driver.cards:
@@ -454,10 +454,10 @@ def test_a_lost_card_leaves_the_others_running(
     assert gpu.status_since == pytest.approx(lost_at, abs=0.2)
     assert gpu.name == "NVIDIA H100 80GB HBM3"
     assert gpu.memory_used is None
-    assert gpu.unknown["memory_used"] is Unknown.CARD_LOST
-    assert gpu.unknown["fan_speed"] is Unknown.CARD_LOST
+    assert gpu.unknown["memory_used"] is Unknown.GPU_LOST
+    assert gpu.unknown["fan_speed"] is Unknown.GPU_LOST
     for other in (snapshot.gpus[0], snapshot.gpus[2]):
-        assert (other.status, other.memory_used) == (CardStatus.OK, GIB)
+        assert (other.status, other.memory_used) == (GpuStatus.OK, GIB)
     assert {process.id.pid for process in snapshot.processes} == {4_000_001, 4_000_003}
 
 
@@ -469,11 +469,11 @@ def test_a_lost_card_is_asked_every_five_seconds_and_may_come_back(furnish: Furn
     card.lost = True
     room.sample()
     card.reset_counters()
-    assert room.samples(100).gpus[0].status is CardStatus.LOST
+    assert room.samples(100).gpus[0].status is GpuStatus.LOST
     assert sum(spent.calls for spent in card.calls().values()) == pytest.approx(2, abs=1)
     card.lost = False
     gpu = room.gpu(6)
-    assert (gpu.status, gpu.memory_used) == (CardStatus.OK, GIB)
+    assert (gpu.status, gpu.memory_used) == (GpuStatus.OK, GIB)
     assert gpu.status_since == pytest.approx(room.clock.time())
     assert "memory_used" not in gpu.unknown
 
@@ -488,7 +488,7 @@ def test_of_a_card_that_is_back_all_that_moves_is_known_at_once(furnish: Furnish
     room.driver.cards[0].power_instant = 333_000
     for _ in range(100):
         gpu = room.sample(closely=False).gpus[0]
-        if gpu.status is CardStatus.OK:
+        if gpu.status is GpuStatus.OK:
             break
     assert gpu.power_instant == 333.0
 
@@ -500,7 +500,7 @@ def test_a_card_that_only_seems_to_be_back_stays_lost_since_then(furnish: Furnis
     room.driver.cards[0].fail("nvmlDeviceGetTemperatureV", LOST)
     first = room.gpu()
     later = room.samples(300).gpus[0]
-    assert later.status is first.status is CardStatus.LOST
+    assert later.status is first.status is GpuStatus.LOST
     assert later.status_since == first.status_since
     assert later.name == first.name is not None
 
@@ -512,7 +512,7 @@ def test_a_lost_card_has_no_fans(furnish: Furnish) -> None:
     room.driver.cards[0].lost = True
     gpu = room.gpu()
     assert gpu.fan_speeds is None
-    assert gpu.unknown["fan_speeds"] is Unknown.CARD_LOST
+    assert gpu.unknown["fan_speeds"] is Unknown.GPU_LOST
 
 
 @pytest.mark.parametrize("code", [UNKNOWN, *PASSING])
@@ -523,16 +523,16 @@ def test_looking_for_a_lost_card_leaves_those_that_answer(furnish: Furnish, code
     room.sample()
     room.driver.cards[0].fail(HANDLE, code)
     sound, lost = room.sample(6).gpus
-    assert (sound.status, lost.status) == (CardStatus.OK, CardStatus.LOST)
+    assert (sound.status, lost.status) == (GpuStatus.OK, GpuStatus.LOST)
     assert sound.power_draw is not None
 
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [(NO_PERMISSION, CardStatus.NO_PERMISSION), (RESET_REQUIRED, CardStatus.RESET_REQUIRED)],
+    [(NO_PERMISSION, GpuStatus.NO_PERMISSION), (RESET_REQUIRED, GpuStatus.RESET_REQUIRED)],
 )
 def test_a_handle_that_is_taken_away_is_not_used(
-    furnish: Furnish, code: int, status: CardStatus
+    furnish: Furnish, code: int, status: GpuStatus
 ) -> None:
     room = furnish(h100(), h100())
     room.open()
@@ -564,11 +564,11 @@ def test_a_card_that_was_lost_before_gpumon_came_has_a_row(furnish: Furnish) -> 
     room.driver.cards[0].lost = True
     room.open()
     lost, sound = room.sample().gpus
-    assert (lost.index, lost.status, lost.uuid) == (0, CardStatus.LOST, "index-0")
-    assert sound.status is CardStatus.OK
+    assert (lost.index, lost.status, lost.uuid) == (0, GpuStatus.LOST, "index-0")
+    assert sound.status is GpuStatus.OK
     room.driver.cards[0].lost = False
     back = room.gpu(6)
-    assert (back.status, back.uuid) == (CardStatus.OK, room.driver.cards[0].uuid)
+    assert (back.status, back.uuid) == (GpuStatus.OK, room.driver.cards[0].uuid)
     assert len(room.sample().gpus) == 2
 
 
@@ -611,7 +611,7 @@ def test_a_passing_error_keeps_the_last_value_and_asks_less(furnish: Furnish, co
     before = room.calls(POWER)
     gpu = room.samples(50).gpus[0]
     assert gpu.power_draw == 250.0
-    assert gpu.status is CardStatus.OK
+    assert gpu.status is GpuStatus.OK
     assert room.calls(POWER) - before <= 5
     room.driver.cards[0].heal()
     room.driver.cards[0].power_usage = 90_000
@@ -643,7 +643,7 @@ def test_an_unknown_error_passes_three_times(furnish: Furnish, code: int) -> Non
     gpu = room.gpu()
     assert gpu.power_draw is None
     assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
-    assert gpu.status is CardStatus.OK, "one value is not the GPU"
+    assert gpu.status is GpuStatus.OK, "one value is not the GPU"
     room.driver.cards[0].heal()
     gpu = room.gpu(5)
     assert gpu.power_draw == 250.0
@@ -656,15 +656,15 @@ def test_a_card_that_answers_nothing_is_failing_and_recovers(furnish: Furnish) -
     room.sample()
     room.driver.cards[0].fail(None, UNKNOWN)
     failing, sound = room.samples(4).gpus
-    assert failing.status is CardStatus.FAILING
+    assert failing.status is GpuStatus.FAILING
     assert failing.unknown["memory_used"] is Unknown.NO_ANSWER
     assert failing.unknown["power_instant"] is Unknown.NO_ANSWER
-    assert sound.status is CardStatus.OK
+    assert sound.status is GpuStatus.OK
     since = failing.status_since
     assert room.samples(30).gpus[0].status_since == since
     room.driver.cards[0].heal()
     gpu = room.gpu(5)
-    assert gpu.status is CardStatus.OK
+    assert gpu.status is GpuStatus.OK
     assert gpu.memory_used is not None
     assert gpu.power_instant is not None
 
@@ -673,9 +673,9 @@ def test_a_card_whose_handle_cannot_be_had_for_no_reason_is_failing(furnish: Fur
     room = furnish(h100(), h100())
     room.driver.cards[0].fail("nvmlDeviceGetHandleByIndex_v2", UNKNOWN)
     room.open()
-    assert [gpu.status for gpu in room.sample().gpus] == [CardStatus.FAILING, CardStatus.OK]
+    assert [gpu.status for gpu in room.sample().gpus] == [GpuStatus.FAILING, GpuStatus.OK]
     room.driver.cards[0].heal()
-    assert room.gpu(6).status is CardStatus.OK
+    assert room.gpu(6).status is GpuStatus.OK
 
 
 def test_errors_at_random_never_make_a_zero(furnish: Furnish) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import CallGivenUpError
 from gpumon.sources.nvml.gpm import METRICS
 from tests.driver import a100, h100, h100_mig
@@ -139,7 +139,7 @@ def test_a_refusal_is_unknown_with_its_reason_and_concerns_this_gpu_only(
     opened(room)
     gpu = later(room)
     assert {gpu.unknown[name] for name in METRICS} == {reason}
-    assert gpu.status is CardStatus.OK
+    assert gpu.status is GpuStatus.OK
     assert room.gpu(0.0, 1).sm_active == 70
     room.driver.cards[0].fail(function, 0)
     for _ in range(12):
@@ -203,8 +203,8 @@ def test_a_lost_gpu_has_no_values(furnish: Furnish) -> None:
     assert later(room).sm_active == 50
     room.driver.cards[0].fail(SAMPLE, LOST)
     gpu = later(room)
-    assert gpu.status is CardStatus.LOST
-    assert (gpu.sm_active, gpu.unknown["sm_active"]) == (None, Unknown.CARD_LOST)
+    assert gpu.status is GpuStatus.LOST
+    assert (gpu.sm_active, gpu.unknown["sm_active"]) == (None, Unknown.GPU_LOST)
 
 
 def test_a_gpu_whose_sample_hangs_is_given_up_and_its_buffers_stay(furnish: Furnish) -> None:
@@ -230,7 +230,7 @@ def test_a_gpu_whose_sample_hangs_is_given_up_and_its_buffers_stay(furnish: Furn
     assert freed is None or freed.calls == 0
     other = later(room, index=1)
     assert other.sm_active == 70
-    assert room.gpu(0.0).status is CardStatus.NO_ANSWER
+    assert room.gpu(0.0).status is GpuStatus.NO_ANSWER
     room.driver.cards[0].release()
     thread.join(60)
     assert not thread.is_alive()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.sources import CallGivenUpError, SourceError
 from gpumon.sources.nvml import events, library, source
 from gpumon.sources.nvml.events import THREAD
@@ -156,7 +156,7 @@ def test_a_call_that_hangs_can_be_seen_from_outside(furnish: Furnish) -> None:
     card.release()
     sampling.join(DEADLINE)
     assert source.current_call is None
-    assert room.gpu(index=1).status is CardStatus.OK
+    assert room.gpu(index=1).status is GpuStatus.OK
 
 
 class Hanging:
@@ -213,19 +213,19 @@ def test_a_card_that_is_given_up_is_left_alone_until_its_call_returns(furnish: F
     card.reset_counters()
     for _ in range(30):
         sound, given_up = room.sample(1.0).gpus
-        assert (sound.status, given_up.status) == (CardStatus.OK, CardStatus.NO_ANSWER)
+        assert (sound.status, given_up.status) == (GpuStatus.OK, GpuStatus.NO_ANSWER)
     assert sound.sampled_at == pytest.approx(room.clock.time())
     assert given_up.power_draw == 250.0, "what was known of it"
     assert given_up.status_since == pytest.approx(room.clock.time() - 30, abs=0.2)
     assert not card.calls()
     card.release()
     hanging.returns()
-    assert room.gpu(index=1).status is CardStatus.OK
+    assert room.gpu(index=1).status is GpuStatus.OK
     card.hang("nvmlDeviceGetUtilizationRates")
     again = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetUtilizationRates"))
     assert source.give_up(again.call)
-    assert room.gpu(index=1).status is CardStatus.NO_ANSWER
-    assert room.gpu(index=1).status is CardStatus.NO_ANSWER
+    assert room.gpu(index=1).status is GpuStatus.NO_ANSWER
+    assert room.gpu(index=1).status is GpuStatus.NO_ANSWER
     card.release()
     again.returns()
 
@@ -240,7 +240,7 @@ def test_a_start_that_is_given_up_is_gone_on_with(furnish: Furnish, function: st
     assert source.give_up(hanging.call)
     source.open()
     statuses = [gpu.status for gpu in room.sample().gpus]
-    assert statuses == [CardStatus.OK, CardStatus.NO_ANSWER, CardStatus.OK]
+    assert statuses == [GpuStatus.OK, GpuStatus.NO_ANSWER, GpuStatus.OK]
     room.samples(10)
     rare = "nvmlDeviceGetEncoderUtilization"
     before = room.driver.cards[0].times(rare)
@@ -250,7 +250,7 @@ def test_a_start_that_is_given_up_is_gone_on_with(furnish: Furnish, function: st
     hanging.returns()
     gpus = room.sample().gpus
     assert [(gpu.uuid, gpu.status) for gpu in gpus] == [
-        (one.uuid, CardStatus.OK) for one in room.driver.cards
+        (one.uuid, GpuStatus.OK) for one in room.driver.cards
     ]
     assert room.calls("nvmlSystemGetDriverVersion") == 1
 
@@ -285,7 +285,7 @@ def test_a_call_that_returned_or_asks_no_card_is_not_given_up(furnish: Furnish) 
     assert not source.give_up(hanging.call)
     room.driver.system.release()
     hanging.thread.join(DEADLINE)
-    assert room.gpu().status is CardStatus.OK
+    assert room.gpu().status is GpuStatus.OK
 
 
 def test_a_hanging_start_names_the_call(furnish: Furnish) -> None:
@@ -343,7 +343,7 @@ def test_the_last_xid_of_a_card_outlives_the_card(furnish: Furnish) -> None:
     wait_until(lambda: source.sample().gpus[0].xid == 79)
     room.driver.cards[0].lost = True
     gpu = room.gpu()
-    assert (gpu.status, gpu.xid) == (CardStatus.LOST, 79)
+    assert (gpu.status, gpu.xid) == (GpuStatus.LOST, 79)
     wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") >= 3)
     room.driver.cards[1].xid(31)
     wait_until(lambda: source.sample().gpus[1].xid == 31)

@@ -363,7 +363,7 @@ def test_a_card_that_does_not_list_its_processes_says_so(furnish: Furnish) -> No
     assert room.gpu(index=1).unknown["processes"] is Unknown.NOT_SUPPORTED
     room.driver.cards[0].lost = True
     room.sample()
-    assert room.gpu(index=0).unknown["processes"] is Unknown.CARD_LOST
+    assert room.gpu(index=0).unknown["processes"] is Unknown.GPU_LOST
 
 
 def test_when_the_lists_were_read_is_told(furnish: Furnish) -> None:
@@ -588,7 +588,7 @@ def refuse_whole_cards(room: Room, name: str) -> None:
     """As the driver treats a user without rights: only instances may be listed."""
     driver = room.sources[0].backend._driver
     assert driver is not None
-    whole = driver._registry.cards[0].handle.value
+    whole = driver._registry.gpus[0].handle.value
 
     def refusing(handle: ctypes.c_void_p, *arguments: object) -> int:
         return NO_PERMISSION if handle.value == whole else answer(handle, *arguments)

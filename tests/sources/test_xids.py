@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.findings import FindingKind, card_findings, conditions, is_of_the_past
+from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_past
 from gpumon.recording import EventKind
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
@@ -128,7 +128,7 @@ def test_errors_from_before_are_told_with_their_own_times_and_are_no_events(
     assert watched.sample().gpus[0].xid == 31, "the newest"
     assert watched.events == []
     assert all(is_of_the_past(watched.history, at) for at in watched.xids(0).values())
-    found = card_findings(watched.history, watched.sample().gpus[0])
+    found = gpu_findings(watched.history, watched.sample().gpus[0])
     (xid,) = (one for one in found if one.kind is FindingKind.XID)
     assert xid.brief == "XID 48"
     assert xid.since == now + 400
@@ -141,7 +141,7 @@ def test_a_hardware_error_of_days_ago_is_no_finding_any_more(furnish: Furnish) -
     room.kernel_log.write_text(line(room.driver.cards[0].pci_bus, 48, 400))
     watched = Watched(room)
     watched.until(lambda: watched.xids() == {48: room.clock.time() - 89_600})
-    found = card_findings(watched.history, watched.sample().gpus[0])
+    found = gpu_findings(watched.history, watched.sample().gpus[0])
     assert FindingKind.XID not in [one.kind for one in found]
 
 

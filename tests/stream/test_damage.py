@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.export.as_json import to_json
-from gpumon.findings import card_state, conditions
+from gpumon.findings import conditions, gpu_state
 from gpumon.recording.history import History
 from gpumon.stream import MOST_LINE, StreamedSample, StreamError, StreamReader, StreamWriter
 from tests.build import NOON, gpu, process, snapshot
@@ -67,7 +67,7 @@ def survives(data: bytes) -> None:
         to_json(sample.snapshot)
         history.add(sample.snapshot)
         for card in sample.snapshot.gpus:
-            card_state(history, card)
+            gpu_state(history, card)
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ import gpumon
 from gpumon.export.as_json import to_json
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
-from gpumon.model.snapshot import CardStatus, Host, Reserved, Snapshot, Trouble, Unknown
+from gpumon.model.snapshot import GpuStatus, Host, Reserved, Snapshot, Trouble, Unknown
 from gpumon.recording import Event, EventKind
 from gpumon.sources.demo import DemoSource
 from gpumon.stream import MOST_LINE, GpuState, Heartbeat, StreamedSample, StreamReader, StreamWriter
@@ -234,7 +234,7 @@ def test_what_newer_versions_add_is_skipped_and_new_words_are_taken_for_the_near
     line["states"] = {"rows": 1, "gpu_uuid": ["GPU-0"], "kind": ["odd"], "severity": ["dire"]}
     (sample,) = read(json.dumps(line, separators=(",", ":")).encode() + b"\n")
     (card,) = sample.snapshot.gpus
-    assert card.status is CardStatus.FAILING
+    assert card.status is GpuStatus.FAILING
     assert card.unknown == {"fan_speed": Unknown.NOT_READ}
     assert sample.events == ()
     assert sample.states == (GpuState("GPU-0", FindingKind.UNKNOWN, Severity.NOTE),)

@@ -24,7 +24,7 @@ from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, Proces
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.palette import Palette, load_theme
-from gpumon.ui.screens.card import CardScreen
+from gpumon.ui.screens.gpu import GpuScreen
 from gpumon.ui.screens.page import EndRequested, PageScreen
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
@@ -164,15 +164,15 @@ async def test_a_past_moment_is_redrawn_when_more_data_arrives(
     viewed_time = stage_of(history)
     viewed_time.settled = False
     made: list[bool] = []
-    page = CardScreen.page
+    page = GpuScreen.page
 
-    def counted(screen: CardScreen, width: int) -> list[Row]:
+    def counted(screen: GpuScreen, width: int) -> list[Row]:
         made.append(viewed_time.settled)
         return page(screen, width)
 
-    monkeypatch.setattr(CardScreen, "page", counted)
+    monkeypatch.setattr(GpuScreen, "page", counted)
     async with opened() as (app, pilot):
-        app.push_screen(CardScreen(viewed_time, app.renderer, app.palette, "GPU-0"))
+        app.push_screen(GpuScreen(viewed_time, app.renderer, app.palette, "GPU-0"))
         await shown(pilot, "H100")
         viewed_time.settled = True
         await until(pilot, lambda: made[-1], "the page anew")
@@ -454,7 +454,7 @@ async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
 async def test_a_card_that_vanishes_is_shown_as_it_was_and_comes_back() -> None:
     async with opened((100, 60)) as (app, pilot):
         history = history_of(ANN)
-        app.push_screen(CardScreen(stage_of(history), app.renderer, app.palette, "GPU-1"))
+        app.push_screen(GpuScreen(stage_of(history), app.renderer, app.palette, "GPU-1"))
         await shown(pilot, "Memory ─")
         await pilot.press("y")
         await shown(pilot, "CUDA_VISIBLE_DEVICES=GPU-1   copied")
@@ -485,7 +485,7 @@ async def asked_to_end(*holders: Suspect, readonly: bool = False) -> list[Target
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, holders)))
     async with opened((100, 60)) as (app, pilot):
         app.push_screen(
-            CardScreen(stage_of(history), app.renderer, app.palette, "GPU-1", readonly=readonly)
+            GpuScreen(stage_of(history), app.renderer, app.palette, "GPU-1", readonly=readonly)
         )
         await shown(pilot, "Memory ─")
         await pilot.press("k")
@@ -511,7 +511,7 @@ async def test_a_listed_process_is_no_unlisted_holder() -> None:
     history = History(conditions())
     history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, (came,))))
     async with opened((100, 60)) as (app, pilot):
-        app.push_screen(CardScreen(stage_of(history), app.renderer, app.palette, "GPU-0"))
+        app.push_screen(GpuScreen(stage_of(history), app.renderer, app.palette, "GPU-0"))
         await shown(pilot, "Memory ─")
         assert "unlisted holders" not in text(app)
 

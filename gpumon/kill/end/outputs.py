@@ -132,14 +132,14 @@ def as_json(plan: Plan, report: TerminationReport | None = None) -> str:
         "processes": processes,
         "memory": [
             {
-                "index": card.gpu_index,
-                "uuid": card.gpu_uuid,
-                "expected_bytes": card.expected,
-                "returned_bytes": card.returned,
-                "missing_bytes": card.missing,
-                "settled": card.settled,
+                "index": gpu.gpu_index,
+                "uuid": gpu.gpu_uuid,
+                "expected_bytes": gpu.expected,
+                "returned_bytes": gpu.returned,
+                "missing_bytes": gpu.missing,
+                "settled": gpu.settled,
             }
-            for card in memory
+            for gpu in memory
         ],
         "log_fault": (report.unlogged or None) if report is not None else None,
     }

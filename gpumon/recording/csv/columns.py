@@ -153,7 +153,7 @@ def _shortest(value: float, digits: int) -> str:
 
 
 def mig_cell(devices: tuple[MigInstance, ...]) -> str:
-    """The MIG devices of a card in one cell: ``index uuid gi ci profile SMs total used free``.
+    """The MIG devices of a GPU in one cell: ``index uuid gi ci profile SMs total used free``.
 
     Sizes are in bytes; ``-`` is unknown; semicolons separate devices.
     """

@@ -28,7 +28,7 @@ class LogFiles(Struct, frozen=True):
     """The two files of a log, or of one rotated part of it.
 
     Attributes:
-        gpus: The cards' file, the log itself.
+        gpus: The GPUs' file, the log itself.
         processes: The processes' file, which may be missing.
     """
 

@@ -117,7 +117,7 @@ class MachineFeed:
 
     def changes(self) -> Sequence[str]:
         """See ``LogFeed.changes``."""
-        before, self._silent = self._silent, words.silent_cards(self._collector.latest)
+        before, self._silent = self._silent, words.silent_gpus(self._collector.latest)
         return [] if self._silent == before else [self._silent or "every GPU answers again"]
 
     def parts(self, user: str | None) -> Sequence[str]:

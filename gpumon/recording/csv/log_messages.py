@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.recording.csv.files import log_files
 from gpumon.text.formatting import counted, printable
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _BAR_CELLS = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _SILENT = (
-    CardStatus.NO_ANSWER,
-    CardStatus.LOST,
-    CardStatus.RESET_REQUIRED,
-    CardStatus.NO_PERMISSION,
-    CardStatus.FAILING,
+    GpuStatus.NO_ANSWER,
+    GpuStatus.LOST,
+    GpuStatus.RESET_REQUIRED,
+    GpuStatus.NO_PERMISSION,
+    GpuStatus.FAILING,
 )
 _OLD_INTERVALS = 2
 _OLD_SECONDS = 3.0
@@ -67,12 +67,12 @@ def _age(snapshot: Snapshot) -> float | None:
     read = [
         gpu.sampled_at
         for gpu in snapshot.gpus
-        if gpu.sampled_at is not None and gpu.status is CardStatus.OK
+        if gpu.sampled_at is not None and gpu.status is GpuStatus.OK
     ]
     return snapshot.time - max(read) if read else None
 
 
-def silent_cards(snapshot: Snapshot | None) -> str:
+def silent_gpus(snapshot: Snapshot | None) -> str:
     """The GPUs that do not respond, and why: ``GPU 6: lost``; empty if all respond."""
     if snapshot is None:
         return ""
@@ -105,7 +105,7 @@ def machine(snapshot: Snapshot, user: str | None) -> list[str]:
     """What is logged: GPUs and processes, and the busiest GPUs or those that do not respond."""
     processes = sum(user is None or one.user == user for one in snapshot.processes)
     told = [f"{counted(len(snapshot.gpus), 'GPU')}, {counted(processes, 'process', 'es')}"]
-    silent = silent_cards(snapshot)
+    silent = silent_gpus(snapshot)
     if silent:
         return [*told, silent]
     known = [

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _PACE = 0.5
 """Seconds between two looks at how it goes, and between two status lines."""
 _FIRST_PATIENCE = 60.0
-"""Seconds after which the time of ``--for`` runs even though no card has been read yet."""
+"""Seconds after which the time of ``--for`` runs even though no GPU has been read yet."""
 
 
 class LogOptions(NamedTuple):

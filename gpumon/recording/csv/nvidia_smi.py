@@ -31,8 +31,8 @@ UNKNOWN_WORDS: dict[str, Unknown] = {
     "not available": Unknown.NOT_SUPPORTED,
     "unknown error": Unknown.NO_ANSWER,
     "insufficient permissions": Unknown.NO_PERMISSION,
-    "gpu requires reset": Unknown.CARD_LOST,
-    "gpu is lost": Unknown.CARD_LOST,
+    "gpu requires reset": Unknown.GPU_LOST,
+    "gpu is lost": Unknown.GPU_LOST,
 }
 """What stands in place of a value, in small letters and without the brackets."""
 

@@ -16,9 +16,9 @@ from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
 from gpumon.recording import RecordingError
-from gpumon.recording.csv.card_changes import SequentialCardReader
 from gpumon.recording.csv.clocks import Clocks, clocks_of
 from gpumon.recording.csv.compression import Opener, head, is_packed
+from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.headings import LONGEST_LINE, first_header
 from gpumon.recording.csv.index import CsvFile
 from gpumon.recording.csv.process_lists import ListReader, ProcessList
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.processes import GpuProcess
-    from gpumon.recording.csv.cards import CardRow
     from gpumon.recording.csv.files import LogFiles
+    from gpumon.recording.csv.gpus import ParsedGpu
     from gpumon.recording.csv.headings import Header
     from gpumon.recording.csv.hosts import HostFilter
     from gpumon.recording.csv.index import Chunk, SampleSpan
@@ -72,17 +72,17 @@ class Part:
         self._identity = _identity(files.gpus)
         self.first = _first(files.gpus)
         self._last: Clocks | None = None
-        self._cards: CsvFile | None = None
+        self._gpus: CsvFile | None = None
         self._lists: CsvFile | None = None
         self._read: OrderedDict[tuple[float, float], ProcessList] = OrderedDict()
         self._filtered: tuple[ProcessList, frozenset[str], tuple[GpuProcess, ...]] | None = None
-        self._card_readers: dict[Header, SequentialCardReader] = {}
+        self._gpu_readers: dict[Header, SequentialGpuReader] = {}
         self._list_readers: dict[Header, ListReader] = {}
 
     @property
     def is_open(self) -> bool:
         """Whether its files are open and indexed."""
-        return self._cards is not None
+        return self._gpus is not None
 
     @property
     def is_packed(self) -> bool:
@@ -90,11 +90,11 @@ class Part:
         return is_packed(self.files.gpus)
 
     @property
-    def cards(self) -> CsvFile:
+    def gpus(self) -> CsvFile:
         """The GPU file, which must be open."""
-        if self._cards is None:
+        if self._gpus is None:
             raise RuntimeError("the part is not open")
-        return self._cards
+        return self._gpus
 
     @property
     def last(self) -> Clocks | None:
@@ -107,25 +107,25 @@ class Part:
         Raises:
             RecordingError: They cannot be read any more.
         """
-        self._cards = self._sheet(self.files.gpus, processes=False)
+        self._gpus = self._sheet(self.files.gpus, processes=False)
         self._open_lists()
         self._measure()
 
     def _measure(self) -> None:
-        cards = self.cards
-        self.first, self._last, self.set_back = cards.first, cards.last, cards.set_back
+        sheet = self.gpus
+        self.first, self._last, self.set_back = sheet.first, sheet.last, sheet.set_back
 
     def close(self) -> None:
         """Close the files; they are reopened on demand."""
-        for sheet in (self._cards, self._lists):
+        for sheet in (self._gpus, self._lists):
             if sheet is not None:
                 sheet.close()
-        self._cards = self._lists = None
+        self._gpus = self._lists = None
         self._forget()
 
     def grow(self) -> None:
         """Index what was written since."""
-        if self.cards.grow():
+        if self.gpus.grow():
             self._measure()
         if self._lists is None:
             self._open_lists()
@@ -143,35 +143,33 @@ class Part:
     def snapshot(self, chunk: Chunk, run: SampleSpan) -> Snapshot:
         """The snapshot of a sample, with the recording's times."""
         time = run.onward - self.shift
-        reader = self._card_readers.get(chunk.header)
+        reader = self._gpu_readers.get(chunk.header)
         if reader is None:
-            reader = self._card_readers[chunk.header] = SequentialCardReader(chunk.header)
-        cards, host = reader.read(chunk.lines[run.first : run.stop], time, run.wall)
-        listing = self._list(run) if any(card.listed for card in cards) else None
+            reader = self._gpu_readers[chunk.header] = SequentialGpuReader(chunk.header)
+        rows, host = reader.read(chunk.lines[run.first : run.stop], time, run.wall)
+        listing = self._list(run) if any(one.listed for one in rows) else None
         counts = {} if listing is None else listing.counts
         gpus = [
-            reader.gpu(
-                card, listed=card.listed is not None and counts.get(card.uuid, 0) >= card.listed
-            )
-            for card in cards
+            reader.gpu(one, listed=one.listed is not None and counts.get(one.uuid, 0) >= one.listed)
+            for one in rows
         ]
         at: float | None = time
         if listing is not None:
             at = min(time, listing.onward - self._lists_shift)
-        elif all(card.listed is None for card in cards):
+        elif all(one.listed is None for one in rows):
             at = None
         return Snapshot(
             time=time,
             host=host,
             gpus=tuple(gpus),
-            processes=() if listing is None else self._processes(listing, cards),
+            processes=() if listing is None else self._processes(listing, rows),
             processes_at=at,
             source="replay",
         )
 
-    def _processes(self, listing: ProcessList, cards: Sequence[CardRow]) -> tuple[GpuProcess, ...]:
+    def _processes(self, listing: ProcessList, rows: Sequence[ParsedGpu]) -> tuple[GpuProcess, ...]:
         """The processes that are still listed: none for GPUs whose list is empty or missing."""
-        busy = frozenset(card.uuid for card in cards if card.listed)
+        busy = frozenset(one.uuid for one in rows if one.listed)
         if busy.issuperset(listing.counts):
             return listing.processes
         known = self._filtered
@@ -187,9 +185,9 @@ class Part:
     @property
     def _lists_shift(self) -> float:
         """Seconds by which the lists' onward times are ahead of the recording's times."""
-        if self._cards is None or self._lists is None:
+        if self._gpus is None or self._lists is None:
             return self.shift
-        return self.shift + self._lists.set_back - self._cards.set_back
+        return self.shift + self._lists.set_back - self._gpus.set_back
 
     def _list(self, run: SampleSpan) -> ProcessList | None:
         """The process list of a sample."""
@@ -238,7 +236,7 @@ class Part:
 
     def _forget(self) -> None:
         self._read.clear()
-        self._card_readers.clear()
+        self._gpu_readers.clear()
         self._list_readers.clear()
 
 

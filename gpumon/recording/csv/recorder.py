@@ -72,7 +72,7 @@ class LogStatus(Struct, frozen=True):
     """The status of a log.
 
     Attributes:
-        path: The cards' file.
+        path: The GPUs' file.
         since: When this run started to write it; seconds since the epoch.
         seconds: Duration of this run, including suspends.
         samples: Written in this run.
@@ -105,7 +105,7 @@ class Recorder:
         rotate: Start new files once one of the two is longer than this many bytes.
         keep: Number of rotated parts to keep; ``None`` keeps all.
         commands: Whether to write command lines, which can contain secrets.
-        user: Write the processes of this user only; the cards are written in any case.
+        user: Write the processes of this user only; the GPUs are written in any case.
         several: Whether it is a log of several machines, for ``take_all``.
         clock: Clock, for tests. The default also counts while the machine is suspended.
     """

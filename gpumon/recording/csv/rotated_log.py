@@ -163,7 +163,7 @@ class RotatedLog:
             if not self._is_open(part):
                 continue
             onward = time + part.shift + GRAIN
-            chunk = part.cards.at(onward)
+            chunk = part.gpus.at(onward)
             if chunk is None:
                 return None
             number = bisect_right(chunk.runs, onward, key=_onward) - 1
@@ -194,7 +194,7 @@ class RotatedLog:
         if part is None or part not in self._parts:
             # Rotation removes the oldest part, so the next remaining part follows.
             return self._first_after(-math.inf if part is None else onward - part.shift)
-        chunk = part.cards.at(onward)
+        chunk = part.gpus.at(onward)
         if chunk is None:
             return None
         number = bisect_right(chunk.runs, onward, key=_onward) - 1
@@ -226,13 +226,13 @@ class RotatedLog:
 
     def _beside(self, spot: Position, *, forward: bool) -> Position | None:
         """The first sample of the next chunk, or the last of the previous one."""
-        part, cards = spot.part, spot.part.cards
-        chunk = cards.after(spot.chunk) if forward else cards.before(spot.chunk)
+        part, gpus = spot.part, spot.part.gpus
+        chunk = gpus.after(spot.chunk) if forward else gpus.before(spot.chunk)
         if chunk is None:
             found = self._part_beside(part, forward=forward)
             if found is None:
                 return None
-            part, chunk = found, found.cards.at(-math.inf if forward else math.inf)
+            part, chunk = found, found.gpus.at(-math.inf if forward else math.inf)
             if chunk is None:
                 return None
         return Position(part, chunk, 0 if forward else len(chunk.runs) - 1)

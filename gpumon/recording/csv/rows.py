@@ -80,7 +80,7 @@ class GpuRows:
         self._shared = [
             (place, column) for place, column in enumerate(self._columns) if column.part != "gpu"
         ]
-        self._cards: dict[str, _Card] = {}
+        self._gpus: dict[str, _Gpu] = {}
 
     def of(self, snapshot: Snapshot, elapsed: float) -> bytes:
         """One row per GPU.
@@ -90,14 +90,14 @@ class GpuRows:
             elapsed: Seconds since the log began to be written.
         """
         count = len(self._columns)
-        cards = {gpu.uuid: self._cards.get(gpu.uuid) or _Card(count) for gpu in snapshot.gpus}
-        self._cards = cards
+        gpus = {gpu.uuid: self._gpus.get(gpu.uuid) or _Gpu(count) for gpu in snapshot.gpus}
+        self._gpus = gpus
         rows = [GpuRow(snapshot, gpu, elapsed, self._hostname) for gpu in snapshot.gpus]
         shared = [(place, column.cell(row)) for row in rows[:1] for place, column in self._shared]
-        return as_csv(cards[row.gpu.uuid].cells(row, shared) for row in rows)
+        return as_csv(gpus[row.gpu.uuid].cells(row, shared) for row in rows)
 
 
-class _Card:
+class _Gpu:
     """The cells last written for a GPU, and their values."""
 
     def __init__(self, count: int) -> None:

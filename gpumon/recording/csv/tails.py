@@ -45,7 +45,7 @@ class _Sample(Struct):
     subjects: list[tuple[str, str]]
 
 
-def whole_cards(
+def whole_gpus(
     descriptor: int, begin: int, end: int, columns: Sequence[CsvColumn]
 ) -> tuple[int, _Moment | None]:
     """How much of a GPU file consists of complete samples.
@@ -78,7 +78,7 @@ def whole_cards(
 
 
 def whole_lists(
-    descriptor: int, begin: int, end: int, columns: Sequence[CsvColumn], cards: _Moment | None
+    descriptor: int, begin: int, end: int, columns: Sequence[CsvColumn], gpus: _Moment | None
 ) -> int:
     """The size to truncate a process file to, so that it has only complete lists.
 
@@ -87,13 +87,13 @@ def whole_lists(
         begin: Offset of its first row.
         end: Its size.
         columns: Its columns.
-        cards: When the last sample in the cards' file was taken. A list is written before the GPUs
+        gpus: When the last sample in the GPUs' file was taken. A list is written before the GPUs
             of its sample, so a newer list may lack rows and has no GPUs.
     """
     names = [column.name for column in columns]
     _, at = _torn(descriptor, begin, end)
     last = next(_samples(descriptor, begin, at, names, lists=True), None)
-    return last.begin if last is not None and (cards is None or last.moment > cards) else at
+    return last.begin if last is not None and (gpus is None or last.moment > gpus) else at
 
 
 def _torn(descriptor: int, begin: int, end: int) -> tuple[list[str], int]:

@@ -19,7 +19,7 @@ from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import MOST_PARTS, LogFiles, forms, numbered, part_numbers
 from gpumon.recording.csv.opening import LogError, being_written, holder, lock, open_file, shown
 from gpumon.recording.csv.rows import ONE_MACHINE
-from gpumon.recording.csv.tails import whole_cards, whole_lists
+from gpumon.recording.csv.tails import whole_gpus, whole_lists
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,7 +200,7 @@ class LogWriter:
         last = None
         if not begun:
             rows, columns = len(self._gpu_header), self._layout.gpus
-            end, last = whole_cards(gpus.descriptor, rows, gpus.length(), columns)
+            end, last = whole_gpus(gpus.descriptor, rows, gpus.length(), columns)
             gpus.cut(end)
         if not processes.is_empty():
             end = processes.length()

@@ -15,15 +15,15 @@ still kept, and durations from the past intervals, of which ``intervals.INTERVAL
 the newest and the longest. Start and idle times are kept for ``PAST_KEPT`` processes that have
 exited.
 
-Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_CARD_DEPTH``), 5.5 MB a
+Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_GPU_DEPTH``), 5.5 MB a
 GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 980 kB, the machine to
 155 kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB
 from half a day on. Eight GPUs and a hundred processes that run for days take 21 MB. Intervals add 3
-kB at most for each condition of a card and each process, 6 MB in all where everything comes and
+kB at most for each condition of a GPU and each process, 6 MB in all where everything comes and
 goes all the time. Where there are many processes only those with the most GPU memory have values
 over time: ``PROCESSES_CHARTED``, and never more than ``PROCESSES_KEPT``. Of processes that have
-ended, the values of ``GONE_KEPT`` at most are kept, for ``GONE_SECONDS`` at most; of cards
-``CARDS_KEPT``, or twice as many as there are. Holdings count every process.
+ended, the values of ``GONE_KEPT`` at most are kept, for ``GONE_SECONDS`` at most; of GPUs
+``GPUS_KEPT``, or twice as many as there are. Holdings count every process.
 
 A user takes 80 kB after a day; ``USERS_CHARTED`` users are kept.
 
@@ -37,20 +37,20 @@ from gpumon.recording.history.history import History
 from gpumon.recording.history.holdings import Holding
 from gpumon.recording.history.intervals import Condition, Interval
 from gpumon.recording.history.observations import (
-    CARD_DEPTH,
-    CARDS_KEPT,
     CHARTED,
     GONE_KEPT,
     GONE_SECONDS,
+    GPU_DEPTH,
+    GPUS_KEPT,
     HOST_CHARTED,
-    LOG_CARD_DEPTH,
+    LOG_GPU_DEPTH,
     OLD_AFTER,
     PAST_KEPT,
     PROCESS_CHARTED,
     PROCESS_DEPTH,
     PROCESSES_CHARTED,
     PROCESSES_KEPT,
-    STATE_CARD_DEPTH,
+    STATE_GPU_DEPTH,
     STEP,
     USERS_KEPT,
     XIDS_KEPT,
@@ -59,13 +59,13 @@ from gpumon.recording.history.records import PATIENCE
 from gpumon.recording.history.user_series import USER_CHARTED, USERS_CHARTED
 
 __all__ = [
-    "CARDS_KEPT",
-    "CARD_DEPTH",
     "CHARTED",
     "GONE_KEPT",
     "GONE_SECONDS",
+    "GPUS_KEPT",
+    "GPU_DEPTH",
     "HOST_CHARTED",
-    "LOG_CARD_DEPTH",
+    "LOG_GPU_DEPTH",
     "OLD_AFTER",
     "PAST_KEPT",
     "PATIENCE",
@@ -73,7 +73,7 @@ __all__ = [
     "PROCESSES_KEPT",
     "PROCESS_CHARTED",
     "PROCESS_DEPTH",
-    "STATE_CARD_DEPTH",
+    "STATE_GPU_DEPTH",
     "STEP",
     "USERS_CHARTED",
     "USERS_KEPT",

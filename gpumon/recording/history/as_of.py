@@ -65,7 +65,7 @@ class HistoryAsOf(History):
         listed_at = snapshot.processes_at
         self.now, self.latest = snapshot.time, snapshot
         self._is_reached = self._whole.reaches(snapshot.time)
-        self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
+        self._viewed = {gpu.uuid: gpu for gpu in snapshot.gpus}
         self._listed = {process.id: process for process in snapshot.processes}
         self._lists_known = listed_at is not None and snapshot.time - listed_at <= FRESH_SECONDS
         with self.lock:
@@ -76,9 +76,9 @@ class HistoryAsOf(History):
     def lacks_values(self) -> bool:
         """Whether values over time of a subject in the snapshot are no longer kept."""
         with self.lock:
-            cards = (self._cards.get(uuid) for uuid in self._gpus)
+            records = (self._gpus.get(uuid) for uuid in self._viewed)
             processes = (self._processes.get(process) for process in self._listed)
-            series = [one.series if one else None for some in (cards, processes) for one in some]
+            series = [one.series if one else None for some in (records, processes) for one in some]
             return not all(self._is_known(one) for one in (*series, self._host))
 
     def holding(self, gpu: Gpu) -> Holding | None:
@@ -98,7 +98,7 @@ class HistoryAsOf(History):
         """See ``History.held``."""
         held = self._held.get(uuid)
         if held is None:
-            gpu = self._gpus.get(uuid)
+            gpu = self._viewed.get(uuid)
             silent = gpu is None or gpu.status not in ANSWERING
             held = () if gpu is None or silent else self._holding_now(gpu)
             self._held[uuid] = held
@@ -115,11 +115,11 @@ class HistoryAsOf(History):
         found, patience = None, PATIENCE
         hysteresis = self._conditions[place].hysteresis
         with self.lock:
-            card = self._cards.get(uuid)
-            if card is not None:
-                card.settle(place, hysteresis)
-                found = card.watches[place].at(self.now)
-                patience = card.patience
+            record = self._gpus.get(uuid)
+            if record is not None:
+                record.settle(place, hysteresis)
+                found = record.watches[place].at(self.now)
+                patience = record.patience
         since_then = self.now - (self.now if found is None else found.last)
         if not holds:
             # It may be absent for a moment.
@@ -161,8 +161,8 @@ class HistoryAsOf(History):
     def xids(self, uuid: str) -> dict[int, float | None]:
         """See ``History.xids``."""
         with self.lock:
-            card = self._cards.get(uuid)
-            seen = [] if card is None else card.xids_seen
+            record = self._gpus.get(uuid)
+            seen = [] if record is None else record.xids_seen
             return {number: at for time, number, at in seen if time <= self.now}
 
     def _list_before(self, snapshot: Snapshot) -> float:
@@ -191,12 +191,12 @@ class HistoryAsOf(History):
             and series.reaches(self.now - REACH)
         )
 
-    def card_series(self, uuid: str) -> Series | None:
-        """See ``History.card_series``."""
-        series = super().card_series(uuid)
+    def gpu_series(self, uuid: str) -> Series | None:
+        """See ``History.gpu_series``."""
+        series = super().gpu_series(uuid)
         if self.drawn is None or self._is_known(series):
             return series
-        return self.drawn.card_series(uuid)
+        return self.drawn.gpu_series(uuid)
 
     def process_series(self, process: ProcessId) -> Series | None:
         """See ``History.process_series``."""

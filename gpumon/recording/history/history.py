@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history.intervals import Interval
     from gpumon.recording.series import Series
 
-_CARD_FIELD = {field: place for place, field in enumerate(CHARTED)}
+_GPU_FIELD = {field: place for place, field in enumerate(CHARTED)}
 _PROCESS_FIELD = {field: place for place, field in enumerate(PROCESS_CHARTED)}
 _USER_FIELD = {field: place for place, field in enumerate(USER_CHARTED)}
 _HOST_FIELD = {field: place for place, field in enumerate(HOST_CHARTED)}
@@ -44,8 +44,8 @@ class History(Observations):
         if gpu.sampled_at is None:
             return None
         with self.lock:
-            card = self._cards.get(gpu.uuid)
-            late = OLD_AFTER if card is None else max(OLD_AFTER, card.series.pace.late)
+            record = self._gpus.get(gpu.uuid)
+            late = OLD_AFTER if record is None else max(OLD_AFTER, record.series.pace.late)
             age = self.now - gpu.sampled_at
             return age if age > late else None
 
@@ -60,16 +60,16 @@ class History(Observations):
             KeyError: There is no such condition.
         """
         with self.lock:
-            card = self._cards.get(uuid)
-            if card is None:
+            record = self._gpus.get(uuid)
+            if record is None:
                 return None
             place = self._place[name]
-            watch = card.watches[place]
-            if watch.since is None or card.held[place] is None:
+            watch = record.watches[place]
+            if watch.since is None or record.held[place] is None:
                 return None
             hysteresis = self._conditions[place].hysteresis
-            card.settle(place, hysteresis)
-            return watch.interval(self.now - max(card.patience, hysteresis))
+            record.settle(place, hysteresis)
+            return watch.interval(self.now - max(record.patience, hysteresis))
 
     def held_lately(self, uuid: str, name: str, seconds: float) -> tuple[float, float]:
         """For how many of the last seconds a condition held for a GPU, and how many were observed.
@@ -82,19 +82,19 @@ class History(Observations):
         """
         place = self._place[name]
         with self.lock:
-            card = self._cards.get(uuid)
-            if card is None:
+            record = self._gpus.get(uuid)
+            if record is None:
                 return 0.0, 0.0
-            card.settle(place, self._conditions[place].hysteresis)
-            begin = max(self.now - seconds, card.series.first)
-            held = card.watches[place].held_between(begin, self.now)
+            record.settle(place, self._conditions[place].hysteresis)
+            begin = max(self.now - seconds, record.series.first)
+            held = record.watches[place].held_between(begin, self.now)
             return held, max(0.0, self.now - begin)
 
     def nvlink_increases(self, uuid: str, seconds: float) -> list[tuple[float, int]]:
         """The increases of a GPU's NVLink errors in the last seconds, each with its time."""
         with self.lock:
-            card = self._cards.get(uuid)
-            seen = [] if card is None else card.nvlink_increases
+            record = self._gpus.get(uuid)
+            seen = [] if record is None else record.nvlink_increases
             return [one for one in seen if self.now - seconds <= one[0] <= self.now]
 
     def process_idle(self, process: ProcessId) -> Interval | None:
@@ -130,9 +130,9 @@ class History(Observations):
         Raises:
             KeyError: The field is not in ``CHARTED``.
         """
-        place = _CARD_FIELD[field]
+        place = _GPU_FIELD[field]
         with self.lock:
-            series = self.card_series(uuid)
+            series = self.gpu_series(uuid)
             return 0 if series is None else series.known_since(place, since, self.now)
 
     def xids(self, uuid: str) -> dict[int, float | None]:
@@ -142,8 +142,8 @@ class History(Observations):
         that it ends.
         """
         with self.lock:
-            card = self._cards.get(uuid)
-            return {} if card is None else dict(card.xids)
+            record = self._gpus.get(uuid)
+            return {} if record is None else dict(record.xids)
 
     def gpu_buckets(
         self,
@@ -169,9 +169,9 @@ class History(Observations):
         Raises:
             KeyError: The field is not in ``CHARTED``.
         """
-        place = _CARD_FIELD[field]
+        place = _GPU_FIELD[field]
         with self.lock:
-            return self._buckets(self.card_series(uuid), place, seconds, count, now, peak)
+            return self._buckets(self.gpu_series(uuid), place, seconds, count, now, peak)
 
     def process_buckets(
         self,
@@ -226,7 +226,7 @@ class History(Observations):
         Raises:
             KeyError: The field is not in ``CHARTED``.
         """
-        return self._window(self.card_series(uuid), _CARD_FIELD[field], seconds)
+        return self._window(self.gpu_series(uuid), _GPU_FIELD[field], seconds)
 
     def process_window(
         self, process: ProcessId, field: str, seconds: float
@@ -239,7 +239,7 @@ class History(Observations):
 
     def gpu_peak(self, uuid: str, field: str, seconds: float) -> float | None:
         """The highest value of a GPU's field over the last ``seconds``, of all samples."""
-        return self._peak(self.card_series(uuid), _CARD_FIELD[field], seconds)
+        return self._peak(self.gpu_series(uuid), _GPU_FIELD[field], seconds)
 
     def process_peak(self, process: ProcessId, field: str, seconds: float) -> float | None:
         """``gpu_peak`` for a process and a field of ``PROCESS_CHARTED``.
@@ -259,10 +259,10 @@ class History(Observations):
         """``gpu_slope`` for a process and a field of ``PROCESS_CHARTED``."""
         return _slope(self.process_window(process, field, seconds))
 
-    def card_series(self, uuid: str) -> Series | None:
+    def gpu_series(self, uuid: str) -> Series | None:
         """The series of a GPU; read it under ``lock``, as those below."""
-        card = self._cards.get(uuid)
-        return None if card is None else card.series
+        record = self._gpus.get(uuid)
+        return None if record is None else record.series
 
     def process_series(self, process: ProcessId) -> Series | None:
         """The series of a process."""

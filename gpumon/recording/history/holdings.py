@@ -49,7 +49,7 @@ def holdings(there: Iterable[_There]) -> dict[str, Holding]:
         there: The processes, each with the time it was first seen, and the key of its job if that
             is known.
     """
-    on_card: dict[str, list[tuple[GpuProcess, float, int | None]]] = defaultdict(list)
+    on_gpu: dict[str, list[tuple[GpuProcess, float, int | None]]] = defaultdict(list)
     # Percent of each job on each of its GPUs; ``None`` is unknown.
     work: dict[str | None, dict[str, int | None]] = defaultdict(dict)
     for process, first, job in there:
@@ -57,7 +57,7 @@ def holdings(there: Iterable[_There]) -> dict[str, Holding]:
         computes = process.type != "G"
         if len(uses) == 1:
             use = uses[0]
-            on_card[use.gpu_uuid].append((process, first, use.memory_used))
+            on_gpu[use.gpu_uuid].append((process, first, use.memory_used))
         else:
             parts: dict[str, int | None] = {}
             for use in uses:
@@ -66,16 +66,16 @@ def holdings(there: Iterable[_There]) -> dict[str, Holding]:
                     memory = None if use.memory_used is None else memory + use.memory_used
                 parts[use.gpu_uuid] = memory
             for uuid, memory in parts.items():
-                on_card[uuid].append((process, first, memory))
+                on_gpu[uuid].append((process, first, memory))
         if computes:
-            cards = work[job]
+            gpus = work[job]
             for use in uses:
-                sm = cards.get(use.gpu_uuid, 0)
-                cards[use.gpu_uuid] = None if sm is None or use.sm is None else sm + use.sm
+                sm = gpus.get(use.gpu_uuid, 0)
+                gpus[use.gpu_uuid] = None if sm is None or use.sm is None else sm + use.sm
     left_out = _left_out(work)
     return {
         uuid: _holding_of(here, _second(work, uuid), left_out.get(uuid, False))
-        for uuid, here in on_card.items()
+        for uuid, here in on_gpu.items()
     }
 
 
@@ -84,8 +84,8 @@ def _second(work: Mapping[str | None, Mapping[str, int | None]], uuid: str) -> i
     if len(work) < 2:
         return None if work.get(None, {}).get(uuid) else 0
     first = second = 0
-    for job, cards in work.items():
-        sm = cards.get(uuid, 0)
+    for job, gpus in work.items():
+        sm = gpus.get(uuid, 0)
         if sm is None or (job is None and sm):
             return None
         if sm > first:
@@ -98,14 +98,14 @@ def _second(work: Mapping[str | None, Mapping[str, int | None]], uuid: str) -> i
 def _left_out(work: Mapping[str | None, Mapping[str, int | None]]) -> dict[str, bool | None]:
     """Whether a job does nothing on a GPU and works on most of its others."""
     left_out: dict[str, bool | None] = {}
-    for job, cards in work.items():
-        if len(cards) < 2:
+    for job, gpus in work.items():
+        if len(gpus) < 2:
             continue
-        active = sum([1 for sm in cards.values() if sm])
-        unknown = None in cards.values() or (job is None and active > 0)
-        for uuid, sm in cards.items():
+        active = sum([1 for sm in gpus.values() if sm])
+        unknown = None in gpus.values() or (job is None and active > 0)
+        for uuid, sm in gpus.items():
             if sm == 0 and not left_out.get(uuid):
-                left_out[uuid] = None if unknown else 2 * active > len(cards) - 1
+                left_out[uuid] = None if unknown else 2 * active > len(gpus) - 1
     return left_out
 
 

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history.accrual import Accrual
 from gpumon.recording.history.holdings import Holding, holdings
@@ -22,7 +22,7 @@ from gpumon.recording.history.intervals import is_active
 from gpumon.recording.history.records import (
     PATIENCE,
     REPORTS_KEPT,
-    CardRecord,
+    GpuRecord,
     TrackedProcess,
 )
 from gpumon.recording.history.user_series import UserSeries
@@ -50,18 +50,18 @@ CHARTED = (
     "sm_active",
     "dram_active",
 )
-"""Fields of a card whose values over time are kept."""
+"""Fields of a GPU whose values over time are kept."""
 HOST_CHARTED = ("cpu_percent", "memory_used", "load")
 """Likewise of the machine; the load is that of the last minute."""
 PROCESS_CHARTED = ("memory_used", "sm", "cpu_percent", "rss")
-"""Likewise of a process, over all its cards."""
+"""Likewise of a process, over all its GPUs."""
 
-CARD_DEPTH = Depth(fields=len(CHARTED), peaks=6, seconds=3601, tens=8641, samples=RECENT_SAMPLES)
-"""Of a card: two minutes sample by sample, an hour in seconds, a day in tens of seconds. No peaks
+GPU_DEPTH = Depth(fields=len(CHARTED), peaks=6, seconds=3601, tens=8641, samples=RECENT_SAMPLES)
+"""Of a GPU: two minutes sample by sample, an hour in seconds, a day in tens of seconds. No peaks
 are kept of the links, of which a sample tells an instant only."""
-LOG_CARD_DEPTH = structs.replace(CARD_DEPTH, seconds=86_401)
-"""Of a card in a log, of which every moment is as likely to be shown: a day in seconds, 5.5 MB."""
-STATE_CARD_DEPTH = Depth(fields=len(CHARTED), peaks=0, seconds=2, tens=2, samples=32)
+LOG_GPU_DEPTH = structs.replace(GPU_DEPTH, seconds=86_401)
+"""Of a GPU in a log, of which every moment is as likely to be shown: a day in seconds, 5.5 MB."""
+STATE_GPU_DEPTH = Depth(fields=len(CHARTED), peaks=0, seconds=2, tens=2, samples=32)
 """For a history that only judges states, of which a fleet has one a host: 3 kB a GPU."""
 HOST_DEPTH = Depth(fields=len(HOST_CHARTED), peaks=0, seconds=901, tens=8641)
 """Of the machine, which is read once a second: a quarter of an hour in seconds, a day in tens."""
@@ -78,11 +78,11 @@ GONE_SECONDS = 600.0
 """How long a process that has ended is remembered."""
 GONE_KEPT = 100
 """How many of them at most, so that a machine that starts thousands an hour costs no more."""
-CARDS_KEPT = 16
-"""How many cards are remembered at least, or twice as many as there are: of more the ones that
+GPUS_KEPT = 16
+"""How many GPUs are remembered at least, or twice as many as there are: of more the ones that
 were away for longest are forgotten."""
 XIDS_KEPT = 32
-"""How many different XIDs of a card are remembered: the newest."""
+"""How many different XIDs of a GPU are remembered: the newest."""
 PAST_KEPT = 1000
 """Of how many processes that ended before that it is still known since when they were there and
 rested, for ``History.as_of``."""
@@ -91,15 +91,15 @@ LISTS_KEPT = 3600
 STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back."""
 OLD_AFTER = 2.0
-"""Age in seconds up to which a card's values are never called old."""
+"""Age in seconds up to which a GPU's values are never called old."""
 USERS_KEPT = 300
-"""How many users' time on cards is remembered, once they have left."""
+"""How many users' time on GPUs is remembered, once they have left."""
 
 
 _EMPTY = Holding()
-_card_values = attrgetter(*CHARTED)
+_gpu_values = attrgetter(*CHARTED)
 _process_values = attrgetter(*PROCESS_CHARTED)
-ANSWERING = (CardStatus.OK, CardStatus.FAILING)
+ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 
 
 class Observations:
@@ -117,7 +117,7 @@ class Observations:
         self,
         conditions: Mapping[str, Condition],
         thresholds: Thresholds = DEFAULTS,
-        card_depth: Depth = CARD_DEPTH,
+        gpu_depth: Depth = GPU_DEPTH,
         *,
         charted: bool = True,
     ) -> None:
@@ -126,12 +126,12 @@ class Observations:
         Args:
             conditions: The conditions to track for every GPU, by name; ``findings.conditions()``.
             thresholds: The thresholds.
-            card_depth: How far back the values of a GPU go.
+            gpu_depth: How far back the values of a GPU go.
             charted: Whether processes, users and the host have values over time, and processes that
                 exited a past. States need neither.
         """
         self.thresholds = thresholds
-        self._card_depth = card_depth
+        self._gpu_depth = gpu_depth
         self._charted = charted
         self.latest: Snapshot | None = None
         self.started: float | None = None
@@ -143,7 +143,7 @@ class Observations:
         self._asked = [one.holds for one in self._conditions if not isinstance(one.holds, int)]
         bits = tuple(one.holds for one in self._conditions if isinstance(one.holds, int))
         self._active = lru_cache(maxsize=64)(partial(_active, bits))
-        self._cards: dict[str, CardRecord] = {}
+        self._gpus: dict[str, GpuRecord] = {}
         self._processes: dict[ProcessId, TrackedProcess] = {}
         # Processes that exited longer ago, in the order in which they were dropped.
         self._past: dict[ProcessId, TrackedProcess] = {}
@@ -154,12 +154,12 @@ class Observations:
         self._launchers: set[ProcessId] = set()
         self._users = UserSeries()
         self._gpu_seconds: dict[str | None, Accrual] = {}
-        self._cards_of: dict[str | None, int] = {}
+        self._gpus_of: dict[str | None, int] = {}
         # Values already returned for buckets that are still open, in the second of the last query.
         self._second = 0
         self._open: dict[tuple[object, ...], list[float | None]] = {}
         self._listed_at: float | None = None
-        self._listed_cards: frozenset[str] = frozenset()
+        self._listed_gpus: frozenset[str] = frozenset()
         self._list_seen = -math.inf
         self._lists_seen = array("d")
         self._list_pace = SeriesRate()
@@ -173,9 +173,9 @@ class Observations:
             time = self._tell_time(snapshot.time)
             self._see_processes(snapshot, time)
             for gpu in snapshot.gpus:
-                self._see_card(gpu, time)
-            if len(self._cards) > max(CARDS_KEPT, 2 * len(snapshot.gpus)):
-                self._forget_cards(snapshot)
+                self._see_gpu(gpu, time)
+            if len(self._gpus) > max(GPUS_KEPT, 2 * len(snapshot.gpus)):
+                self._forget_gpus(snapshot)
             if self._charted:
                 self._see_host(snapshot.host, time)
             self.latest = snapshot
@@ -198,8 +198,8 @@ class Observations:
 
     def held(self, uuid: str) -> tuple[bool | None, ...]:
         """Whether each of the conditions holds for a GPU now."""
-        card = self._cards.get(uuid)
-        return () if card is None else card.held
+        record = self._gpus.get(uuid)
+        return () if record is None else record.held
 
     def _tell_time(self, time: float) -> float:
         """The time of a new snapshot, kept after those before it."""
@@ -216,12 +216,14 @@ class Observations:
         """Follow a clock that was set back."""
         # Slots are up to ten seconds long and stay whole, so the past moves by a rounded-up time.
         whole = 10 * math.ceil(seconds / 10)
-        for card in self._cards.values():
-            card.series.shift(whole)
-            card.seen_at -= seconds
-            card.xids_seen = [(seen - seconds, xid, at) for seen, xid, at in card.xids_seen]
-            card.nvlink_increases = [(seen - seconds, more) for seen, more in card.nvlink_increases]
-            for watch in card.watches:
+        for record in self._gpus.values():
+            record.series.shift(whole)
+            record.seen_at -= seconds
+            record.xids_seen = [(seen - seconds, xid, at) for seen, xid, at in record.xids_seen]
+            record.nvlink_increases = [
+                (seen - seconds, more) for seen, more in record.nvlink_increases
+            ]
+            for watch in record.watches:
                 watch.shift(seconds)
         for known in (*self._processes.values(), *self._past.values()):
             known.first -= seconds
@@ -246,27 +248,27 @@ class Observations:
         if self.started is not None:
             self.started -= seconds
 
-    def _see_card(self, gpu: Gpu, time: float) -> None:
-        card = self._cards.get(gpu.uuid)
-        if card is None:
-            card = self._cards[gpu.uuid] = CardRecord(len(self._conditions), self._card_depth, time)
-        if gpu.xid is not None and card.xids.get(gpu.xid, math.nan) != gpu.xid_at:
-            card.xids[gpu.xid] = gpu.xid_at
-            card.xids_seen.append((time, gpu.xid, gpu.xid_at))
-            del card.xids_seen[:-REPORTS_KEPT]
-            if len(card.xids) > XIDS_KEPT:
-                del card.xids[min(card.xids, key=lambda xid: card.xids[xid] or -math.inf)]
-        if gpu.nvlink_errors is not None and gpu.nvlink_errors != card.nvlink_errors:
-            card.see_nvlink(gpu.nvlink_errors, time)
+    def _see_gpu(self, gpu: Gpu, time: float) -> None:
+        record = self._gpus.get(gpu.uuid)
+        if record is None:
+            record = self._gpus[gpu.uuid] = GpuRecord(len(self._conditions), self._gpu_depth, time)
+        if gpu.xid is not None and record.xids.get(gpu.xid, math.nan) != gpu.xid_at:
+            record.xids[gpu.xid] = gpu.xid_at
+            record.xids_seen.append((time, gpu.xid, gpu.xid_at))
+            del record.xids_seen[:-REPORTS_KEPT]
+            if len(record.xids) > XIDS_KEPT:
+                del record.xids[min(record.xids, key=lambda xid: record.xids[xid] or -math.inf)]
+        if gpu.nvlink_errors is not None and gpu.nvlink_errors != record.nvlink_errors:
+            record.see_nvlink(gpu.nvlink_errors, time)
         if gpu.status not in ANSWERING:
             return
         # While one GPU hangs, the values of the others are repeated.
-        if gpu.sampled_at is not None and gpu.sampled_at == card.sampled_at:
+        if gpu.sampled_at is not None and gpu.sampled_at == record.sampled_at:
             return
-        card.sampled_at = gpu.sampled_at
-        card.patience = max(PATIENCE, card.series.pace.late)
-        card.series.add(time, _card_values(gpu))
-        card.see(self._holding_now(gpu), time, self._conditions)
+        record.sampled_at = gpu.sampled_at
+        record.patience = max(PATIENCE, record.series.pace.late)
+        record.series.add(time, _gpu_values(gpu))
+        record.see(self._holding_now(gpu), time, self._conditions)
 
     def _holding_now(self, gpu: Gpu) -> tuple[bool | None, ...]:
         """Whether each of the conditions holds for a GPU now."""
@@ -276,12 +278,12 @@ class Observations:
             *self._active(gpu.clock_event_reasons),
         )
 
-    def _forget_cards(self, snapshot: Snapshot) -> None:
+    def _forget_gpus(self, snapshot: Snapshot) -> None:
         """Drop the GPUs that have been absent for longest."""
-        away = self._cards.keys() - {gpu.uuid for gpu in snapshot.gpus}
-        longest = sorted(away, key=lambda uuid: self._cards[uuid].series.last)
-        for uuid in longest[: len(self._cards) - max(CARDS_KEPT, 2 * len(snapshot.gpus))]:
-            del self._cards[uuid]
+        away = self._gpus.keys() - {gpu.uuid for gpu in snapshot.gpus}
+        longest = sorted(away, key=lambda uuid: self._gpus[uuid].series.last)
+        for uuid in longest[: len(self._gpus) - max(GPUS_KEPT, 2 * len(snapshot.gpus))]:
+            del self._gpus[uuid]
 
     def _see_host(self, host: Host, time: float) -> None:
         if host is not self._host_seen:
@@ -306,7 +308,7 @@ class Observations:
         """Process a new process list."""
         patience = max(PATIENCE, self._list_pace.late)
         if self._list_seen > -math.inf:
-            self._count_cards(time - self._list_seen)
+            self._count_gpus(time - self._list_seen)
         self._lists_seen.append(time)
         if len(self._lists_seen) > LISTS_KEPT:
             del self._lists_seen[: LISTS_KEPT // 2]
@@ -318,7 +320,7 @@ class Observations:
                 known.place = None
         there = [(one, self._see_process(one, time, patience)) for one in snapshot.processes]
         self._list_seen = time
-        self._listed_cards = frozenset(
+        self._listed_gpus = frozenset(
             gpu.uuid
             for gpu in snapshot.gpus
             if gpu.status in ANSWERING and "processes" not in gpu.unknown
@@ -344,7 +346,7 @@ class Observations:
         known = self._processes.get(process.id)
         if known is None:
             known = self._processes[process.id] = TrackedProcess(time)
-            if all(use.gpu_uuid in self._listed_cards for use in process.uses):
+            if all(use.gpu_uuid in self._listed_gpus for use in process.uses):
                 # It was absent before, and an absent process is not idle.
                 known.rest.denied = self._list_seen
         known.last = time
@@ -355,25 +357,25 @@ class Observations:
         known.rest.see(known.rests, time, patience)
         return known
 
-    def _count_cards(self, seconds: float) -> None:
+    def _count_gpus(self, seconds: float) -> None:
         """Add the time since the previous list to the users of the GPUs in it."""
         late = seconds > max(FRESH_SECONDS, self._list_pace.late)
         self._list_pace.see(seconds)
-        cards_of: dict[str | None, int] = {}
+        gpus_of: dict[str | None, int] = {}
         if not late:
             for holding in self._holdings.values():
                 for owner in holding.owners:
-                    cards_of[owner] = cards_of.get(owner, 0) + 1
+                    gpus_of[owner] = gpus_of.get(owner, 0) + 1
         counted = self._gpu_seconds
-        if cards_of != self._cards_of:
-            for owner in cards_of.keys() | self._cards_of.keys():
+        if gpus_of != self._gpus_of:
+            for owner in gpus_of.keys() | self._gpus_of.keys():
                 if owner not in counted:
                     counted[owner] = Accrual()
-                if cards_of.get(owner) != self._cards_of.get(owner):
+                if gpus_of.get(owner) != self._gpus_of.get(owner):
                     counted[owner].turn(self._list_seen)
-            self._cards_of = cards_of
-        for owner, cards in cards_of.items():
-            counted[owner].total += cards * seconds
+            self._gpus_of = gpus_of
+        for owner, gpus in gpus_of.items():
+            counted[owner].total += gpus * seconds
         if len(counted) > USERS_KEPT:
             self._forget_users()
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from gpumon.recording.series import Depth
 
 REPORTS_KEPT = 500
-"""How many reports of XIDs, and increases of the NVLink errors, of a card are remembered with when
+"""How many reports of XIDs, and increases of the NVLink errors, of a GPU are remembered with when
 they were seen."""
 PATIENCE = 10.0
 """Seconds for which something may be unknown without ending an interval."""
 
 
-class CardRecord:
+class GpuRecord:
     """The record of one GPU.
 
     Most conditions hold, or do not, for many samples in a row. So a tracker is updated only when

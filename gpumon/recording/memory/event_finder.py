@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.availability import is_full
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.recording import Event, EventKind
 from gpumon.text.formatting import gib, gibibytes
 
@@ -27,10 +27,10 @@ many seconds after it last was so, it has not begun anew."""
 _HELD_KEPT = 256
 """Of more moments those are forgotten that are older than ``HYSTERESIS``."""
 
-_LISTED = (CardStatus.OK, CardStatus.FAILING)
+_LISTED = (GpuStatus.OK, GpuStatus.FAILING)
 _BROKEN = {
-    CardStatus.LOST: "is lost",
-    CardStatus.RESET_REQUIRED: "requires reset",
+    GpuStatus.LOST: "is lost",
+    GpuStatus.RESET_REQUIRED: "requires reset",
 }
 
 
@@ -38,7 +38,7 @@ class EventFinder:
     """Finds the events in consecutive snapshots.
 
     Args:
-        full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
+        full_share: A GPU is full below this share of free memory; ``Thresholds.full_share``.
     """
 
     def __init__(self, full_share: float) -> None:
@@ -88,14 +88,14 @@ def events_between(
     Args:
         before: The earlier one.
         after: The later one.
-        full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
+        full_share: A GPU is full below this share of free memory; ``Thresholds.full_share``.
         since: XIDs of a time before this are of the past, and no events.
     """
     events = _comings_and_goings(before, after)
     if before.gpus is not after.gpus:
-        cards = {gpu.uuid: gpu for gpu in before.gpus}
+        gpus = {gpu.uuid: gpu for gpu in before.gpus}
         for gpu in after.gpus:
-            earlier = cards.get(gpu.uuid)
+            earlier = gpus.get(gpu.uuid)
             if earlier is not None and earlier is not gpu:
                 events += [
                     Event(after.time, kind, gpu.uuid, f"GPU {gpu.index} {words}", (gpu.uuid,))
@@ -164,12 +164,12 @@ def _named(process: GpuProcess) -> str:
 
 
 def _process_event(process: GpuProcess, kind: EventKind, verb: str, time: float) -> Event:
-    sentence = f"{_named(process)} {verb} {_cards(process)}"
+    sentence = f"{_named(process)} {verb} {_gpus(process)}"
     uuids = tuple(dict.fromkeys(use.gpu_uuid for use in process.uses))
     return Event(time, kind, process.id, sentence, uuids)
 
 
-def _cards(process: GpuProcess) -> str:
+def _gpus(process: GpuProcess) -> str:
     return f"GPU {', '.join(map(str, process.gpu_indices))}"
 
 

@@ -2,7 +2,7 @@
 
 A block is stored column by column: the values of one field stand together, which zstd compresses
 well, because a field of one sample resembles the same field of the next. Measured on 90 samples of
-8 cards and 18 processes: 27 to 78 kB a block, 2 to 3 ms to pack, 1 to 2 ms to restore.
+8 GPUs and 18 processes: 27 to 78 kB a block, 2 to 3 ms to pack, 1 to 2 ms to restore.
 
 Snapshots that share a list of processes, because it was read once for several samples, share it
 again after restoring.
@@ -82,8 +82,8 @@ def unpacked(block: bytes, shift: float = 0.0) -> list[Snapshot]:
     gpus = _split(_rows(Gpu, gpu_columns, shift), gpu_counts)
     lists = _split(_rows(GpuProcess, process_columns, shift), list_lengths)
     return [
-        replace(head, gpus=cards, processes=lists[place])
-        for head, cards, place in zip(_rows(Snapshot, heads, shift), gpus, places, strict=True)
+        replace(head, gpus=some, processes=lists[place])
+        for head, some, place in zip(_rows(Snapshot, heads, shift), gpus, places, strict=True)
     ]
 
 

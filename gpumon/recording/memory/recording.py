@@ -57,7 +57,7 @@ class MemoryRecording:
     """A ``gpumon.recording.Recording``, filled by one thread at a time and read by others.
 
     Args:
-        full_share: A card is full below this share of free memory; ``Thresholds.full_share``.
+        full_share: A GPU is full below this share of free memory; ``Thresholds.full_share``.
         most_bytes: Maximum size in bytes.
     """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 ROW_BYTES = 600
-"""What a row, of a card or of a listed process, takes before it is packed, about; long texts are
+"""What a row, of a GPU or of a listed process, takes before it is packed, about; long texts are
 counted besides."""
 BLOCK_BYTES = 2000 * ROW_BYTES
 """Bytes from which on snapshots are packed. A block with so many opens in some 4 ms; what never

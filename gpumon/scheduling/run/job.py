@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import CardStatus
-from gpumon.scheduling.card_sampler import QUICK_PATIENCE
+from gpumon.model.snapshot import GpuStatus
+from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE
 from gpumon.scheduling.messages import gib, name_of
 from gpumon.scheduling.run import messages
 from gpumon.scheduling.run.child import Child
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recorder import Recorder
-    from gpumon.scheduling.card_sampler import CardSampler
     from gpumon.scheduling.eligibility import Candidate
+    from gpumon.scheduling.gpu_sampler import GpuSampler
     from gpumon.scheduling.reservation.locks import HeldReservation
     from gpumon.scheduling.run.child import CommandExit
 
@@ -50,7 +50,7 @@ class JobRunner:
 
     def __init__(
         self,
-        sampler: CardSampler,
+        sampler: GpuSampler,
         candidates: Sequence[Candidate],
         before: Snapshot,
         reservation: HeldReservation,
@@ -85,13 +85,13 @@ class JobRunner:
             back = self._wait_for_memory(usage)
         finally:
             status = None if self._recorder is None else self._recorder.stop()
-        tell(messages.ended(command[0], command_exit, seconds, usage.cards))
-        for card in usage.cards:
-            tell(messages.of_card(card))
+        tell(messages.ended(command[0], command_exit, seconds, usage.gpus))
+        for gpu in usage.gpus:
+            tell(messages.of_gpu(gpu))
         if command_exit.exit_status:
-            for card in usage.cards:
-                tell(messages.full(card) or "")
-        tell(messages.use(usage.cards))
+            for gpu in usage.gpus:
+                tell(messages.full(gpu) or "")
+        tell(messages.use(usage.gpus))
         tell(back)
         if status is not None:
             from gpumon.recording.csv.log_messages import summary
@@ -152,7 +152,7 @@ class JobRunner:
                     first = False
                 missing = self._missing(snapshot)
                 if not missing:
-                    seen = any(card.used for card in usage.cards)
+                    seen = any(gpu.used for gpu in usage.gpus)
                     return "all its memory came back" if seen else "it left no memory in use"
                 known = any(self._memory_before(one) is not None for one in self._candidates)
                 if not known or time.monotonic() > give_up_at:
@@ -160,8 +160,8 @@ class JobRunner:
                 time.sleep(_BACK_PAUSE)
         except (KeyboardInterrupt, SourceError):
             # The driver may have hung since the last process list.
-            for card in usage.cards:
-                card.doubtful = True
+            for gpu in usage.gpus:
+                gpu.doubtful = True
             return "whether its memory came back is unknown"
 
     def _missing(self, snapshot: Snapshot) -> dict[str, int | None]:
@@ -201,7 +201,7 @@ class JobRunner:
         """Used bytes that belong to no living process and to no process in another container."""
         used = candidate.memory_used
         # While a call to the GPU hangs, its last values are repeated.
-        if used is None or candidate.gpu.status is not CardStatus.OK:
+        if used is None or candidate.gpu.status is not GpuStatus.OK:
             return None
         for process in snapshot.processes:
             use = candidate.use_of(process)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.scheduling.eligibility import Candidate
     from gpumon.scheduling.run.child import CommandExit
-    from gpumon.scheduling.run.usage import CardUsage, Fill
+    from gpumon.scheduling.run.usage import Fill, JobGpuUsage
 
 _UNKNOWN = "unknown"
 _FULL_BYTES = 2**30
@@ -24,43 +24,43 @@ _NAMED = 2
 
 
 def ended(
-    command: str, command_exit: CommandExit, seconds: float, cards: Sequence[CardUsage]
+    command: str, command_exit: CommandExit, seconds: float, gpus: Sequence[JobGpuUsage]
 ) -> str:
     """The first line: what exited, how, after how long, and where it ran."""
-    places = ", ".join(one.candidate.label for one in cards)
+    places = ", ".join(one.candidate.label for one in gpus)
     return f"{printable(command)} ended after {length(seconds)} on {places}: {command_exit.words}"
 
 
-def of_card(card: CardUsage) -> str:
+def of_gpu(gpu: JobGpuUsage) -> str:
     """The job's use of one GPU."""
-    total = card.candidate.memory_total
+    total = gpu.candidate.memory_total
     of_all = f" of {gib(total)}" if total else ""
-    peak, mean = card.memory.peak, card.memory.mean
+    peak, mean = gpu.memory.peak, gpu.memory.mean
     memory = "memory unknown"
-    if peak is not None and card.used:
+    if peak is not None and gpu.used:
         memory = f"memory peak {gib(peak)}, mean {_UNKNOWN if mean is None else gib(mean)}{of_all}"
-    sm = card.sm.mean if card.used else None
+    sm = gpu.sm.mean if gpu.used else None
     told = f"{memory} · SM mean {_UNKNOWN if sm is None else f'{sm:.0f} %'}"
-    if card.unused:
+    if gpu.unused:
         told = "not used by the job"
-    return f"{card.candidate.label}: {told} · {_slowed(card)} · {_energy(card)}"
+    return f"{gpu.candidate.label}: {told} · {_slowed(gpu)} · {_energy(gpu)}"
 
 
-def use(cards: Sequence[CardUsage]) -> str:
+def use(gpus: Sequence[JobGpuUsage]) -> str:
     """A warning if the job did not appear on some or all of its GPUs; otherwise empty."""
-    unused = [card.candidate.label for card in cards if card.unused]
+    unused = [gpu.candidate.label for gpu in gpus if gpu.unused]
     if unused:
         seen = "as far as a look every second shows"
-        why = "; it may have run on the CPU" if len(unused) == len(cards) else ""
+        why = "; it may have run on the CPU" if len(unused) == len(gpus) else ""
         return f"warning: the job never used {', '.join(unused)}, {seen}{why}"
-    unseen = ", ".join(card.candidate.label for card in cards if not card.used)
+    unseen = ", ".join(gpu.candidate.label for gpu in gpus if not gpu.used)
     if unseen:
         return f"warning: the job was not seen on {unseen}: whether it used that GPU is unknown"
     return ""
 
 
-def _slowed(card: CardUsage) -> str:
-    slowed = card.slowed
+def _slowed(gpu: JobGpuUsage) -> str:
+    slowed = gpu.slowed
     if not slowed.known:
         return "throttling unknown"
     reasons = (("heat", slowed.heat), ("power brake", slowed.brake), ("hardware", slowed.hardware))
@@ -68,17 +68,17 @@ def _slowed(card: CardUsage) -> str:
     return f"throttled {', '.join(told)}" if told else "not throttled"
 
 
-def _energy(card: CardUsage) -> str:
-    energy = card.energy
-    if card.candidate.mig is not None or not (energy.counted or energy.integrated):
+def _energy(gpu: JobGpuUsage) -> str:
+    energy = gpu.energy
+    if gpu.candidate.mig is not None or not (energy.counted or energy.integrated):
         return "energy unknown"
     unit = unit_of(energy.joules)
     return f"{unit.format(energy.joules)} {unit.name}"
 
 
-def full(card: CardUsage) -> str | None:
+def full(gpu: JobGpuUsage) -> str | None:
     """That a GPU was full when the job exited, and who held what; ``None`` if it was not full."""
-    fills = [one for one in card.fills if one.free is not None]
+    fills = [one for one in gpu.fills if one.free is not None]
     if not fills:
         return None
     fullest = min(fills, key=lambda one: one.free or 0)
@@ -86,8 +86,8 @@ def full(card: CardUsage) -> str | None:
         return None
     total = "" if fullest.total is None else f" of {gib(fullest.total)[:-4]}"
     return (
-        f"{card.candidate.label} had {fullest.free / 2**30:.1f}{total} GiB free when it ended; "
-        f"{_holders(fullest, card.candidate)}."
+        f"{gpu.candidate.label} had {fullest.free / 2**30:.1f}{total} GiB free when it ended; "
+        f"{_holders(fullest, gpu.candidate)}."
     )
 
 

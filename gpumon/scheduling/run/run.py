@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from gpumon.scheduling.card_sampler import PATIENCE, QUICK_PATIENCE, CardSampler
 from gpumon.scheduling.chooser import Chooser
+from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.scheduling.outputs import as_uuid, table
 from gpumon.scheduling.polling import wait_for
 from gpumon.scheduling.reservation.locks import HeldReservation, Locks, TakenError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.scheduling.eligibility import Eligibility, Ineligibility
-    from gpumon.scheduling.ranking import CardChoice
+    from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
     from gpumon.sources import Source
     from gpumon.sources.links import Links
@@ -66,7 +66,7 @@ class RunOptions(NamedTuple):
 class _ReservedGpus(NamedTuple):
     """The reserved GPUs."""
 
-    choice: CardChoice
+    choice: GpuChoice
     reservation: HeldReservation
     snapshot: Snapshot
 
@@ -101,7 +101,7 @@ def run(source: Source, options: RunOptions, links: Callable[[], Links] | None =
     if missing is not None:
         return missing
     with closing(Locks(options.lock_dir, os.environ)) as locks, background_writes_allowed():
-        with CardSampler(source) as sampler:
+        with GpuSampler(source) as sampler:
             reserver = _Reserver(sampler, locks, options, links)
             with _ended_in_order():
                 taken = reserver.taken()
@@ -154,7 +154,7 @@ class _Reserver:
 
     def __init__(
         self,
-        sampler: CardSampler,
+        sampler: GpuSampler,
         locks: Locks,
         options: RunOptions,
         links: Callable[[], Links] | None,
@@ -227,7 +227,7 @@ class _Reserver:
             self._verdicts = verdicts = self._chooser.judge(snapshot)
         return None
 
-    def _sample_again(self, before: Snapshot, choice: CardChoice) -> Snapshot:
+    def _sample_again(self, before: Snapshot, choice: GpuChoice) -> Snapshot:
         """The state of the GPUs now that no other gpumon can take them."""
         reserved_at = time.time()
         snapshot = self._sample()
@@ -311,7 +311,7 @@ def _missing(program: str) -> int | None:
     return NOT_FOUND
 
 
-def _environment(options: RunOptions, choice: CardChoice) -> dict[str, str]:
+def _environment(options: RunOptions, choice: GpuChoice) -> dict[str, str]:
     devices = {"CUDA_VISIBLE_DEVICES": as_uuid(choice.candidates)}
     return {**os.environ, **devices, **options.variables}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.report.sums import Distribution, Energy, Slowed, WeightedMean
 from gpumon.scheduling.eligibility import Candidate  # noqa: TC001 - msgspec resolves them
 
@@ -46,7 +46,7 @@ class Fill(Struct, frozen=True):
     others: tuple[GpuProcess, ...] = ()
 
 
-class CardUsage(Struct):
+class JobGpuUsage(Struct):
     """The use of one GPU while the job ran.
 
     Attributes:
@@ -86,7 +86,7 @@ class CardUsage(Struct):
         if seen is None:
             return
         # The job may have been on a GPU since its last complete process list.
-        self.doubtful = self.doubtful or seen.gpu.status is not CardStatus.OK
+        self.doubtful = self.doubtful or seen.gpu.status is not GpuStatus.OK
         seconds = min(passed, _MOST_SECONDS)
         before = self.candidate.gpu
         self.energy.add(_energy(before, seen.gpu, passed, seconds))
@@ -115,7 +115,7 @@ class CardUsage(Struct):
         # the processes of a container are not children of its client.
         doubtful = (
             "processes" in seen.gpu.unknown
-            or seen.gpu.status is not CardStatus.OK
+            or seen.gpu.status is not GpuStatus.OK
             or listed_at < snapshot.time - _LIST_SECONDS
             or any(not one.visible for one in on_it)
         )
@@ -143,7 +143,7 @@ class CardUsage(Struct):
 class JobUsage:
     """A job's use of its GPUs, from the creation of this object.
 
-    Only one thread may call ``add``; read ``cards`` after the last call.
+    Only one thread may call ``add``; read ``gpus`` after the last call.
 
     Args:
         candidates: The job's GPUs.
@@ -151,7 +151,7 @@ class JobUsage:
         before: The GPUs just before it started.
 
     Attributes:
-        cards: The results so far.
+        gpus: The results so far.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class JobUsage:
         members: Callable[[Sequence[GpuProcess]], tuple[GpuProcess, ...]],
         before: Snapshot,
     ) -> None:
-        self.cards = tuple(_start_usage(one.seen_in(before) or one, before) for one in candidates)
+        self.gpus = tuple(_start_usage(one.seen_in(before) or one, before) for one in candidates)
         self._members = members
         self._before = before
         self._began = time.time()
@@ -178,16 +178,16 @@ class JobUsage:
         members = self._members(snapshot.processes)
         before, self._before = self._before, snapshot
         passed = max(0.0, snapshot.time - before.time)
-        for card in self.cards:
-            card.pass_on(snapshot, passed)
+        for gpu in self.gpus:
+            gpu.pass_on(snapshot, passed)
             if not over:
-                card.see(snapshot, members, self._began)
+                gpu.see(snapshot, members, self._began)
         return members
 
 
-def _start_usage(candidate: Candidate, before: Snapshot) -> CardUsage:
+def _start_usage(candidate: Candidate, before: Snapshot) -> JobGpuUsage:
     there = (one.id for one in before.processes if candidate.use_of(one) is not None)
-    return CardUsage(candidate, strangers=frozenset(there), used_before=candidate.memory_used)
+    return JobGpuUsage(candidate, strangers=frozenset(there), used_before=candidate.memory_used)
 
 
 def _energy(before: Gpu, now: Gpu, passed: float, seconds: float) -> Energy:

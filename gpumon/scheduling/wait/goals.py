@@ -38,10 +38,10 @@ class HopelessError(Exception):
         table: The reason for each GPU.
     """
 
-    def __init__(self, sentence: str, cards: str) -> None:
+    def __init__(self, sentence: str, gpus: str) -> None:
         super().__init__(sentence)
         self.sentence = sentence
-        self.table = cards
+        self.table = gpus
 
 
 class Progress(Struct, frozen=True):
@@ -68,7 +68,7 @@ class Progress(Struct, frozen=True):
     reason: str = ""
 
 
-class CardGoal:
+class GpuGoal:
     """GPUs that meet the requirements.
 
     Args:
@@ -103,7 +103,7 @@ class CardGoal:
 
     @property
     def words(self) -> str:
-        """The goal in words: ``2 idle cards``."""
+        """The goal in words: ``2 idle GPUs``."""
         number, _, thing = self._requirements.number.rpartition(" ")
         # "MIG device" is two words.
         number, thing = (
@@ -116,7 +116,7 @@ class CardGoal:
 
         Raises:
             HopelessError: Too few suitable GPUs exist.
-            NoSuchCardError: A named GPU does not exist.
+            NoSuchGpuError: A named GPU does not exist.
             UncertainAllocationError: ``CUDA_VISIBLE_DEVICES`` cannot be resolved.
             RecordingError: The log of the past cannot be read.
         """
@@ -211,14 +211,14 @@ def _mark(verdict: Eligibility) -> Hashable:
     )
 
 
-def cards_in_use(snapshot: Snapshot, pid: int) -> str:
+def gpus_in_use(snapshot: Snapshot, pid: int) -> str:
     """A process's use of the GPUs in a few words; empty if there is none."""
     for process in snapshot.processes:
         if process.id.pid == pid and process.visible:
-            cards = ", ".join(map(str, process.gpu_indices))
+            gpus = ", ".join(map(str, process.gpu_indices))
             size = process.memory_used
             held = "" if size is None else f" {memory_size(size)}"
-            return f"{many(len(process.gpu_indices), 'GPU')} ({cards}){held}"
+            return f"{many(len(process.gpu_indices), 'GPU')} ({gpus}){held}"
     return ""
 
 

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.scheduling.card_sampler import QUICK_PATIENCE, CardSampler, UnavailableError
+from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
 from gpumon.scheduling.messages import many
-from gpumon.scheduling.wait.goals import CardGoal, HopelessError, cards_in_use
+from gpumon.scheduling.wait.goals import GpuGoal, HopelessError, gpus_in_use
 from gpumon.scheduling.wait.kinds import KINDS
 from gpumon.scheduling.wait.targets import hold, wait_for_one
 from gpumon.system.own_terminal import write_to_terminal
@@ -91,7 +91,7 @@ def wait(source: Source, options: WaitOptions) -> int:
         done = (
             _wait_for_processes(source, options.pids, timeout, display)
             if options.pids
-            else _wait_for_cards(source, options, timeout, display)
+            else _wait_for_gpus(source, options, timeout, display)
         )
         if done is None:
             return EXIT_TIMEOUT
@@ -180,7 +180,7 @@ class _ProgressDisplay:
         self._status_line.say(sentence + ("\n" + lines.rstrip("\n") if lines else ""))
 
 
-def _wait_for_cards(
+def _wait_for_gpus(
     source: Source, options: WaitOptions, timeout: _Timeout, display: _ProgressDisplay
 ) -> str | None:
     """The result; empty if waiting cannot help, ``None`` on timeout."""
@@ -189,9 +189,9 @@ def _wait_for_cards(
     locks = Locks(options.lock_dir, os.environ, make=False)
     if KINDS[options.kind].to_use and locks.trouble:
         display.say(f"what other users have reserved is not known: {locks.trouble}")
-    goal = CardGoal(options.kind, options.requirements, os.environ, locks, options.past)
+    goal = GpuGoal(options.kind, options.requirements, os.environ, locks, options.past)
     poll_interval = PollInterval()
-    with CardSampler(source, FASTEST) as sampler:
+    with GpuSampler(source, FASTEST) as sampler:
         trouble, progress = "", None
         while True:
             # In one part: a narrow terminal cuts it instead of dropping it.
@@ -244,7 +244,7 @@ def _done(
     return sentence
 
 
-def _parts(goal: CardGoal, progress: Progress | None) -> list[str]:
+def _parts(goal: GpuGoal, progress: Progress | None) -> list[str]:
     """The parts of the line, most important first."""
     if progress is None:
         return [f"for {goal.words}"]
@@ -253,7 +253,7 @@ def _parts(goal: CardGoal, progress: Progress | None) -> list[str]:
     return [head, *left, *progress.holders]
 
 
-def _in_words(goal: CardGoal, progress: Progress) -> str:
+def _in_words(goal: GpuGoal, progress: Progress) -> str:
     words = "; ".join(progress.sentences)
     return f"waiting for {goal.words}: {words}" if words else f"waiting for {goal.words}"
 
@@ -272,7 +272,7 @@ def _wait_for_processes(
     with ExitStack() as holding:
         for process in processes:
             holding.callback(process.close)
-        sampler = holding.enter_context(CardSampler(source, _HELD_SECONDS))
+        sampler = holding.enter_context(GpuSampler(source, _HELD_SECONDS))
         for process in processes:
             display.change(f"waiting for {process.words} to end, which has run for {process.age}")
         ended = _wait_for_all(processes, sampler, timeout, display)
@@ -287,7 +287,7 @@ def _wait_for_processes(
 
 def _wait_for_all(
     processes: Sequence[WaitedProcess],
-    sampler: CardSampler,
+    sampler: GpuSampler,
     timeout: _Timeout,
     display: _ProgressDisplay,
 ) -> bool:
@@ -298,7 +298,7 @@ def _wait_for_all(
         more = len(alive) - 1
         head = f"for {first.words} to end" + (f" and {many(more, 'process')} more" if more else "")
         newest = sampler.newest
-        held = "" if newest is None else cards_in_use(newest, first.pid)
+        held = "" if newest is None else gpus_in_use(newest, first.pid)
         display.show([head, f"runs {first.age}", *([held] if held else [])])
         if timeout.left <= 0:
             return False

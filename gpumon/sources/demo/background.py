@@ -233,7 +233,7 @@ def _loaders(parent: int, *pids: int) -> tuple[Actor, ...]:
             rss_gib=2.1,
             threads=3,
             executable=of.executable,
-            inherited=tuple(share.card for share in of.shares),
+            inherited=tuple(share.gpu for share in of.shares),
         )
         for pid in pids
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpumon.host import ProcessHandle, Target
     from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources.demo.cards import DemoCard
+    from gpumon.sources.demo.gpus import DemoGpu
     from gpumon.sources.demo.instances import ProcessInstance
     from gpumon.sources.demo.scenario import Actor
     from gpumon.sources.demo.world import World
@@ -34,13 +34,13 @@ class DemoHost:
 
     Args:
         world: The simulated machine.
-        cards: The selected GPUs.
+        gpus: The selected GPUs.
         readonly: Whether every signal is refused.
     """
 
-    def __init__(self, world: World, cards: Sequence[DemoCard], *, readonly: bool = False) -> None:
+    def __init__(self, world: World, gpus: Sequence[DemoGpu], *, readonly: bool = False) -> None:
         self._world = world
-        self._cards = cards
+        self._gpus = gpus
         self._readonly = readonly
 
     @property
@@ -64,9 +64,9 @@ class DemoHost:
         found = [moment.find(process.id) for process in processes]
         return {being.id: being.role.place for being in found if being is not None}
 
-    def scan(self, snapshot: Snapshot) -> HolderScan:  # noqa: ARG002 - the demo knows its cards
+    def scan(self, snapshot: Snapshot) -> HolderScan:  # noqa: ARG002 - the demo knows its GPUs
         """See ``ProcessHost.scan``."""
-        return self._world.scan(self._cards, self._world.now(), self._world.state.deeds)
+        return self._world.scan(self._gpus, self._world.now(), self._world.state.deeds)
 
     def families(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         """See ``ProcessHost.families``."""
@@ -220,7 +220,7 @@ class _DemoHandle:
 
 def _devices(actor: Actor) -> tuple[str, ...]:
     """Its open device files: a process with that of a GPU has those of the driver, too."""
-    cards = {share.card for share in actor.shares} | set(actor.inherited)
-    if not cards:
+    gpus = {share.gpu for share in actor.shares} | set(actor.inherited)
+    if not gpus:
         return ()
-    return tuple(sorted(("/dev/nvidia-uvm", "/dev/nvidiactl", *(f"/dev/nvidia{c}" for c in cards))))
+    return tuple(sorted(("/dev/nvidia-uvm", "/dev/nvidiactl", *(f"/dev/nvidia{c}" for c in gpus))))

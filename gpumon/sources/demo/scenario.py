@@ -20,11 +20,11 @@ DAY = 86400.0
 
 PAST = 4 * HOUR
 """Length of the simulated history before the demo's start."""
-CARD_LOST = -5.5 * MINUTE
+GPU_LOST = -5.5 * MINUTE
 MACHINE_BOOT = -41 * DAY
 
-LOST_CARD = 6
-STRAY_CARD = 7
+LOST_GPU = 6
+STRAY_GPU = 7
 """The GPU with memory that no process accounts for."""
 
 ME = "ann"
@@ -47,13 +47,13 @@ class Share(Struct, frozen=True):
     """The use that a process makes of one GPU.
 
     Attributes:
-        card: Index of the GPU.
+        gpu: Index of the GPU.
         gib: GPU memory at its start.
         part: Its share of the GPU's utilization.
         decodes: Whether it uses the video decoder.
     """
 
-    card: int
+    gpu: int
     gib: float
     part: float = 0.0
     decodes: bool = False

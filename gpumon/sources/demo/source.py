@@ -14,18 +14,18 @@ from gpumon.host.machine import MachineFacts
 from gpumon.host.processes import ProcessFacts
 from gpumon.model.processes import GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.sources import NoSuchCardError
+from gpumon.sources import NoSuchGpuError
 from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
-from gpumon.sources.demo.cards import (
+from gpumon.sources.demo.curves import mean, ripples, steady, together
+from gpumon.sources.demo.gpus import (
     decoding_of,
     make_noise,
     memory_activity,
     read,
     utilization_of,
 )
-from gpumon.sources.demo.curves import mean, ripples, steady, together
 from gpumon.sources.demo.processes import LEADS
-from gpumon.sources.demo.scenario import CARD_LOST, GIB, HOUR, PAST, Machine
+from gpumon.sources.demo.scenario import GIB, GPU_LOST, HOUR, PAST, Machine
 from gpumon.sources.demo.world import State, World
 from gpumon.sources.sampler import Sampler
 from gpumon.system.clock import SystemClock
@@ -48,15 +48,15 @@ _PAST_STEPS = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
 
 
 class _Lists(Struct, frozen=True):
-    """What the driver lists of its processes at one moment, and who else holds the cards.
+    """What the driver lists of its processes at one moment, and who else holds the GPUs.
 
     Attributes:
         at: When it was asked, seconds since the epoch.
         state: How the story went then.
-        listed: Those with work on a card, by PID.
+        listed: Those with work on a GPU, by PID.
         facts: What the host knows of them, by PID.
         holders: Who only holds their device files; ``None`` before the demo began.
-        used: Bytes in use of each card.
+        used: Bytes in use of each GPU.
     """
 
     at: float
@@ -72,17 +72,17 @@ class DemoBackend(GpuBackend):
 
     Attributes:
         world: The machine.
-        shown: Those of its cards that are looked at.
+        shown: Those of its GPUs that are looked at.
 
     Args:
-        seed: Chooses the machine: names of its cards, and when what rises and falls.
+        seed: Chooses the machine: names of its GPUs, and when what rises and falls.
         clock: Where the time comes from.
-        selection: Which of the cards are looked at, and what processes have on them.
+        selection: Which of the GPUs are looked at, and what processes have on them.
         machine: What distinguishes it from other simulated machines.
     """
 
     name = "demo"
-    device_files = DeviceFiles(card="/dev/nvidia{minor}", prefix="/dev/nvidia")
+    device_files = DeviceFiles(gpu="/dev/nvidia{minor}", prefix="/dev/nvidia")
 
     def __init__(self, seed: int, clock: Clock, selection: GpuSelection, machine: Machine) -> None:
         random = Random(seed)  # noqa: S311 - a story is told here, no secret is made
@@ -90,8 +90,8 @@ class DemoBackend(GpuBackend):
         self.machine_name = machine.name
         self._start = self.world.start
         self._selection = selection
-        self.shown = [c for c in self.world.cards if selection.includes(c.index, c.uuid)]
-        self._leads = self._on({card.index for card in self.shown})
+        self.shown = [c for c in self.world.gpus if selection.includes(c.index, c.uuid)]
+        self._leads = self._on({gpu.index for gpu in self.shown})
         self._cpu_busy = together(
             steady(0.41), ripples(*make_noise(random, 0.06), (0.05, 97.0, random.random()))
         )
@@ -107,12 +107,12 @@ class DemoBackend(GpuBackend):
         """Nothing to make ready; there may be nothing to show.
 
         Raises:
-            NoSuchCardError: When one was chosen that it does not have.
+            NoSuchGpuError: When one was chosen that it does not have.
         """
-        cards = self.world.cards
-        missing = self._selection.missing(len(cards), [card.uuid for card in cards])
+        gpus = self.world.gpus
+        missing = self._selection.missing(len(gpus), [gpu.uuid for gpu in gpus])
         if missing:
-            raise NoSuchCardError(missing, len(cards), "The demo")
+            raise NoSuchGpuError(missing, len(gpus), "The demo")
 
     def read(self, *, closely: bool = True) -> Reading:  # noqa: ARG002 - the protocol's signature
         """The machine as it is now."""
@@ -135,8 +135,8 @@ class DemoBackend(GpuBackend):
             time=time,
             gpus=tuple(
                 [
-                    read(state.cards[card.index], self._start, time, lists.used[card.index])
-                    for card in self.shown
+                    read(state.gpus[gpu.index], self._start, time, lists.used[gpu.index])
+                    for gpu in self.shown
                 ]
             ),
             driver=self._driver,
@@ -166,21 +166,21 @@ class DemoBackend(GpuBackend):
             memory_used=int((205 + 17 * mean(busy, now, 20.0)) * GIB),
         )
 
-    def _on(self, cards: set[int]) -> list[tuple[Role, tuple[Share, ...]]]:
-        """Who has a share of some of these cards, and which."""
+    def _on(self, gpus: set[int]) -> list[tuple[Role, tuple[Share, ...]]]:
+        """Who has a share of some of these GPUs, and which."""
         found = []
         for lead in LEADS:
-            shares = tuple(share for share in lead.shares if share.card in cards)
+            shares = tuple(share for share in lead.shares if share.gpu in gpus)
             if shares:
                 found.append((self.world.roles[lead.pid], shares))
         return found
 
     def _listed(self, time: float, state: State) -> _Lists:
-        # Process lists have a slower pace than the cards, as they have with a real driver. What a
-        # signal brought about and the loss of a card show at once, and the demo begins with a look.
+        # Process lists have a slower pace than the GPUs, as they have with a real driver. What a
+        # signal brought about and the loss of a GPU show at once, and the demo begins with a look.
         at = float(math.floor(time))
         now, asked = at - self._start, time - self._start
-        looks = (CARD_LOST, 0.0, state.deeds.newest(asked))
+        looks = (GPU_LOST, 0.0, state.deeds.newest(asked))
         newest = max((look for look in looks if look <= asked), default=now)
         if newest > now:
             at, now = self._start + newest, newest
@@ -191,7 +191,7 @@ class DemoBackend(GpuBackend):
             for process, _ in found:
                 for use in process.uses:
                     used[use.gpu_index] += use.memory_used or 0
-            # Who holds a card besides is looked for from the start on, as by a real gpumon.
+            # Who holds a GPU besides is looked for from the start on, as by a real gpumon.
             holders = self.world.scan(self.shown, now, state.deeds) if now >= 0 else None
             listed = {facts.id.pid: process for process, facts in found}
             facts = {facts.id.pid: facts for _, facts in found}
@@ -199,7 +199,7 @@ class DemoBackend(GpuBackend):
         return self._lists
 
     def _processes(self, now: float, state: State) -> list[tuple[ListedProcess, ProcessFacts]]:
-        utilizations = [utilization_of(card, now) for card in state.cards]
+        utilizations = [utilization_of(gpu, now) for gpu in state.gpus]
         found = []
         parts = [0.0] * len(utilizations)
         for role, shares in self._leads:
@@ -208,7 +208,7 @@ class DemoBackend(GpuBackend):
                 found.append((being, shares))
                 if not state.deeds.stopped(being.id, now):
                     for share in shares:
-                        parts[share.card] += share.part
+                        parts[share.gpu] += share.part
         return [
             self._process(being, shares, now, state, utilizations, parts) for being, shares in found
         ]
@@ -228,16 +228,16 @@ class DemoBackend(GpuBackend):
         grown = int(actor.gib_per_hour * (now - being.began) / HOUR * 8) * (GIB // 8)
         uses = []
         for share in shares:
-            card = state.cards[share.card]
+            gpu = state.gpus[share.gpu]
             sm = 0
             if share.part and not stopped:
                 # The utilisation of a GPU is that of the processes that work on it.
-                sm = round(utilizations[share.card] * share.part / parts[share.card])
-            decoder = decoding_of(card, now) if share.decodes and not stopped else 0
+                sm = round(utilizations[share.gpu] * share.part / parts[share.gpu])
+            decoder = decoding_of(gpu, now) if share.decodes and not stopped else 0
             uses.append(
                 GpuUse(
-                    gpu_uuid=card.uuid,
-                    gpu_index=share.card,
+                    gpu_uuid=gpu.uuid,
+                    gpu_index=share.gpu,
                     memory_used=int(share.gib * 512) * (GIB // 512) + grown,
                     sm=sm,
                     memory_activity=memory_activity(sm),
@@ -245,7 +245,7 @@ class DemoBackend(GpuBackend):
                     decoder=decoder,
                 )
             )
-        busy = utilizations[shares[0].card] / 100
+        busy = utilizations[shares[0].gpu] / 100
         return ListedProcess(actor.type, tuple(uses)), ProcessFacts(
             id=being.id,
             user=actor.user,
@@ -261,7 +261,7 @@ class DemoBackend(GpuBackend):
 
 
 class _DemoMachine:
-    """The machine around the demo's cards, as ``MachineReader`` reads a real one."""
+    """The machine around the demo's GPUs, as ``MachineReader`` reads a real one."""
 
     def __init__(self, backend: DemoBackend) -> None:
         self._backend = backend

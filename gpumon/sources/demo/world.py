@@ -1,4 +1,4 @@
-"""The machine of the demo: who is there at which moment, and what is left of the work on its cards.
+"""The machine of the demo: who is there at which moment, and what is left of the work on its GPUs.
 
 Times are in seconds after the demo's start.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.processes import HolderScan, HoldReason, Suspect
-from gpumon.sources.demo.cards import CARDS, DRIVER_CLIENTS, DemoCard, make_cards
+from gpumon.sources.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
 from gpumon.sources.demo.instances import INIT, ProcessInstance, Role, being, make_roles
 from gpumon.sources.demo.scenario import GIB, MACHINE_BOOT, ME, PAST
 from gpumon.sources.demo.signal_effects import Effect, SignalEffects
@@ -40,11 +40,11 @@ class State(Struct, frozen=True):
 
     Attributes:
         deeds: What signals have changed.
-        cards: The GPUs, each with the work of the processes that run and nothing else.
+        gpus: The GPUs, each with the work of the processes that run and nothing else.
     """
 
     deeds: SignalEffects
-    cards: tuple[DemoCard, ...]
+    gpus: tuple[DemoGpu, ...]
 
 
 class World:
@@ -53,7 +53,7 @@ class World:
     Attributes:
         clock: Where the time comes from.
         start: When the demo began, seconds since the epoch.
-        cards: The cards as in the story.
+        gpus: The GPUs as in the story.
         roles: Everybody, by number, parents first.
         state: How it goes on. Whoever reads it several times for one answer keeps what was read:
             another thread may replace it, and does so as a whole.
@@ -63,7 +63,7 @@ class World:
     def __init__(self, random: Random, clock: Clock, machine: Machine) -> None:
         self.clock = clock
         self.start = clock.time()
-        self.cards = make_cards(random, sound=machine.sound)
+        self.gpus = make_gpus(random, sound=machine.sound)
         self.roles = make_roles()
         self.lock = Lock()
         self._once = {
@@ -84,7 +84,7 @@ class World:
             Effect(found, end=-2 * PAST)
             for found in self._once.values()
             if not machine.empty.isdisjoint(
-                (*found.role.actor.inherited, *(share.card for share in found.role.actor.shares))
+                (*found.role.actor.inherited, *(share.gpu for share in found.role.actor.shares))
             )
         ]
 
@@ -116,23 +116,23 @@ class World:
         return "R" if who.role.actor.cpu >= 50 else "S"
 
     def unattributed(self, now: float, deeds: SignalEffects) -> list[int]:
-        """Bytes in use of each card that no process in the driver's list has."""
-        used = [DRIVER_CLIENTS] * CARDS
+        """Bytes in use of each GPU that no process in the driver's list has."""
+        used = [DRIVER_CLIENTS] * GPUS
         for role in self._keepers:
             holder = self.present(role, now, deeds)
             if holder is not None and self.parent(holder, now, deeds) == INIT:
                 used[role.actor.inherited[0]] += int(role.actor.keeps_gib * GIB)
         return used
 
-    def scan(self, cards: Iterable[DemoCard], now: float, deeds: SignalEffects) -> HolderScan:
-        """Who holds the device files of some cards without being in the driver's list.
+    def scan(self, gpus: Iterable[DemoGpu], now: float, deeds: SignalEffects) -> HolderScan:
+        """Who holds the device files of some GPUs without being in the driver's list.
 
         Why each matters is told in the words of ``gpumon.host.suspicion``.
         """
-        uuids = {card.index: card.uuid for card in cards}
+        uuids = {gpu.index: gpu.uuid for gpu in gpus}
         suspects = []
         for role in self._holders:
-            held = tuple(uuids[card] for card in role.actor.inherited if card in uuids)
+            held = tuple(uuids[gpu] for gpu in role.actor.inherited if gpu in uuids)
             holder = self.present(role, now, deeds) if held else None
             if holder is not None:
                 suspects.append(self._suspect(holder, held, now, deeds))
@@ -155,7 +155,7 @@ class World:
             for lot in deeds.lots.values()
             for silence in lot.silences
         ]
-        return State(deeds, tuple(_dimmed(card, away) for card in self.cards))
+        return State(deeds, tuple(_dimmed(gpu, away) for gpu in self.gpus))
 
     def _suspect(
         self, holder: ProcessInstance, gpu_uuids: tuple[str, ...], now: float, deeds: SignalEffects
@@ -202,29 +202,27 @@ class World:
         return f"its parent {pid} ended {f'{duration(ago)} ago' if ago >= 1 else 'just now'}"
 
 
-def _dimmed(
-    card: DemoCard, away: Iterable[tuple[tuple[Share, ...], tuple[float, float]]]
-) -> DemoCard:
+def _dimmed(gpu: DemoGpu, away: Iterable[tuple[tuple[Share, ...], tuple[float, float]]]) -> DemoGpu:
     """A GPU without the work of processes while they are absent or stopped.
 
     Args:
-        card: The GPU with all its processes.
+        gpu: The GPU with all its processes.
         away: The shares of a process, and from when till when it does not work.
     """
     computing: defaultdict[float, float] = defaultdict(float)
     decoding: defaultdict[float, float] = defaultdict(float)
     for shares, (since, until) in away:
         for share in shares:
-            if share.card == card.index:
+            if share.gpu == gpu.index:
                 computing[since] -= share.part
                 computing[until] += share.part
                 decoding[since] -= share.decodes
                 decoding[until] += share.decodes
-    return card.dimmed(_steps(computing), _steps(decoding)) if computing else card
+    return gpu.dimmed(_steps(computing), _steps(decoding)) if computing else gpu
 
 
 def _steps(changes: dict[float, float]) -> list[tuple[float, float]]:
-    """From when on how much is left of all that a card does."""
+    """From when on how much is left of all that a GPU does."""
     left, steps = 1.0, []
     for moment, change in sorted(changes.items()):
         left += change

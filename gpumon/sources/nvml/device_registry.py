@@ -7,19 +7,19 @@ import math
 from ctypes import byref, c_uint
 from typing import TYPE_CHECKING
 
-from gpumon.model.snapshot import CardStatus, Unknown
-from gpumon.sources.nvml.card import (
+from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.sources.nvml.gpm import METRICS, GpmSampler
+from gpumon.sources.nvml.gpu import (
     STATUS_OF_CODE,
-    CardGoneError,
     DriverGoneError,
-    NvmlCard,
+    GpuGoneError,
+    NvmlGpu,
     StaleHandleError,
 )
-from gpumon.sources.nvml.gpm import METRICS, GpmSampler
 from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.processes import process_queries
 from gpumon.sources.nvml.queries import REACTIONS, Reaction
-from gpumon.sources.nvml.sleep import is_asleep, may_sleep, sleeping_cards
+from gpumon.sources.nvml.sleep import is_asleep, may_sleep, sleeping_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpumon.sources.nvml.slow_call_budget import SlowCallBudget
     from gpumon.system.clock import Clock
 
-_NOT_WAITED_FOR = (CardStatus.ASLEEP, CardStatus.NO_ANSWER)
+_NOT_WAITED_FOR = (GpuStatus.ASLEEP, GpuStatus.NO_ANSWER)
 """GPUs that are not retried: another event says when they respond again."""
 
 RETRY_SECONDS = 5.0
@@ -40,7 +40,7 @@ class DeviceRegistry:
     """The selected GPUs.
 
     Attributes:
-        cards: The GPUs in index order.
+        gpus: The GPUs in index order.
         count: Number of all GPUs, selected or not.
         restarted: Queries of a GPU were restarted, so its process lists must be read.
     """
@@ -65,17 +65,17 @@ class DeviceRegistry:
         self._again_at = math.inf
         self._changed = False
         self.restarted = False
-        self.cards: list[NvmlCard] = []
-        self._known: list[NvmlCard] = []
+        self.gpus: list[NvmlGpu] = []
+        self._known: list[NvmlGpu] = []
         self._uuids: list[str] = []
         self._hanging: set[str] = set()
 
     def forget_handles(self) -> None:
         """Stop all queries until ``find``, because the driver is gone or was initialised."""
-        for card in self._known:
-            card.stop_asking()
+        for gpu in self._known:
+            gpu.stop_asking()
 
-    def guard(self, card: NvmlCard, ask: Callable[[], object]) -> None:
+    def guard(self, gpu: NvmlGpu, ask: Callable[[], object]) -> None:
         """Call a function that reads one GPU, and handle the loss of that GPU.
 
         Raises:
@@ -83,11 +83,11 @@ class DeviceRegistry:
         """
         try:
             ask()
-        except CardGoneError as gone:
-            card.stop_responding(STATUS_OF_CODE[gone.code])
+        except GpuGoneError as gone:
+            gpu.stop_responding(STATUS_OF_CODE[gone.code])
             self._again_at = min(self._again_at, self._clock.monotonic() + RETRY_SECONDS)
         except StaleHandleError:
-            card.stop_asking()
+            gpu.stop_asking()
             self._changed = True
 
     def prepare_sample(self, now: float) -> None:
@@ -98,26 +98,26 @@ class DeviceRegistry:
         """
         if self._library.hanging.keys() != self._hanging:
             self._changed = True
-        for card in self.cards:
-            if card.mig_changed:
-                self._start_queries(card)
-            elif now >= card.resume_at:
-                card.resume(now)
-            if card.may_sleep and card.bus_id is not None:
-                asleep = is_asleep(card.bus_id, self._sys)
-                if asleep and card.fast:
-                    card.stop_responding(CardStatus.ASLEEP)
-                elif not asleep and card.status is CardStatus.ASLEEP and not card.fast:
+        for gpu in self.gpus:
+            if gpu.mig_changed:
+                self._start_queries(gpu)
+            elif now >= gpu.resume_at:
+                gpu.resume(now)
+            if gpu.may_sleep and gpu.bus_id is not None:
+                asleep = is_asleep(gpu.bus_id, self._sys)
+                if asleep and gpu.fast:
+                    gpu.stop_responding(GpuStatus.ASLEEP)
+                elif not asleep and gpu.status is GpuStatus.ASLEEP and not gpu.fast:
                     self._changed = True
         if self._changed or now >= self._again_at:
             self.find(now)
 
     def check_count(self, now: float) -> None:
         """Check whether GPUs were added or removed. Raises as ``find`` does."""
-        if self._count_cards() != self.count:
+        if self._count_gpus() != self.count:
             self.find(now)
-        for card in self.cards:
-            card.may_sleep = card.bus_id is not None and may_sleep(card.bus_id, self._sys)
+        for gpu in self.gpus:
+            gpu.may_sleep = gpu.bus_id is not None and may_sleep(gpu.bus_id, self._sys)
 
     def find(self, now: float) -> None:
         """Find all GPUs. Known values stay with their UUID.
@@ -128,33 +128,33 @@ class DeviceRegistry:
         # Until the end: if this thread hangs here, another one repeats it.
         self._changed = True
         self._hanging = set(self._library.hanging)
-        count, known = self._count_cards(), self._known
+        count, known = self._count_gpus(), self._known
         recounted = count != self.count
-        asleep = sleeping_cards(count, self._sys)
-        cards: list[NvmlCard] = []
+        asleep = sleeping_gpus(count, self._sys)
+        gpus: list[NvmlGpu] = []
         uuids: list[str] = []
         for index in range(count):
             # A call for a handle wakes the GPU, so those not selected are skipped.
             if not self._selection.prefixes and not self._selection.includes(index, None):
                 continue
-            others = [card for card in known if card not in cards]
+            others = [gpu for gpu in known if gpu not in gpus]
             if index in asleep:
-                card = self._sleeping_card(index, asleep[index], others)
+                gpu = self._sleeping_gpu(index, asleep[index], others)
             else:
-                last = _card_at(index, others, recounted)
-                card = self._awake_card(index, others, last)
-            if card.uuid != _placeholder_uuid(index):
-                uuids.append(card.uuid)
-            if self._selection.includes(index, card.uuid):
-                cards.append(card)
+                last = _gpu_at(index, others, recounted)
+                gpu = self._awake_gpu(index, others, last)
+            if gpu.uuid != _placeholder_uuid(index):
+                uuids.append(gpu.uuid)
+            if self._selection.includes(index, gpu.uuid):
+                gpus.append(gpu)
             else:
-                card.stop_asking()
-        for card in known:
-            if card not in cards:
-                card.stop_asking()
-        self.cards = self._known = cards
+                gpu.stop_asking()
+        for gpu in known:
+            if gpu not in gpus:
+                gpu.stop_asking()
+        self.gpus = self._known = gpus
         self.count, self._uuids, self._changed = count, uuids, False
-        waits = any(not card.fast and card.status not in _NOT_WAITED_FOR for card in cards)
+        waits = any(not gpu.fast and gpu.status not in _NOT_WAITED_FOR for gpu in gpus)
         self._again_at = now + RETRY_SECONDS if waits else math.inf
 
     def missing(self) -> list[str]:
@@ -163,9 +163,9 @@ class DeviceRegistry:
 
     def handles(self) -> dict[int, str]:
         """UUIDs of the GPUs that respond, by handle."""
-        return {card.handle.value or 0: card.uuid for card in self.cards if card.fast}
+        return {gpu.handle.value or 0: gpu.uuid for gpu in self.gpus if gpu.fast}
 
-    def _count_cards(self) -> int:
+    def _count_gpus(self) -> int:
         count = c_uint()
         code = self._library.call(None, "nvmlDeviceGetCount_v2", byref(count))
         if not code:
@@ -174,17 +174,17 @@ class DeviceRegistry:
             raise DriverGoneError(code)
         return self.count
 
-    def _sleeping_card(self, index: int, bus_id: str, known: list[NvmlCard]) -> NvmlCard:
-        card = next((card for card in known if card.bus_id == bus_id), None)
-        if card is None:
-            card = self._new(_placeholder_uuid(index), index)
-            card.bus_id = card.facts.values["pci_bus_id"] = bus_id
-        card.index = index
-        card.may_sleep = True
-        card.stop_responding(CardStatus.ASLEEP)
-        return card
+    def _sleeping_gpu(self, index: int, bus_id: str, known: list[NvmlGpu]) -> NvmlGpu:
+        gpu = next((gpu for gpu in known if gpu.bus_id == bus_id), None)
+        if gpu is None:
+            gpu = self._new(_placeholder_uuid(index), index)
+            gpu.bus_id = gpu.facts.values["pci_bus_id"] = bus_id
+        gpu.index = index
+        gpu.may_sleep = True
+        gpu.stop_responding(GpuStatus.ASLEEP)
+        return gpu
 
-    def _awake_card(self, index: int, known: list[NvmlCard], last: NvmlCard | None) -> NvmlCard:
+    def _awake_gpu(self, index: int, known: list[NvmlGpu], last: NvmlGpu | None) -> NvmlGpu:
         """The GPU at an index whose handle may be requested; ``last`` was there before."""
         handle = ctypes.c_void_p()
         # If this hangs, the GPU that was there before is the one that hangs.
@@ -201,49 +201,49 @@ class DeviceRegistry:
             raise DriverGoneError(code)
         if code:
             return self._without_handle(index, code, last)
-        card = next((card for card in known if card.uuid == uuid), None) or self._new(uuid, index)
-        card.index = index
+        gpu = next((gpu for gpu in known if gpu.uuid == uuid), None) or self._new(uuid, index)
+        gpu.index = index
         if uuid in self._library.hanging:
-            return self._unanswering(card)
-        if not card.fast or card.handle.value != handle.value:
-            card.handle.value = handle.value
-            self._start_queries(card)
-        return card
+            return self._unanswering(gpu)
+        if not gpu.fast or gpu.handle.value != handle.value:
+            gpu.handle.value = handle.value
+            self._start_queries(gpu)
+        return gpu
 
-    def _unanswering(self, card: NvmlCard) -> NvmlCard:
+    def _unanswering(self, gpu: NvmlGpu) -> NvmlGpu:
         """A GPU whose call was given up keeps its last values."""
-        card.stop_asking()
-        if card.status is not CardStatus.NO_ANSWER:
-            began = self._library.hanging.get(card.uuid, self._clock.monotonic())
-            card.set_status(CardStatus.NO_ANSWER)
-            card.status_since = self._clock.time() - (self._clock.monotonic() - began)
-        return card
+        gpu.stop_asking()
+        if gpu.status is not GpuStatus.NO_ANSWER:
+            began = self._library.hanging.get(gpu.uuid, self._clock.monotonic())
+            gpu.set_status(GpuStatus.NO_ANSWER)
+            gpu.status_since = self._clock.time() - (self._clock.monotonic() - began)
+        return gpu
 
-    def _without_handle(self, index: int, code: int, last: NvmlCard | None) -> NvmlCard:
-        card = last or self._new(_placeholder_uuid(index), index)
-        gone = REACTIONS.get(code) in {Reaction.CARD, Reaction.REFUSED}
-        if card.fast and not gone:
+    def _without_handle(self, index: int, code: int, last: NvmlGpu | None) -> NvmlGpu:
+        gpu = last or self._new(_placeholder_uuid(index), index)
+        gone = REACTIONS.get(code) in {Reaction.GPU, Reaction.REFUSED}
+        if gpu.fast and not gone:
             # It responds with the handle it has.
-            return card
-        card.stop_responding(STATUS_OF_CODE.get(code, CardStatus.FAILING))
-        return card
+            return gpu
+        gpu.stop_responding(STATUS_OF_CODE.get(code, GpuStatus.FAILING))
+        return gpu
 
-    def _new(self, uuid: str, index: int) -> NvmlCard:
-        card = NvmlCard(self._library, self._clock, uuid, index, self._slow_calls.add)
+    def _new(self, uuid: str, index: int) -> NvmlGpu:
+        gpu = NvmlGpu(self._library, self._clock, uuid, index, self._slow_calls.add)
         # Before any call: if this thread is given up, the next one must find this object.
-        self._known.append(card)
-        return card
+        self._known.append(gpu)
+        return gpu
 
-    def _start_queries(self, card: NvmlCard) -> None:
+    def _start_queries(self, gpu: NvmlGpu) -> None:
         """Start all queries from the beginning."""
         self.restarted = True
-        card.begin()
-        for query in (*metric_queries(card), *process_queries(card)):
-            card.add_query(query)
+        gpu.begin()
+        for query in (*metric_queries(gpu), *process_queries(gpu)):
+            gpu.add_query(query)
         if self._profiled:
-            card.profile_with(GpmSampler(card))
+            gpu.profile_with(GpmSampler(gpu))
         else:
-            card.facts.miss(tuple(METRICS), Unknown.NOT_READ)
+            gpu.facts.miss(tuple(METRICS), Unknown.NOT_READ)
 
 
 def _placeholder_uuid(index: int) -> str:
@@ -251,13 +251,13 @@ def _placeholder_uuid(index: int) -> str:
     return f"index-{index}"
 
 
-def _card_at(index: int, known: list[NvmlCard], recounted: bool) -> NvmlCard | None:
+def _gpu_at(index: int, known: list[NvmlGpu], recounted: bool) -> NvmlGpu | None:
     """The GPU that was at this index; unknown if the number of GPUs changed."""
     return next(
         (
-            card
-            for card in known
-            if card.index == index and (not recounted or card.uuid == _placeholder_uuid(index))
+            gpu
+            for gpu in known
+            if gpu.index == index and (not recounted or gpu.uuid == _placeholder_uuid(index))
         ),
         None,
     )

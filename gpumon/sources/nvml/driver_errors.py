@@ -21,7 +21,7 @@ NO_LIBRARY = Trouble(
     "and must be started with its GPUs (--gpus all).",
 )
 
-NO_CARDS = Trouble(
+NO_GPUS = Trouble(
     "The NVIDIA driver is running, but it has no GPUs.",
     "`lspci -d 10de:` lists those of the machine, and `sudo dmesg | grep NVRM` shows what the "
     "driver reports about them; a container must be given its GPUs (--gpus all).",

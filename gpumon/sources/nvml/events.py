@@ -40,21 +40,21 @@ class XidWatcher:
         self._library = library
         self._clock = clock
         self._stopped = threading.Event()
-        self._cards: dict[int, str] = {}
+        self._gpus: dict[int, str] = {}
         self._has_library = False
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._reports = reports
 
-    def start(self, cards: dict[int, str]) -> None:
+    def start(self, gpus: dict[int, str]) -> None:
         """Start to wait for XIDs of these GPUs; see ``watch``."""
-        self.watch(cards)
+        self.watch(gpus)
         self._take_library()
         self._thread.start()
 
-    def watch(self, cards: dict[int, str]) -> None:
+    def watch(self, gpus: dict[int, str]) -> None:
         """Replace the GPUs: UUIDs by the value of their handles."""
-        if cards != self._cards:
-            self._cards = cards
+        if gpus != self._gpus:
+            self._gpus = gpus
 
     def stop(self, timeout: float = 0.0) -> None:
         """End the thread, which takes up to half a second.
@@ -72,26 +72,26 @@ class XidWatcher:
                 return
             self._take_library()
         events: ctypes.c_void_p | None = None
-        cards: dict[int, str] = {}
+        gpus: dict[int, str] = {}
         heard, refusals, code = 0, 0, int(pynvml.NVML_SUCCESS)
         while not self._stopped.is_set():
             before = heard
-            refusals = refusals + 1 if cards is self._cards else 1
-            cards = self._cards
+            refusals = refusals + 1 if gpus is self._gpus else 1
+            gpus = self._gpus
             newer = ctypes.c_void_p()
             if self._library.call_unmeasured("nvmlEventSetCreate", byref(newer)):
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
-            heard = self._register(cards, newer)
+            heard = self._register(gpus, newer)
             # Not before the new set is registered, so that no event in between is lost.
             self._free(events)
             events = newer
             if code == pynvml.NVML_ERROR_GPU_IS_LOST and heard == before:
-                # The lost card can still be registered: waiting for it would return at once.
+                # The lost GPU can still be registered: waiting for it would return at once.
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
-            refused = len(cards) - heard
+            refused = len(gpus) - heard
             again_in = pause_after(refusals, answered=False) if refused else math.inf
-            code = self._wait_for(events, cards, heard, again_in)
+            code = self._wait_for(events, gpus, heard, again_in)
             if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_GPU_IS_LOST}:
                 self._stopped.wait(_PAUSE_SECONDS)
         self._free(events)
@@ -104,18 +104,18 @@ class XidWatcher:
         if events is not None:
             self._library.call_unmeasured("nvmlEventSetFree", events)
 
-    def _register(self, cards: dict[int, str], events: ctypes.c_void_p) -> int:
+    def _register(self, gpus: dict[int, str], events: ctypes.c_void_p) -> int:
         """Register for events of these GPUs; returns how many allow it."""
         kind = c_ulonglong(pynvml.nvmlEventTypeXidCriticalError)
         return sum(
             not self._library.call_unmeasured(
                 "nvmlDeviceRegisterEvents", ctypes.c_void_p(handle), kind, events
             )
-            for handle in cards
+            for handle in gpus
         )
 
     def _wait_for(
-        self, events: ctypes.c_void_p, cards: dict[int, str], heard: int, seconds: float
+        self, events: ctypes.c_void_p, gpus: dict[int, str], heard: int, seconds: float
     ) -> int:
         """Receive events until the GPUs change, the time is over or the thread must end.
 
@@ -124,9 +124,7 @@ class XidWatcher:
         """
         data = pynvml.c_nvmlEventData_t()
         until = self._clock.monotonic() + seconds
-        while (
-            cards is self._cards and not self._stopped.is_set() and self._clock.monotonic() < until
-        ):
+        while gpus is self._gpus and not self._stopped.is_set() and self._clock.monotonic() < until:
             if not heard:
                 self._stopped.wait(_WAIT_MILLISECONDS / 1000)
                 continue
@@ -137,10 +135,10 @@ class XidWatcher:
                 continue
             if code:
                 return code
-            self._take(cards, data)
+            self._take(gpus, data)
         return pynvml.NVML_SUCCESS
 
-    def _take(self, cards: dict[int, str], data: Any) -> None:
-        uuid = cards.get(ctypes.cast(data.device, ctypes.c_void_p).value or 0)
+    def _take(self, gpus: dict[int, str], data: Any) -> None:
+        uuid = gpus.get(ctypes.cast(data.device, ctypes.c_void_p).value or 0)
         if uuid is not None and data.eventType == pynvml.nvmlEventTypeXidCriticalError:
             self._reports.add(uuid, data.eventData, self._clock.time(), Origin.EVENT)

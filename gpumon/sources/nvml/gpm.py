@@ -16,7 +16,7 @@ from gpumon.model.snapshot import Unknown
 from gpumon.sources.nvml.queries import REACTIONS, PollRate, Query, Reaction
 
 if TYPE_CHECKING:
-    from gpumon.sources.nvml.card import NvmlCard
+    from gpumon.sources.nvml.gpu import NvmlGpu
 
 LEAST_SECONDS = 0.2
 """Between two samples: of less than 0.1 s the values are of no use (DCGM#310)."""
@@ -43,15 +43,15 @@ class GpmSampler:
     their own.
 
     Args:
-        card: The GPU.
+        gpu: The GPU.
 
     Attributes:
         queries: What reads the values.
     """
 
-    def __init__(self, card: NvmlCard) -> None:
-        self._card = card
-        self._whole = _Pair(card)
+    def __init__(self, gpu: NvmlGpu) -> None:
+        self._gpu = gpu
+        self._whole = _Pair(gpu)
         self._instances: dict[int, _Pair] = {}
         self._is_supported = False
         self._query = Query(_NAMES, self._ask, PollRate.PROFILE)
@@ -66,7 +66,7 @@ class GpmSampler:
 
     def _ask(self) -> int:
         """Sample the GPU; the values are those of the time since the sample before."""
-        facts = self._card.facts
+        facts = self._gpu.facts
         code = self._ask_for_support(self._query)
         if code:
             return code
@@ -88,35 +88,35 @@ class GpmSampler:
         if self._is_supported and not query.refusals:
             return pynvml.NVML_SUCCESS
         support = pynvml.c_nvmlGpmSupport_t(version=pynvml.NVML_GPM_SUPPORT_VERSION)
-        code = self._card.call("nvmlGpmQueryDeviceSupport", self._card.handle, byref(support))
+        code = self._gpu.call("nvmlGpmQueryDeviceSupport", self._gpu.handle, byref(support))
         self._is_supported = not code and bool(support.isSupportedDevice)
         return code if code or self._is_supported else pynvml.NVML_ERROR_NOT_SUPPORTED
 
     def _ask_instances(self) -> int:
         """Sample the GPU instances; NVML's code if none of them can be sampled."""
-        card = self._card
-        present = {one.gpu_instance for one in card.mig if one.gpu_instance is not None}
+        gpu = self._gpu
+        present = {one.gpu_instance for one in gpu.mig if one.gpu_instance is not None}
         for gone in self._instances.keys() - present:
             self._instances.pop(gone).free()
         shares: dict[int | None, dict[str, float | None]] = {}
         code = self._ask_for_support(self._instance_query) if present else pynvml.NVML_SUCCESS
         errors = []
         for number in sorted(present) if not code else ():
-            pair = self._instances.setdefault(number, _Pair(card))
+            pair = self._instances.setdefault(number, _Pair(gpu))
             error, found = pair.read("nvmlGpmMigSampleGet", c_uint(number))
-            if REACTIONS.get(error) in {Reaction.CARD, Reaction.DRIVER}:
+            if REACTIONS.get(error) in {Reaction.GPU, Reaction.DRIVER}:
                 return error
             if error:
                 errors.append(error)
             elif found is None:
-                shares[number] = card.mig_shares.get(number, {})
+                shares[number] = gpu.mig_shares.get(number, {})
             else:
                 shares[number] = _known(found)
         if errors and len(errors) == len(present):
             code = errors[0]
-        card.mig_shares = shares
-        card.mig = tuple(
-            replace(one, **(_NONE_KNOWN | shares.get(one.gpu_instance, {}))) for one in card.mig
+        gpu.mig_shares = shares
+        gpu.mig = tuple(
+            replace(one, **(_NONE_KNOWN | shares.get(one.gpu_instance, {}))) for one in gpu.mig
         )
         return code
 
@@ -124,8 +124,8 @@ class GpmSampler:
 class _Pair:
     """Two samples, taken in turn."""
 
-    def __init__(self, card: NvmlCard) -> None:
-        self._card = card
+    def __init__(self, gpu: NvmlGpu) -> None:
+        self._gpu = gpu
         self._older, self._newer = pynvml.c_nvmlGpmSample_t(), pynvml.c_nvmlGpmSample_t()
         self._taken_at: float | None = None
         self._get = pynvml.c_nvmlGpmMetricsGet_t(
@@ -145,13 +145,13 @@ class _Pair:
             NVML's code, and the values since the sample before: empty if there was none, ``None``
             if it was too near to take another one.
         """
-        now, before = self._card.clock.monotonic(), self._taken_at
+        now, before = self._gpu.clock.monotonic(), self._taken_at
         if before is not None and now - before < LEAST_SECONDS:
             return pynvml.NVML_SUCCESS, None
         # After an error the values of the next pair would be of a longer time than they seem.
         self._taken_at = None
         # The older one is overwritten.
-        code = self._allocate() or self._card.call(function, self._card.handle, *which, self._older)
+        code = self._allocate() or self._gpu.call(function, self._gpu.handle, *which, self._older)
         if code:
             return code, None
         self._older, self._newer = self._newer, self._older
@@ -167,7 +167,7 @@ class _Pair:
     def _values(self) -> tuple[int, dict[str, float | Unknown]]:
         get = self._get
         get.sample1, get.sample2 = self._older, self._newer
-        code = self._card.call("nvmlGpmMetricsGet", byref(get))
+        code = self._gpu.call("nvmlGpmMetricsGet", byref(get))
         return code, {
             name: _value(metric.nvmlReturn, metric.value)
             for name, metric in zip(METRICS, get.metrics, strict=False)
@@ -176,17 +176,17 @@ class _Pair:
     def _allocate(self) -> int:
         for sample in (self._older, self._newer):
             if not sample:
-                code = self._card.call("nvmlGpmSampleAlloc", byref(sample))
+                code = self._gpu.call("nvmlGpmSampleAlloc", byref(sample))
                 if code:
                     return code
         return pynvml.NVML_SUCCESS
 
     def free(self) -> None:
         """Free both, unless a call that hangs may still write into them."""
-        if not self._card.hangs():
+        if not self._gpu.hangs():
             for sample in (self._older, self._newer):
                 if sample:
-                    self._card.call("nvmlGpmSampleFree", sample)
+                    self._gpu.call("nvmlGpmSampleFree", sample)
         self._older, self._newer = pynvml.c_nvmlGpmSample_t(), pynvml.c_nvmlGpmSample_t()
         self._taken_at = None
 

@@ -27,7 +27,7 @@ from gpumon.sources.nvml.query_builders import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.sources.nvml.card import NvmlCard
+    from gpumon.sources.nvml.gpu import NvmlGpu
 
 PCIE_THROUGHPUT_SECONDS = 0.020
 """The call blocks while the driver measures for 20 ms (nvml.h)."""
@@ -80,33 +80,33 @@ _CLOCKS = {
 }
 
 
-def metric_queries(card: NvmlCard) -> Iterator[Query]:
+def metric_queries(gpu: NvmlGpu) -> Iterator[Query]:
     """The queries of all metrics, each with its older alternatives.
 
     Memory and power come first, because users look at them first.
     """
-    yield from _fast(card)
-    yield from _static(card)
-    yield from _slow(card)
-    yield from _rare(card)
+    yield from _fast(gpu)
+    yield from _static(gpu)
+    yield from _slow(gpu)
+    yield from _rare(gpu)
 
 
-def _fast(card: NvmlCard) -> Iterator[Query]:
-    yield _memory(card)
-    yield _utilization(card)
-    yield number_query(card, "power_draw", "nvmlDeviceGetPowerUsage", convert=_thousandth)
-    yield _temperature(card)
-    yield number_query(card, "clock_sm", "nvmlDeviceGetClockInfo", _CLOCKS["sm"])
+def _fast(gpu: NvmlGpu) -> Iterator[Query]:
+    yield _memory(gpu)
+    yield _utilization(gpu)
+    yield number_query(gpu, "power_draw", "nvmlDeviceGetPowerUsage", convert=_thousandth)
+    yield _temperature(gpu)
+    yield number_query(gpu, "clock_sm", "nvmlDeviceGetClockInfo", _CLOCKS["sm"])
     yield wide_number_query(
-        card,
+        gpu,
         "clock_event_reasons",
         "nvmlDeviceGetCurrentClocksEventReasons",
         otherwise=wide_number_query(
-            card, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+            gpu, "clock_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
         ),
     )
     yield field_query(
-        card,
+        gpu,
         "power_instant",
         pynvml.NVML_FI_DEV_POWER_INSTANT,
         convert=_thousandth,
@@ -114,47 +114,45 @@ def _fast(card: NvmlCard) -> Iterator[Query]:
     )
 
 
-def _static(card: NvmlCard) -> Iterator[Query]:
+def _static(gpu: NvmlGpu) -> Iterator[Query]:
     once = PollRate.ONCE
-    yield text_query(card, "name", "nvmlDeviceGetName")
-    yield _bus_id(card)
-    yield number_query(card, "minor_number", "nvmlDeviceGetMinorNumber", rate=once)
+    yield text_query(gpu, "name", "nvmlDeviceGetName")
+    yield _bus_id(gpu)
+    yield number_query(gpu, "minor_number", "nvmlDeviceGetMinorNumber", rate=once)
     yield number_query(
-        card,
+        gpu,
         "architecture",
         "nvmlDeviceGetArchitecture",
         convert=_architecture,
         rate=once,
     )
-    yield _compute_capability(card)
-    yield text_query(card, "vbios_version", "nvmlDeviceGetVbiosVersion")
-    yield text_query(card, "serial", "nvmlDeviceGetSerial")
+    yield _compute_capability(gpu)
+    yield text_query(gpu, "vbios_version", "nvmlDeviceGetVbiosVersion")
+    yield text_query(gpu, "serial", "nvmlDeviceGetSerial")
     for threshold, name in enumerate(("temperature_shutdown", "temperature_slowdown")):
-        yield number_query(card, name, "nvmlDeviceGetTemperatureThreshold", threshold, rate=once)
-    yield _power_limits(card)
+        yield number_query(gpu, name, "nvmlDeviceGetTemperatureThreshold", threshold, rate=once)
+    yield _power_limits(gpu)
     for name, domain in _CLOCKS.items():
-        yield number_query(
-            card, f"clock_{name}_max", "nvmlDeviceGetMaxClockInfo", domain, rate=once
-        )
-    yield number_query(card, "pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", rate=once)
-    yield number_query(card, "pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth", rate=once)
+        yield number_query(gpu, f"clock_{name}_max", "nvmlDeviceGetMaxClockInfo", domain, rate=once)
+    yield number_query(gpu, "pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", rate=once)
+    yield number_query(gpu, "pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth", rate=once)
 
 
-def _slow(card: NvmlCard) -> Iterator[Query]:
+def _slow(gpu: NvmlGpu) -> Iterator[Query]:
     slow = PollRate.SLOW
-    yield mig_query(card)
+    yield mig_query(gpu)
     for name in ("graphics", "memory", "video"):
         which = _CLOCKS[name]
-        yield number_query(card, f"clock_{name}", "nvmlDeviceGetClockInfo", which, rate=slow)
-    yield number_query(card, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate, rate=slow)
+        yield number_query(gpu, f"clock_{name}", "nvmlDeviceGetClockInfo", which, rate=slow)
+    yield number_query(gpu, "pstate", "nvmlDeviceGetPerformanceState", convert=_pstate, rate=slow)
     energy = "nvmlDeviceGetTotalEnergyConsumption"
-    yield wide_number_query(card, "energy", energy, convert=_thousandth, rate=slow)
-    yield field_query(card, "temperature_memory", pynvml.NVML_FI_DEV_MEMORY_TEMP, rate=slow)
+    yield wide_number_query(gpu, "energy", energy, convert=_thousandth, rate=slow)
+    yield field_query(gpu, "temperature_memory", pynvml.NVML_FI_DEV_MEMORY_TEMP, rate=slow)
     yield field_query(
-        card, "power_average", pynvml.NVML_FI_DEV_POWER_AVERAGE, convert=_thousandth, rate=slow
+        gpu, "power_average", pynvml.NVML_FI_DEV_POWER_AVERAGE, convert=_thousandth, rate=slow
     )
     yield number_query(
-        card, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, rate=slow
+        gpu, "power_limit", "nvmlDeviceGetEnforcedPowerLimit", convert=_thousandth, rate=slow
     )
     for name, function in (
         ("utilization_encoder", "nvmlDeviceGetEncoderUtilization"),
@@ -163,17 +161,17 @@ def _slow(card: NvmlCard) -> Iterator[Query]:
         ("utilization_ofa", "nvmlDeviceGetOfaUtilization"),
     ):
         # The second number is the sampling period.
-        yield numbers_query(card, (name, None), function)
-    yield _margin(card)
-    yield number_query(card, "fan_speed", "nvmlDeviceGetFanSpeed", rate=slow)
-    yield _fans(card)
-    yield _pcie_bytes(card, "pcie_tx", pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, direction=0)
-    yield _pcie_bytes(card, "pcie_rx", pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, direction=1)
-    yield from nvlink_traffic(card)
-    yield from nvlink_errors(card)
-    yield from _ecc_errors(card, 0, "volatile", slow)
+        yield numbers_query(gpu, (name, None), function)
+    yield _margin(gpu)
+    yield number_query(gpu, "fan_speed", "nvmlDeviceGetFanSpeed", rate=slow)
+    yield _fans(gpu)
+    yield _pcie_bytes(gpu, "pcie_tx", pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, direction=0)
+    yield _pcie_bytes(gpu, "pcie_rx", pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, direction=1)
+    yield from nvlink_traffic(gpu)
+    yield from nvlink_errors(gpu)
+    yield from _ecc_errors(gpu, 0, "volatile", slow)
     yield field_query(
-        card,
+        gpu,
         "recovery_action",
         pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
         convert=partial(_named, RECOVERY_ACTIONS),
@@ -181,27 +179,27 @@ def _slow(card: NvmlCard) -> Iterator[Query]:
     )
 
 
-def _rare(card: NvmlCard) -> Iterator[Query]:
+def _rare(gpu: NvmlGpu) -> Iterator[Query]:
     rare = PollRate.RARE
-    yield _bar1(card)
-    yield number_query(card, "pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", rate=rare)
-    yield number_query(card, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", rate=rare)
-    yield nvlinks(card)
-    yield from _ecc_errors(card, 1, "aggregate", rare)
+    yield _bar1(gpu)
+    yield number_query(gpu, "pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", rate=rare)
+    yield number_query(gpu, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", rate=rare)
+    yield nvlinks(gpu)
+    yield from _ecc_errors(gpu, 1, "aggregate", rare)
     # The second number is the mode after the next reset.
-    yield numbers_query(card, ("ecc_mode", None), "nvmlDeviceGetEccMode", convert=bool, rate=rare)
-    yield _remapped_rows(card)
+    yield numbers_query(gpu, ("ecc_mode", None), "nvmlDeviceGetEccMode", convert=bool, rate=rare)
+    yield _remapped_rows(gpu)
     for cause, name in enumerate(("single", "double")):
-        yield _retired_pages(card, f"retired_pages_{name}_bit", cause)
+        yield _retired_pages(gpu, f"retired_pages_{name}_bit", cause)
     for name, function in (
         ("retired_pages_pending", "nvmlDeviceGetRetiredPagesPendingStatus"),
         ("persistence_mode", "nvmlDeviceGetPersistenceMode"),
         ("display_mode", "nvmlDeviceGetDisplayMode"),
         ("display_active", "nvmlDeviceGetDisplayActive"),
     ):
-        yield number_query(card, name, function, convert=bool, rate=rare)
+        yield number_query(gpu, name, function, convert=bool, rate=rare)
     modes = partial(_named, COMPUTE_MODES)
-    yield number_query(card, "compute_mode", "nvmlDeviceGetComputeMode", convert=modes, rate=rare)
+    yield number_query(gpu, "compute_mode", "nvmlDeviceGetComputeMode", convert=modes, rate=rare)
 
 
 # Conversions
@@ -226,7 +224,7 @@ def _architecture(value: float) -> object:
 # Queries of their own
 
 
-def _memory(card: NvmlCard) -> Query:
+def _memory(gpu: NvmlGpu) -> Query:
     """Version 2 of the call separates the driver's reserved memory; version 1 counts it as used.
 
     If the library has version 2, ``memory_used`` never comes from version 1, even while the GPU
@@ -234,11 +232,11 @@ def _memory(card: NvmlCard) -> Query:
     nvidia-smi shows version 1 too.
     """
     same = ("memory_free", "memory_total")
-    values = card.facts.values
-    is_old_library = not card.has("nvmlDeviceGetMemoryInfo_v2")
+    values = gpu.facts.values
+    is_old_library = not gpu.has("nvmlDeviceGetMemoryInfo_v2")
 
     new = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
-    call_new = card.prepared("nvmlDeviceGetMemoryInfo_v2", card.handle, byref(new))
+    call_new = gpu.prepared("nvmlDeviceGetMemoryInfo_v2", gpu.handle, byref(new))
 
     def ask() -> int:
         code = call_new()
@@ -254,7 +252,7 @@ def _memory(card: NvmlCard) -> Query:
         return code
 
     old = pynvml.c_nvmlMemory_t()
-    call_old = card.prepared("nvmlDeviceGetMemoryInfo", card.handle, byref(old))
+    call_old = gpu.prepared("nvmlDeviceGetMemoryInfo", gpu.handle, byref(old))
 
     def ask_old() -> int:
         code = call_old()
@@ -273,10 +271,10 @@ def _memory(card: NvmlCard) -> Query:
     return Query(names, ask, PollRate.FAST, older)
 
 
-def _utilization(card: NvmlCard) -> Query:
+def _utilization(gpu: NvmlGpu) -> Query:
     rates = pynvml.c_nvmlUtilization_t()
-    call = card.prepared("nvmlDeviceGetUtilizationRates", card.handle, byref(rates))
-    values = card.facts.values
+    call = gpu.prepared("nvmlDeviceGetUtilizationRates", gpu.handle, byref(rates))
+    values = gpu.facts.values
 
     def ask() -> int:
         code = call()
@@ -288,12 +286,12 @@ def _utilization(card: NvmlCard) -> Query:
     return Query(("utilization_gpu", "utilization_memory"), ask, PollRate.FAST)
 
 
-def _temperature(card: NvmlCard) -> Query:
+def _temperature(gpu: NvmlGpu) -> Query:
     answer = pynvml.c_nvmlTemperature_v1_t(
         version=pynvml.nvmlTemperature_v1, sensorType=pynvml.NVML_TEMPERATURE_GPU
     )
-    call = card.prepared("nvmlDeviceGetTemperatureV", card.handle, byref(answer))
-    values = card.facts.values
+    call = gpu.prepared("nvmlDeviceGetTemperatureV", gpu.handle, byref(answer))
+    values = gpu.facts.values
 
     def ask() -> int:
         code = call()
@@ -302,34 +300,34 @@ def _temperature(card: NvmlCard) -> Query:
         return code
 
     older = number_query(
-        card, "temperature_gpu", "nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU
+        gpu, "temperature_gpu", "nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU
     )
     return Query(("temperature_gpu",), ask, PollRate.FAST, older)
 
 
-def _margin(card: NvmlCard) -> Query:
+def _margin(gpu: NvmlGpu) -> Query:
     """The distance to the temperature limit; GPUs before Ada have thresholds in °C instead."""
     answer = pynvml.c_nvmlMarginTemperature_v1_t(version=pynvml.nvmlMarginTemperature_v1)
 
     def ask() -> int:
-        code = card.call("nvmlDeviceGetMarginTemperature", card.handle, byref(answer))
+        code = gpu.call("nvmlDeviceGetMarginTemperature", gpu.handle, byref(answer))
         if not code:
-            card.facts.values["temperature_margin"] = answer.marginTemperature
+            gpu.facts.values["temperature_margin"] = answer.marginTemperature
         return code
 
     return Query(("temperature_margin",), ask, PollRate.SLOW)
 
 
-def _bus_id(card: NvmlCard) -> Query:
+def _bus_id(gpu: NvmlGpu) -> Query:
     """Both versions of the structure start with the same numbers, which are sufficient."""
 
     def older_or_newer(function: str, otherwise: Query | None = None) -> Query:
         def ask() -> int:
             info = pynvml.nvmlPciInfo_t()
-            code = card.call(function, card.handle, byref(info))
+            code = gpu.call(function, gpu.handle, byref(info))
             if not code:
                 bus_id = f"{info.domain:08X}:{info.bus:02X}:{info.device:02X}.0"
-                card.facts.values["pci_bus_id"] = card.bus_id = bus_id
+                gpu.facts.values["pci_bus_id"] = gpu.bus_id = bus_id
             return code
 
         return Query(("pci_bus_id",), ask, PollRate.ONCE, otherwise)
@@ -337,24 +335,24 @@ def _bus_id(card: NvmlCard) -> Query:
     return older_or_newer("nvmlDeviceGetPciInfo_v3", older_or_newer("nvmlDeviceGetPciInfo_v2"))
 
 
-def _compute_capability(card: NvmlCard) -> Query:
+def _compute_capability(gpu: NvmlGpu) -> Query:
     major, minor = ctypes.c_int(), ctypes.c_int()
 
     def ask() -> int:
-        code = card.call(
-            "nvmlDeviceGetCudaComputeCapability", card.handle, byref(major), byref(minor)
+        code = gpu.call(
+            "nvmlDeviceGetCudaComputeCapability", gpu.handle, byref(major), byref(minor)
         )
         if not code:
-            card.facts.values["compute_capability"] = f"{major.value}.{minor.value}"
-            card.integrated = (major.value, minor.value) in INTEGRATED
+            gpu.facts.values["compute_capability"] = f"{major.value}.{minor.value}"
+            gpu.integrated = (major.value, minor.value) in INTEGRATED
         return code
 
     return Query(("compute_capability",), ask, PollRate.ONCE)
 
 
-def _power_limits(card: NvmlCard) -> Query:
+def _power_limits(gpu: NvmlGpu) -> Query:
     return numbers_query(
-        card,
+        gpu,
         ("power_limit_min", "power_limit_max"),
         "nvmlDeviceGetPowerManagementLimitConstraints",
         convert=_thousandth,
@@ -362,46 +360,46 @@ def _power_limits(card: NvmlCard) -> Query:
     )
 
 
-def _bar1(card: NvmlCard) -> Query:
+def _bar1(gpu: NvmlGpu) -> Query:
     answer = pynvml.c_nvmlBAR1Memory_t()
 
     def ask() -> int:
-        code = card.call("nvmlDeviceGetBAR1MemoryInfo", card.handle, byref(answer))
+        code = gpu.call("nvmlDeviceGetBAR1MemoryInfo", gpu.handle, byref(answer))
         if not code:
-            card.facts.values["bar1_total"] = answer.bar1Total
-            card.facts.values["bar1_used"] = answer.bar1Used
+            gpu.facts.values["bar1_total"] = answer.bar1Total
+            gpu.facts.values["bar1_used"] = answer.bar1Used
         return code
 
     return Query(("bar1_total", "bar1_used"), ask, PollRate.RARE)
 
 
-def _ecc_errors(card: NvmlCard, counter: int, since: str, rate: PollRate) -> Iterator[Query]:
+def _ecc_errors(gpu: NvmlGpu, counter: int, since: str, rate: PollRate) -> Iterator[Query]:
     """Errors since the driver was loaded (``volatile``), or in the GPU's life (``aggregate``)."""
     for kind, corrected in enumerate(("corrected", "uncorrected")):
         name = f"ecc_{corrected}_{since}"
-        yield wide_number_query(card, name, "nvmlDeviceGetTotalEccErrors", kind, counter, rate=rate)
+        yield wide_number_query(gpu, name, "nvmlDeviceGetTotalEccErrors", kind, counter, rate=rate)
 
 
-def _fans(card: NvmlCard) -> Query:
+def _fans(gpu: NvmlGpu) -> Query:
     speed = c_uint()
 
     def ask() -> int:
         count = c_uint()
-        code = card.call("nvmlDeviceGetNumFans", card.handle, byref(count))
+        code = gpu.call("nvmlDeviceGetNumFans", gpu.handle, byref(count))
         speeds: list[int] = []
         for fan in range(count.value if not code else 0):
-            code = card.call("nvmlDeviceGetFanSpeed_v2", card.handle, fan, byref(speed))
+            code = gpu.call("nvmlDeviceGetFanSpeed_v2", gpu.handle, fan, byref(speed))
             if code:
                 return code
             speeds.append(speed.value)
         if not code:
-            card.facts.values["fan_speeds"] = tuple(speeds)
+            gpu.facts.values["fan_speeds"] = tuple(speeds)
         return code
 
     return Query(("fan_speeds",), ask, PollRate.SLOW)
 
 
-def _remapped_rows(card: NvmlCard) -> Query:
+def _remapped_rows(gpu: NvmlGpu) -> Query:
     names = (
         "remapped_rows_correctable",
         "remapped_rows_uncorrectable",
@@ -411,10 +409,10 @@ def _remapped_rows(card: NvmlCard) -> Query:
     numbers = tuple(c_uint() for _ in names)
 
     def ask() -> int:
-        code = card.call("nvmlDeviceGetRemappedRows", card.handle, *map(byref, numbers))
+        code = gpu.call("nvmlDeviceGetRemappedRows", gpu.handle, *map(byref, numbers))
         if not code:
             correctable, uncorrectable, pending, failure = (number.value for number in numbers)
-            card.facts.values.update(
+            gpu.facts.values.update(
                 zip(
                     names,
                     (correctable, uncorrectable, bool(pending), bool(failure)),
@@ -426,14 +424,14 @@ def _remapped_rows(card: NvmlCard) -> Query:
     return Query(names, ask, PollRate.RARE)
 
 
-def _retired_pages(card: NvmlCard, name: str, cause: int) -> Query:
+def _retired_pages(gpu: NvmlGpu, name: str, cause: int) -> Query:
     """Reads only the count, so ``INSUFFICIENT_SIZE`` for the list is a success."""
 
     def ask() -> int:
         count = c_uint()
-        code = card.call("nvmlDeviceGetRetiredPages", card.handle, cause, byref(count), None)
+        code = gpu.call("nvmlDeviceGetRetiredPages", gpu.handle, cause, byref(count), None)
         if code in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_INSUFFICIENT_SIZE}:
-            card.facts.values[name] = count.value
+            gpu.facts.values[name] = count.value
             return pynvml.NVML_SUCCESS
         return code
 
@@ -443,10 +441,10 @@ def _retired_pages(card: NvmlCard, name: str, cause: int) -> Query:
 # Traffic
 
 
-def _pcie_bytes(card: NvmlCard, name: str, field: int, direction: int) -> Query:
+def _pcie_bytes(gpu: NvmlGpu, name: str, field: int, direction: int) -> Query:
     """Uses counters, which do not block; else the call that measures for 20 ms, in KB/s."""
     measured = number_query(
-        card,
+        gpu,
         name,
         "nvmlDeviceGetPcieThroughput",
         direction,
@@ -454,4 +452,4 @@ def _pcie_bytes(card: NvmlCard, name: str, field: int, direction: int) -> Query:
         rate=PollRate.SLOW,
         cost=PCIE_THROUGHPUT_SECONDS,
     )
-    return counter_query(card, name, field, 1, measured)
+    return counter_query(gpu, name, field, 1, measured)

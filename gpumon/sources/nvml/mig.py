@@ -13,7 +13,7 @@ from gpumon.model.snapshot import MigInstance
 from gpumon.sources.nvml.queries import REACTIONS, PollRate, Query, Reaction, pause_after
 
 if TYPE_CHECKING:
-    from gpumon.sources.nvml.card import NvmlCard
+    from gpumon.sources.nvml.gpu import NvmlGpu
 
 _SEPARATOR = " MIG "
 """Separates the name of the GPU from the profile in the name of a MIG device."""
@@ -37,7 +37,7 @@ class _Slice(Struct, frozen=True):
     refusals: int
 
 
-def mig_query(card: NvmlCard) -> Query:
+def mig_query(gpu: NvmlGpu) -> Query:
     """The query for the MIG mode and the MIG devices.
 
     Handles of MIG devices become stale when any device is created or destroyed, so they are read
@@ -47,57 +47,57 @@ def mig_query(card: NvmlCard) -> Query:
     mode, pending, most = c_uint(), c_uint(), c_uint()
 
     def ask() -> int:
-        code = card.call("nvmlDeviceGetMigMode", card.handle, byref(mode), byref(pending))
+        code = gpu.call("nvmlDeviceGetMigMode", gpu.handle, byref(mode), byref(pending))
         if code:
             return code
-        was_on = card.facts.values.get("mig_mode")
-        is_on = card.facts.values["mig_mode"] = bool(mode.value)
+        was_on = gpu.facts.values.get("mig_mode")
+        is_on = gpu.facts.values["mig_mode"] = bool(mode.value)
         if was_on is not None and was_on is not is_on:
-            card.mig_changed = True
+            gpu.mig_changed = True
         if not is_on:
-            card.mig, card.mig_handles = (), ()
+            gpu.mig, gpu.mig_handles = (), ()
             return pynvml.NVML_SUCCESS
-        code = card.call("nvmlDeviceGetMaxMigDeviceCount", card.handle, byref(most))
+        code = gpu.call("nvmlDeviceGetMaxMigDeviceCount", gpu.handle, byref(most))
         if code:
             return code
-        code, found = _instances(card, most.value, known)
+        code, found = _instances(gpu, most.value, known)
         if code:
             return code
-        if found and not card.mig:
-            card.ask_about_processes_again()
-        card.mig = tuple(instance for instance, _ in found)
-        card.mig_handles = tuple(handle for _, handle in found)
+        if found and not gpu.mig:
+            gpu.ask_about_processes_again()
+        gpu.mig = tuple(instance for instance, _ in found)
+        gpu.mig_handles = tuple(handle for _, handle in found)
         return pynvml.NVML_SUCCESS
 
     return Query(("mig_mode",), ask, PollRate.SLOW)
 
 
 def _instances(
-    card: NvmlCard, most: int, known: dict[str, _Slice]
+    gpu: NvmlGpu, most: int, known: dict[str, _Slice]
 ) -> tuple[int, list[tuple[MigInstance, ctypes.c_void_p]]]:
     """The MIG devices, and an error code if it concerns the whole GPU."""
     before = {
         instance.index: (instance, handle)
-        for instance, handle in zip(card.mig, card.mig_handles, strict=True)
+        for instance, handle in zip(gpu.mig, gpu.mig_handles, strict=True)
     }
     found = []
     for index in range(most):
         handle = ctypes.c_void_p()
-        code = card.call(
-            "nvmlDeviceGetMigDeviceHandleByIndex", card.handle, c_uint(index), byref(handle)
+        code = gpu.call(
+            "nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, c_uint(index), byref(handle)
         )
         uuid = ""
         if not code:
-            code, uuid = card.text("nvmlDeviceGetUUID", handle)
+            code, uuid = gpu.text("nvmlDeviceGetUUID", handle)
         reaction = REACTIONS.get(code, Reaction.FAILING)
         if not code:
             what = known.get(uuid)
             if what is None or (
-                what.retry_at is not None and what.retry_at <= card.clock.monotonic()
+                what.retry_at is not None and what.retry_at <= gpu.clock.monotonic()
             ):
-                what = known[uuid] = _describe(card, handle, uuid, what)
-            found.append((_measure(card, handle, index, what), handle))
-        elif reaction in {Reaction.CARD, Reaction.DRIVER}:
+                what = known[uuid] = _describe(gpu, handle, uuid, what)
+            found.append((_measure(gpu, handle, index, what), handle))
+        elif reaction in {Reaction.GPU, Reaction.DRIVER}:
             return code, []
         elif reaction in {Reaction.PASSING, Reaction.FAILING} and index in before:
             found.append(before[index])
@@ -105,14 +105,14 @@ def _instances(
     return pynvml.NVML_SUCCESS, found
 
 
-def _describe(card: NvmlCard, handle: ctypes.c_void_p, uuid: str, before: _Slice | None) -> _Slice:
+def _describe(gpu: NvmlGpu, handle: ctypes.c_void_p, uuid: str, before: _Slice | None) -> _Slice:
     """The properties of a MIG device; ``before`` are those read the last time."""
     gpu_instance, compute_instance = c_uint(), c_uint()
-    no_gpu = card.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
-    no_compute = card.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
+    no_gpu = gpu.call("nvmlDeviceGetGpuInstanceId", handle, byref(gpu_instance))
+    no_compute = gpu.call("nvmlDeviceGetComputeInstanceId", handle, byref(compute_instance))
     attributes = pynvml.c_nvmlDeviceAttributes()
-    no_attributes = card.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
-    no_name, name = card.text("nvmlDeviceGetName", handle)
+    no_attributes = gpu.call("nvmlDeviceGetAttributes_v2", handle, byref(attributes))
+    no_name, name = gpu.text("nvmlDeviceGetName", handle)
     _, separator, profile = name.partition(_SEPARATOR)
     retry_at, refusals = None, 0
     errors = [code for code in (no_gpu, no_compute, no_attributes, no_name) if code]
@@ -120,7 +120,7 @@ def _describe(card: NvmlCard, handle: ctypes.c_void_p, uuid: str, before: _Slice
         refusals = 1 if before is None else before.refusals + 1
         reactions = {REACTIONS.get(code, Reaction.FAILING) for code in errors}
         passes = not reactions.isdisjoint({Reaction.PASSING, Reaction.FAILING})
-        retry_at = card.clock.monotonic()
+        retry_at = gpu.clock.monotonic()
         retry_at += 0.0 if passes else pause_after(refusals, answered=False)
     return _Slice(
         uuid=uuid,
@@ -133,12 +133,12 @@ def _describe(card: NvmlCard, handle: ctypes.c_void_p, uuid: str, before: _Slice
     )
 
 
-def _measure(card: NvmlCard, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
+def _measure(gpu: NvmlGpu, handle: ctypes.c_void_p, index: int, what: _Slice) -> MigInstance:
     memory = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
-    code = card.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory))
-    if code and not card.has("nvmlDeviceGetMemoryInfo_v2"):
+    code = gpu.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory))
+    if code and not gpu.has("nvmlDeviceGetMemoryInfo_v2"):
         memory = pynvml.c_nvmlMemory_t()
-        code = card.call("nvmlDeviceGetMemoryInfo", handle, byref(memory))
+        code = gpu.call("nvmlDeviceGetMemoryInfo", handle, byref(memory))
     return MigInstance(
         uuid=what.uuid,
         index=index,
@@ -149,5 +149,5 @@ def _measure(card: NvmlCard, handle: ctypes.c_void_p, index: int, what: _Slice) 
         memory_total=None if code else memory.total,
         memory_used=None if code else memory.used,
         memory_free=None if code else memory.free,
-        **card.mig_shares.get(what.gpu_instance, {}),
+        **gpu.mig_shares.get(what.gpu_instance, {}),
     )

@@ -13,10 +13,10 @@ from gpumon.sources.nvml.query_builders import counter_query
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.sources.nvml.card import NvmlCard
+    from gpumon.sources.nvml.gpu import NvmlGpu
 
 
-def nvlinks(card: NvmlCard) -> Query:
+def nvlinks(gpu: NvmlGpu) -> Query:
     """How many links there are, and how many are up."""
     most = 1
 
@@ -25,7 +25,7 @@ def nvlinks(card: NvmlCard) -> Query:
         links = active = 0
         state = c_uint()
         for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-            code = card.call("nvmlDeviceGetNvLinkState", card.handle, link, byref(state))
+            code = gpu.call("nvmlDeviceGetNvLinkState", gpu.handle, link, byref(state))
             missing = {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT}
             if code in missing and links >= most:
                 # The first missing link ends the list. Links never become fewer: a refusal before
@@ -36,37 +36,37 @@ def nvlinks(card: NvmlCard) -> Query:
             links += 1
             active += state.value
         most = max(links, most)
-        card.facts.values["nvlink_count"] = links
-        card.facts.values["nvlink_active"] = active
+        gpu.facts.values["nvlink_count"] = links
+        gpu.facts.values["nvlink_active"] = active
         return pynvml.NVML_SUCCESS
 
     return Query(("nvlink_count", "nvlink_active"), ask, PollRate.RARE)
 
 
-def nvlink_traffic(card: NvmlCard) -> Iterator[Query]:
+def nvlink_traffic(gpu: NvmlGpu) -> Iterator[Query]:
     """Bytes per second over all links, sent and received."""
     yield _bytes(
-        card,
+        gpu,
         "nvlink_tx",
         kibibytes=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
         byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES,
     )
     yield _bytes(
-        card,
+        gpu,
         "nvlink_rx",
         kibibytes=pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
         byte_field=pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,
     )
 
 
-def _bytes(card: NvmlCard, name: str, kibibytes: int, byte_field: int) -> Query:
+def _bytes(gpu: NvmlGpu, name: str, kibibytes: int, byte_field: int) -> Query:
     """Up to NVLink 4 the counter is in KiB; NVLink 5 has another one, in bytes."""
     every = FieldQuery.ALL_LINKS
-    newer = counter_query(card, name, byte_field, 1, None, scope=every)
-    return counter_query(card, name, kibibytes, 1024, newer, scope=every)
+    newer = counter_query(gpu, name, byte_field, 1, None, scope=every)
+    return counter_query(gpu, name, kibibytes, 1024, newer, scope=every)
 
 
-def nvlink_errors(card: NvmlCard) -> Iterator[Query]:
+def nvlink_errors(gpu: NvmlGpu) -> Iterator[Query]:
     """Replays and recoveries of all links together.
 
     CRC errors are not counted: they matter at 100 a second only (DCGM's hardware limits), and
@@ -78,7 +78,7 @@ def nvlink_errors(card: NvmlCard) -> Iterator[Query]:
         def keep(_kind: int, value: float) -> int:
             counts[field] = int(value)
             if len(counts) == len(_ERROR_FIELDS):
-                card.facts.values["nvlink_errors"] = sum(counts.values())
+                gpu.facts.values["nvlink_errors"] = sum(counts.values())
             return pynvml.NVML_SUCCESS
 
         return FieldQuery(("nvlink_errors",), field, keep, PollRate.SLOW)

@@ -15,13 +15,13 @@ import pynvml
 
 from gpumon.model.processes import GpuUse
 from gpumon.sources.backend import ListedProcess
-from gpumon.sources.nvml.card import COMPUTE, GRAPHICS, MPS
+from gpumon.sources.nvml.gpu import COMPUTE, GRAPHICS, MPS
 from gpumon.sources.nvml.queries import PollRate, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.sources.nvml.card import NvmlCard
+    from gpumon.sources.nvml.gpu import NvmlGpu
 
 _UTILIZATION = "utilization"
 
@@ -85,9 +85,9 @@ IDLE = Sample(0, 0, 0, 0)
 class _List:
     """One of the lists, with a buffer that is reused and grows."""
 
-    def __init__(self, kind: str, card: NvmlCard) -> None:
+    def __init__(self, kind: str, gpu: NvmlGpu) -> None:
         self._kind = kind
-        self._card = card
+        self._gpu = gpu
         self._room = 0
         self._count = c_uint()
         self._buffer = ctypes.create_string_buffer(0)
@@ -96,16 +96,16 @@ class _List:
     def read(self, function: str, entry: struct.Struct, handle: ctypes.c_void_p) -> int:
         code = self._fill(function, handle)
         if not code:
-            self._card.lists.values[self._kind] = self._rows(entry)
+            self._gpu.lists.values[self._kind] = self._rows(entry)
         elif code in {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA}:
-            self._card.lists.values[self._kind] = ()
+            self._gpu.lists.values[self._kind] = ()
             return pynvml.NVML_SUCCESS
         return code
 
     def read_instances(self, function: str, entry: struct.Struct) -> int:
         """Read each MIG device: this needs no permission for the whole GPU."""
         rows: list[Row] = []
-        for instance, handle in zip(self._card.mig, self._card.mig_handles, strict=True):
+        for instance, handle in zip(self._gpu.mig, self._gpu.mig_handles, strict=True):
             code = self._fill(function, handle)
             if code in {
                 pynvml.NVML_ERROR_INVALID_ARGUMENT,
@@ -121,7 +121,7 @@ class _List:
             else:
                 here = (instance.gpu_instance, instance.compute_instance)
             rows += (row._replace(instance=here) for row in self._rows(entry))
-        self._card.lists.values[self._kind] = tuple(rows)
+        self._gpu.lists.values[self._kind] = tuple(rows)
         return pynvml.NVML_SUCCESS
 
     def _fill(self, function: str, handle: ctypes.c_void_p) -> int:
@@ -129,7 +129,7 @@ class _List:
             self._grow(_FIRST_ROOM)
         for _ in range(_TRIES):
             self._count.value = self._room
-            code = self._card.call(function, handle, byref(self._count), self._buffer)
+            code = self._gpu.call(function, handle, byref(self._count), self._buffer)
             if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE or self._count.value > _MOST_ROOM:
                 return code
             self._grow(self._count.value)
@@ -168,24 +168,24 @@ def _are_processes(rows: Iterable[Row]) -> bool:
     return all(0 < row.pid <= _PID_MAX for row in rows)
 
 
-def process_queries(card: NvmlCard) -> Iterable[Query]:
-    """What is asked of a card about its processes; the answers are ``card.lists``."""
+def process_queries(gpu: NvmlGpu) -> Iterable[Query]:
+    """What is asked of a GPU about its processes; the answers are ``gpu.lists``."""
     for kind, name in (
         (COMPUTE, "nvmlDeviceGetComputeRunningProcesses"),
         (GRAPHICS, "nvmlDeviceGetGraphicsRunningProcesses"),
         (MPS, "nvmlDeviceGetMPSComputeRunningProcesses"),
     ):
-        yield _list_query(card, kind, name)
-    yield Query((_UTILIZATION,), _Utilization(card).ask, PollRate.PROCESSES)
+        yield _list_query(gpu, kind, name)
+    yield Query((_UTILIZATION,), _Utilization(gpu).ask, PollRate.PROCESSES)
 
 
-def _list_query(card: NvmlCard, kind: str, name: str) -> Query:
-    kept = _List(kind, card)
+def _list_query(gpu: NvmlGpu, kind: str, name: str) -> Query:
+    kept = _List(kind, gpu)
 
     def version(suffix: str, entry: struct.Struct, older: Query | None) -> Query:
         def ask() -> int:
-            code = kept.read(name + suffix, entry, card.handle)
-            if code == pynvml.NVML_ERROR_NO_PERMISSION and card.mig:
+            code = kept.read(name + suffix, entry, gpu.handle)
+            if code == pynvml.NVML_ERROR_NO_PERMISSION and gpu.mig:
                 return kept.read_instances(name + suffix, entry)
             return code
 
@@ -205,8 +205,8 @@ class _Utilization:
     the driver returned.
     """
 
-    def __init__(self, card: NvmlCard) -> None:
-        self._card = card
+    def __init__(self, gpu: NvmlGpu) -> None:
+        self._gpu = gpu
         self._newest = 0
         self._room = _FIRST_ROOM
         self._count = c_uint()
@@ -217,9 +217,9 @@ class _Utilization:
         code: int = pynvml.NVML_ERROR_INSUFFICIENT_SIZE
         for _ in range(_TRIES):
             self._count.value = self._room
-            code = self._card.call(
+            code = self._gpu.call(
                 "nvmlDeviceGetProcessUtilization",
-                self._card.handle,
+                self._gpu.handle,
                 self._buffer,
                 byref(self._count),
                 c_ulonglong(since),
@@ -229,10 +229,10 @@ class _Utilization:
             self._room = max(self._count.value, self._room) * 5 // 4 + 8
             self._buffer = ctypes.create_string_buffer(self._room * _SAMPLE.size)
         if code in {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA}:
-            self._card.lists.values[_UTILIZATION] = {}
+            self._gpu.lists.values[_UTILIZATION] = {}
             return pynvml.NVML_SUCCESS
         if not code:
-            self._card.lists.values[_UTILIZATION] = self._samples(since)
+            self._gpu.lists.values[_UTILIZATION] = self._samples(since)
         return code
 
     def _samples(self, since: int) -> dict[int, Sample]:
@@ -263,18 +263,16 @@ class _Owner:
         self.uses: list[GpuUse] = []
 
 
-def list_processes(
-    cards: Iterable[NvmlCard], *, with_utilization: bool
-) -> dict[int, ListedProcess]:
+def list_processes(gpus: Iterable[NvmlGpu], *, with_utilization: bool) -> dict[int, ListedProcess]:
     """The processes of these GPUs by PID.
 
     Args:
-        cards: The GPUs in index order.
+        gpus: The GPUs in index order.
         with_utilization: Whether the utilization samples have PIDs of the same namespace.
     """
     owners: dict[int, _Owner] = {}
-    for card in cards:
-        _gather(card, owners, with_utilization=with_utilization)
+    for gpu in gpus:
+        _gather(gpu, owners, with_utilization=with_utilization)
     return {
         pid: ListedProcess(_type_of(owner.kinds), tuple(owner.uses))
         for pid, owner in owners.items()
@@ -286,11 +284,11 @@ def _type_of(kinds: set[str]) -> str:
     return "+".join(kind for kind in (MPS, COMPUTE, GRAPHICS) if kind in kinds)
 
 
-def _gather(card: NvmlCard, owners: dict[int, _Owner], *, with_utilization: bool) -> None:
+def _gather(gpu: NvmlGpu, owners: dict[int, _Owner], *, with_utilization: bool) -> None:
     """Merge the lists of one GPU: a process may be in several, with the same memory in each."""
     merged: dict[tuple[int, Instance | None], int | None] = {}
     for kind in (COMPUTE, GRAPHICS, MPS):
-        for row in card.lists.values.get(kind) or ():
+        for row in gpu.lists.values.get(kind) or ():
             key = row.pid, row.instance
             known = merged.get(key)
             if known is None or (row.memory is not None and row.memory > known):
@@ -299,10 +297,10 @@ def _gather(card: NvmlCard, owners: dict[int, _Owner], *, with_utilization: bool
             if owner is None:
                 owner = owners[row.pid] = _Owner()
             owner.kinds.add(kind)
-    samples = card.lists.values.get(_UTILIZATION) if with_utilization else None
+    samples = gpu.lists.values.get(_UTILIZATION) if with_utilization else None
     for (pid, instance), memory in sorted(merged.items(), key=lambda item: item[0][1] or ()):
         if samples is None:
-            use = GpuUse(card.uuid, card.index, instance, memory)
+            use = GpuUse(gpu.uuid, gpu.index, instance, memory)
         else:
-            use = GpuUse(card.uuid, card.index, instance, memory, *samples.get(pid, IDLE))
+            use = GpuUse(gpu.uuid, gpu.index, instance, memory, *samples.get(pid, IDLE))
         owners[pid].uses.append(use)

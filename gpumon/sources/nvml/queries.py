@@ -20,7 +20,7 @@ class Reaction(Enum):
     OTHER = "not supported: use the older call, and retry this one after a pause"
     REFUSED = "no permission: retry after a pause"
     EMPTY = "no error: there is no value"
-    CARD = "the GPU is gone"
+    GPU = "the GPU is gone"
     PASSING = "temporary: keep the last value for a while, and call less often"
     FAILING = "temporary at first, then a sign of a defect"
 
@@ -35,8 +35,8 @@ REACTIONS: dict[int, Reaction] = {
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: Reaction.DRIVER,
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: Reaction.DRIVER,
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Reaction.OTHER,
-    pynvml.NVML_ERROR_GPU_IS_LOST: Reaction.CARD,
-    pynvml.NVML_ERROR_RESET_REQUIRED: Reaction.CARD,
+    pynvml.NVML_ERROR_GPU_IS_LOST: Reaction.GPU,
+    pynvml.NVML_ERROR_RESET_REQUIRED: Reaction.GPU,
     pynvml.NVML_ERROR_OPERATING_SYSTEM: Reaction.REFUSED,
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Reaction.DRIVER,
     pynvml.NVML_ERROR_IN_USE: Reaction.PASSING,

@@ -14,7 +14,7 @@ from gpumon.sources.nvml.queries import FieldQuery, PollRate, Query
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sources.nvml.card import NvmlCard
+    from gpumon.sources.nvml.gpu import NvmlGpu
     from gpumon.system.clock import Clock
 
 
@@ -43,7 +43,7 @@ class CounterRate:
 
 
 def number_query(
-    card: NvmlCard,
+    gpu: NvmlGpu,
     name: str,
     function: str,
     *which: int,
@@ -55,8 +55,8 @@ def number_query(
 ) -> Query:
     """A query for one 32-bit number."""
     value = answer()
-    call = card.prepared(function, card.handle, *which, byref(value))
-    values = card.facts.values
+    call = gpu.prepared(function, gpu.handle, *which, byref(value))
+    values = gpu.facts.values
 
     def ask() -> int:
         code = call()
@@ -72,7 +72,7 @@ wide_number_query = partial(number_query, answer=c_ulonglong)
 
 
 def numbers_query(
-    card: NvmlCard,
+    gpu: NvmlGpu,
     names: tuple[str | None, ...],
     function: str,
     convert: Callable[[float], object] = _unchanged,
@@ -80,8 +80,8 @@ def numbers_query(
 ) -> Query:
     """A query for several numbers; those without a name are ignored."""
     numbers = [(name, c_uint()) for name in names]
-    call = card.prepared(function, card.handle, *(byref(number) for _, number in numbers))
-    values = card.facts.values
+    call = gpu.prepared(function, gpu.handle, *(byref(number) for _, number in numbers))
+    values = gpu.facts.values
 
     def ask() -> int:
         code = call()
@@ -94,27 +94,27 @@ def numbers_query(
     return Query(tuple(name for name in names if name is not None), ask, rate)
 
 
-def text_query(card: NvmlCard, name: str, function: str) -> Query:
+def text_query(gpu: NvmlGpu, name: str, function: str) -> Query:
     """A query for a text that never changes."""
 
     def ask() -> int:
-        code, text = card.text(function, card.handle)
+        code, text = gpu.text(function, gpu.handle)
         if not code:
-            card.facts.values[name] = text
+            gpu.facts.values[name] = text
         return code
 
     return Query((name,), ask, PollRate.ONCE)
 
 
 def field_query(
-    card: NvmlCard,
+    gpu: NvmlGpu,
     name: str,
     field: int,
     convert: Callable[[float], object] = _unchanged,
     rate: PollRate = PollRate.FAST,
 ) -> FieldQuery:
     """A query for one value of ``nvmlDeviceGetFieldValues``."""
-    values = card.facts.values
+    values = gpu.facts.values
 
     def keep(_kind: int, value: float) -> int:
         values[name] = convert(value)
@@ -124,10 +124,10 @@ def field_query(
 
 
 def counter_query(
-    card: NvmlCard, name: str, field: int, unit: int, otherwise: Query | None, scope: int = 0
+    gpu: NvmlGpu, name: str, field: int, unit: int, otherwise: Query | None, scope: int = 0
 ) -> FieldQuery:
     """A query for a cumulative counter, in units of ``unit`` bytes, as bytes per second."""
-    growth = CounterRate(card.clock)
+    growth = CounterRate(gpu.clock)
 
     def keep(kind: int, counter: float) -> int:
         # A 32-bit counter of a busy link wraps several times between two queries.
@@ -138,12 +138,12 @@ def counter_query(
             return pynvml.NVML_ERROR_NOT_SUPPORTED
         per_second = growth.since_last(counter * unit)
         if per_second is None:
-            card.facts.miss((name,), Unknown.NOT_READ)
+            gpu.facts.miss((name,), Unknown.NOT_READ)
         else:
-            if card.facts.values.get(name) is None:
-                card.facts.found((name,))
+            if gpu.facts.values.get(name) is None:
+                gpu.facts.found((name,))
             # A fraction of a byte is noise, which a stream would send.
-            card.facts.values[name] = float(round(per_second))
+            gpu.facts.values[name] = float(round(per_second))
         return pynvml.NVML_SUCCESS
 
     return FieldQuery((name,), field, keep, PollRate.SLOW, otherwise, scope)

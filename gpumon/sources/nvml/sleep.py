@@ -1,7 +1,7 @@
 """Finds GPUs that are powered down, so that no call wakes them.
 
 ``nvmlInit_v2`` "initializes NVML, but does not initialize any GPUs yet" (nvml.h): it and counting
-the cards are safe. ``nvmlDeviceGetHandleByIndex_v2`` "causes NVML to initialize the target GPU":
+the GPUs are safe. ``nvmlDeviceGetHandleByIndex_v2`` "causes NVML to initialize the target GPU":
 that, and every call with a handle, wakes it.
 """
 
@@ -15,7 +15,7 @@ PCI_VENDOR = "0x10de"
 SUSPENDED = "suspended"
 
 
-def sleeping_cards(count: int, sys: str) -> dict[int, str]:
+def sleeping_gpus(count: int, sys: str) -> dict[int, str]:
     """The indices of sleeping GPUs, with their PCI bus IDs as NVML writes them.
 
     NVML counts GPUs in the order of the PCI bus. If it counts fewer than the bus has, as in a

@@ -16,7 +16,7 @@ from gpumon.sources.nvml.queries import PollRate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.sources.nvml.card import NvmlCard
+    from gpumon.sources.nvml.gpu import NvmlGpu
     from gpumon.sources.nvml.queries import Query
 
 PERIOD = 2.0
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
 
     number: int
     moment: float
-    card: NvmlCard
+    gpu: NvmlGpu
     query: Query
 
 
@@ -65,17 +65,17 @@ class SlowCallBudget:
         self._budget = 0.0
         self._filled_at: float | None = None
 
-    def add(self, card: NvmlCard, query: Query) -> None:
+    def add(self, gpu: NvmlGpu, query: Query) -> None:
         """Make a query as soon as possible, and then regularly."""
         if query in self._waiting:
             # It was stopped and added again before its turn.
             return
-        number, place = next(self._numbers), self._asked[card.uuid]
-        self._asked[card.uuid] += 1
+        number, place = next(self._numbers), self._asked[gpu.uuid]
+        self._asked[gpu.uuid] += 1
         if len(self._queue) >= self._room:
             self._drop_stopped()
-        moment = (place * _GOLDEN + card.index * _SILVER) % 1 * _period(query)
-        self._push(0.0, Turn(number, moment, card, query))
+        moment = (place * _GOLDEN + gpu.index * _SILVER) % 1 * _period(query)
+        self._push(0.0, Turn(number, moment, gpu, query))
 
     def _drop_stopped(self) -> None:
         """Remove stopped queries: a driver that fails repeatedly leaves many of them."""

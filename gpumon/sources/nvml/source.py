@@ -2,7 +2,7 @@
 
 One thread makes the calls (the driver serialises its callers anyway), each at its own rate:
 
-- every sample: memory, utilization, power, temperature, clocks (``NvmlCard.read_fast``);
+- every sample: memory, utilization, power, temperature, clocks (``NvmlGpu.read_fast``);
 - every second, or every sample if a listener keeps all values: values that only the page of a GPU
   shows;
 - every second: process lists and their utilization (``processes``), and how much of the GPU works
@@ -32,19 +32,19 @@ from gpumon.host.machine import MachineReader
 from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.processes import ProcessReader
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.model.snapshot import CardStatus, Trouble, Unknown
-from gpumon.sources import Call, NoSuchCardError, SourceError, cards_there
+from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
+from gpumon.sources import Call, NoSuchGpuError, SourceError, gpus_there
 from gpumon.sources.backend import DriverFacts, GpuBackend, Reading
-from gpumon.sources.nvml.card import DriverGoneError, NvmlCard
 from gpumon.sources.nvml.device_registry import RETRY_SECONDS, DeviceRegistry
 from gpumon.sources.nvml.driver_errors import (
-    NO_CARDS,
+    NO_GPUS,
     NO_LIBRARY,
     NO_PERMISSION,
     NONE_CHOSEN,
     trouble_of,
 )
 from gpumon.sources.nvml.events import XidWatcher
+from gpumon.sources.nvml.gpu import DriverGoneError, NvmlGpu
 from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.nvml.pids import PidTrust, pid_trust
 from gpumon.sources.nvml.processes import list_processes
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from gpumon.sources.nvml.kernel_xids import KernelXidWatcher
     from gpumon.system.clock import Clock
 
-DEVICE_FILES = DeviceFiles(card="/dev/nvidia{minor}", prefix="/dev/nvidia")
+DEVICE_FILES = DeviceFiles(gpu="/dev/nvidia{minor}", prefix="/dev/nvidia")
 
 _DETAIL_SECONDS = _MEDIUM_SECONDS = 0.95
 """A second, less the time that a tick may come early."""
@@ -129,7 +129,7 @@ class NvmlBackend(GpuBackend):
             )
         try:
             trouble = self._driver.open()
-        except NoSuchCardError:
+        except NoSuchGpuError:
             self._driver.stop()
             raise
         if trouble is not None:
@@ -238,7 +238,7 @@ class _Driver:
             Why there is nothing to sample; ``None`` if there is something.
 
         Raises:
-            NoSuchCardError: A selected GPU does not exist.
+            NoSuchGpuError: A selected GPU does not exist.
         """
         try:
             if not self._running:
@@ -247,11 +247,11 @@ class _Driver:
             return trouble_of(gone.code, self.library, self._proc)
         trouble = self._why_empty()
         missing = self._registry.missing()
-        if trouble is NO_CARDS or (trouble is not NONE_CHOSEN and not missing):
+        if trouble is NO_GPUS or (trouble is not NONE_CHOSEN and not missing):
             return trouble
         if missing:
-            raise NoSuchCardError(missing, self._registry.count)
-        return Trouble(NONE_CHOSEN.sentence, cards_there(self._registry.count))
+            raise NoSuchGpuError(missing, self._registry.count)
+        return Trouble(NONE_CHOSEN.sentence, gpus_there(self._registry.count))
 
     def read(self, *, closely: bool) -> Reading:
         """See ``GpuBackend.read``."""
@@ -261,7 +261,7 @@ class _Driver:
             self._try_to_read(now)
         return Reading(
             time=self._clock.time(),
-            gpus=tuple(card.snapshot() for card in self._registry.cards) if self._running else (),
+            gpus=tuple(gpu.snapshot() for gpu in self._registry.gpus) if self._running else (),
             driver=self._facts,
             listed=self._listed,
             listed_at=self._listed_at,
@@ -363,11 +363,11 @@ class _Driver:
 
     def _why_empty(self) -> Trouble | None:
         """Why there is nothing to read; ``None`` if there is something."""
-        cards = self._registry.cards
-        if cards:
-            barred = all(card.status is CardStatus.NO_PERMISSION for card in cards)
+        gpus = self._registry.gpus
+        if gpus:
+            barred = all(gpu.status is GpuStatus.NO_PERMISSION for gpu in gpus)
             return NO_PERMISSION if barred else None
-        return NONE_CHOSEN if self._registry.count else NO_CARDS
+        return NONE_CHOSEN if self._registry.count else NO_GPUS
 
     # Reading
 
@@ -379,20 +379,20 @@ class _Driver:
         details = self._closely or now >= self._details_due
         if details:
             self._details_due = now + _DETAIL_SECONDS
-        for card in self._registry.cards:
-            if card.fast:
-                self._registry.guard(card, partial(card.read_fast, now, details=details))
+        for gpu in self._registry.gpus:
+            if gpu.fast:
+                self._registry.guard(gpu, partial(gpu.read_fast, now, details=details))
         for turn in self._slow_calls.take(now):
             spent = self.library.driver_seconds
-            self._registry.guard(turn.card, partial(turn.card.ask, turn.query, now))
+            self._registry.guard(turn.gpu, partial(turn.gpu.ask, turn.query, now))
             self._slow_calls.done(turn, now, self.library.driver_seconds - spent)
         if now >= self._processes_due or self._registry.restarted:
             self._read_processes(now)
         if now >= self._profile_due:
             spent = self.library.driver_seconds
-            for card in self._registry.cards:
-                if card.profile:
-                    self._registry.guard(card, partial(card.ask_all, card.profile, now))
+            for gpu in self._registry.gpus:
+                if gpu.profile:
+                    self._registry.guard(gpu, partial(gpu.ask_all, gpu.profile, now))
             self._profile_due = now + _pause(self.library.driver_seconds - spent)
         if self._watcher is not None:
             self._watcher.watch(self._registry.handles())
@@ -422,28 +422,26 @@ class _Driver:
     def _read_processes(self, now: float) -> None:
         self._registry.restarted = False
         spent = self.library.driver_seconds
-        for card in self._registry.cards:
-            if card.fast:
-                self._registry.guard(card, partial(card.ask_all, card.process_lists, now))
-        self._listed = list_processes(
-            self._registry.cards, with_utilization=self._trust.utilization
-        )
+        for gpu in self._registry.gpus:
+            if gpu.fast:
+                self._registry.guard(gpu, partial(gpu.ask_all, gpu.process_lists, now))
+        self._listed = list_processes(self._registry.gpus, with_utilization=self._trust.utilization)
         self._listed_at = self._clock.time()
         # Lists that take long, as on some laptops, are read less often.
         self._processes_due = now + _pause(self.library.driver_seconds - spent)
-        for card in self._registry.cards:
-            _detect_unified_memory(card)
+        for gpu in self._registry.gpus:
+            _detect_unified_memory(gpu)
 
     def _take_xids(self) -> None:
         if self._xids.nothing_to_tell:
             return
         from gpumon.host.kernel_log import slot_of
 
-        for card in self._registry.cards:
-            slot = None if card.bus_id is None else slot_of(card.bus_id)
-            told = self._xids.next_of(card.uuid, slot)
+        for gpu in self._registry.gpus:
+            slot = None if gpu.bus_id is None else slot_of(gpu.bus_id)
+            told = self._xids.next_of(gpu.uuid, slot)
             if told is not None:
-                card.facts.values["xid"], card.facts.values["xid_at"] = told
+                gpu.facts.values["xid"], gpu.facts.values["xid_at"] = told
 
 
 def _pause(spent: float) -> float:
@@ -451,14 +449,14 @@ def _pause(spent: float) -> float:
     return min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
 
 
-def _detect_unified_memory(card: NvmlCard) -> None:
+def _detect_unified_memory(gpu: NvmlGpu) -> None:
     """Detect a GPU without memory of its own.
 
     Two facts must agree: the driver reports no memory, and all GPUs of this compute capability
     have none. Otherwise it stays unknown.
     """
-    facts = card.facts
-    if card.fast and facts.values.get("memory_unified") is None:
+    facts = gpu.facts
+    if gpu.fast and facts.values.get("memory_unified") is None:
         tells_none = facts.unknown.get("memory_total") is Unknown.NOT_SUPPORTED
         if tells_none and facts.values.get("compute_capability") is not None:
-            facts.values["memory_unified"] = card.integrated
+            facts.values["memory_unified"] = gpu.integrated

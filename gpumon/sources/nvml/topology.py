@@ -49,22 +49,22 @@ def _ask() -> Links:
     if library.call(None, "nvmlInit_v2"):
         return NONE_KNOWN
     try:
-        cards = _cards(library)
+        gpus = _gpus(library)
         between = {
-            frozenset((one, other)): _joint(library, cards[one], cards[other])
-            for one, other in combinations(cards, 2)
+            frozenset((one, other)): _joint(library, gpus[one], gpus[other])
+            for one, other in combinations(gpus, 2)
         }
     finally:
         library.call(None, "nvmlShutdown")
     return Links(between)
 
 
-def _cards(library: Library) -> dict[str, ctypes.c_void_p]:
+def _gpus(library: Library) -> dict[str, ctypes.c_void_p]:
     """The handles of all GPUs that can be opened, by UUID."""
     count = ctypes.c_uint()
-    cards: dict[str, ctypes.c_void_p] = {}
+    gpus: dict[str, ctypes.c_void_p] = {}
     if library.call(None, "nvmlDeviceGetCount_v2", byref(count)):
-        return cards
+        return gpus
     for index in range(count.value):
         handle = ctypes.c_void_p()
         if not library.call(
@@ -72,8 +72,8 @@ def _cards(library: Library) -> dict[str, ctypes.c_void_p]:
         ):
             failed, uuid = library.text(None, "nvmlDeviceGetUUID", handle)
             if not failed:
-                cards[uuid] = handle
-    return cards
+                gpus[uuid] = handle
+    return gpus
 
 
 def _joint(library: Library, one: ctypes.c_void_p, other: ctypes.c_void_p) -> Joint:

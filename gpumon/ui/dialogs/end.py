@@ -20,7 +20,7 @@ from gpumon.ui.background import run_in_thread
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.palette import colour_of
 from gpumon.ui.view.page_layout import wrap
-from gpumon.ui.view.process_table import card_list
+from gpumon.ui.view.process_table import gpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -460,7 +460,7 @@ def _holds(target: Target) -> str:
     """``74.0 GiB on GPU 5``, or that it holds no memory."""
     if not target.uses:
         return "no GPU"
-    indices = card_list(sorted({use.gpu_index for use in target.uses}))
+    indices = gpu_list(sorted({use.gpu_index for use in target.uses}))
     sizes = [use.memory_used for use in target.uses]
     if any(size is None for size in sizes):
         return f"on GPU {indices}"

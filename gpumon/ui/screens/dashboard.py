@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from gpumon.config.ui_state import UiState, load, store
-from gpumon.findings import card_findings
+from gpumon.findings import gpu_findings
 from gpumon.findings.groups import job_with_key
 from gpumon.host import target_of, target_of_kin
 from gpumon.model.processes import GpuProcess
@@ -24,7 +24,7 @@ from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, is_tiny
 from gpumon.ui.view.footer_keys import footer_keys
 from gpumon.ui.view.gpu_graphs import tile_at
-from gpumon.ui.view.gpu_table_layout import card_at
+from gpumon.ui.view.gpu_table_layout import gpu_at
 from gpumon.ui.view.header_footer import interval_text, key_at
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.process_table import column_at
@@ -66,7 +66,7 @@ class PageRequested(Message):
     """The user opens the page of a process or GPU.
 
     Attributes:
-        subject: A process, a job, or the UUID of a card.
+        subject: A process, a job, or the UUID of a GPU.
     """
 
     def __init__(self, subject: ProcessId | JobGroup | str) -> None:
@@ -109,7 +109,7 @@ class DashboardScreen(DrawingScreen):
     action_page = _updating(update.page)
     action_aside = _updating(update.fold_or_scroll)
     action_change_side = _updating(update.change_side)
-    action_cards = _updating(update.scroll_cards)
+    action_gpus = _updating(update.scroll_gpus)
 
     def action_edge(self, end: int) -> None:
         """Move the cursor to the first or last line; in the past move to its start or end."""
@@ -214,7 +214,7 @@ class DashboardScreen(DrawingScreen):
         if read.wrong:
             return
         self._close_bar()
-        if self._entry is None and self._view.card is None:
+        if self._entry is None and self._view.gpu is None:
             self._view = update.move_to(self._view, self._layout, self._view.top)
         self.draw()
 
@@ -242,8 +242,8 @@ class DashboardScreen(DrawingScreen):
         entry = self._entry
         if self._view.editing:
             self._keep_filter()
-        elif self._view.card is not None:
-            self.post_message(PageRequested(self._view.card))
+        elif self._view.gpu is not None:
+            self.post_message(PageRequested(self._view.gpu))
         elif entry is None:
             self.say(f"{update.choose_first()}, or a GPU: {keycap('change_side')}")
         elif entry.user is not None:
@@ -255,8 +255,8 @@ class DashboardScreen(DrawingScreen):
 
     def action_copy(self) -> None:
         """Copy a line to the clipboard, and show it."""
-        if self._view.card is not None:
-            self.say(copy(self.app, cuda_line([self._view.card])))
+        if self._view.gpu is not None:
+            self.say(copy(self.app, cuda_line([self._view.gpu])))
         elif self._viewed_time.is_past:
             self.say(PAST_NUMBER)
         elif (entry := self._entry) is not None and entry.process is not None:
@@ -266,9 +266,9 @@ class DashboardScreen(DrawingScreen):
 
     def action_tell(self) -> None:
         """Notify when the GPU under the cursor is free, or the process or job ends (toggle)."""
-        card, entry = self._layout.gpu, self._entry
-        subject: Gpu | GpuProcess | JobGroup | None = card
-        if card is None and entry is not None:
+        gpu, entry = self._layout.gpu, self._entry
+        subject: Gpu | GpuProcess | JobGroup | None = gpu
+        if gpu is None and entry is not None:
             subject = entry.job or (entry.process if entry.processes else None)
         if self._viewed_time.player is not None:
             self.say("this is the past: nothing becomes free or ends in it")
@@ -285,7 +285,7 @@ class DashboardScreen(DrawingScreen):
 
     def point_at(self, process: ProcessId) -> None:
         """Move the cursor to a process, also before the first snapshot."""
-        self._view = replace(self._view, card=None, cursor=process, follows_cursor=True)
+        self._view = replace(self._view, gpu=None, cursor=process, follows_cursor=True)
 
     def show_alerts(self, watched: Watched, unread: int) -> None:
         """Show what is watched, and how many notices of alerts have not been seen."""
@@ -389,7 +389,7 @@ class DashboardScreen(DrawingScreen):
         # A paused screen shows an earlier moment than the history's.
         history = self._viewed_time.history.as_of(self._snapshot)
         if gpu is not None:
-            return state_sections(f"GPU {gpu.index}", history, card_findings(history, gpu))
+            return state_sections(f"GPU {gpu.index}", history, gpu_findings(history, gpu))
         return [] if entry is None else process_sections(history, entry.processes)
 
     # -- mouse -----------------------------------------------------------------------------------
@@ -400,12 +400,12 @@ class DashboardScreen(DrawingScreen):
         line = event.screen_y - view.region.y
         views = self._views
         heading = view is not views["graphs"] and line == 0
-        lists = (views["cards"], views["graphs"], views["processes"])
+        lists = (views["gpus"], views["graphs"], views["processes"])
         if event.chain == 2 and view in lists and not heading:
             # The first click has moved the cursor, and with it perhaps the row.
             self.action_open()
-        elif view is views["cards"]:
-            self._click_card(event.screen_x, line)
+        elif view is views["gpus"]:
+            self._click_gpu(event.screen_x, line)
         elif view is views["graphs"]:
             self._click_graph(event.screen_x, line)
         elif view is views["processes"]:
@@ -415,21 +415,21 @@ class DashboardScreen(DrawingScreen):
         elif view is views["footer"]:
             self._click_key(event.screen_x)
 
-    def _click_card(self, x: int, y: int) -> None:
+    def _click_gpu(self, x: int, y: int) -> None:
         shape = self._layout.shape
         if self._snapshot is None or shape is None:
             return
-        top = self._view.cards_top
-        self._point_at_card(card_at(self._snapshot, shape.cards, self.size.width, top, x, y))
+        top = self._view.gpus_top
+        self._point_at_gpu(gpu_at(self._snapshot, shape.gpus, self.size.width, top, x, y))
 
     def _click_graph(self, x: int, y: int) -> None:
         shape = self._layout.shape
         if self._snapshot is not None and shape is not None and shape.tiles:
-            self._point_at_card(tile_at(self._snapshot, self.size.width, shape.tiles, x, y))
+            self._point_at_gpu(tile_at(self._snapshot, self.size.width, shape.tiles, x, y))
 
-    def _point_at_card(self, card: Gpu | None) -> None:
-        if card is not None:
-            self._show(update.point_at_card(self._view, card.uuid))
+    def _point_at_gpu(self, gpu: Gpu | None) -> None:
+        if gpu is not None:
+            self._show(update.point_at_gpu(self._view, gpu.uuid))
 
     def _click_key(self, x: int) -> None:
         if not self._view.message:
@@ -470,8 +470,8 @@ class DashboardScreen(DrawingScreen):
 
     def _scroll(self, event: events.MouseEvent, rows: int) -> None:
         view, _ = self.get_widget_at(event.screen_x, event.screen_y)
-        if view is self._views["cards"]:
-            self.action_cards(rows)
+        if view is self._views["gpus"]:
+            self.action_gpus(rows)
         elif view is self._views["timeline"]:
             self.action_step(rows)
         else:

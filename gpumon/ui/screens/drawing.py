@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PARTS = (
     "header",
     "host",
-    "cards",
+    "gpus",
     "graphs",
     "rule",
     "processes",
@@ -46,7 +46,7 @@ _PARTS = (
     "tiny",
 )
 _IN_TABLE = ("processes", "footer")
-_ON_GPUS = ("cards", *_IN_TABLE)
+_ON_GPUS = ("gpus", *_IN_TABLE)
 """The parts that show the effect of keys, by the place of the cursor: first on a slow line."""
 _MESSAGE_SECONDS = 3.0
 _READING_SECONDS = 10.0
@@ -191,7 +191,7 @@ class DrawingScreen(TimedScreen):
         if behind:
             return
         moved, ready = self._place(parts), self._renderer.ready(self.screen)
-        urgent = _IN_TABLE if self._view.card is None else _ON_GPUS
+        urgent = _IN_TABLE if self._view.gpu is None else _ON_GPUS
         for name in (*urgent, *(name for name in _PARTS if name not in urgent)):
             self._views[name].show(getattr(parts, name), width, moved=moved, ready=ready)
         self._renderer.flush()

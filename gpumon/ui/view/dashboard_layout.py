@@ -12,10 +12,10 @@ from gpumon.config.columns import DEFAULT_PROCESS_COLUMNS, gpu_columns, process_
 from gpumon.findings.groups import users
 from gpumon.ui.view.gpu_graphs import tile_height, tiles_rows
 from gpumon.ui.view.gpu_table_layout import (
-    CardsShape,
-    card_line,
-    card_lines,
-    cards_shape,
+    GpusShape,
+    gpu_line,
+    gpu_lines,
+    gpus_shape,
     list_columns,
 )
 from gpumon.ui.view.gpu_text import mig_indices
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
-    from gpumon.ui.view.gpu_table_layout import CardColumns
+    from gpumon.ui.view.gpu_table_layout import LineColumns
     from gpumon.ui.view.memo import Memo
     from gpumon.ui.view.view import View
 
@@ -52,7 +52,7 @@ LEAST_WIDTH = 60
 LEAST_HEIGHT = 15
 _FRAME_ROWS = 3
 """Header, rule and footer."""
-_FEW_CARDS = 8
+_FEW_GPUS = 8
 _LEAST_BELOW_PANELS = 11
 """The heading of the table and ten processes."""
 LEAST_TABLE = 3
@@ -65,12 +65,12 @@ class DashboardShape(Struct, frozen=True):
     """The rows of each part.
 
     Attributes:
-        cards: The layout of the GPUs.
+        gpus: The layout of the GPUs.
         tiles: Height of each large graph below them; 0 shows none.
         table: Height of the process table with its heading.
     """
 
-    cards: CardsShape
+    gpus: GpusShape
     tiles: int
     table: int
 
@@ -81,27 +81,27 @@ def is_tiny(width: int, height: int) -> bool:
 
 
 @lru_cache(maxsize=16)
-def dashboard_shape(lines: int, cards: int, width: int, height: int) -> DashboardShape:
+def dashboard_shape(lines: int, gpus: int, width: int, height: int) -> DashboardShape:
     """Divide the rows between GPUs and processes.
 
     The processes keep a third, or less if otherwise a few GPUs would not all fit. Below panels they
     keep at least ten lines, below large graphs half or more.
 
     Args:
-        lines: Number of lines for the GPUs, see ``card_lines``.
-        cards: Number of GPUs.
+        lines: Number of lines for the GPUs, see ``gpu_lines``.
+        gpus: Number of GPUs.
         width: Cells of the terminal.
         height: Rows of the terminal.
     """
     rest = max(0, height - _FRAME_ROWS)
     panels = rest - max(_LEAST_BELOW_PANELS, rest // 3)
-    shape = cards_shape(lines, cards, width, rest - rest // 3, panels)
-    if lines <= _FEW_CARDS and shape.columns == 1 and shape.rows < lines + 1:
-        shape = cards_shape(lines, cards, width, rest - LEAST_TABLE)
+    shape = gpus_shape(lines, gpus, width, rest - rest // 3, panels)
+    if lines <= _FEW_GPUS and shape.columns == 1 and shape.rows < lines + 1:
+        shape = gpus_shape(lines, gpus, width, rest - LEAST_TABLE)
     tiles = 0
     if not shape.panels and shape.columns == 1 and shape.rows > lines:
-        tiles = tile_height(cards, width, rest // 2 - shape.rows)
-    table = rest - shape.rows - tiles_rows(cards, tiles)
+        tiles = tile_height(gpus, width, rest // 2 - shape.rows)
+    table = rest - shape.rows - tiles_rows(gpus, tiles)
     return DashboardShape(shape, tiles, table)
 
 
@@ -162,7 +162,7 @@ class Layout(Struct, frozen=True):
         gpus: The GPUs.
         shape: The rows of each part; ``None`` if no dashboard is drawn.
         lines: Number of lines for the GPUs.
-        card_columns: Columns of a GPU's line; ``None`` if the GPUs are panels.
+        line_columns: Columns of a GPU's line; ``None`` if the GPUs are panels.
         room: Rows for the lines of the table.
         columns: Columns of processes.
         headers: Columns of the table: ``columns``, or those of users.
@@ -174,7 +174,7 @@ class Layout(Struct, frozen=True):
     gpus: Sequence[Gpu] = ()
     shape: DashboardShape | None = None
     lines: int = 0
-    card_columns: CardColumns | None = None
+    line_columns: LineColumns | None = None
     room: int = 0
     columns: tuple[Column, ...] = ()
     headers: Sequence[ColumnHeader] = ()
@@ -182,11 +182,11 @@ class Layout(Struct, frozen=True):
     entries: Sequence[TableEntry] = ()
 
     @property
-    def hidden_cards(self) -> int:
+    def hidden_gpus(self) -> int:
         """Number of lines of GPUs that do not fit."""
-        if self.shape is None or self.shape.cards.panels:
+        if self.shape is None or self.shape.gpus.panels:
             return 0
-        return max(0, self.lines - self.shape.cards.in_sight)
+        return max(0, self.lines - self.shape.gpus.in_sight)
 
     def index_of(self, key: Key | None) -> int | None:
         """The index of a line in the table."""
@@ -200,13 +200,13 @@ class Layout(Struct, frozen=True):
     @property
     def entry(self) -> TableEntry | None:
         """The line under the cursor; ``None`` if the cursor is on a GPU."""
-        index = self.index_of(self.view.cursor) if self.view.card is None else None
+        index = self.index_of(self.view.cursor) if self.view.gpu is None else None
         return None if index is None else self.entries[index]
 
     @property
     def gpu(self) -> Gpu | None:
         """The GPU under the cursor."""
-        return gpu_of(self.gpus, self.view.card)
+        return gpu_of(self.gpus, self.view.gpu)
 
 
 def gpu_of(gpus: Sequence[Gpu], uuid: str | None) -> Gpu | None:
@@ -240,21 +240,21 @@ def lay_out(
     columns = visible_columns(width, chosen)
     # Some lists change with time although the processes do not.
     second = context.second if _depends_on_time(view) else None
-    gpu = gpu_of(snapshot.gpus, view.card)
+    gpu = gpu_of(snapshot.gpus, view.gpu)
     first_gpu = None if gpu is None else gpu.index
     key = (second, view.narrowing, view.order, view.listing, view.toggled, first_gpu)
     shown, entries = memo.by(
         (*key, snapshot.processes, view.relatives), _listed, context, snapshot, view, first_gpu
     )
-    card_columns = list_columns(
-        memo, snapshot, shape.cards, width, not shape.tiles, gpu_columns(view.columns)
+    line_columns = list_columns(
+        memo, snapshot, shape.gpus, width, not shape.tiles, gpu_columns(view.columns)
     )
     layout = Layout(
         view,
         snapshot.gpus,
         shape,
-        card_lines(snapshot),
-        card_columns,
+        gpu_lines(snapshot),
+        line_columns,
         room,
         columns,
         user_columns(width) if view.listing is Listing.USERS else columns,
@@ -311,8 +311,8 @@ def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:
     if tags:
         living = {process.id for process in snapshot.processes}
         tags &= living | {relative.id for relative in view.relatives}
-    card, cards_top, hidden = view.card, view.cards_top, layout.hidden_cards
-    line = card_line(snapshot, card)
+    gpu, gpus_top, hidden = view.gpu, view.gpus_top, layout.hidden_gpus
+    line = gpu_line(snapshot, gpu)
     index = layout.index_of(cursor)
     if index is None:
         cursor = None
@@ -320,17 +320,17 @@ def _within_bounds(layout: Layout, snapshot: Snapshot) -> View:
         top = max(min(top, index), index - room + 1)
     end = len(layout.entries) - room
     if line is None:
-        card = None
+        gpu = None
     elif hidden:
-        cards_top = max(min(cards_top, line), line - shape.cards.in_sight + 1)
-    parts = layout.card_columns
+        gpus_top = max(min(gpus_top, line), line - shape.gpus.in_sight + 1)
+    parts = layout.line_columns
     return replace(
         view,
         tags=tags,
         cursor=cursor,
         top=max(0, min(top, end)),
         top_on_gpu=max(0, min(view.top_on_gpu, end)),
-        card=card,
-        cards_top=max(0, min(cards_top, hidden)),
+        gpu=gpu,
+        gpus_top=max(0, min(gpus_top, hidden)),
         graph_fits=parts is None or parts.spark > 0 or shape.tiles > 0,
     )

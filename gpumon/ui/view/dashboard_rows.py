@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.findings import Finding, Severity, card_state, mig_state
-from gpumon.model.snapshot import CardStatus
+from gpumon.findings import Finding, Severity, gpu_state, mig_state
+from gpumon.model.snapshot import GpuStatus
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, printable
 from gpumon.ui.view.dashboard_layout import (
@@ -23,8 +23,8 @@ from gpumon.ui.view.dashboard_layout import (
 from gpumon.ui.view.footer_keys import ALWAYS, footer_keys
 from gpumon.ui.view.gpu_graphs import graph_rows
 from gpumon.ui.view.gpu_panels import panel_rows
-from gpumon.ui.view.gpu_table import card_rows
-from gpumon.ui.view.gpu_table_layout import card_lines
+from gpumon.ui.view.gpu_table import gpu_rows
+from gpumon.ui.view.gpu_table_layout import gpu_lines
 from gpumon.ui.view.gpu_text import STATE_STYLES
 from gpumon.ui.view.graph_choices import GRAPH
 from gpumon.ui.view.group_rows import job_row, user_columns, user_row
@@ -70,7 +70,7 @@ class Parts(Struct, frozen=True):
 
     header: list[Row] = []
     host: list[Row] = []
-    cards: list[Row] = []
+    gpus: list[Row] = []
     graphs: list[Row] = []
     rule: list[Row] = []
     processes: list[Row] = []
@@ -84,7 +84,7 @@ class Parts(Struct, frozen=True):
         return [
             *self.header,
             *self.host,
-            *self.cards,
+            *self.gpus,
             *self.graphs,
             *self.rule,
             *self.processes,
@@ -123,7 +123,7 @@ class Dashboard:
         # The same snapshot is drawn again when its history becomes complete.
         memo = self._memo.by((history, complete), Memo)
         if snapshot is None or not snapshot.gpus:
-            return _without_cards(snapshot, view, width, height)
+            return _without_gpus(snapshot, view, width, height)
         context = table_context(memo, history, snapshot, view.interval)
         # Computed once per snapshot: a paused screen keeps its states.
         states = memo.by(snapshot, _states, memo, history, snapshot, context.second, complete)
@@ -132,8 +132,8 @@ class Dashboard:
             tiny = tiny_rows(snapshot, states, moment, width, height, view.message)
             return Parts(Layout(view, snapshot.gpus), tiny=tiny)
         strip = strip_rows(height) if view.host_strip else 0
-        lines, cards = card_lines(snapshot), len(snapshot.gpus)
-        shape = dashboard_shape(lines, cards, width, height - strip)
+        lines, gpus = gpu_lines(snapshot), len(snapshot.gpus)
+        shape = dashboard_shape(lines, gpus, width, height - strip)
         report = _report_rows(view, width, shape.table - LEAST_TABLE)
         timeline = _timeline_rows(snapshot, view, width)
         table = shape.table - len(report) - len(timeline) - view.editing
@@ -146,8 +146,8 @@ class Dashboard:
             layout,
             header=[_header(memo, snapshot, view, width)],
             host=host_rows(memo, snapshot.host, history, snapshot.time, width, strip),
-            cards=_filled(
-                _cards(memo, snapshot, history, states, layout, width), width, shape.cards.rows
+            gpus=_filled(
+                _gpus(memo, snapshot, history, states, layout, width), width, shape.gpus.rows
             ),
             graphs=graphs,
             rule=[_rule(memo, snapshot, history, states, layout, width)],
@@ -158,7 +158,7 @@ class Dashboard:
         )
 
 
-def _without_cards(snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
+def _without_gpus(snapshot: Snapshot | None, view: View, width: int, height: int) -> Parts:
     """The dashboard without GPUs, with the reason for it."""
     layout = Layout(view)
     moment = Moment() if snapshot is None else _moment(snapshot, view)
@@ -171,7 +171,7 @@ def _without_cards(snapshot: Snapshot | None, view: View, width: int, height: in
     return Parts(
         layout,
         header=[header],
-        cards=empty_rows(trouble, width, height - 2),
+        gpus=empty_rows(trouble, width, height - 2),
         footer=[footer_row(() if view.dialog_open else ALWAYS, view.message, width)],
     )
 
@@ -200,13 +200,13 @@ def _state(memo: Memo, history: History, snapshot: Snapshot, gpu: Gpu, second: f
     It is judged at once when something begins or ends. A warning contains current values, so it is
     judged in every sample.
     """
-    before = memo.newest(card_state)
+    before = memo.newest(gpu_state)
     wrong = before is not None and before.severity >= Severity.WARNING
     key = (
         *(second, snapshot.time if wrong else None, snapshot.reserved),
         *(history.held(gpu.uuid), gpu.status, not gpu.utilization_gpu),
     )
-    return memo.by(key, card_state, history, gpu)
+    return memo.by(key, gpu_state, history, gpu)
 
 
 def _header(memo: Memo, snapshot: Snapshot, view: View, width: int) -> Row:
@@ -216,7 +216,7 @@ def _header(memo: Memo, snapshot: Snapshot, view: View, width: int) -> Row:
     return memo.by(key, header_row, snapshot, moment, width)
 
 
-def _cards(
+def _gpus(
     memo: Memo,
     snapshot: Snapshot,
     history: History,
@@ -224,25 +224,25 @@ def _cards(
     layout: Layout,
     width: int,
 ) -> list[Row]:
-    view, shape, columns = layout.view, layout.shape, layout.card_columns
-    assert shape is not None  # noqa: S101 - there are cards
+    view, shape, columns = layout.view, layout.shape, layout.line_columns
+    assert shape is not None  # noqa: S101 - there are GPUs
     graph = GRAPH[view.graph]
     if columns is None:
-        height = shape.cards.panels
+        height = shape.gpus.panels
         return panel_rows(
-            memo, snapshot, history, states, width, height, view.card, graph, view.watched.gpus
+            memo, snapshot, history, states, width, height, view.gpu, graph, view.watched.gpus
         )
-    top = view.cards_top
-    return card_rows(
+    top = view.gpus_top
+    return gpu_rows(
         memo,
         snapshot,
         history,
         states,
         columns,
         width,
-        shape.cards,
+        shape.gpus,
         top,
-        view.card,
+        view.gpu,
         graph,
         view.watched.gpus,
     )
@@ -257,15 +257,15 @@ def _rule(
     width: int,
 ) -> Row:
     """The line between GPUs and processes."""
-    view, hidden = layout.view, layout.hidden_cards
+    view, hidden = layout.view, layout.hidden_gpus
     notes = (_on_gpu(layout), _counted_since(snapshot, history, view))
     scrolled = Scrolled(
         _narrowing_words(snapshot, view),
         len(layout.entries),
         view.table_top,
         layout.room,
-        view.cards_top,
-        hidden - view.cards_top,
+        view.gpus_top,
+        hidden - view.gpus_top,
         _worst_hidden(snapshot, states, layout) if hidden else None,
         tuple(filter(None, notes)),
         _narrowed_to(layout),
@@ -305,8 +305,8 @@ def _worst_hidden(
     snapshot: Snapshot, states: Mapping[str, Finding], layout: Layout
 ) -> Field | None:
     """The state of the worst hidden GPU, if it is a warning or worse."""
-    assert layout.shape is not None  # noqa: S101 - there are cards
-    above, shown = layout.view.cards_top, layout.shape.cards.in_sight
+    assert layout.shape is not None  # noqa: S101 - there are GPUs
+    above, shown = layout.view.gpus_top, layout.shape.gpus.in_sight
     worst: Finding | None = None
     index = line = 0
     for gpu in snapshot.gpus:
@@ -331,7 +331,7 @@ def _processes(
         context,
         view.order,
         # The cursor may be on a GPU instead.
-        view.cursor if view.card is None else None,
+        view.cursor if view.gpu is None else None,
         None if layout.gpu is None else layout.gpu.index,
         view.tags,
         view.watched.processes,
@@ -477,7 +477,7 @@ def _silence(snapshot: Snapshot) -> float | None:
     ages = [
         snapshot.time - since
         for gpu in snapshot.gpus
-        if gpu.status is CardStatus.NO_ANSWER
+        if gpu.status is GpuStatus.NO_ANSWER
         and (since := gpu.sampled_at or gpu.status_since) is not None
     ]
     return max(ages, default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.formatting import cell_width, fit, printable
 from gpumon.ui.view.header_footer import has_no_lists, is_from_metrics
 from gpumon.ui.view.key_names import keycap
@@ -32,7 +32,7 @@ def empty_table_text(snapshot: Snapshot, narrowing: ProcessFilter, width: int) -
     denied = [
         gpu
         for gpu in snapshot.gpus
-        if gpu.status is CardStatus.NO_PERMISSION
+        if gpu.status is GpuStatus.NO_PERMISSION
         or gpu.unknown.get("processes") is Unknown.NO_PERMISSION
     ]
     if len(denied) == len(snapshot.gpus):

@@ -43,16 +43,16 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
         play = footer_key("pause", label="hold" if view.timeline.playing.playing else "play")
         end = footer_key("last_line", label="now" if view.timeline.live else "last")
         return (*ALWAYS, play, footer_key("first_line"), end, *_TIME_KEYS)
-    card, listing = view.card, view.listing
-    entry = entry if card is None else None
-    keys = [] if entry is not None or card is not None else [_SELECT]
+    gpu, listing = view.gpu, view.listing
+    entry = entry if gpu is None else None
+    keys = [] if entry is not None or gpu is not None else [_SELECT]
     if not view.readonly and (view.tags or (entry is not None and entry.processes)):
         keys.append(footer_key("end"))
     narrowed = view.narrowing.gpu is not None
     only_user = footer_key("only_user", on=view.narrowing.only_user is not None)
-    more = [footer_key("only_gpu", on=narrowed)] if card is not None or narrowed else []
-    if card is not None:
-        watched = card in view.watched.gpus
+    more = [footer_key("only_gpu", on=narrowed)] if gpu is not None or narrowed else []
+    if gpu is not None:
+        watched = gpu in view.watched.gpus
         keys.append(_DETAILS)
         more += [_SIDE, footer_key("notify", on=watched), only_user]
         more += [footer_key("copy"), footer_key("filter")]
@@ -74,7 +74,7 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
             more.append(footer_key("notify", label=_WHEN_ENDED, on=awaited))
     else:
         more += [*lists[:2], *past, *lists[2:]]
-        more += [only_user] if card is None and only_user.on else []
+        more += [only_user] if gpu is None and only_user.on else []
     more += [footer_key("mine", on=view.narrowing.mine is not None), _SORT]
     more += [footer_key("pause", on=view.paused)]
     more += [] if entry is None else [footer_key("copy")]
@@ -82,5 +82,5 @@ def footer_keys(view: View, entry: TableEntry | None) -> tuple[FooterKey, ...]:
     more += [footer_key("alerts", on=view.unread > 0)]
     more += [footer_key("host_strip", on=view.host_strip), footer_key("theme"), _COMMANDS]
     # What is on is in sight on a narrow terminal too.
-    always = ALWAYS if card is None else _ON_GPU
+    always = ALWAYS if gpu is None else _ON_GPU
     return (*always, *keys, *sorted(more, key=lambda one: not one.on))

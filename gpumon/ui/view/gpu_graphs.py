@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 _LEAST_WIDTH = 140
 """A narrower terminal has only the small graphs in the table."""
 _ACROSS = 4
-_LEAST_CARDS, _MOST_CARDS = 3, 8
+_LEAST_GPUS, _MOST_GPUS = 3, 8
 _LEAST_HEIGHT, _MOST_HEIGHT = 6, 10
 _GAP = 2
 
 
-def tile_height(cards: int, width: int, room: int) -> int:
+def tile_height(gpus: int, width: int, room: int) -> int:
     """Height of each graph with its title; 0 if the graphs do not fit.
 
     Args:
-        cards: Number of GPUs.
+        gpus: Number of GPUs.
         width: Cells of the terminal.
         room: Rows for all graphs.
     """
-    if width < _LEAST_WIDTH or not _LEAST_CARDS <= cards <= _MOST_CARDS:
+    if width < _LEAST_WIDTH or not _LEAST_GPUS <= gpus <= _MOST_GPUS:
         return 0
-    height = room // -(-cards // _ACROSS)
+    height = room // -(-gpus // _ACROSS)
     return min(height, _MOST_HEIGHT) if height >= _LEAST_HEIGHT else 0
 
 
-def tiles_rows(cards: int, height: int) -> int:
+def tiles_rows(gpus: int, height: int) -> int:
     """Height of all graphs."""
-    return height * -(-cards // _ACROSS)
+    return height * -(-gpus // _ACROSS)
 
 
 def graph_rows(

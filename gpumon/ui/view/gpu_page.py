@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from gpumon.findings import FindingKind, card_findings, is_of_the_past, memory_account
+from gpumon.findings import FindingKind, gpu_findings, is_of_the_past, memory_account
 from gpumon.host.cuda_visible_devices import visible_devices_line
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources.makers import error_code
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width
 from gpumon.text.formatting import (
@@ -78,7 +78,7 @@ _WORK = (
 """The metrics in the second line, with their labels there."""
 _WORK_BAR = 4
 """Cells of the bar beside each of them."""
-_SILENT = (CardStatus.LOST, CardStatus.RESET_REQUIRED, CardStatus.NO_ANSWER)
+_SILENT = (GpuStatus.LOST, GpuStatus.RESET_REQUIRED, GpuStatus.NO_ANSWER)
 _BEFORE = 60.0
 """Seconds before a GPU fell silent in which its last values are searched."""
 
@@ -96,7 +96,7 @@ _LOW = 16
 """Below this height each finding has one line."""
 
 
-class CardView(Struct, frozen=True):
+class GpuView(Struct, frozen=True):
     """The GPU of a page.
 
     Attributes:
@@ -134,8 +134,8 @@ def last_values(history: History, gpu: Gpu) -> Gpu | None:
     return msgspec.structs.replace(gpu, **values) if values else None
 
 
-def card_rows(
-    view: CardView,
+def gpu_rows(
+    view: GpuView,
     history: History,
     snapshot: Snapshot | None,
     width: int,
@@ -156,7 +156,7 @@ def card_rows(
     """
     gpu = view.gpu
     account = memory_account(history, gpu)
-    findings = [_without_account(finding) for finding in card_findings(history, gpu)]
+    findings = [_without_account(finding) for finding in gpu_findings(history, gpu)]
     if any(finding.sentence == account.sentence for finding in findings):
         account = msgspec.structs.replace(account, sentence="")
     airy = height >= _AIRY
@@ -218,7 +218,7 @@ def card_rows(
     return rows + page_rows(sections, width)
 
 
-def _summary(view: CardView, width: int) -> list[Row]:
+def _summary(view: GpuView, width: int) -> list[Row]:
     """The GPU and its main values in one line."""
     gpu = view.gpu
     name = (f"GPU {gpu.index}  {short_name(gpu.name)}", "strong")
@@ -330,7 +330,7 @@ def _errors(gpu: Gpu, history: History, width: int) -> list[Row]:
     return fact_rows(facts, width, 10)
 
 
-def _identity(view: CardView, snapshot: Snapshot | None, width: int) -> list[Row]:
+def _identity(view: GpuView, snapshot: Snapshot | None, width: int) -> list[Row]:
     """All names of the GPU."""
     gpu = view.gpu
     facts = []

@@ -41,20 +41,20 @@ if TYPE_CHECKING:
     from gpumon.findings import Finding
     from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
     from gpumon.recording.history import History
-    from gpumon.ui.view.gpu_table_layout import CardColumns, CardsShape
+    from gpumon.ui.view.gpu_table_layout import GpusShape, LineColumns
     from gpumon.ui.view.gpu_text import Place
     from gpumon.ui.view.graph_choices import Graph
     from gpumon.ui.view.memo import Memo
 
 
-def card_rows(
+def gpu_rows(
     memo: Memo,
     snapshot: Snapshot,
     history: History,
     states: Mapping[str, Finding],
-    columns: CardColumns,
+    columns: LineColumns,
     width: int,
-    shape: CardsShape,
+    shape: GpusShape,
     top: int = 0,
     chosen: str | None = None,
     graph: Graph = UTIL,
@@ -69,7 +69,7 @@ def card_rows(
         states: The state of each GPU and MIG device, by UUID.
         columns: From ``list_columns``.
         width: Cells.
-        shape: From ``cards_shape``.
+        shape: From ``gpus_shape``.
         top: Number of lines scrolled away.
         chosen: UUID of the GPU under the cursor.
         graph: What the small graph shows.
@@ -94,7 +94,7 @@ def _lines(
     snapshot: Snapshot,
     history: History,
     states: Mapping[str, Finding],
-    columns: CardColumns,
+    columns: LineColumns,
     visible: range,
     chosen: str | None,
     graph: Graph,
@@ -121,12 +121,12 @@ def _lines(
         line = _line(part, gpu, states[gpu.uuid], holder, drawn, columns, mark)
         if gpu.uuid == chosen:
             line = restyle(_with_cursor(gpu, line), "cursor")
-        of_card = [line]
+        of_gpu = [line]
         for one in gpu.mig:
             users = held.get((gpu.uuid, (one.gpu_instance, one.compute_instance)), ())
             state = states[one.uuid]
-            of_card.append(memo.part(one.uuid)(_mig_line, gpu.index, one, state, users, columns))
-        lines += of_card[max(0, visible.start - own.start) : visible.stop - own.start]
+            of_gpu.append(memo.part(one.uuid)(_mig_line, gpu.index, one, state, users, columns))
+        lines += of_gpu[max(0, visible.start - own.start) : visible.stop - own.start]
     return lines
 
 
@@ -148,7 +148,7 @@ def _name_within(name: str, width: int) -> str:
     return name if cell_width(name) <= width else core_name(name)
 
 
-def _heading(columns: CardColumns, graph: Graph) -> Row:
+def _heading(columns: LineColumns, graph: Graph) -> Row:
     texts = (
         " # ",
         fit("GPU", columns.name),
@@ -173,7 +173,7 @@ def _line(
     state: Finding,
     holder: tuple[str, ...],
     graph: Field,
-    columns: CardColumns,
+    columns: LineColumns,
     mark: str,
 ) -> Row:
     """A GPU's line; each part is drawn again only when its values change."""
@@ -264,7 +264,7 @@ def _mig_line(
     instance: MigInstance,
     state: Finding,
     users: tuple[str, ...],
-    columns: CardColumns,
+    columns: LineColumns,
 ) -> Row:
     """A MIG device, named as ``gpumon select`` names it; its utilisation is never reported."""
     fields: list[Field] = [
@@ -307,7 +307,7 @@ def _power(draw: float | None, limit: float | None, width: int, stale: str) -> S
     return [(f"{draw:>{width - len(unit)}.0f}", stale), (unit, stale or "dim")]
 
 
-def _memory(used: int | None, total: int | None, columns: CardColumns, stale: str) -> list[Field]:
+def _memory(used: int | None, total: int | None, columns: LineColumns, stale: str) -> list[Field]:
     filled = memory_share(used, total)
     style = "bar.stale" if stale else bar_style("bar.memory", filled)
     own_bar = _bar(filled, columns.memory_bar, style)

@@ -1,6 +1,6 @@
 """The layout of the table of GPUs: its columns, and the rows and columns of lines.
 
-``card_columns`` decides what fits into a width: it goes through ``_WIDTH_STEPS``, most wanted
+``line_columns`` decides what fits into a width: it goes through ``_WIDTH_STEPS``, most wanted
 first. Read backwards, the steps say what a narrow terminal drops first.
 """
 
@@ -27,7 +27,7 @@ _PANEL_WIDTH = 72
 GUTTER = 2
 
 
-class CardColumns(Struct, frozen=True):
+class LineColumns(Struct, frozen=True):
     """Widths of the columns in cells, with the gap before each; 0 is absent.
 
     The columns of a MIG device have the same widths. Index and °C are always there. ``added`` are
@@ -88,9 +88,9 @@ _WIDTH_STEPS: tuple[tuple[str, int, bool], ...] = (
 )
 
 
-def card_columns(
+def line_columns(
     width: int, gpus: Sequence[Gpu], graphs: bool = True, added: Sequence[GpuColumn] = ()
-) -> CardColumns:
+) -> LineColumns:
     """Choose the columns of a GPU's line.
 
     Args:
@@ -132,10 +132,10 @@ def card_columns(
         left -= step
     # On a very narrow line, memory sizes of four digits take cells from the state.
     widths["state"] += min(left, 0)
-    return CardColumns(width=width, memory_text=memory_text, added=tuple(fitting), **widths)
+    return LineColumns(width=width, memory_text=memory_text, added=tuple(fitting), **widths)
 
 
-class CardsShape(Struct, frozen=True):
+class GpusShape(Struct, frozen=True):
     """The layout of the GPUs.
 
     Attributes:
@@ -154,29 +154,29 @@ class CardsShape(Struct, frozen=True):
         return self.columns * (self.rows - 1)
 
 
-def cards_shape(lines: int, cards: int, width: int, room: int, panel_room: int = 0) -> CardsShape:
+def gpus_shape(lines: int, gpus: int, width: int, room: int, panel_room: int = 0) -> GpusShape:
     """Choose the layout of the GPUs.
 
     Args:
         lines: Number of lines for all GPUs and their MIG instances.
-        cards: Number of GPUs.
+        gpus: Number of GPUs.
         width: Cells.
         room: Maximum number of rows.
         panel_room: Maximum number of rows of tall panels; 0 allows none.
     """
-    if 1 <= cards <= 2 and lines == cards and width >= _PANEL_WIDTH:
-        height = panel_room // cards
+    if 1 <= gpus <= 2 and lines == gpus and width >= _PANEL_WIDTH:
+        height = panel_room // gpus
         if height >= _LEAST_PANEL:
-            return CardsShape(height, 1, height * cards)
+            return GpusShape(height, 1, height * gpus)
     if lines + 1 <= room:
-        return CardsShape(0, 1, lines + 1)
+        return GpusShape(0, 1, lines + 1)
     if width >= 2 * _LEAST_LINE + GUTTER:
         needed = (lines + 1) // 2 + 1
-        return CardsShape(0, 2, min(needed, room))
-    return CardsShape(0, 1, max(0, room))
+        return GpusShape(0, 2, min(needed, room))
+    return GpusShape(0, 1, max(0, room))
 
 
-def card_lines(snapshot: Snapshot) -> int:
+def gpu_lines(snapshot: Snapshot) -> int:
     """Number of lines: one for each GPU and one for each of its MIG instances."""
     return sum(1 + len(gpu.mig) for gpu in snapshot.gpus)
 
@@ -184,17 +184,17 @@ def card_lines(snapshot: Snapshot) -> int:
 def list_columns(
     memo: Memo,
     snapshot: Snapshot,
-    shape: CardsShape,
+    shape: GpusShape,
     width: int,
     graphs: bool,
     added: Sequence[GpuColumn],
-) -> CardColumns | None:
+) -> LineColumns | None:
     """The columns of the GPUs' lines; ``None`` for tall panels.
 
     Args:
         memo: Caches the result.
         snapshot: The snapshot.
-        shape: From ``cards_shape``.
+        shape: From ``gpus_shape``.
         width: Cells of all lines side by side.
         graphs: Whether to show the small graph.
         added: The columns that the user has added.
@@ -207,10 +207,10 @@ def list_columns(
         for gpu in snapshot.gpus
     }
     key = (each, kinds, graphs, added)
-    return memo.by(key, card_columns, each, snapshot.gpus, graphs, added)
+    return memo.by(key, line_columns, each, snapshot.gpus, graphs, added)
 
 
-def card_line(snapshot: Snapshot, uuid: str | None) -> int | None:
+def gpu_line(snapshot: Snapshot, uuid: str | None) -> int | None:
     """The line number of a GPU; ``None`` if it is not in the snapshot."""
     line = 0
     for gpu in snapshot.gpus:
@@ -220,8 +220,8 @@ def card_line(snapshot: Snapshot, uuid: str | None) -> int | None:
     return None
 
 
-def card_at(
-    snapshot: Snapshot, shape: CardsShape, width: int, top: int, x: int, y: int
+def gpu_at(
+    snapshot: Snapshot, shape: GpusShape, width: int, top: int, x: int, y: int
 ) -> Gpu | None:
     """The GPU at a cell; ``None`` at the heading and below the last GPU."""
     if shape.panels:

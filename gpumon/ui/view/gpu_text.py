@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.findings import FindingKind, Severity
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import makers
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -87,7 +87,7 @@ def short_name(name: str | None) -> str:
 
 def is_stale(gpu: Gpu, state: Finding) -> bool:
     """Whether a GPU's values are not current: it does not answer, or it was not sampled."""
-    return gpu.status is not CardStatus.OK or state.kind is FindingKind.OLD
+    return gpu.status is not GpuStatus.OK or state.kind is FindingKind.OLD
 
 
 def state_glyph(state: Finding) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gpumon.text.cells import Field, Row, bar, fill, restyle
 from gpumon.text.formatting import UNKNOWN, duration, fit, fit_right, memory_size, number, printable
-from gpumon.ui.view.process_table import card_list, in_order
+from gpumon.ui.view.process_table import gpu_list, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +90,7 @@ USER_COLUMNS: tuple[UserColumn, ...] = (
         "GPUS",
         8,
         "On which GPUs they are.",
-        lambda use: card_list(use.gpus),
+        lambda use: gpu_list(use.gpus),
         lambda use: use.gpus,
         descends=False,
     ),
@@ -190,7 +190,7 @@ def job_row(
     if len(job.users) > 1:
         users = f"{users} +{len(job.users) - 1}"
     texts = {
-        "gpu": card_list(job.gpus),
+        "gpu": gpu_list(job.gpus),
         "user": users,
         "memory_used": memory_size(job.memory),
         "sm": number(job.sm),

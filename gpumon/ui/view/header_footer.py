@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings import BRIEF_CELLS
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.formatting import UNKNOWN, cell_width, fit, gibibytes, number, printable
 from gpumon.ui.view.gpu_text import state_field
@@ -99,7 +99,7 @@ def _right(snapshot: Snapshot, moment: Moment) -> list[Field]:
     if moment.paused:
         fields.append((" PAUSED ", "header.mark"))
     if moment.age is not None:
-        silent = [gpu for gpu in snapshot.gpus if gpu.status is CardStatus.NO_ANSWER]
+        silent = [gpu for gpu in snapshot.gpus if gpu.status is GpuStatus.NO_ANSWER]
         who = f"GPU {silent[0].index}: " if len(silent) == 1 else ""
         fields.append((f" {who}no answer for {moment.age:.0f} s ", "header.alarm"))
     else:
@@ -169,8 +169,8 @@ class Scrolled(Struct, frozen=True):
         lines: Number of lines of the table.
         lines_above: Number of these that are scrolled away.
         room: Number of rows for them; ``None`` if all fit.
-        cards_above: Number of lines of GPUs scrolled away.
-        cards_below: Number of lines of GPUs that do not fit below.
+        gpus_above: Number of lines of GPUs scrolled away.
+        gpus_below: Number of lines of GPUs that do not fit below.
         worst: The worst state of a hidden GPU, if it is a warning or worse.
         notes: Further texts on the table.
         gpu: The GPU whose processes alone are shown.
@@ -180,8 +180,8 @@ class Scrolled(Struct, frozen=True):
     lines: int = 0
     lines_above: int = 0
     room: int | None = None
-    cards_above: int = 0
-    cards_below: int = 0
+    gpus_above: int = 0
+    gpus_below: int = 0
     worst: Field | None = None
     notes: tuple[str, ...] = ()
     gpu: str = ""
@@ -204,7 +204,7 @@ def rule_row(
         scrolled: The filters and scroll positions.
         width: Cells.
     """
-    fields: list[Field] = [("──", "rule"), *_hidden_cards(scrolled)]
+    fields: list[Field] = [("──", "rule"), *_hidden_gpus(scrolled)]
     if scrolled.gpu:
         fields.append((f" {scrolled.gpu} ·", "narrowing"))
     tail = _range(scrolled)
@@ -237,7 +237,7 @@ def rule_row(
 def _has_incomplete_lists(snapshot: Snapshot) -> bool:
     """Whether a log has no process list of a GPU that answered, for example in a damaged file."""
     return any(
-        gpu.unknown.get("processes") is Unknown.NOT_RECORDED and gpu.status is CardStatus.OK
+        gpu.unknown.get("processes") is Unknown.NOT_RECORDED and gpu.status is GpuStatus.OK
         for gpu in snapshot.gpus
     )
 
@@ -264,15 +264,15 @@ def _join_fitting(parts: Sequence[str], room: int) -> str:
     return text
 
 
-def _hidden_cards(scrolled: Scrolled) -> list[Field]:
+def _hidden_gpus(scrolled: Scrolled) -> list[Field]:
     """The number of hidden lines of GPUs, the keys that scroll to them, and their worst state."""
-    above, below = scrolled.cards_above, scrolled.cards_below
+    above, below = scrolled.gpus_above, scrolled.gpus_below
     if not above and not below:
         return []
     where = " ".join([f"↑{above}"] * (above > 0) + [f"↓{below}"] * (below > 0))
-    cards = "GPU" if above + below == 1 else "GPUs"
-    keys = keycap("cards_before", "cards_after")
-    fields: list[Field] = [(f" {where} more {cards} ({keys}) ", "strong")]
+    gpus = "GPU" if above + below == 1 else "GPUs"
+    keys = keycap("gpus_before", "gpus_after")
+    fields: list[Field] = [(f" {where} more {gpus} ({keys}) ", "strong")]
     if scrolled.worst is not None:
         text, style = scrolled.worst
         fields.append((f"{text} ", style))
@@ -297,7 +297,7 @@ def _memory_sum(snapshot: Snapshot) -> str:
     """The memory of all GPUs together; ``≥`` if that of a GPU is unknown or too old to count."""
     if len(snapshot.gpus) < 2:
         return ""
-    used = [gpu.memory_used for gpu in snapshot.gpus if gpu.status is CardStatus.OK]
+    used = [gpu.memory_used for gpu in snapshot.gpus if gpu.status is GpuStatus.OK]
     total = [gpu.memory_total for gpu in snapshot.gpus]
     if all(size is None for size in used):
         return ""
@@ -393,10 +393,10 @@ def tiny_rows(
     header = [header_row(snapshot, moment, width)] if height > 1 else []
     room = height - len(header)
     # The worst states come first, because not all lines may fit.
-    cards = [(states[gpu.uuid], gpu) for gpu in snapshot.gpus]
-    if len(cards) > room:
-        cards.sort(key=lambda pair: -pair[0].severity)
-    rows = [_tiny_line(gpu, state, width) for state, gpu in cards]
+    gpus = [(states[gpu.uuid], gpu) for gpu in snapshot.gpus]
+    if len(gpus) > room:
+        gpus.sort(key=lambda pair: -pair[0].severity)
+    rows = [_tiny_line(gpu, state, width) for state, gpu in gpus]
     if len(rows) > room > 2:
         hidden = len(rows) - room + 1
         rows = [*rows[: room - 1], fill([(fit(f"… {hidden} more GPUs", width), "dim")], width)]

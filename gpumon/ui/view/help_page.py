@@ -64,7 +64,7 @@ _SIGNS = (
     ("● 12 MB 5m", "a log is being written: how much, how long; in red: samples are being lost"),
     ("no answer", "how long a GPU has not answered: its values are as old as that"),
 )
-_CARD_COLUMNS = (
+_GPU_COLUMNS = (
     (
         "state",
         "then the user with the most memory on the GPU, how much, and how many others there are",
@@ -146,7 +146,7 @@ def other_sections() -> list[HelpSection]:
         ),
         HelpSection(
             "Columns of a GPU",
-            (*_CARD_COLUMNS, *((one.label, f"{one.about} {added}") for one in GPU_COLUMNS)),
+            (*_GPU_COLUMNS, *((one.label, f"{one.about} {added}") for one in GPU_COLUMNS)),
         ),
         HelpSection("Process columns", tuple((one.label, one.about) for one in COLUMNS)),
         HelpSection(

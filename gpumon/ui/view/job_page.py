@@ -23,7 +23,7 @@ from gpumon.ui.view.process_page import place_facts, use_rows
 from gpumon.ui.view.process_table import (
     RowContext,
     Sort,
-    card_list,
+    gpu_list,
     heading_row,
     process_row,
     sort_processes,
@@ -70,7 +70,7 @@ def _summary(view: JobView, now: float, width: int) -> list[Row]:
     fields: list[Field] = [
         (", ".join(printable(user or UNKNOWN) for user in job.users), "user"),
         (f"   {gibibytes(job.memory)} {gib()}", "strong"),
-        (f" on GPU {card_list(job.gpus)}", ""),
+        (f" on GPU {gpu_list(job.gpus)}", ""),
         ("   SM ", "dim"),
         (number(job.sm, " %"), ""),
     ]

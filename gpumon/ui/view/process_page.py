@@ -92,7 +92,7 @@ def process_rows(
         Section("", lambda size: _summary(view, gpus, now, size), Side.BOTH),
         Section("", lambda size: _findings(view, history, size), Side.BOTH),
         Section("Process", lambda size: _process(view, now, size)),
-        Section("On the GPUs", lambda size: _cards(process, gpus, size), Side.RIGHT),
+        Section("On the GPUs", lambda size: _gpus(process, gpus, size), Side.RIGHT),
         Section(
             _span_title(process, history), lambda size: _charts(process, history, size), Side.RIGHT
         ),
@@ -235,7 +235,7 @@ def place_facts(place: Place | None, *, looked_up: bool) -> list[Fact]:
     return facts
 
 
-def _cards(process: GpuProcess, gpus: Sequence[Gpu], width: int) -> list[Row]:
+def _gpus(process: GpuProcess, gpus: Sequence[Gpu], width: int) -> list[Row]:
     """Its memory and utilisation on each GPU."""
     if not process.uses:
         return text_rows("The driver lists it on no GPU.", width, "dim")
@@ -256,11 +256,11 @@ def use_rows(
 
 
 def _use(use: GpuUse, name: str, mig: MigIndices, width: int) -> Row:
-    card = f"GPU {use.gpu_index}"
+    gpu = f"GPU {use.gpu_index}"
     if use.instance is not None:
-        card = f"MIG {mig_name(use.gpu_index, mig.get((use.gpu_uuid, use.instance)))}"
+        gpu = f"MIG {mig_name(use.gpu_index, mig.get((use.gpu_uuid, use.instance)))}"
     fields: list[Field] = [
-        (fit(card, 10), ""),
+        (fit(gpu, 10), ""),
         (f"{gibibytes(use.memory_used):>7}", "strong"),
         (f" {gib()}", "dim"),
         ("   SM", "dim"),

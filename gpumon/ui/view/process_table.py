@@ -74,7 +74,7 @@ class Sort(Struct, frozen=True):
 def devices(process: GpuProcess, mig: MigIndices) -> str:
     """A process's GPUs: ``0,1``; ``0:3`` for MIG device 3 of GPU 0; ``0-7`` for a range."""
     if all(use.instance is None for use in process.uses):
-        return card_list(process.gpu_indices)
+        return gpu_list(process.gpu_indices)
     names = dict.fromkeys(
         str(use.gpu_index)
         if use.instance is None
@@ -84,7 +84,7 @@ def devices(process: GpuProcess, mig: MigIndices) -> str:
     return ",".join(sorted(names))
 
 
-def card_list(indices: Sequence[int]) -> str:
+def gpu_list(indices: Sequence[int]) -> str:
     """Ascending GPU indices in a few cells: ``0,1``, ``0-7``."""
     if len(indices) > 2 and indices[-1] - indices[0] == len(indices) - 1:
         return f"{indices[0]}-{indices[-1]}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.findings import card_state, conditions, mig_state
+from gpumon.findings import conditions, gpu_state, mig_state
 from gpumon.recording.history import History
-from gpumon.ui.view.gpu_table import card_rows
-from gpumon.ui.view.gpu_table_layout import CardsShape, card_columns, card_lines
+from gpumon.ui.view.gpu_table import gpu_rows
+from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_lines, line_columns
 from gpumon.ui.view.gpu_text import mig_indices
 from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
 from gpumon.ui.view.memo import Memo
@@ -58,10 +58,10 @@ def table(
         width = shutil.get_terminal_size().columns
     history = History(conditions(thresholds), thresholds)
     history.add(snapshot)
-    states = {gpu.uuid: card_state(history, gpu) for gpu in snapshot.gpus}
+    states = {gpu.uuid: gpu_state(history, gpu) for gpu in snapshot.gpus}
     states |= {one.uuid: mig_state(history, gpu, one) for gpu in snapshot.gpus for one in gpu.mig}
-    shape = CardsShape(panels=0, columns=1, rows=card_lines(snapshot) + 1)
-    parts = card_columns(width, snapshot.gpus, graphs=False)
+    shape = GpusShape(panels=0, columns=1, rows=gpu_lines(snapshot) + 1)
+    parts = line_columns(width, snapshot.gpus, graphs=False)
     sort = Sort()
     context = RowContext(
         snapshot.time, host_memory=snapshot.host.memory_total, mig=mig_indices(snapshot.gpus)
@@ -74,7 +74,7 @@ def table(
     table = width if bounded else max(width, whole_width(processes, columns))
     rows: list[Row] = [
         header_row(snapshot, Moment(), width),
-        *card_rows(Memo(), snapshot, history, states, parts, width, shape),
+        *gpu_rows(Memo(), snapshot, history, states, parts, width, shape),
         rule_row(snapshot, processes, Scrolled(tuple(narrowing)), width),
         heading_row(columns, sort, width),
         *(process_row(process, columns, context, table) for process in processes),

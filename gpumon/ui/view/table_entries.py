@@ -241,8 +241,8 @@ class _Node:
     def count(self) -> int:
         return sum(1 + node.count() for node in self.below)
 
-    def holds_cards(self) -> bool:
-        return any(node.process.uses or node.holds_cards() for node in self.below)
+    def holds_gpus(self) -> bool:
+        return any(node.process.uses or node.holds_gpus() for node in self.below)
 
 
 _LAST = float("inf")
@@ -342,7 +342,7 @@ def _add_subtree(
     count = node.count()
     folded = False
     if count:
-        begins_folded = count >= FOLDED_FROM and not node.holds_cards()
+        begins_folded = count >= FOLDED_FROM and not node.holds_gpus()
         folded = begins_folded != (node.process.id in toggled)
     mark = f"{branch}+{count} " if folded else branch
     entries.append(TableEntry(node.process.id, node.process, mark, count, folded))

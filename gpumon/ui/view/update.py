@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
     from gpumon.ui.view.dashboard_layout import Layout
-    from gpumon.ui.view.gpu_table_layout import CardsShape
+    from gpumon.ui.view.gpu_table_layout import GpusShape
     from gpumon.ui.view.process_table import ColumnHeader
     from gpumon.ui.view.table_entries import TableEntry
     from gpumon.ui.view.view import View
@@ -54,10 +54,10 @@ def clear_message(view: View) -> View:
 def move(view: View, layout: Layout, step: int) -> View:
     """Move the cursor a line up or down; the table follows the last GPU."""
     last = layout.gpus[-1].uuid if layout.gpus else None
-    if view.card is not None and step > 0 and view.card == last:
-        return leave_gpus(view, layout) if view.cursor is None else point_at_card(view, None)
-    if view.card is None and step < 0 and layout.index_of(view.cursor) == 0:
-        return point_at_card(view, _narrowed_gpu(layout) or last)
+    if view.gpu is not None and step > 0 and view.gpu == last:
+        return leave_gpus(view, layout) if view.cursor is None else point_at_gpu(view, None)
+    if view.gpu is None and step < 0 and layout.index_of(view.cursor) == 0:
+        return point_at_gpu(view, _narrowed_gpu(layout) or last)
     return _move_by(view, layout, step)
 
 
@@ -68,8 +68,8 @@ def page(view: View, layout: Layout, pages: int) -> View:
 
 def _move_by(view: View, layout: Layout, lines: int) -> View:
     """Move the cursor, in the table or among the GPUs."""
-    if view.card is not None:
-        return _move_card(view, layout, lines)
+    if view.gpu is not None:
+        return _move_gpu(view, layout, lines)
     index = layout.index_of(view.cursor)
     # The first press only shows the cursor.
     return move_to(view, layout, view.top if index is None else index + lines)
@@ -77,8 +77,8 @@ def _move_by(view: View, layout: Layout, lines: int) -> View:
 
 def move_to_end(view: View, layout: Layout, end: int) -> View:
     """Move the cursor to the first or last line."""
-    if view.card is not None:
-        return _move_card(view, layout, end * len(layout.gpus))
+    if view.gpu is not None:
+        return _move_gpu(view, layout, end * len(layout.gpus))
     return move_to(view, layout, 0 if end < 0 else len(layout.entries) - 1)
 
 
@@ -87,33 +87,33 @@ def move_to(view: View, layout: Layout, index: int) -> View:
     if not layout.entries:
         return view
     key = layout.entries[max(0, min(index, len(layout.entries) - 1))].key
-    return clear_message(replace(view, card=None, cursor=key, follows_cursor=True))
+    return clear_message(replace(view, gpu=None, cursor=key, follows_cursor=True))
 
 
-def _move_card(view: View, layout: Layout, step: int) -> View:
+def _move_gpu(view: View, layout: Layout, step: int) -> View:
     uuids = [gpu.uuid for gpu in layout.gpus]
-    if view.card not in uuids:
+    if view.gpu not in uuids:
         return clear_message(view)
-    at = uuids.index(view.card) + step
-    return point_at_card(view, uuids[max(0, min(at, len(uuids) - 1))])
+    at = uuids.index(view.gpu) + step
+    return point_at_gpu(view, uuids[max(0, min(at, len(uuids) - 1))])
 
 
-def point_at_card(view: View, uuid: str | None) -> View:
+def point_at_gpu(view: View, uuid: str | None) -> View:
     """Move the cursor to a GPU; ``None`` moves it back to its line of the table.
 
     A table that shows the processes of one GPU alone goes on with this GPU.
     """
     if uuid is not None and view.narrowing.gpu is not None and view.narrowing.gpu != uuid:
         view = narrow(view, replace(view.narrowing, gpu=uuid))
-    return clear_message(replace(view, card=uuid, top_on_gpu=0))
+    return clear_message(replace(view, gpu=uuid, top_on_gpu=0))
 
 
 def change_side(view: View, layout: Layout) -> View:
     """Move the cursor from a process to its GPU, or from a GPU to its first process."""
-    if view.card is not None:
+    if view.gpu is not None:
         return leave_gpus(view, layout)
     first = layout.gpus[0].uuid if layout.gpus else None
-    return point_at_card(view, _narrowed_gpu(layout) or _gpu_of_entry(layout) or first)
+    return point_at_gpu(view, _narrowed_gpu(layout) or _gpu_of_entry(layout) or first)
 
 
 def leave_gpus(view: View, layout: Layout) -> View:
@@ -124,7 +124,7 @@ def leave_gpus(view: View, layout: Layout) -> View:
     gpu = layout.gpu
     on_gpu = [e.key for e in layout.entries if gpu is not None and gpu.index in e.gpus]
     cursor = on_gpu[0] if on_gpu and view.cursor not in on_gpu else view.cursor
-    return replace(point_at_card(view, None), cursor=cursor, follows_cursor=True)
+    return replace(point_at_gpu(view, None), cursor=cursor, follows_cursor=True)
 
 
 def _narrowed_gpu(layout: Layout) -> str | None:
@@ -144,22 +144,22 @@ def fold_or_scroll(view: View, layout: Layout, step: int) -> View:
 
     If GPUs are listed side by side and the cursor is on one, it moves to the one beside it.
     """
-    if view.card is not None and layout.shape is not None and layout.shape.cards.columns > 1:
-        return _move_beside(view, layout.gpus, layout.shape.cards, step)
+    if view.gpu is not None and layout.shape is not None and layout.shape.gpus.columns > 1:
+        return _move_beside(view, layout.gpus, layout.shape.gpus, step)
     entry = layout.entry
     if view.listing in {Listing.TREE, Listing.JOBS} and entry is not None and entry.below:
         return toggle_fold(view, entry) if entry.folded == (step > 0) else view
     return replace(view, shift=max(0, view.shift + step * _SHIFT_CELLS))
 
 
-def _move_beside(view: View, gpus: Sequence[Gpu], shape: CardsShape, step: int) -> View:
+def _move_beside(view: View, gpus: Sequence[Gpu], shape: GpusShape, step: int) -> View:
     lines = [gpu.uuid for gpu in gpus for _ in range(1 + len(gpu.mig))]
-    if view.card not in lines:
+    if view.gpu not in lines:
         return view
-    line = lines.index(view.card) + step * (shape.rows - 1)
-    visible = lines[view.cards_top : view.cards_top + shape.in_sight]
-    beside = line - view.cards_top
-    return point_at_card(view, visible[beside]) if 0 <= beside < len(visible) else view
+    line = lines.index(view.gpu) + step * (shape.rows - 1)
+    visible = lines[view.gpus_top : view.gpus_top + shape.in_sight]
+    beside = line - view.gpus_top
+    return point_at_gpu(view, visible[beside]) if 0 <= beside < len(visible) else view
 
 
 def toggle_fold(view: View, entry: TableEntry) -> View:
@@ -167,15 +167,15 @@ def toggle_fold(view: View, entry: TableEntry) -> View:
     return replace(view, toggled=view.toggled ^ {entry.key})
 
 
-def scroll_cards(view: View, layout: Layout, lines: int) -> View:
+def scroll_gpus(view: View, layout: Layout, lines: int) -> View:
     """Scroll the GPUs, away from the cursor if it is on one."""
-    card = None if layout.hidden_cards else view.card
-    return replace(view, cards_top=view.cards_top + lines, card=card)
+    gpu = None if layout.hidden_gpus else view.gpu
+    return replace(view, gpus_top=view.gpus_top + lines, gpu=gpu)
 
 
 def scroll_table(view: View, _: Layout, lines: int) -> View:
     """Scroll the table away from the cursor."""
-    if view.card is not None:
+    if view.gpu is not None:
         return replace(view, top_on_gpu=view.top_on_gpu + lines)
     return replace(view, top=view.top + lines, follows_cursor=False)
 
@@ -187,8 +187,8 @@ def clear_choice(view: View) -> View:
         return replace(view, tags=frozenset())
     if view.narrowing != asked:
         return replace(view, narrowing=asked)
-    if view.card is not None:
-        return point_at_card(view, None)
+    if view.gpu is not None:
+        return point_at_gpu(view, None)
     if view.cursor is not None or view.top or view.shift:
         return replace(view, cursor=None, top=0, shift=0)
     return view
@@ -217,7 +217,7 @@ def toggle_only_gpu(view: View, layout: Layout) -> View | ViewUpdate:
     """
     gpu = None
     if view.narrowing.gpu is None:
-        gpu = view.card or _gpu_of_entry(layout)
+        gpu = view.gpu or _gpu_of_entry(layout)
         if gpu is None:
             return ViewUpdate(view, f"choose a GPU first: {keycap('change_side')}")
     return clear_message(narrow(view, replace(view.narrowing, gpu=gpu)))
@@ -327,7 +327,7 @@ def tag_all(view: View, layout: Layout) -> View:
 
 def no_process(view: View, layout: Layout) -> str:
     """Explain why there is no process under the cursor, and how to select one."""
-    if view.card is not None:
+    if view.gpu is not None:
         side = keycap("change_side")
         return f"a GPU has the cursor, and no process: {side} goes back to the processes"
     if not layout.entries:

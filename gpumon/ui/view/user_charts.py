@@ -21,7 +21,7 @@ from gpumon.text.units import memory_units
 from gpumon.ui.view.chart_plot import EDGE, Scale, Span, plot
 from gpumon.ui.view.gpu_charts import window_seconds
 from gpumon.ui.view.page_layout import moment_text
-from gpumon.ui.view.process_table import card_list
+from gpumon.ui.view.process_table import gpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,7 +196,7 @@ def _idle_rows(
         fields: list[Field] = [
             (fit(since, max(_SINCE, cell_width(since))), "state.note"),
             (fit_right(memory_size(process.memory_used), _MEMORY), "strong"),
-            (f" on GPU {card_list(process.gpu_indices)}  {process.id.pid}  ", ""),
+            (f" on GPU {gpu_list(process.gpu_indices)}  {process.id.pid}  ", ""),
         ]
         left = max(0, width - row_width(fields))
         rows.append(fill([*fields, (fit(command_line(process), left), "dim")], width))

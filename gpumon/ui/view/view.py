@@ -68,11 +68,11 @@ class View(Struct, frozen=True):
         top_on_gpu: The same while the cursor is on a GPU, whose processes are listed first.
         follows_cursor: Whether the table scrolls with the cursor; the mouse wheel ends this.
         shift: Cells that commands are scrolled sideways.
-        card: UUID of the GPU under the cursor; ``None`` if the cursor is in the table. Meanwhile
+        gpu: UUID of the GPU under the cursor; ``None`` if the cursor is in the table. Meanwhile
             ``cursor`` is where it was in the table.
         watched: What the user wants to be told about.
         unread: How many notices of alerts have not been seen on their page.
-        cards_top: Number of lines of GPUs scrolled away.
+        gpus_top: Number of lines of GPUs scrolled away.
         graph: Key of the value that the small graph shows.
         graph_fits: Whether the small graph fits; set by ``lay_out``.
         paused: Whether the screen is paused.
@@ -101,10 +101,10 @@ class View(Struct, frozen=True):
     top_on_gpu: int = 0
     follows_cursor: bool = True
     shift: int = 0
-    card: str | None = None
+    gpu: str | None = None
     watched: Watched = Watched()
     unread: int = 0
-    cards_top: int = 0
+    gpus_top: int = 0
     graph: str = UTIL.key
     graph_fits: bool = True
     paused: bool = False
@@ -121,7 +121,7 @@ class View(Struct, frozen=True):
     @property
     def table_top(self) -> int:
         """Number of lines of the table scrolled away now."""
-        return self.top if self.card is None else self.top_on_gpu
+        return self.top if self.gpu is None else self.top_on_gpu
 
     @property
     def order(self) -> Sort:

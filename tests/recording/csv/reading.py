@@ -15,7 +15,7 @@ from gpumon.recording.csv.columns import readable_column
 from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
 from gpumon.recording.csv.tables import Damage, samples
-from gpumon.recording.history import LOG_CARD_DEPTH, History
+from gpumon.recording.history import LOG_GPU_DEPTH, History
 from gpumon.text.formatting import printable
 from tests.build import NOON, gpu, process, snapshot
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
@@ -94,7 +94,7 @@ def opened(path: Path) -> Iterator[CsvRecording]:
 
 def read_whole(tape: CsvRecording) -> History:
     """The history of a log, read to its end."""
-    history = History(conditions(), card_depth=LOG_CARD_DEPTH)
+    history = History(conditions(), gpu_depth=LOG_GPU_DEPTH)
     tape.read_into(history)
     wait_until(lambda: tape.events_complete)
     return history

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import CardStatus, Gpu, Host, MigInstance, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, MigInstance, Unknown
 from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,
@@ -241,7 +241,7 @@ def test_a_time_that_is_not_known_is_empty() -> None:
 
 
 def test_the_age_says_how_old_the_values_of_a_silent_card_are() -> None:
-    silent = gpu(status=CardStatus.NO_ANSWER, status_since=NOON - 8, sampled_at=NOON - 12.5)
+    silent = gpu(status=GpuStatus.NO_ANSWER, status_since=NOON - 8, sampled_at=NOON - 12.5)
     told = gpu_cells(silent)
     assert (told["status"], told["age [s]"]) == ("no answer", "12.5")
     assert datetime.fromisoformat(told["status.since"]).timestamp() == NOON - 8

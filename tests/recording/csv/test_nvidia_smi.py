@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.export.as_csv import gpus_csv
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording import RecordingError
 from gpumon.recording.csv import index
 from gpumon.recording.csv.columns import GPU_COLUMNS, column_name
@@ -102,10 +102,10 @@ def test_a_log_with_units_opens(tmp_path: Path) -> None:
     assert second.unknown["fan_speed"] is Unknown.NOT_SUPPORTED
     assert second.unknown["power_draw"] is Unknown.NO_ANSWER
     assert second.power_draw is None
-    assert (second.status, second.remapped_rows_pending) == (CardStatus.OK, True)
+    assert (second.status, second.remapped_rows_pending) == (GpuStatus.OK, True)
     assert later.gpus[0].utilization_gpu == 98
-    assert later.gpus[1].status is CardStatus.RESET_REQUIRED
-    assert later.gpus[1].unknown["utilization_gpu"] is Unknown.CARD_LOST
+    assert later.gpus[1].status is GpuStatus.RESET_REQUIRED
+    assert later.gpus[1].unknown["utilization_gpu"] is Unknown.GPU_LOST
 
 
 @pytest.mark.parametrize("quoted", [range(23), range(1, 23), (3,)], ids=["all", "rest", "one"])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.model.processes import Container, Place, ProcessId
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording import EventKind, RecordingError
 from gpumon.recording.csv import file_lines, index, log_reader
 from gpumon.recording.csv.file_lines import FileLines
@@ -104,7 +104,7 @@ def test_a_simulated_machine_reads_back_as_it_was_sampled(tmp_path: Path) -> Non
             assert_read_back(read, expected)
         last = tape.at(sampled[-1].time + 1)
     assert last is not None
-    assert last.gpus[2].status is CardStatus.LOST
+    assert last.gpus[2].status is GpuStatus.LOST
 
 
 def test_the_demo_reads_back_as_it_was_sampled(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recorder import Recorder
 from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import ONE_MACHINE, SEVERAL_MACHINES
-from gpumon.recording.history import LOG_CARD_DEPTH, History
+from gpumon.recording.history import LOG_GPU_DEPTH, History
 from tests.build import NOON
 from tests.clock import HandClock
 from tests.recording.csv.reading import assert_read_back, times_of, wait_until, write_log
@@ -48,7 +48,7 @@ def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
 
 
 def read_to_end(tape: CsvRecording) -> History:
-    history = History(conditions(), card_depth=LOG_CARD_DEPTH)
+    history = History(conditions(), gpu_depth=LOG_GPU_DEPTH)
     tape.read_into(history)
     wait_until(lambda: tape.events_complete)
     return history

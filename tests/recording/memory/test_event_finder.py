@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
 from gpumon.model.processes import GpuProcess, ProcessId
-from gpumon.model.snapshot import CardStatus, Gpu, Snapshot, Trouble, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Trouble, Unknown
 from gpumon.recording import Event, EventKind
 from gpumon.recording.memory.event_finder import HYSTERESIS, EventFinder, events_between
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -25,7 +25,7 @@ def moments(before: Snapshot, after: Snapshot) -> list[Event]:
     return events_between(before, after, SHARE)
 
 
-def of_card(before: Gpu, after: Gpu) -> list[tuple[EventKind, str]]:
+def of_gpu(before: Gpu, after: Gpu) -> list[tuple[EventKind, str]]:
     marks = moments(snapshot(NOON, before), snapshot(NOON + 1, after))
     assert all(mark.subject == after.uuid and mark.time == NOON + 1 for mark in marks)
     return [(mark.kind, mark.sentence) for mark in marks]
@@ -85,9 +85,9 @@ def test_a_list_that_was_never_read_tells_nothing(never: int) -> None:
     "card",
     [
         gpu(unknown={"processes": Unknown.NOT_READ}),
-        gpu(status=CardStatus.LOST),
-        gpu(status=CardStatus.NO_ANSWER),
-        gpu(status=CardStatus.ASLEEP),
+        gpu(status=GpuStatus.LOST),
+        gpu(status=GpuStatus.NO_ANSWER),
+        gpu(status=GpuStatus.ASLEEP),
         gpu(index=1),
     ],
 )
@@ -109,20 +109,20 @@ def test_when_the_driver_cannot_be_reached_nobody_went() -> None:
 def test_an_xid_is_an_error_each_time_it_comes() -> None:
     told = [(EventKind.ERROR, "GPU 0 reported XID 79")]
 
-    assert of_card(gpu(), gpu(xid=79, xid_at=NOON)) == told
-    assert of_card(gpu(xid=31, xid_at=NOON), gpu(xid=79, xid_at=NOON)) == told
-    assert of_card(gpu(xid=79, xid_at=NOON), gpu(xid=79, xid_at=NOON + 1)) == told
-    assert of_card(gpu(xid=79, xid_at=NOON), gpu(xid=79, xid_at=NOON)) == []
-    assert of_card(gpu(xid=79, xid_at=NOON), gpu()) == []
+    assert of_gpu(gpu(), gpu(xid=79, xid_at=NOON)) == told
+    assert of_gpu(gpu(xid=31, xid_at=NOON), gpu(xid=79, xid_at=NOON)) == told
+    assert of_gpu(gpu(xid=79, xid_at=NOON), gpu(xid=79, xid_at=NOON + 1)) == told
+    assert of_gpu(gpu(xid=79, xid_at=NOON), gpu(xid=79, xid_at=NOON)) == []
+    assert of_gpu(gpu(xid=79, xid_at=NOON), gpu()) == []
 
 
 def test_a_card_that_breaks_is_an_error_and_its_return_is_none() -> None:
-    lost, waiting = gpu(status=CardStatus.LOST), gpu(status=CardStatus.RESET_REQUIRED)
+    lost, waiting = gpu(status=GpuStatus.LOST), gpu(status=GpuStatus.RESET_REQUIRED)
 
-    assert of_card(gpu(), lost) == [(EventKind.ERROR, "GPU 0 is lost")]
-    assert of_card(lost, waiting) == [(EventKind.ERROR, "GPU 0 requires reset")]
-    assert of_card(gpu(), gpu(status=CardStatus.NO_ANSWER)) == []
-    assert of_card(lost, lost) == of_card(lost, gpu()) == of_card(waiting, gpu()) == []
+    assert of_gpu(gpu(), lost) == [(EventKind.ERROR, "GPU 0 is lost")]
+    assert of_gpu(lost, waiting) == [(EventKind.ERROR, "GPU 0 requires reset")]
+    assert of_gpu(gpu(), gpu(status=GpuStatus.NO_ANSWER)) == []
+    assert of_gpu(lost, lost) == of_gpu(lost, gpu()) == of_gpu(waiting, gpu()) == []
 
 
 def test_a_recovery_that_the_driver_asks_for_is_an_error_once() -> None:
@@ -131,17 +131,17 @@ def test_a_recovery_that_the_driver_asks_for_is_an_error_once() -> None:
         (EventKind.ERROR, "GPU 0 asks for recovery action: Reset"),
     )
 
-    assert of_card(gpu(recovery_action="None"), asked) == [told]
-    assert of_card(gpu(), asked) == [told]
-    assert of_card(asked, asked) == of_card(asked, gpu(recovery_action="None")) == []
+    assert of_gpu(gpu(recovery_action="None"), asked) == [told]
+    assert of_gpu(gpu(), asked) == [told]
+    assert of_gpu(asked, asked) == of_gpu(asked, gpu(recovery_action="None")) == []
 
 
 def test_throttling_begins_with_a_harmful_reason_alone() -> None:
     for bit, name in CLOCK_EVENT_REASONS.items():
         harmful = bool(bit & HARMFUL_CLOCK_EVENTS)
         told = [(EventKind.THROTTLED, f"GPU 0 throttled: {name}")] if harmful else []
-        assert of_card(gpu(), gpu(clock_event_reasons=bit)) == told
-        assert of_card(gpu(clock_event_reasons=bit), gpu()) == []
+        assert of_gpu(gpu(), gpu(clock_event_reasons=bit)) == told
+        assert of_gpu(gpu(clock_event_reasons=bit), gpu()) == []
     assert {name for bit, name in CLOCK_EVENT_REASONS.items() if bit & HARMFUL_CLOCK_EVENTS} == {
         "HW slowdown",
         "SW thermal",
@@ -151,34 +151,34 @@ def test_throttling_begins_with_a_harmful_reason_alone() -> None:
 
 
 def test_a_second_reason_to_be_throttled_is_not_a_second_beginning() -> None:
-    assert of_card(gpu(clock_event_reasons=0x40), gpu(clock_event_reasons=0x48)) == []
+    assert of_gpu(gpu(clock_event_reasons=0x40), gpu(clock_event_reasons=0x48)) == []
 
 
 def test_memory_becomes_full_below_its_share_of_free_memory() -> None:
     roomy, full = gpu(memory_free=4 * GIB), gpu(memory_free=4 * GIB - 1)
 
-    assert of_card(roomy, full) == [
+    assert of_gpu(roomy, full) == [
         (EventKind.FULL, "GPU 0 memory full: 4.0 of 80.0 GiB free"),
     ]
-    assert of_card(full, full) == of_card(full, roomy) == []
+    assert of_gpu(full, full) == of_gpu(full, roomy) == []
     unified = {"memory_unified": True}
-    assert of_card(replace(roomy, **unified), replace(full, **unified)) == []
+    assert of_gpu(replace(roomy, **unified), replace(full, **unified)) == []
 
 
 @pytest.mark.parametrize("name", ["clock_event_reasons", "memory_free", "memory_total"])
 def test_what_was_unknown_did_not_begin(name: str) -> None:
     bad = gpu(clock_event_reasons=0x40, memory_free=0)
-    told = {kind for kind, _ in of_card(replace(gpu(), **{name: None}), bad)}
+    told = {kind for kind, _ in of_gpu(replace(gpu(), **{name: None}), bad)}
 
     assert (EventKind.THROTTLED in told) == (name != "clock_event_reasons")
     assert (EventKind.FULL in told) == (name == "clock_event_reasons")
-    told = {kind for kind, _ in of_card(gpu(), replace(bad, **{name: None}))}
+    told = {kind for kind, _ in of_gpu(gpu(), replace(bad, **{name: None}))}
     assert (EventKind.THROTTLED in told) == (name != "clock_event_reasons")
     assert (EventKind.FULL in told) == (name == "clock_event_reasons")
 
 
 def test_a_card_that_was_not_there_before_began_nothing() -> None:
-    worst = gpu(index=1, xid=79, status=CardStatus.LOST, clock_event_reasons=0x40, memory_free=0)
+    worst = gpu(index=1, xid=79, status=GpuStatus.LOST, clock_event_reasons=0x40, memory_free=0)
 
     assert moments(snapshot(NOON, gpu()), snapshot(NOON + 1, gpu(), worst)) == []
 

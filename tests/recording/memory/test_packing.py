@@ -20,8 +20,8 @@ from gpumon.model.processes import (
     Suspect,
 )
 from gpumon.model.snapshot import (
-    CardStatus,
     Gpu,
+    GpuStatus,
     Host,
     MigInstance,
     OwnCost,
@@ -51,7 +51,7 @@ GPUS = st.builds(
     Gpu,
     index=st.integers(0, 3),
     uuid=st.sampled_from(["GPU-a", "GPU-b"]),
-    status=st.sampled_from(CardStatus),
+    status=st.sampled_from(GpuStatus),
     sampled_at=FRACTIONS,
     unknown=st.dictionaries(st.sampled_from(["xid", "energy"]), st.sampled_from(Unknown)),
     mig=st.lists(st.builds(MigInstance, TEXTS, st.integers(), memory_used=WHOLE), max_size=2).map(

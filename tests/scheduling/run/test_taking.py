@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.card_sampler import CardSampler
+    from gpumon.scheduling.gpu_sampler import GpuSampler
 
 FREE = gpu(memory_used=0, memory_reserved=0)
 USED = gpu(memory_used=4 * GIB, memory_reserved=0)
@@ -39,7 +39,7 @@ def test_changed_memory_is_judged_by_a_newer_process_list(tmp_path: Path) -> Non
     looks = Looks(snapshot(now, USED, processes_at=now - 1), newer)
     locks = Locks(str(tmp_path / "locks"), {})
     asked = Requirements()
-    reserver = _Reserver(cast("CardSampler", looks), locks, RunOptions(asked, ["true"]), None)
+    reserver = _Reserver(cast("GpuSampler", looks), locks, RunOptions(asked, ["true"]), None)
     chooser = Chooser(asked, {})
     choice = chooser.choose(chooser.judge(before))
     assert choice is not None
@@ -53,7 +53,7 @@ def test_a_gpu_that_became_busy_meanwhile_is_released(tmp_path: Path) -> None:
     looks = Looks(snapshot(now + 5, USED, processes=(process(7, memory_used=4 * GIB),)))
     locks = Locks(str(tmp_path / "locks"), {})
     reserver = _Reserver(
-        cast("CardSampler", looks), locks, RunOptions(Requirements(), ["true"]), None
+        cast("GpuSampler", looks), locks, RunOptions(Requirements(), ["true"]), None
     )
     outcome = reserver._found(before)
     assert outcome is not None

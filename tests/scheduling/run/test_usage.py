@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.scheduling.eligibility import Candidate
-from gpumon.scheduling.run.messages import full, of_card, use
+from gpumon.scheduling.run.messages import full, of_gpu, use
 from gpumon.scheduling.run.usage import JobUsage
 from tests.build import GIB, gpu, process, snapshot
 
@@ -42,12 +42,12 @@ def test_a_sample_counts_until_the_next_one() -> None:
         job = process(JOB, memory_used=memory * GIB, sm=sm)
         tally.add(look(now + second, job, process(OTHER, memory_used=GIB), energy=1000.0))
     tally.add(look(now + 4, energy=3_601_000.0), over=True)
-    (card,) = tally.cards
+    (card,) = tally.gpus
     # 2 GiB for a second, 6 GiB for two.
     assert card.memory.mean == (2 * 1 + 6 * 2) / 3 * GIB
     assert card.memory.peak == 6 * GIB
     assert card.sm.mean == (10 * 1 + 90 * 2) / 3
-    assert of_card(card) == (
+    assert of_gpu(card) == (
         "GPU 0: memory peak 6.0 GiB, mean 4.7 GiB of 80.0 GiB · SM mean 63 % · "
         "not throttled · 1.000 kWh"
     )
@@ -60,8 +60,8 @@ def test_the_energy_of_a_short_job_is_in_watt_hours(joules: float, told: str) ->
     tally, now = begin(energy=1000.0)
     tally.add(look(now + 1, process(JOB), energy=1000.0))
     tally.add(look(now + 2, energy=1000.0 + joules), over=True)
-    (card,) = tally.cards
-    assert of_card(card).endswith(f" · {told}")
+    (card,) = tally.gpus
+    assert of_gpu(card).endswith(f" · {told}")
 
 
 def test_values_that_were_never_observed_are_unknown_and_not_zero() -> None:
@@ -69,9 +69,9 @@ def test_values_that_were_never_observed_are_unknown_and_not_zero() -> None:
     listed_before = snapshot(now + 1, gpu(power_draw=None), processes_at=now - 0.5)
     tally.add(listed_before)
     tally.add(look(now + 2, power_draw=None), over=True)
-    (card,) = tally.cards
+    (card,) = tally.gpus
     assert card.memory.peak is None
-    assert of_card(card) == (
+    assert of_gpu(card) == (
         "GPU 0: memory unknown · SM mean unknown · not throttled · energy unknown"
     )
 
@@ -80,16 +80,16 @@ def test_an_invisible_process_may_belong_to_the_job() -> None:
     tally, now = begin()
     tally.add(look(now + 1, process(OTHER, visible=False)))
     tally.add(look(now + 2), over=True)
-    assert tally.cards[0].memory.peak is None
+    assert tally.gpus[0].memory.peak is None
 
 
 def test_a_job_that_is_on_no_list_never_used_its_card() -> None:
     tally, now = begin(memory_used=GIB)
     tally.add(look(now + 1, memory_used=GIB))
     tally.add(look(now + 2, memory_used=GIB), over=True)
-    (card,) = tally.cards
-    assert of_card(card).startswith("GPU 0: not used by the job · ")
-    assert use(tally.cards) == (
+    (card,) = tally.gpus
+    assert of_gpu(card).startswith("GPU 0: not used by the job · ")
+    assert use(tally.gpus) == (
         "warning: the job never used GPU 0, as far as a look every second shows; "
         "it may have run on the CPU"
     )
@@ -100,7 +100,7 @@ def test_unused_gpus_are_named() -> None:
     before = snapshot(time.time(), *cards)
     tally = JobUsage([Candidate(card) for card in cards], _of_job, before)
     tally.add(snapshot(before.time + 1, *cards, processes=(process(JOB),)))
-    assert use(tally.cards) == (
+    assert use(tally.gpus) == (
         "warning: the job never used GPU 1, as far as a look every second shows"
     )
 
@@ -114,7 +114,7 @@ def test_unused_gpus_are_named() -> None:
         # Where the driver does not list a process its memory still shows.
         ((), {"memory_used": 4 * GIB}),
         # What is repeated while a call hangs tells nothing of now.
-        ((), {"status": CardStatus.NO_ANSWER}),
+        ((), {"status": GpuStatus.NO_ANSWER}),
         ((), {"unknown": {"processes": Unknown.NO_ANSWER}}),
     ],
 )
@@ -123,11 +123,11 @@ def test_an_unobserved_job_is_not_reported_as_unused(
 ) -> None:
     tally, now = begin(memory_used=GIB)
     tally.add(look(now + 1, *processes, **{"memory_used": GIB, **card}))
-    assert "memory unknown" in of_card(tally.cards[0])
+    assert "memory unknown" in of_gpu(tally.gpus[0])
     tally.add(look(now + 2, memory_used=GIB))
     tally.add(look(now + 3, memory_used=GIB), over=True)
-    assert "memory unknown · SM mean unknown" in of_card(tally.cards[0])
-    assert use(tally.cards) == (
+    assert "memory unknown · SM mean unknown" in of_gpu(tally.gpus[0])
+    assert use(tally.gpus) == (
         "warning: the job was not seen on GPU 0: whether it used that GPU is unknown"
     )
 
@@ -138,7 +138,7 @@ def test_only_a_full_gpu_is_reported() -> None:
         job = process(JOB, memory_used=40 * GIB)
         other = process(OTHER, memory_used=38 * GIB, user="bo")
         tally.add(look(now + 1, job, other, memory_free=free))
-        told = full(tally.cards[0])
+        told = full(tally.gpus[0])
         assert (told is not None) == is_full
         assert told is None or told == (
             "GPU 0 had 0.5 of 80.0 GiB free when it ended; 40.0 GiB held by the job itself, "

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.reservation.locks import Locks
-from gpumon.scheduling.wait.goals import CardGoal, HopelessError, cards_in_use
+from gpumon.scheduling.wait.goals import GpuGoal, HopelessError, gpus_in_use
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gpumon.scheduling.wait.goals import Progress
 
 
-def goal(kind: str = "free", asked: Requirements | None = None) -> CardGoal:
-    return CardGoal(kind, asked or Requirements(), {}, None)
+def goal(kind: str = "free", asked: Requirements | None = None) -> GpuGoal:
+    return GpuGoal(kind, asked or Requirements(), {}, None)
 
 
 def test_a_busy_gpu_is_reported_with_its_holder_and_since_when() -> None:
@@ -60,7 +60,7 @@ def test_several_cards_are_counted_until_there_are_enough() -> None:
 def test_the_holder_of_a_reservation_is_named(tmp_path: Path) -> None:
     mine, theirs = (Locks(str(tmp_path / "locks"), {}) for _ in range(2))
     reservation = theirs.take(["GPU-0"], "train.py")
-    waiting = CardGoal("free", Requirements(), {}, mine)
+    waiting = GpuGoal("free", Requirements(), {}, mine)
     try:
         near = waiting.look(snapshot(time.time(), gpu()))
         assert near.done == ""
@@ -83,9 +83,9 @@ def test_the_wait_ends_if_no_gpu_can_ever_qualify() -> None:
 
 
 def test_a_card_that_is_lost_or_hangs_is_waited_for() -> None:
-    near = goal().look(snapshot(NOON, gpu(status=CardStatus.LOST)))
+    near = goal().look(snapshot(NOON, gpu(status=GpuStatus.LOST)))
     assert near.holders == ("GPU 0: it is lost: it fell off the bus",)
-    near = goal().look(snapshot(NOON, gpu(status=CardStatus.NO_ANSWER)))
+    near = goal().look(snapshot(NOON, gpu(status=GpuStatus.NO_ANSWER)))
     assert near.holders == ("GPU 0: it does not answer",)
 
 
@@ -97,7 +97,7 @@ def test_reservations_do_not_matter_for_idle_and_cool(kind: str, tmp_path: Path)
         memory_used=40 * GIB, compute_mode="Exclusive_Process", mig_mode=True, temperature_gpu=40
     )
     environment = {"CUDA_VISIBLE_DEVICES": ""}
-    waiting = CardGoal(kind, Requirements(stable=4.0), environment, locks)
+    waiting = GpuGoal(kind, Requirements(stable=4.0), environment, locks)
     for second in range(5):
         near = waiting.look(snapshot(NOON + second, held, processes=(process(),)))
     assert near.done == f"GPU 0 is {kind}"
@@ -174,5 +174,5 @@ def test_the_mark_changes_with_the_holders_and_not_with_time() -> None:
 
 def test_the_gpus_of_a_process_are_described_briefly() -> None:
     seen = snapshot(NOON, gpu(), gpu(index=3), processes=(process(7, gpus=(0, 3)),))
-    assert cards_in_use(seen, 7) == "2 GPUs (0, 3) 2.0G"
-    assert cards_in_use(seen, 8) == ""
+    assert gpus_in_use(seen, 7) == "2 GPUs (0, 3) 2.0G"
+    assert gpus_in_use(seen, 8) == ""

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpumon.fleet import HostStatus, Origin
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
 from gpumon.ui.view.fleet_rows import FleetPicture
@@ -73,7 +73,7 @@ def line_of(made: HostSummary, width: int = 120) -> str:
 
 def test_a_cell_is_free_sick_or_filled() -> None:
     busy = gpu(index=1, memory_used=79 * GIB, memory_free=GIB, utilization_gpu=90)
-    lost = gpu(index=2, status=CardStatus.LOST, memory_used=None)
+    lost = gpu(index=2, status=GpuStatus.LOST, memory_used=None)
     half = gpu(index=3, memory_used=40 * GIB, utilization_gpu=50)
     held = (
         process(7, memory_used=79 * GIB, sm=90, gpus=(1,)),

@@ -13,7 +13,7 @@ from gpumon.config.columns import COLUMNS, DEFAULT_COLUMNS, GPU_COLUMNS
 from gpumon.filters import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.model.processes import ProcessId
-from gpumon.model.snapshot import CardStatus, Host, MigInstance, Snapshot, Trouble, Unknown
+from gpumon.model.snapshot import GpuStatus, Host, MigInstance, Snapshot, Trouble, Unknown
 from gpumon.recording.history import History, Interval
 from gpumon.recording.playback.replay import Playing
 from gpumon.sources.demo import DemoSource
@@ -21,7 +21,7 @@ from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.dashboard_layout import is_tiny
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.footer_keys import footer_keys
-from gpumon.ui.view.gpu_table_layout import card_columns
+from gpumon.ui.view.gpu_table_layout import line_columns
 from gpumon.ui.view.gpu_text import core_name, holders, state_fields
 from gpumon.ui.view.group_rows import USER_COLUMNS
 from gpumon.ui.view.header_footer import LogNote, footer_row, key_at
@@ -170,7 +170,7 @@ HELD = {0: "ann", 1: "ann", 2: "erin", 3: "bo", 5: "chen"}
 def test_the_state_leads_each_line_and_names_the_main_holder(
     size: tuple[int, int], cards: int
 ) -> None:
-    rows = Dashboard(demo()[1]).rows(of_cards(cards), View(interval=0.5), *size).cards
+    rows = Dashboard(demo()[1]).rows(of_cards(cards), View(interval=0.5), *size).gpus
     lines = ["".join(text for text, _ in row) for row in rows]
     heading = lines[0].split()
     assert heading[: heading.index("memory") + 2] in (
@@ -239,8 +239,8 @@ def test_a_watched_gpu_bears_a_mark_until_the_watch_ends(cards: int, size: tuple
     uuid = shown.gpus[0].uuid
     for watched in (frozenset({uuid}), frozenset()):
         for chosen in (None, uuid):
-            view = View(interval=0.5, watched=Watched(watched), card=chosen)
-            rows = dashboard.rows(shown, view, *size).cards
+            view = View(interval=0.5, watched=Watched(watched), gpu=chosen)
+            rows = dashboard.rows(shown, view, *size).gpus
             text = "\n".join("".join(part for part, _ in row) for row in rows)
             # Sixteen GPUs of the demo are eight twice.
             assert text.count("★") == len(watched) * (2 if cards == 16 else 1)
@@ -251,7 +251,7 @@ def test_a_watched_gpu_bears_a_mark_until_the_watch_ends(cards: int, size: tuple
 def test_a_narrow_line_drops_the_graph_first_then_the_names_tail_then_the_power() -> None:
     dropped: list[str] = []
     for width in range(200, 59, -1):
-        columns = card_columns(width, [gpu()])
+        columns = line_columns(width, [gpu()])
         gone = {"spark": columns.spark, "name": columns.name - 6, "power": columns.power}
         dropped += [part for part, left in gone.items() if left <= 0 and part not in dropped]
     assert dropped == ["name", "spark", "power"]
@@ -262,7 +262,7 @@ def test_the_columns_of_a_line_add_up_to_its_width() -> None:
     for cards in ([gpu(), gpu(name="NVIDIA GeForce RTX 4090")], [gpu(), large], []):
         for width in range(44, 401):
             for added in ((), GPU_COLUMNS):
-                columns = card_columns(width, cards, added=added)
+                columns = line_columns(width, cards, added=added)
                 parts = msgspec.structs.asdict(columns)
                 fitting = sum(one.width for one in parts.pop("added"))
                 assert parts.pop("width") == sum(parts.values()) + fitting + 3 + 4 + 6 == width
@@ -291,11 +291,11 @@ def test_a_held_picture_keeps_its_words_while_the_history_goes_on() -> None:
     history = History(conditions())
     history.add(now)
     dashboard, view = Dashboard(history), View(interval=0.5, paused=True)
-    before = dashboard.rows(now, view, 100, 24).cards
+    before = dashboard.rows(now, view, 100, 24).gpus
     for second in range(1, 90):
         idle = tuple(msgspec.structs.replace(card, utilization_gpu=0) for card in now.gpus)
         history.add(msgspec.structs.replace(now, time=now.time + second, gpus=idle, processes=()))
-    assert dashboard.rows(now, view, 100, 24).cards == before
+    assert dashboard.rows(now, view, 100, 24).gpus == before
 
 
 @pytest.mark.parametrize("listed_ago", [0.25, 5.0], ids=["new lists", "old lists"])
@@ -415,7 +415,7 @@ def test_the_graphs_of_a_held_picture_stay_what_they_are(
 
     def drawn(width: int = 200) -> tuple[list[Row], ...]:
         parts = dashboard.rows(held, view, width, 50)
-        return list(parts.cards), list(parts.graphs), list(parts.host)
+        return list(parts.gpus), list(parts.graphs), list(parts.host)
 
     for tick in range(ticks + 1):
         held = seen(tick, 11)
@@ -449,7 +449,7 @@ def test_the_first_sample_of_all_is_in_the_graph_of_a_line_at_once(second: int) 
     shown = build_snapshot(NOON + second + 0.7, *cards)
     history = History(conditions())
     history.add(shown)
-    (line, *_) = Dashboard(history).rows(shown, View(interval=2.0), 200, 50).cards[1:]
+    (line, *_) = Dashboard(history).rows(shown, View(interval=2.0), 200, 50).gpus[1:]
     (graph,) = [text for text, style in line if style == "graph.util"]
     assert graph.strip("· ")
 
@@ -481,7 +481,7 @@ def test_what_led_to_a_moment_of_the_past_is_told_as_soon_as_it_is_known() -> No
         parts = dashboard.rows(now, View(interval=0.5, timeline=timeline), 160, 30)
         cards, table = (
             "\n".join("".join(text for text, _ in row) for row in rows)
-            for rows in (parts.cards, parts.processes)
+            for rows in (parts.gpus, parts.processes)
         )
         return cards, table
 
@@ -541,7 +541,7 @@ def test_a_panel_says_state_and_holder_first(cards: int, size: tuple[int, int]) 
     now, history = of_cards(cards), demo()[1]
     titles = [
         "".join(text for text, _ in row)
-        for row in Dashboard(history).rows(now, View(interval=0.5), *size).cards
+        for row in Dashboard(history).rows(now, View(interval=0.5), *size).gpus
         if any(style == "panel.title" for _, style in row)
     ]
     assert [re.sub(" +", " ", title[:55]).strip() for title in titles] == [
@@ -577,8 +577,8 @@ def test_the_cursor_among_the_cards_leaves_a_space_before_the_name() -> None:
             now = msgspec.structs.replace(
                 shown, gpus=tuple(alone if one is card else one for one in shown.gpus)
             )
-            view = View(interval=0.5, card=card_uuid)
-            rows = Dashboard(demo()[1]).rows(now, view, 120, 40).cards
+            view = View(interval=0.5, gpu=card_uuid)
+            rows = Dashboard(demo()[1]).rows(now, view, 120, 40).gpus
             assert any("".join(t for t, _ in row).startswith(f"▸{card.index} H") for row in rows)
 
 
@@ -601,7 +601,7 @@ def test_a_hidden_card_is_named_in_the_colour_of_how_bad_it_is() -> None:
 
 def test_a_share_that_is_no_whole_percent_is_not_none() -> None:
     now, history = demo()
-    well = tuple(card for card in now.gpus if card.status is CardStatus.OK)
+    well = tuple(card for card in now.gpus if card.status is GpuStatus.OK)
     now = msgspec.structs.replace(now, gpus=well)
     view = View(interval=0.5, listing=Listing.USERS)
     rows = Dashboard(history).rows(now, view, 120, 30).all()
@@ -610,7 +610,7 @@ def test_a_share_that_is_no_whole_percent_is_not_none() -> None:
 
 
 def test_a_small_share_that_may_be_larger_is_more_than_zero() -> None:
-    lost = gpu(index=1, status=CardStatus.LOST, memory_used=None)
+    lost = gpu(index=1, status=GpuStatus.LOST, memory_used=None)
     now = build_snapshot(NOON, gpu(), lost, processes=(process(memory_used=GIB // 4),))
     history = History(conditions())
     history.add(now)
@@ -620,12 +620,12 @@ def test_a_small_share_that_may_be_larger_is_more_than_zero() -> None:
 
 
 def test_a_broken_card_out_of_sight_is_named() -> None:
-    broken = gpu(index=15, status=CardStatus.LOST, memory_used=None, utilization_gpu=None)
+    broken = gpu(index=15, status=GpuStatus.LOST, memory_used=None, utilization_gpu=None)
     now = build_snapshot(NOON, *(gpu(index=index) for index in range(15)), broken)
     history = History(conditions())
     history.add(now)
     assert "↓3 more GPUs (Shift+↑↓) GPU 15: LOST" in picture(now, history, 80, 24)
-    dashboard, view = Dashboard(history), View(interval=0.5, cards_top=3)
+    dashboard, view = Dashboard(history), View(interval=0.5, gpus_top=3)
     rule = dashboard.rows(now, view, 80, 24).rule[0]
     assert "LOST" not in "".join(text for text, _ in rule)
 
@@ -742,7 +742,7 @@ def test_the_mig_devices_of_a_held_picture_keep_their_state_while_the_history_go
         return shown
 
     def drawn(shown: Snapshot, width: int) -> str:
-        rows = dashboard.rows(shown, view, width, 24).cards
+        rows = dashboard.rows(shown, view, width, 24).gpus
         return "".join(text for text, _ in rows[2])
 
     held = seen(0, 0)
@@ -765,7 +765,7 @@ def test_no_cards_say_why_and_what_to_do(snapshot: SnapshotAssertion) -> None:
 
 
 def test_a_silent_card_turns_the_clock_into_its_silence() -> None:
-    card = gpu(status=CardStatus.NO_ANSWER, sampled_at=NOON - 4, status_since=NOON - 4)
+    card = gpu(status=GpuStatus.NO_ANSWER, sampled_at=NOON - 4, status_since=NOON - 4)
     silent = msgspec.structs.replace(card, index=3, uuid="GPU-3")
     now = build_snapshot(NOON, *(gpu(index=index) for index in range(3)), silent)
     history = History(conditions())
@@ -965,7 +965,7 @@ def test_the_footer_names_what_matters_at_the_moment_in_eighty_columns() -> None
     shown = of_cards(8)
     alone = View(interval=0.5)
     chosen = View(interval=0.5, cursor=shown.processes[0].id)
-    card = View(interval=0.5, cursor=shown.processes[0].id, card=shown.gpus[1].uuid)
+    card = View(interval=0.5, cursor=shown.processes[0].id, gpu=shown.gpus[1].uuid)
     for view, words in [
         (
             card,
@@ -1008,7 +1008,7 @@ def test_what_is_on_is_in_brackets_in_the_footer_at_the_same_width(width: int) -
         (View(interval=0.5, host_strip=True), "h[host]"),
         (View(interval=0.5, log=LogNote("1 MB 5m")), "L[log]"),
     ):
-        for one in (view, msgspec.structs.replace(view, card=of_cards(8).gpus[1].uuid)):
+        for one in (view, msgspec.structs.replace(view, gpu=of_cards(8).gpus[1].uuid)):
             assert shown in footer_text(one, width)
         text = footer_text(view, width)
         assert text.count("[") == 2, "one is on, and [ is a key"
@@ -1026,7 +1026,7 @@ def test_a_card_and_a_process_never_have_the_cursor_together() -> None:
     shown = of_cards(8)
     dashboard = Dashboard(demo()[1])
     for card in (None, shown.gpus[1].uuid, None):
-        view = View(interval=0.5, cursor=shown.processes[0].id, card=card)
+        view = View(interval=0.5, cursor=shown.processes[0].id, gpu=card)
         rows = dashboard.rows(shown, view, 80, 24).all()
         marked = ["".join(text for text, _ in row) for row in rows]
         (line,) = [row for row in marked if row.startswith("▸")]
@@ -1069,7 +1069,7 @@ def told_in_turn(*shown: Snapshot) -> list[str]:
     for one in shown:
         history.add(one)
         parts = dashboard.rows(one, View(interval=0.1), 100, 24)
-        lines.append("".join(text for text, _ in parts.cards[1]))
+        lines.append("".join(text for text, _ in parts.gpus[1]))
     return lines
 
 
@@ -1081,7 +1081,7 @@ def of_one(at: float, **values: object) -> Snapshot:
 
 
 def test_a_card_that_stops_answering_is_told_to_within_the_same_second() -> None:
-    lost = CardStatus.LOST
+    lost = GpuStatus.LOST
     before, after = told_in_turn(of_one(NOON + 0.1), of_one(NOON + 0.2, status=lost))
     assert "LOST" not in before
     assert "LOST" in after

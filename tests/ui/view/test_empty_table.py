@@ -8,7 +8,7 @@ import pytest
 
 from gpumon.filters import parse_filter
 from gpumon.findings import conditions
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.table_entries import Listing, ProcessFilter
@@ -91,7 +91,7 @@ def test_lists_that_nobody_could_read_are_not_called_empty() -> None:
     assert first_line(snapshot(NOON, denied), view) == (
         "no permission to list the processes · `gpumon doctor` says what to do"
     )
-    hung = gpu(index=1, status=CardStatus.NO_ANSWER, unknown={"processes": Unknown.NO_ANSWER})
+    hung = gpu(index=1, status=GpuStatus.NO_ANSWER, unknown={"processes": Unknown.NO_ANSWER})
     assert first_line(snapshot(NOON, gpu(), hung), view) == (
         "no process is listed; the list of a GPU is unknown"
     )
@@ -99,8 +99,8 @@ def test_lists_that_nobody_could_read_are_not_called_empty() -> None:
     assert first_line(unread, view) == "the processes have not been read yet"
 
 
-@pytest.mark.parametrize("status", [CardStatus.LOST, CardStatus.NO_ANSWER])
-def test_a_total_without_a_gpu_that_does_not_answer_is_a_lower_bound(status: CardStatus) -> None:
+@pytest.mark.parametrize("status", [GpuStatus.LOST, GpuStatus.NO_ANSWER])
+def test_a_total_without_a_gpu_that_does_not_answer_is_a_lower_bound(status: GpuStatus) -> None:
     sick = gpu(index=1, status=status, memory_used=30 * GIB)
     now = snapshot(NOON, gpu(memory_used=40 * GIB), sick, processes=(process(memory_used=8 * GIB),))
     assert "≥ 40.0 of 160.0G used" in text(drawn(now, View(interval=0.5)).rule[0])

@@ -131,7 +131,7 @@ def test_what_a_card_cannot_tell_has_one_line_that_says_so() -> None:
     card = msgspec.structs.replace(CARD, **rest, unknown=lacks)
     lines = picture(rows_of(seen(card), card=card)).splitlines()
     assert [line for line in lines if "NVLink" in line] == ["NVLink       –  not supported"]
-    lost = msgspec.structs.replace(card, unknown=dict.fromkeys(rest, Unknown.CARD_LOST))
+    lost = msgspec.structs.replace(card, unknown=dict.fromkeys(rest, Unknown.GPU_LOST))
     assert "NVLink  ▲ in" in picture(rows_of(seen(), card=lost)), "what was seen of it stays"
 
 

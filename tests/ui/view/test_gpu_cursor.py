@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpumon.findings import conditions
-from gpumon.model.snapshot import CardStatus, MigInstance
+from gpumon.model.snapshot import GpuStatus, MigInstance
 from gpumon.recording.history import History
 from gpumon.ui.view import update
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
@@ -340,7 +340,7 @@ def test_left_and_right_move_between_gpus_that_stand_side_by_side() -> None:
 def test_the_wheel_over_gpus_that_are_all_in_sight_leaves_the_cursor() -> None:
     hand = Hand(demo())
     hand.tab()
-    hand.press(update.scroll_cards, 3)
+    hand.press(update.scroll_gpus, 3)
     assert hand.cursor.startswith("0 H100")
 
 
@@ -362,7 +362,7 @@ def test_processes_of_a_mig_instance_come_with_its_gpu() -> None:
 
 
 def test_a_lost_gpu_can_be_gone_over_and_is_of_no_process() -> None:
-    cards = [gpu(index=0, uuid="GPU-0"), gpu(index=1, uuid="GPU-1", status=CardStatus.LOST)]
+    cards = [gpu(index=0, uuid="GPU-0"), gpu(index=1, uuid="GPU-1", status=GpuStatus.LOST)]
     hand = Hand(snapshot(NOON, *cards, processes=(process(100),)))
     hand.tab()
     hand.down()
@@ -375,5 +375,5 @@ def test_the_cursor_is_seen_without_colours_on_tall_panels_too(cards: int) -> No
     hand = Hand(snapshot(NOON, *shown, processes=(process(100),)))
     hand.tab()
     hand.press(update.move_to_end, 1)
-    assert hand.parts.layout.card_columns is None
+    assert hand.parts.layout.line_columns is None
     assert hand.cursor.startswith(f"{cards - 1}  H100")

@@ -20,12 +20,12 @@ from gpumon.model.processes import (
     ProcessId,
     Suspect,
 )
-from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, Snapshot, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Snapshot, Unknown
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import printable
 from gpumon.ui.view.gpu_charts import least_rows
-from gpumon.ui.view.gpu_page import CardView, Charts, card_rows, last_values
+from gpumon.ui.view.gpu_page import Charts, GpuView, gpu_rows, last_values
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.export.hostile import snapshot_of, texts
 
@@ -70,7 +70,7 @@ def seen(card: Gpu, *processes: GpuProcess, holders: HolderScan | None = None) -
 def rows_of(
     card: Gpu, history: History, width: int = 100, gone: str = "", height: int = 48
 ) -> list[Row]:
-    rows = card_rows(CardView(card, gone), history, history.latest, width, height)
+    rows = gpu_rows(GpuView(card, gone), history, history.latest, width, height)
     assert {row_width(row) for row in rows} == {width}
     return rows
 
@@ -195,7 +195,7 @@ def test_one_look_has_the_state_the_memory_and_the_charts(
     crowd = [holding(200 + number, (40 - number) * 2**27) for number in range(30)]
     charts = Charts("The last 5 minutes", draw, least_rows)
     history = seen(card, *crowd)
-    rows = card_rows(CardView(card), history, history.latest, width, height, charts)
+    rows = gpu_rows(GpuView(card), history, history.latest, width, height, charts)
     look = ["".join(text for text, _ in row) for row in rows[:height]]
     found = [
         next(place for place, line in enumerate(look) if words in line)
@@ -226,12 +226,12 @@ def test_a_lost_gpu_says_what_it_was_and_since_when() -> None:
     history = seen(CARD)
     nothing = dict.fromkeys(("utilization_gpu", "memory_used", "temperature_gpu"))
     lost = msgspec.structs.replace(
-        CARD, **nothing, memory_free=None, status=CardStatus.LOST, status_since=NOON + 60
+        CARD, **nothing, memory_free=None, status=GpuStatus.LOST, status_since=NOON + 60
     )
     for second in range(60, 600, 10):
         history.add(snapshot(NOON + second, lost))
     before = last_values(history, lost)
-    rows = card_rows(CardView(lost, before=before), history, history.latest, 100, 22)
+    rows = gpu_rows(GpuView(lost, before=before), history, history.latest, 100, 22)
     text = ["".join(text for text, _ in row).strip() for row in rows[:5]]
     assert text[1] == "Its last values:   43 % busy   70.0/80.0 GiB   40 °C"
     assert "lost since" in text[2]
@@ -329,7 +329,7 @@ def test_instances_are_listed_and_a_card_that_tells_nothing_has_a_page() -> None
 
 
 def test_a_page_without_any_snapshot_is_none_the_less_one() -> None:
-    rows = card_rows(CardView(CARD), History(conditions()), None, 100, 48)
+    rows = gpu_rows(GpuView(CARD), History(conditions()), None, 100, 48)
     assert {row_width(row) for row in rows} == {100}
 
 
@@ -343,7 +343,7 @@ def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
     history = History(conditions())
     history.add(now)
     shown: Snapshot = now
-    for row in card_rows(CardView(now.gpus[0], text), history, shown, width, 22):
+    for row in gpu_rows(GpuView(now.gpus[0], text), history, shown, width, 22):
         assert row_width(row) == width
         assert all(part == printable(part) for part, _ in row)
 

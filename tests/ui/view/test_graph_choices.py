@@ -121,7 +121,7 @@ def test_a_panel_shows_it_first_and_never_the_same_twice(key: str) -> None:
     history = seen(CARD)
     other = "util" if key == "memory" else "memory"
     small = Dashboard(history).rows(history.latest, View(interval=1.0, graph=key), 100, 24)
-    lines = ["".join(text for text, _ in row) for row in small.cards]
+    lines = ["".join(text for text, _ in row) for row in small.gpus]
     caption = next(line for line in lines if ", last" in line)
     assert caption.index(f"{key}, last") < caption.index(f"{other}, last")
     text = " ".join(line for line, _ in screen(key, history, 120) if " 116 s" in line)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import conditions
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.history import History
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.table_entries import Listing
@@ -70,7 +70,7 @@ def test_a_lost_card_whose_processes_nobody_could_list_makes_no_list_incomplete(
     tmp_path: Path,
 ) -> None:
     lost = gpu(
-        index=1, status=CardStatus.LOST, memory_used=None, unknown={"processes": Unknown.CARD_LOST}
+        index=1, status=GpuStatus.LOST, memory_used=None, unknown={"processes": Unknown.GPU_LOST}
     )
     taken = snapshot(NOON, gpu(index=0), lost, processes=(process(gpus=(0,)),))
     shown = last_of(write_log(tmp_path / "run.csv", [taken]))

@@ -53,7 +53,7 @@ def test_the_index_has_the_same_heading_in_both_tables() -> None:
     history = History(conditions())
     history.add(now)
     parts = Dashboard(history).rows(now, View(interval=0.5), 120, 24)
-    assert text(parts.cards)[0].split()[:2] == ["#", "GPU"]
+    assert text(parts.gpus)[0].split()[:2] == ["#", "GPU"]
     assert text(parts.processes)[0].split()[:2] == ["#", "PID"]
 
 
@@ -88,7 +88,7 @@ def gpu_lines(columns: str | list[str], width: int, height: int, *cards: Gpu) ->
     history = History(conditions())
     history.add(now)
     view = View(interval=0.5, columns=read_columns(columns))
-    return text(Dashboard(history).rows(now, view, width, height).cards)
+    return text(Dashboard(history).rows(now, view, width, height).gpus)
 
 
 @pytest.mark.parametrize(("width", "height"), [(200, 50), (100, 24)])

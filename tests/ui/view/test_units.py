@@ -13,7 +13,7 @@ from gpumon.config.chart_windows import WINDOWS
 from gpumon.export.as_csv import gpus_csv, processes_csv
 from gpumon.export.as_json import to_json
 from gpumon.export.as_prometheus import to_prometheus
-from gpumon.findings import card_findings, conditions, process_findings
+from gpumon.findings import conditions, gpu_findings, process_findings
 from gpumon.model.metrics import Unit
 from gpumon.recording.csv.columns import cell
 from gpumon.recording.history import History
@@ -21,7 +21,7 @@ from gpumon.text.formatting import gibibytes, memory_size, temperature
 from gpumon.text.units import Units, use_units
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.gpu_charts import chart_rows
-from gpumon.ui.view.gpu_page import CardView, card_rows
+from gpumon.ui.view.gpu_page import GpuView, gpu_rows
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.view import View
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -72,8 +72,8 @@ def test_pages_and_findings_tell_them_too() -> None:
     assert history.latest is not None
     (card,) = history.latest.gpus
     (owner,) = history.latest.processes
-    page = card_rows(CardView(card), history, history.latest, 100, 48)
-    findings = [*card_findings(history, card), *process_findings(history, owner)]
+    page = gpu_rows(GpuView(card), history, history.latest, 100, 48)
+    findings = [*gpu_findings(history, card), *process_findings(history, owner)]
     said = [
         *(part for one in findings for part in (one.sentence, one.short, *one.evidence)),
         *("".join(text for text, _ in row) for row in page),

@@ -53,7 +53,7 @@ KEYS: dict[str, Key] = {
     **{f"{step:+} page": with_argument(update.page, step) for step in (-1, 1)},
     **{f"edge {end:+}": with_argument(update.move_to_end, end) for end in (-1, 1)},
     **{f"aside {step:+}": with_argument(update.fold_or_scroll, step) for step in (-1, 1)},
-    **{f"cards {step:+}": with_argument(update.scroll_cards, step) for step in (-1, 3)},
+    **{f"cards {step:+}": with_argument(update.scroll_gpus, step) for step in (-1, 3)},
     **{f"wheel {step:+}": with_argument(update.scroll_table, step) for step in (-3, 3)},
     **{one.value: with_argument(update.switch_listing, one.value) for one in Listing},
     **{f"sort {one.key}": with_argument(update.sort, one.key) for one in COLUMNS},
@@ -144,7 +144,7 @@ def test_escape_clears_one_thing_after_the_other() -> None:
         fields = View.__struct_fields__
         cleared.append([name for name in fields if getattr(view, name) != getattr(after, name)])
         view = after
-    assert cleared == [["tags"], ["narrowing"], ["card"], ["cursor"]]
+    assert cleared == [["tags"], ["narrowing"], ["gpu"], ["cursor"]]
     assert view == layout.view
 
 

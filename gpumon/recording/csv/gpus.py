@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import CardStatus, Gpu, Host, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, Unknown
 from gpumon.recording.csv.cells import Cells, column_cells, read_moment
 from gpumon.recording.csv.columns import GPU_COLUMNS, LIMITS, readable_columns
 from gpumon.recording.csv.headings import row_of, whole_lines
@@ -20,13 +20,13 @@ _HOST_COLUMNS = tuple(column for column in GPU_COLUMNS if column.part == "host")
 _METRIC_COLUMNS = tuple(
     column for column in readable_columns(processes=False) if column.metric is not None
 )
-_STATUSES = {status.value: status for status in CardStatus}
+_STATUSES = {status.value: status for status in GpuStatus}
 _EVENTS = frozenset(("xid", "xid_at"))
 """Fields that are empty as long as nothing has happened: gpumon writes them whenever it has."""
 _PATTERNS_KEPT = 256
 
 
-class CardRow(Struct, frozen=True):
+class ParsedGpu(Struct, frozen=True):
     """A GPU of a sample, before it is known whether its processes are known.
 
     Attributes:
@@ -52,7 +52,7 @@ class _FieldCells(NamedTuple):
     cells: Cells
 
 
-class CardReader:
+class GpuReader:
     """Reads the rows below one header. Not thread-safe.
 
     Args:
@@ -86,7 +86,9 @@ class CardReader:
         self._hosts: dict[tuple[object, ...], Host] = {}
         self._unknown: dict[tuple[object, ...], Mapping[str, Unknown]] = {}
 
-    def read(self, lines: Sequence[bytes], time: float, wall: float) -> tuple[list[CardRow], Host]:
+    def read(
+        self, lines: Sequence[bytes], time: float, wall: float
+    ) -> tuple[list[ParsedGpu], Host]:
         """The GPUs of a sample, and their host.
 
         Args:
@@ -96,7 +98,7 @@ class CardReader:
         """
         header = self._header
         stamp = header.stamp(lines[0])[0]
-        cards: list[CardRow] = []
+        found: list[ParsedGpu] = []
         host = None
         for line in whole_lines(lines, header):
             if header.key is None and header.stamp(line)[0] != stamp:
@@ -107,24 +109,24 @@ class CardReader:
                 header.key is None or read_moment(cells[header.time]) is not None
             )
             if is_row:
-                cards.append(self._card(cells, len(cards), time, wall))
+                found.append(self._gpu(cells, len(found), time, wall))
                 host = host or self._host(cells)
-        return cards, host or Host("")
+        return found, host or Host("")
 
-    def gpu(self, card: CardRow, *, listed: bool) -> Gpu:
+    def gpu(self, parsed: ParsedGpu, *, listed: bool) -> Gpu:
         """The GPU, with its processes marked as known or unknown."""
-        key = (card.missing, listed)
+        key = (parsed.missing, listed)
         unknown = self._unknown.get(key)
         if unknown is None:
             if len(self._unknown) >= _PATTERNS_KEPT:
                 self._unknown.clear()
-            fields, told = card.missing
+            fields, told = parsed.missing
             reasons = dict.fromkeys((*self._never, *fields), self._reason)
             reasons.update(told)
             if not listed:
                 reasons["processes"] = self._reason
             unknown = self._unknown[key] = reasons
-        return Gpu(**card.values, unknown=unknown)
+        return Gpu(**parsed.values, unknown=unknown)
 
     def _column(self, name: str) -> tuple[int, Cells] | None:
         place = self._header.places.get(name)
@@ -132,7 +134,7 @@ class CardReader:
             None if place is None else (place, column_cells(name, processes=False, reasons=False))
         )
 
-    def _card(self, cells: list[str], number: int, time: float, wall: float) -> CardRow:
+    def _gpu(self, cells: list[str], number: int, time: float, wall: float) -> ParsedGpu:
         width = len(cells)
         read = [
             column.cells[cells[column.place]] if column.place < width else None
@@ -172,16 +174,16 @@ class CardReader:
         mig = _value(self._mig, cells)
         if mig:
             values["mig"] = mig
-        return CardRow(values, (missing, told), _value(self._listed, cells))
+        return ParsedGpu(values, (missing, told), _value(self._listed, cells))
 
-    def _status_of(self, cells: list[str], told: tuple[tuple[str, Unknown], ...]) -> CardStatus:
+    def _status_of(self, cells: list[str], told: tuple[tuple[str, Unknown], ...]) -> GpuStatus:
         status = _STATUSES.get(_value(self._status, cells) or "")
         if status is not None:
             return status
-        if any(reason is Unknown.CARD_LOST for _, reason in told):
+        if any(reason is Unknown.GPU_LOST for _, reason in told):
             lost = any("is lost" in cell for cell in cells)
-            return CardStatus.LOST if lost else CardStatus.RESET_REQUIRED
-        return CardStatus.OK
+            return GpuStatus.LOST if lost else GpuStatus.RESET_REQUIRED
+        return GpuStatus.OK
 
     def _host(self, cells: list[str]) -> Host:
         found = tuple([_value(column, cells) for column in self._host_columns])

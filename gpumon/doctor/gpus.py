@@ -9,7 +9,7 @@ from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
-from gpumon.model.snapshot import CardStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources.makers import XID_CATALOGUE, error_code
 from gpumon.sources.nvml.sleep import may_sleep
 from gpumon.text.formatting import duration
@@ -26,15 +26,15 @@ _TOLD = 8
 """How many errors of the kernel's log are listed."""
 
 _WRONG = {
-    CardStatus.LOST: (CheckVerdict.FAIL, "fell off the bus"),
-    CardStatus.RESET_REQUIRED: (CheckVerdict.FAIL, "must be reset"),
-    CardStatus.FAILING: (CheckVerdict.FAIL, "fails"),
-    CardStatus.NO_ANSWER: (CheckVerdict.FAIL, "does not answer"),
-    CardStatus.NO_PERMISSION: (CheckVerdict.WARN, "denies you access"),
+    GpuStatus.LOST: (CheckVerdict.FAIL, "fell off the bus"),
+    GpuStatus.RESET_REQUIRED: (CheckVerdict.FAIL, "must be reset"),
+    GpuStatus.FAILING: (CheckVerdict.FAIL, "fails"),
+    GpuStatus.NO_ANSWER: (CheckVerdict.FAIL, "does not answer"),
+    GpuStatus.NO_PERMISSION: (CheckVerdict.WARN, "denies you access"),
 }
 
 
-def _cards(gpus: Sequence[Gpu]) -> str:
+def _gpus(gpus: Sequence[Gpu]) -> str:
     return f"GPU{'' if len(gpus) == 1 else 's'} {index_list(gpu.index for gpu in gpus)}"
 
 
@@ -49,7 +49,7 @@ def answering(case: DiagnosticContext) -> Result | None:
     if any(_WRONG[gpu.status][0] is CheckVerdict.FAIL for gpu in wrong):
         return failed(
             name,
-            f"{_cards(wrong)} cannot be used.",
+            f"{_gpus(wrong)} cannot be used.",
             "Run `sudo dmesg | grep NVRM` to see what happened. To reset a GPU, end its processes, "
             "then run `sudo nvidia-smi --gpu-reset -i INDEX`. A GPU that fell off the bus often "
             "needs a reboot.",
@@ -58,7 +58,7 @@ def answering(case: DiagnosticContext) -> Result | None:
     if wrong:
         return warned(
             name,
-            f"You may not use {_cards(wrong)}.",
+            f"You may not use {_gpus(wrong)}.",
             "A batch system grants GPUs only to a job, a container only the GPUs it was started "
             "with. Otherwise see the check of the device files above.",
             *details,
@@ -82,7 +82,7 @@ def persistence(case: DiagnosticContext) -> Result | None:
     server = [
         gpu
         for gpu in case.gpus
-        if gpu.status is CardStatus.OK
+        if gpu.status is GpuStatus.OK
         and not (gpu.pci_bus_id is not None and may_sleep(gpu.pci_bus_id, sys))
     ]
     if not server:
@@ -94,7 +94,7 @@ def persistence(case: DiagnosticContext) -> Result | None:
         return passed(name, "On.")
     return warned(
         name,
-        f"Off on {_cards(off)}: the first program on an unused GPU waits 1 to 3 s, and error "
+        f"Off on {_gpus(off)}: the first program on an unused GPU waits 1 to 3 s, and error "
         "counters and power limits are lost in between.",
         "Run `sudo systemctl enable --now nvidia-persistenced`, or, until the next reboot, `sudo "
         "nvidia-smi -pm 1`.",
@@ -104,7 +104,7 @@ def persistence(case: DiagnosticContext) -> Result | None:
 def memory_health(case: DiagnosticContext) -> Result | None:
     """ECC errors, rows and pages to be replaced, and the driver's recovery action."""
     name = "GPU memory"
-    gpus = [gpu for gpu in case.gpus if gpu.status is CardStatus.OK]
+    gpus = [gpu for gpu in case.gpus if gpu.status is GpuStatus.OK]
     if not gpus:
         return None
     faults = [(gpu, fault) for gpu in gpus for fault in memory_faults(gpu)]
@@ -117,7 +117,7 @@ def memory_health(case: DiagnosticContext) -> Result | None:
     if broken:
         return failed(
             name,
-            f"Return {_cards(broken)}: bad memory can no longer be replaced.",
+            f"Return {_gpus(broken)}: bad memory can no longer be replaced.",
             "Take the GPU out of use and show its vendor the output of `nvidia-smi -q`.",
             *details,
         )
@@ -146,7 +146,7 @@ def _tells_nothing(gpu: Gpu) -> bool:
 def profiling(case: DiagnosticContext) -> Result | None:
     """Whether the driver tells how much of a GPU works (GPM)."""
     name = "work of the SMs"
-    gpus = [gpu for gpu in case.gpus if gpu.status is CardStatus.OK]
+    gpus = [gpu for gpu in case.gpus if gpu.status is GpuStatus.OK]
     if not gpus:
         return None
     reasons = {gpu.index: gpu.unknown.get("sm_active") for gpu in gpus}
@@ -157,13 +157,13 @@ def profiling(case: DiagnosticContext) -> Result | None:
     if refused:
         return warned(
             name,
-            f"The driver denies it to you on {_cards(refused)}.",
+            f"The driver denies it to you on {_gpus(refused)}.",
             "Run gpumon as root, or ask an administrator whether every user may read performance "
             "counters: that is the option NVreg_RestrictProfilingToAdminUsers=0 of the kernel "
             "module nvidia.",
         )
     if failing:
-        return unknown(name, f"The driver did not answer for {_cards(failing)}.")
+        return unknown(name, f"The driver did not answer for {_gpus(failing)}.")
     if not can:
         return unknown(
             name,
@@ -172,7 +172,7 @@ def profiling(case: DiagnosticContext) -> Result | None:
         )
     if len(can) == len(gpus):
         return passed(name, "Available (GPM): the page of a GPU shows how much of it works.")
-    return passed(name, f"Available (GPM) on {_cards(can)}; the others do not support it.")
+    return passed(name, f"Available (GPM) on {_gpus(can)}; the others do not support it.")
 
 
 def reported_errors(case: DiagnosticContext) -> Result | None:
@@ -240,7 +240,7 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
         often = "" if times == 1 else f", {times} times"
         error = error_code(xid.number)
         lines.append(
-            f"{_card_at(xid.slot, case.gpus)}: {error.label} {duration(now - xid.at)} ago"
+            f"{_gpu_at(xid.slot, case.gpus)}: {error.label} {duration(now - xid.at)} ago"
             f"{often}: {error.explanation}"
         )
         labels = advice.setdefault(error.advice or "", [])
@@ -253,7 +253,7 @@ def _told(xids: Sequence[Xid], case: DiagnosticContext) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _card_at(slot: str, gpus: Sequence[Gpu]) -> str:
+def _gpu_at(slot: str, gpus: Sequence[Gpu]) -> str:
     for gpu in gpus:
         if gpu.pci_bus_id is not None and slot_of(gpu.pci_bus_id) == slot:
             return f"GPU {gpu.index}"
@@ -262,11 +262,11 @@ def _card_at(slot: str, gpus: Sequence[Gpu]) -> str:
 
 def asleep(case: DiagnosticContext) -> Result | None:
     """The GPUs that the kernel has powered down."""
-    sleeping = [gpu for gpu in case.gpus if gpu.status is CardStatus.ASLEEP]
+    sleeping = [gpu for gpu in case.gpus if gpu.status is GpuStatus.ASLEEP]
     if not sleeping:
         return None
     return passed(
         "asleep",
-        f"{_cards(sleeping)}: powered down until a program computes. gpumon does not wake a GPU, "
+        f"{_gpus(sleeping)}: powered down until a program computes. gpumon does not wake a GPU, "
         "so most values are unknown.",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from gpumon.model.metrics import GPU_METRICS
-from gpumon.model.snapshot import CardStatus, Gpu, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.sources.demo.curves import (
     Area,
     dimmed,
@@ -21,14 +21,14 @@ from gpumon.sources.demo.curves import (
     wave,
 )
 from gpumon.sources.demo.scenario import (
-    CARD_LOST,
     GIB,
+    GPU_LOST,
     HOUR,
-    LOST_CARD,
+    LOST_GPU,
     MACHINE_BOOT,
     MINUTE,
     PAST,
-    STRAY_CARD,
+    STRAY_GPU,
     TRANSCRIPTIONS,
     VISITS,
 )
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
     from gpumon.sources.demo.scenario import Runs
 
-CARDS = 8
+GPUS = 8
 DRIVER_CLIENTS = 4 * 2**20
 """Bytes in use on a GPU without processes."""
 
 _MIB = 2**20
-_HOT_CARD = 2
-_STUCK_CARD = 5
+_HOT_GPU = 2
+_STUCK_GPU = 5
 
 _FILLED = (0.88, 0.85, 0.95, 0.6, 0.8, 0.93, 0.9, 0.52)
-"""``DemoCard.filled`` of each."""
-_EMPTY_CARD, _HARDLY_FILLED = 1, 0.09
+"""``DemoGpu.filled`` of each."""
+_EMPTY_GPU, _HARDLY_FILLED = 1, 0.09
 """It is busy with kernels that are too small for it, unless it is ``sound``."""
 _SPINNING = 0.03
 """The same of a job that waits for another rank: a few of its blocks spin."""
@@ -139,11 +139,11 @@ _UNKNOWN_WHEN_LOST = dict.fromkeys(
         *(metric.field for metric in GPU_METRICS if metric.field not in _TOLD_WHEN_LOST),
         "fan_speeds",
     ),
-    Unknown.CARD_LOST,
+    Unknown.GPU_LOST,
 )
 
 
-class DemoCard(Struct, frozen=True):
+class DemoGpu(Struct, frozen=True):
     """A GPU of the demo.
 
     Attributes:
@@ -174,7 +174,7 @@ class DemoCard(Struct, frozen=True):
 
     def dimmed(
         self, computing: Sequence[tuple[float, float]], decoding: Sequence[tuple[float, float]]
-    ) -> DemoCard:
+    ) -> DemoGpu:
         """The GPU after some of its processes have ended.
 
         Args:
@@ -189,30 +189,30 @@ class DemoCard(Struct, frozen=True):
         )
 
 
-def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
+def read(gpu: DemoGpu, start: float, time: float, used: int) -> Gpu:
     """The values of a GPU at a time.
 
     Args:
-        card: Which.
+        gpu: Which.
         start: When the demo began, seconds since the epoch.
         time: When it is asked, likewise.
         used: Bytes of its memory in use.
     """
     now = time - start
-    if card.index == LOST_CARD and now >= CARD_LOST and not card.sound:
-        return _lost(card, start)
-    utilization = utilization_of(card, now)
-    heat = card.heat(now)
-    watts = round(_IDLE_WATTS + heat - card.heat(now - 1.0), 2)
-    temperature = _temperature(card, now, heat)
-    slowed = card.index == _HOT_CARD and now >= _THERMAL_SLOWDOWN and not card.sound
+    if gpu.index == LOST_GPU and now >= GPU_LOST and not gpu.sound:
+        return _lost(gpu, start)
+    utilization = utilization_of(gpu, now)
+    heat = gpu.heat(now)
+    watts = round(_IDLE_WATTS + heat - gpu.heat(now - 1.0), 2)
+    temperature = _temperature(gpu, now, heat)
+    slowed = gpu.index == _HOT_GPU and now >= _THERMAL_SLOWDOWN and not gpu.sound
     clock = _sm_clock(utilization, watts, slowed)
     traffic = utilization / 100
-    filled = _SPINNING if card.index == _STUCK_CARD and now >= _JOB_STUCK else card.filled
+    filled = _SPINNING if gpu.index == _STUCK_GPU and now >= _JOB_STUCK else gpu.filled
     active = utilization * filled
     return Gpu(
-        index=card.index,
-        uuid=card.uuid,
+        index=gpu.index,
+        uuid=gpu.uuid,
         status_since=start - PAST,
         sampled_at=time,
         memory_used=used,
@@ -220,22 +220,22 @@ def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
         bar1_used=(4 + 2 * (used > GIB)) * _MIB,
         utilization_gpu=utilization,
         utilization_memory=memory_activity(utilization),
-        utilization_decoder=decoding_of(card, now),
+        utilization_decoder=decoding_of(gpu, now),
         temperature_gpu=temperature,
         temperature_memory=temperature + 4 + utilization // 12,
         temperature_margin=_TEMPERATURE_TARGET - temperature,
         power_draw=watts,
-        power_instant=round(_IDLE_WATTS + (heat - card.heat(now - 0.02)) / 0.02, 2),
+        power_instant=round(_IDLE_WATTS + (heat - gpu.heat(now - 0.02)) / 0.02, 2),
         power_average=watts,
-        energy=round(card.joules + _IDLE_WATTS * now + heat, 3),
+        energy=round(gpu.joules + _IDLE_WATTS * now + heat, 3),
         clock_sm=clock,
         clock_graphics=clock,
         clock_video=min(1545, clock),
         clock_event_reasons=_event_reasons(utilization, watts, slowed),
         pcie_rx=2e5 + 3.1e9 * traffic,
         pcie_tx=1e5 + 0.9e9 * traffic,
-        nvlink_rx=card.nvlink * traffic,
-        nvlink_tx=card.nvlink * 0.97 * traffic,
+        nvlink_rx=gpu.nvlink * traffic,
+        nvlink_tx=gpu.nvlink * 0.97 * traffic,
         sm_active=round(active, 1),
         sm_occupancy=round(0.46 * active, 1),
         tensor_active=round(0.51 * active * filled, 1),
@@ -243,18 +243,18 @@ def read(card: DemoCard, start: float, time: float, used: int) -> Gpu:
         fp32_active=round(0.17 * active, 1),
         fp16_active=round(0.06 * active, 1),
         dram_active=round(0.68 * active * filled, 1),
-        **card.fixed,
+        **gpu.fixed,
     )
 
 
-def utilization_of(card: DemoCard, now: float) -> int:
+def utilization_of(gpu: DemoGpu, now: float) -> int:
     """Percent; a driver measures it a few times per second and repeats it in between."""
-    return round(100 * _clip(mean(card.busy, math.floor(now * 4) / 4, 0.5)))
+    return round(100 * _clip(mean(gpu.busy, math.floor(now * 4) / 4, 0.5)))
 
 
-def decoding_of(card: DemoCard, now: float) -> int:
+def decoding_of(gpu: DemoGpu, now: float) -> int:
     """Percent of the video decoder."""
-    return round(100 * _clip(mean(card.decoder, now, 1.0)))
+    return round(100 * _clip(mean(gpu.decoder, now, 1.0)))
 
 
 def memory_activity(utilization: int) -> int:
@@ -266,14 +266,14 @@ def _clip(share: float) -> float:
     return min(1.0, max(0.0, share))
 
 
-def _temperature(card: DemoCard, now: float, heat: float) -> int:
+def _temperature(gpu: DemoGpu, now: float, heat: float) -> int:
     """The chip follows the power within seconds, its heat sink within minutes."""
-    lately = (heat - card.heat(now - 15.0)) / 15.0
-    watts = (lately + (heat - card.heat(now - 150.0)) / 150.0) / 2
+    lately = (heat - gpu.heat(now - 15.0)) / 15.0
+    watts = (lately + (heat - gpu.heat(now - 150.0)) / 150.0) / 2
     fever = 0.0
-    if card.index == _HOT_CARD and not card.sound:
+    if gpu.index == _HOT_GPU and not gpu.sound:
         fever = 9.0 * _clip((now - _COOLING_WORSE) / (_THERMAL_SLOWDOWN - _COOLING_WORSE))
-    return round(card.cool + 0.082 * watts + fever)
+    return round(gpu.cool + 0.082 * watts + fever)
 
 
 def _sm_clock(utilization: int, watts: float, slowed: bool) -> int:
@@ -291,19 +291,19 @@ def _event_reasons(utilization: int, watts: float, slowed: bool) -> int:
     return (0x4 if watts > 615 else 0) | (0x20 if slowed else 0)
 
 
-def _lost(card: DemoCard, start: float) -> Gpu:
+def _lost(gpu: DemoGpu, start: float) -> Gpu:
     """The values of a GPU that fell off the bus."""
-    since = start + CARD_LOST
+    since = start + GPU_LOST
     return Gpu(
-        index=card.index,
-        uuid=card.uuid,
-        status=CardStatus.LOST,
+        index=gpu.index,
+        uuid=gpu.uuid,
+        status=GpuStatus.LOST,
         status_since=since,
         sampled_at=since,
         unknown=_UNKNOWN_WHEN_LOST,
         xid=79,
         xid_at=since,
-        **{field: card.fixed[field] for field in _KEPT_WHEN_LOST},
+        **{field: gpu.fixed[field] for field in _KEPT_WHEN_LOST},
     )
 
 
@@ -351,7 +351,7 @@ def _recurring(level: float, runs: Runs) -> Area:
     return wave(points, phase=-runs.started / runs.every)
 
 
-def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
+def make_gpus(random: Random, *, sound: bool) -> tuple[DemoGpu, ...]:
     """The eight GPUs, each with its role in the scenario.
 
     Args:
@@ -375,10 +375,10 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
     full_watts = (572.0, 530.0 if sound else 165.0, 577.0, 420.0, 540.0, 0.0, 560.0, 590.0)
     heat = [scaled(area, watts) for area, watts in zip(busy, full_watts, strict=True)]
     # It spins in a kernel that waits for another rank: fully utilized without progress.
-    heat[_STUCK_CARD] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
+    heat[_STUCK_GPU] = switch(_JOB_STUCK, scaled(rushing, 565.0), steady(50.0))
     decoding = _recurring(0.38, TRANSCRIPTIONS)
     return tuple(
-        DemoCard(
+        DemoGpu(
             index=index,
             uuid=_uuid(random),
             fixed={
@@ -389,14 +389,14 @@ def make_cards(random: Random, *, sound: bool) -> tuple[DemoCard, ...]:
             },
             busy=busy[index],
             heat=heat[index],
-            decoder=decoding if index == STRAY_CARD else idle,
-            filled=_HARDLY_FILLED if index == _EMPTY_CARD and not sound else _FILLED[index],
-            cool=random.uniform(29.5, 32.5) if index != _HOT_CARD else 31.0,
+            decoder=decoding if index == STRAY_GPU else idle,
+            filled=_HARDLY_FILLED if index == _EMPTY_GPU and not sound else _FILLED[index],
+            cool=random.uniform(29.5, 32.5) if index != _HOT_GPU else 31.0,
             nvlink=85e9 if index < 2 else 0.0,
             joules=random.uniform(180, 420) * -MACHINE_BOOT,
             sound=sound,
         )
-        for index in range(CARDS)
+        for index in range(GPUS)
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from gpumon.recording.csv.card_changes import SequentialCardReader
-from gpumon.recording.csv.cards import CardReader
+from gpumon.recording.csv.gpu_changes import SequentialGpuReader
+from gpumon.recording.csv.gpus import GpuReader
 from gpumon.recording.csv.headings import first_header
 from gpumon.sources.demo.source import DemoSource
 from tests.clock import HandClock
@@ -18,7 +18,7 @@ def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
     clock = HandClock()
     source = DemoSource(clock=clock)
     _, header = first_header(GPU_HEADER, "run.csv", processes=False)
-    reader = SequentialCardReader(header)
+    reader = SequentialGpuReader(header)
     changed = 0
     for number in range(400):
         clock.now = 1000.0 + number
@@ -33,7 +33,7 @@ def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
             lines[place] = b",".join(cells[: chance.choice([cell + 1, None, None])])
         wall = sample.time - chance.choice([0.0, 0.0, 0.0, 3.0])
         listed = chance.random() < 0.9
-        alone = CardReader(header)
+        alone = GpuReader(header)
         rows, host = reader.read(lines, sample.time, wall)
         expected, its_host = alone.read(lines, sample.time, wall)
         assert host == its_host

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.model.snapshot import CardStatus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.collector import MAX_INTERVAL, Collector
 from gpumon.sources import SourceError
 from gpumon.text.formatting import duration
@@ -29,7 +29,7 @@ class UnavailableError(SourceError):
     passing = True
 
 
-class CardSampler:
+class GpuSampler:
     """Samples the GPUs once or repeatedly.
 
     Args:
@@ -47,7 +47,7 @@ class CardSampler:
         self._collector = Collector(source, interval)
         self._collector.subscribe(self._take, lambda _: self._give_up())
 
-    def __enter__(self) -> CardSampler:
+    def __enter__(self) -> GpuSampler:
         self._collector.start()
         return self
 
@@ -117,7 +117,7 @@ class CardSampler:
         if newest is None or (self._looks > 1 and newest.time < began):
             return False
         # A sample in progress may end later; ``sampled_at`` has the time of its values.
-        read = [gpu.sampled_at for gpu in newest.gpus if gpu.status is CardStatus.OK]
+        read = [gpu.sampled_at for gpu in newest.gpus if gpu.status is GpuStatus.OK]
         return self._looks == 1 or all(at is None or at >= began for at in read)
 
     def next(self, seconds: float) -> Snapshot | None:

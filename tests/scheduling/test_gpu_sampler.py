@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.scheduling.card_sampler import QUICK_PATIENCE, CardSampler, UnavailableError
+from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
 from gpumon.sources import Call
 from tests.build import snapshot
 from tests.screen import PATIENCE
@@ -52,7 +52,7 @@ class HangingSource:
 
 def test_a_call_that_hangs_does_not_block_the_exit() -> None:
     source = HangingSource(time.monotonic() - 60)
-    with CardSampler(source) as sampler:
+    with GpuSampler(source) as sampler:
         with pytest.raises(UnavailableError, match=r"not answered for 1m"):
             sampler.look(0.1)
         assert sampler.next(0.1) is None
@@ -64,7 +64,7 @@ def test_a_call_that_hangs_does_not_block_the_exit() -> None:
 def test_a_snapshot_between_two_calls_is_not_missed() -> None:
     source = HangingSource(time.monotonic())
     came = threading.Event()
-    with CardSampler(source) as sampler:
+    with GpuSampler(source) as sampler:
         sampler.listen(lambda _: came.set())
         source.go.set()
         assert came.wait(PATIENCE)

@@ -9,15 +9,15 @@ from textual.screen import Screen
 from gpumon.findings import conditions
 from gpumon.recording import Event, EventKind
 from gpumon.recording.history import History
-from gpumon.ui.screens.card import CardScreen
+from gpumon.ui.screens.gpu import GpuScreen
 from tests.build import NOON
 from tests.ui.test_pages import Pages, at, history_of, shown, stage_of, text, until
 
 
-def page_of(app: Pages, history: History, happened: tuple[Event, ...] = ()) -> CardScreen:
+def page_of(app: Pages, history: History, happened: tuple[Event, ...] = ()) -> GpuScreen:
     viewed_time = stage_of(history)
     viewed_time.happened = list(happened)
-    return CardScreen(viewed_time, app.renderer, app.palette, "GPU-1")
+    return GpuScreen(viewed_time, app.renderer, app.palette, "GPU-1")
 
 
 async def test_the_keys_choose_how_much_of_the_past_is_shown() -> None:

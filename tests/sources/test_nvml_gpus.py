@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import CardStatus, MigInstance, Unknown
+from gpumon.model.snapshot import GpuStatus, MigInstance, Unknown
 from tests.driver import GIB, MIB, Mig, Owner, a100, gb10, h100, h100_mig, rtx4090
 from tests.sources.nvml_room import (
     IN_USE,
@@ -94,8 +94,8 @@ def test_a_card_that_fails_in_the_place_of_one_that_went_is_not_that_one(
     room.driver.remove_card(0)
     room.driver.cards[0].fail("nvmlDeviceGetHandleByIndex_v2", UNKNOWN)
     failing, sound = room.sample(2.1).gpus
-    assert (failing.uuid, failing.status) == ("index-0", CardStatus.FAILING)
-    assert (sound.uuid, sound.status) == (room.driver.cards[1].uuid, CardStatus.OK)
+    assert (failing.uuid, failing.status) == ("index-0", GpuStatus.FAILING)
+    assert (sound.uuid, sound.status) == (room.driver.cards[1].uuid, GpuStatus.OK)
     room.driver.cards[0].heal()
     assert [gpu.uuid for gpu in room.sample(6).gpus] == [card.uuid for card in room.driver.cards]
 
@@ -167,10 +167,10 @@ def test_a_sleeping_card_is_not_woken_to_be_opened(furnish: Furnish) -> None:
     room.open()
     for snapshot in (room.sample(), room.samples(50)):
         first, second = snapshot.gpus
-        assert first.status is CardStatus.ASLEEP
+        assert first.status is GpuStatus.ASLEEP
         assert first.pci_bus_id == asleep.bus_id
         assert first.unknown["memory_used"] is Unknown.ASLEEP
-        assert second.status is CardStatus.OK
+        assert second.status is GpuStatus.OK
     assert calls_of(asleep) == 0
 
 
@@ -190,7 +190,7 @@ def test_a_card_that_wakes_is_read(furnish: Furnish) -> None:
     room.sample()
     bus.set(card, "active")
     gpu = room.gpu()
-    assert (gpu.status, gpu.uuid, gpu.memory_used) == (CardStatus.OK, card.uuid, GIB)
+    assert (gpu.status, gpu.uuid, gpu.memory_used) == (GpuStatus.OK, card.uuid, GIB)
 
 
 def test_who_uses_a_card_that_wakes_is_read_at_once(furnish: Furnish) -> None:
@@ -220,7 +220,7 @@ def test_a_card_that_falls_asleep_is_left_alone_and_remembered(furnish: Furnish)
     fell_at = room.clock.time()
     gpu = room.samples(40).gpus[0]
     assert calls_of(card) == 0
-    assert gpu.status is CardStatus.ASLEEP
+    assert gpu.status is GpuStatus.ASLEEP
     assert gpu.status_since == pytest.approx(fell_at, abs=0.2)
     assert (gpu.uuid, gpu.name) == (card.uuid, "NVIDIA GeForce RTX 4090")
     assert gpu.memory_used is None
@@ -228,7 +228,7 @@ def test_a_card_that_falls_asleep_is_left_alone_and_remembered(furnish: Furnish)
     assert room.sample().processes == ()
     bus.set(card, "active")
     gpu = room.gpu()
-    assert (gpu.status, gpu.memory_used) == (CardStatus.OK, GIB)
+    assert (gpu.status, gpu.memory_used) == (GpuStatus.OK, GIB)
     assert "power_draw" not in gpu.unknown
 
 
@@ -243,7 +243,7 @@ def test_a_sleeping_card_that_was_seen_awake_keeps_its_uuid_over_a_reload(
     bus.set(card, "suspended")
     room.driver.reload()
     gpu = room.gpu()
-    assert (gpu.status, gpu.uuid) == (CardStatus.ASLEEP, card.uuid)
+    assert (gpu.status, gpu.uuid) == (GpuStatus.ASLEEP, card.uuid)
 
 
 def test_cards_that_cannot_be_told_apart_are_not_taken_for_sleeping(furnish: Furnish) -> None:
@@ -254,7 +254,7 @@ def test_cards_that_cannot_be_told_apart_are_not_taken_for_sleeping(furnish: Fur
     bus.add(hidden, "suspended")
     room.driver.remove_card(hidden)
     room.open()
-    assert room.gpu().status is CardStatus.OK
+    assert room.gpu().status is GpuStatus.OK
 
 
 # MIG
@@ -363,7 +363,7 @@ def test_a_card_without_instances_yet_has_none(furnish: Furnish) -> None:
     room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", NOT_FOUND)
     room.open()
     gpu = room.gpu()
-    assert (gpu.mig, gpu.mig_mode, gpu.status) == ((), True, CardStatus.OK)
+    assert (gpu.mig, gpu.mig_mode, gpu.status) == ((), True, GpuStatus.OK)
 
 
 @pytest.mark.parametrize("code", [UNKNOWN, IN_USE, MEMORY, RESOURCES, NOT_READY])
@@ -377,7 +377,7 @@ def test_an_instance_that_fails_for_a_moment_stays(
     room.driver.cards[0].fail(function, code)
     gpu = room.gpu(2.1)
     assert gpu.mig == before
-    assert gpu.status is CardStatus.OK
+    assert gpu.status is GpuStatus.OK
 
 
 def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(furnish: Furnish) -> None:
@@ -385,7 +385,7 @@ def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(furnish: Fur
     room.open()
     room.sample()
     room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", LOST)
-    assert room.gpu(2.1).status is CardStatus.LOST
+    assert room.gpu(2.1).status is GpuStatus.LOST
 
 
 def test_a_driver_that_goes_while_instances_are_listed_is_trouble(furnish: Furnish) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from gpumon.model.metrics import GPU_METRICS, Tier
-from gpumon.model.snapshot import CardStatus, Gpu, MigInstance, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
 from gpumon.sources.nvml.fields import FieldBatch
 from gpumon.sources.nvml.queries import (
     PASSES,
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from gpumon.sources.nvml.library import Library
     from gpumon.system.clock import Clock
 
-STATUS_OF_CODE: dict[int, CardStatus] = {
-    pynvml.NVML_ERROR_GPU_IS_LOST: CardStatus.LOST,
-    pynvml.NVML_ERROR_RESET_REQUIRED: CardStatus.RESET_REQUIRED,
-    pynvml.NVML_ERROR_NO_PERMISSION: CardStatus.NO_PERMISSION,
-    pynvml.NVML_ERROR_OPERATING_SYSTEM: CardStatus.NO_PERMISSION,
+STATUS_OF_CODE: dict[int, GpuStatus] = {
+    pynvml.NVML_ERROR_GPU_IS_LOST: GpuStatus.LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: GpuStatus.RESET_REQUIRED,
+    pynvml.NVML_ERROR_NO_PERMISSION: GpuStatus.NO_PERMISSION,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: GpuStatus.NO_PERMISSION,
 }
 """The status of a GPU whose handle cannot be obtained; for any other code it is ``FAILING``."""
 
-REASON_OF_STATUS: dict[CardStatus, Unknown] = {
-    CardStatus.LOST: Unknown.CARD_LOST,
-    CardStatus.RESET_REQUIRED: Unknown.CARD_LOST,
-    CardStatus.NO_PERMISSION: Unknown.NO_PERMISSION,
-    CardStatus.ASLEEP: Unknown.ASLEEP,
-    CardStatus.FAILING: Unknown.NO_ANSWER,
+REASON_OF_STATUS: dict[GpuStatus, Unknown] = {
+    GpuStatus.LOST: Unknown.GPU_LOST,
+    GpuStatus.RESET_REQUIRED: Unknown.GPU_LOST,
+    GpuStatus.NO_PERMISSION: Unknown.NO_PERMISSION,
+    GpuStatus.ASLEEP: Unknown.ASLEEP,
+    GpuStatus.FAILING: Unknown.NO_ANSWER,
 }
 
 
@@ -78,7 +78,7 @@ class DriverGoneError(Exception):
         self.code = code
 
 
-class CardGoneError(Exception):
+class GpuGoneError(Exception):
     """A GPU no longer responds.
 
     Attributes:
@@ -94,7 +94,7 @@ class StaleHandleError(Exception):
     """A handle no longer refers to its GPU: the GPUs must be enumerated again."""
 
 
-class NvmlCard:
+class NvmlGpu:
     """A GPU, identified by its UUID.
 
     Attributes:
@@ -125,13 +125,13 @@ class NvmlCard:
         clock: Clock,
         uuid: str,
         index: int,
-        add_slow_call: Callable[[NvmlCard, Query], None],
+        add_slow_call: Callable[[NvmlGpu, Query], None],
     ) -> None:
         self.uuid = uuid
         self.index = index
         self.handle = ctypes.c_void_p()
         self.bus_id: str | None = None
-        self.status = CardStatus.OK
+        self.status = GpuStatus.OK
         self.status_since = clock.time()
         self.sampled_at: float | None = None
         self.facts = Answers(_DRIVER_FIELDS)
@@ -268,7 +268,7 @@ class NvmlCard:
 
         Raises:
             DriverGoneError: The driver is gone.
-            CardGoneError: This GPU is gone.
+            GpuGoneError: This GPU is gone.
             StaleHandleError: The handle no longer refers to a GPU.
         """
         if query.retry_at > now:
@@ -311,8 +311,8 @@ class NvmlCard:
         reaction = REACTIONS.get(code, Reaction.FAILING)
         if reaction is Reaction.DRIVER:
             raise DriverGoneError(code)
-        if reaction is Reaction.CARD:
-            raise CardGoneError(code)
+        if reaction is Reaction.GPU:
+            raise GpuGoneError(code)
         if reaction is Reaction.STALE:
             if self.handle_is_stale():
                 raise StaleHandleError
@@ -382,21 +382,21 @@ class NvmlCard:
 
     def _update_status(self) -> None:
         """Mark the GPU as failing while most of its fast queries fail."""
-        if not self._broken and self.status is CardStatus.OK:
+        if not self._broken and self.status is GpuStatus.OK:
             return
         batches = [self._batches[rate] for rate in _FAILURE_RATES if rate in self._batches]
         fields = [query for batch in batches for query in batch.queries]
         asked = {*self.fast, *self.details, *fields}
         failing = 2 * len(self._broken & asked) > len(asked)
-        self.set_status(CardStatus.FAILING if failing else CardStatus.OK)
+        self.set_status(GpuStatus.FAILING if failing else GpuStatus.OK)
 
-    def set_status(self, status: CardStatus) -> None:
+    def set_status(self, status: GpuStatus) -> None:
         """Set the status, and its time if it changed."""
         if status is not self.status:
             self.status = status
             self.status_since = self.clock.time()
 
-    def stop_responding(self, status: CardStatus) -> None:
+    def stop_responding(self, status: GpuStatus) -> None:
         """Stop all queries: dynamic values become unknown, static ones stay."""
         self.set_status(status)
         self.stop_asking()

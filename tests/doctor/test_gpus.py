@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, cards
-from gpumon.model.snapshot import CardStatus
+from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, gpus
+from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.one_sample import take_one
 from gpumon.sources.makers import error_code
 from gpumon.sources.nvml.source import NvmlSource
@@ -35,7 +35,7 @@ def ask(driver: Driver) -> DiagnosticContext:
 
 def test_cards_that_answer_are_listed_by_model() -> None:
     with Driver([h100(), h100(), rtx4090()]) as driver:
-        result = cards.answering(ask(driver))
+        result = gpus.answering(ask(driver))
     assert verdict(result) is CheckVerdict.PASS
     assert "0-1: NVIDIA H100 80GB HBM3" in words(result)
     assert "2: NVIDIA GeForce RTX 4090" in words(result)
@@ -44,14 +44,14 @@ def test_cards_that_answer_are_listed_by_model() -> None:
 def test_a_lost_card_is_a_fault_that_names_it() -> None:
     with Driver([h100(), h100()]) as driver:
         driver.cards[1].lost = True
-        result = cards.answering(ask(driver))
+        result = gpus.answering(ask(driver))
     assert verdict(result) is CheckVerdict.FAIL
     assert "GPU 1 fell off the bus" in words(result)
 
 
 def test_a_card_of_somebody_else_is_no_fault(tree: Tree) -> None:
-    case = tree.case(gpu(), gpu(index=1, status=CardStatus.NO_PERMISSION))
-    result = cards.answering(case)
+    case = tree.case(gpu(), gpu(index=1, status=GpuStatus.NO_PERMISSION))
+    result = gpus.answering(case)
     assert verdict(result) is CheckVerdict.WARN
     assert "You may not use GPU 1" in words(result)
 
@@ -60,7 +60,7 @@ def test_a_card_of_somebody_else_is_no_fault(tree: Tree) -> None:
 def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: CheckVerdict) -> None:
     with Driver([h100(), h100()]) as driver:
         driver.cards[1].persistence_mode = on
-        result = cards.persistence(ask(driver))
+        result = gpus.persistence(ask(driver))
     assert verdict(result) is expected
     assert ("nvidia-persistenced" in words(result)) == (not on)
     assert ("GPU 1" in words(result)) == (not on)
@@ -69,13 +69,13 @@ def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: Check
 def test_a_driver_that_does_not_tell_of_persistence_is_not_praised() -> None:
     with Driver([h100()]) as driver:
         driver.cards[0].persistence_mode = None
-        assert verdict(cards.persistence(ask(driver))) is CheckVerdict.UNKNOWN
+        assert verdict(gpus.persistence(ask(driver))) is CheckVerdict.UNKNOWN
 
 
 def test_a_card_that_may_power_down_needs_no_persistence(tree: Tree) -> None:
     tree.write("/sys/bus/pci/devices/0000:41:00.0/power/control", "auto\n")
     case = tree.case(gpu(pci_bus_id=BUS, persistence_mode=False))
-    assert verdict(cards.persistence(case)) is CheckVerdict.PASS
+    assert verdict(gpus.persistence(case)) is CheckVerdict.PASS
 
 
 def _ecc(card: Card) -> None:
@@ -103,7 +103,7 @@ def test_bad_memory_is_told_with_what_to_do(
 ) -> None:
     with Driver([h100(), h100()]) as driver:
         harm(driver.cards[1])
-        result = cards.memory_health(ask(driver))
+        result = gpus.memory_health(ask(driver))
     assert verdict(result) is expected
     assert told in words(result)
 
@@ -118,7 +118,7 @@ def test_a_card_that_counts_no_errors_is_not_said_to_have_none(
         if expected is CheckVerdict.UNKNOWN:
             for name in ("ecc_uncorrected_volatile", "remapped_pending"):
                 setattr(driver.cards[0], name, None)
-        assert verdict(cards.memory_health(ask(driver))) is expected
+        assert verdict(gpus.memory_health(ask(driver))) is expected
 
 
 @pytest.mark.parametrize(
@@ -136,27 +136,27 @@ def test_whether_the_work_of_the_sms_can_be_read_is_told_with_what_to_do(
 ) -> None:
     with Driver([model() for model in models]) as driver:
         driver.cards[0].fail("nvmlGpmSampleGet", refusal)
-        result = cards.profiling(ask(driver))
+        result = gpus.profiling(ask(driver))
     assert verdict(result) is expected
     assert told in words(result)
 
 
 def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
-    case = tree.case(gpu(), gpu(index=1, status=CardStatus.ASLEEP))
-    result = cards.asleep(case)
+    case = tree.case(gpu(), gpu(index=1, status=GpuStatus.ASLEEP))
+    result = gpus.asleep(case)
     assert verdict(result) is CheckVerdict.PASS
     assert "GPU 1" in words(result)
-    assert cards.asleep(tree.case()) is None
+    assert gpus.asleep(tree.case()) is None
 
 
 def test_nothing_is_said_of_cards_that_nobody_can_see(tree: Tree) -> None:
     case = tree.case(answer=SILENT)
     for check in (
-        cards.answering,
-        cards.persistence,
-        cards.memory_health,
-        cards.profiling,
-        cards.asleep,
+        gpus.answering,
+        gpus.persistence,
+        gpus.memory_health,
+        gpus.profiling,
+        gpus.asleep,
     ):
         assert check(case) is None
 
@@ -173,7 +173,7 @@ LOG = """\
 
 def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
-    result = cards.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
+    result = gpus.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
     assert verdict(result) is CheckVerdict.WARN
     assert result is not None
     assert result.found == "The GPUs themselves caused 1 XID."
@@ -187,17 +187,17 @@ def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
 
 def test_errors_that_programs_cause_are_no_fault_of_the_card(tree: Tree) -> None:
     tree.write("/dev/kmsg", "\n".join(line for line in LOG.splitlines() if ": 79," not in line))
-    assert verdict(cards.reported_errors(tree.case())) is CheckVerdict.PASS
+    assert verdict(gpus.reported_errors(tree.case())) is CheckVerdict.PASS
 
 
 def test_a_log_that_may_not_be_read_is_not_taken_for_an_empty_one(tree: Tree) -> None:
-    assert verdict(cards.reported_errors(tree.case())) is CheckVerdict.PASS
+    assert verdict(gpus.reported_errors(tree.case())) is CheckVerdict.PASS
     tree.remove("/dev/kmsg")
-    result = cards.reported_errors(tree.case())
+    result = gpus.reported_errors(tree.case())
     assert verdict(result) is CheckVerdict.UNKNOWN
     assert "no kernel log (/dev/kmsg) here" in words(result)
     tree.link("/dev/kmsg", "/dev/zero")
-    assert "another device" in words(cards.reported_errors(tree.case()))
+    assert "another device" in words(gpus.reported_errors(tree.case()))
 
 
 def test_a_repair_is_no_fault_of_the_card(tree: Tree) -> None:
@@ -206,13 +206,13 @@ def test_a_repair_is_no_fault_of_the_card(tree: Tree) -> None:
         "3,1,1000000,-;NVRM: Xid (PCI:0000:41:00): 63, pid=1896, Row Remapper: New row marked "
         "for remapping, reset gpu to activate.\n",
     )
-    result = cards.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
+    result = gpus.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
     assert verdict(result) is CheckVerdict.PASS
     assert "that the driver dealt with" in words(result)
 
 
 def test_a_bus_with_a_longer_number_is_another_bus(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
-    result = cards.reported_errors(tree.case(gpu(pci_bus_id="00010000:41:00.0")))
+    result = gpus.reported_errors(tree.case(gpu(pci_bus_id="00010000:41:00.0")))
     assert result is not None
     assert result.details[0].startswith("0000:41:00: XID 79")

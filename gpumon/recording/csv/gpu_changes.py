@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import Unknown
-from gpumon.recording.csv.cards import CardReader, CardRow
+from gpumon.recording.csv.gpus import GpuReader, ParsedGpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ _STEADY = 1e-6
 """Seconds by which a difference of times may vary because times are floats."""
 
 
-class _ReadRow(CardRow, frozen=True):
+class _ReadRow(ParsedGpu, frozen=True):
     """A row, and how it differs from the one that was read in the same place before.
 
     Attributes:
@@ -63,8 +63,8 @@ class _Last(Struct):
     gpu: tuple[Gpu, bool] | None = None
 
 
-class SequentialCardReader(CardReader):
-    """A ``CardReader`` that is fast where a row resembles the one of the sample before."""
+class SequentialGpuReader(GpuReader):
+    """A ``GpuReader`` that is fast where a row resembles the one of the sample before."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -80,13 +80,15 @@ class SequentialCardReader(CardReader):
         self._apart = {column[0] for column in apart if column is not None}
         self._apart |= {header.time, header.elapsed or header.time}
 
-    def read(self, lines: Sequence[bytes], time: float, wall: float) -> tuple[list[CardRow], Host]:
-        """See ``CardReader.read``."""
+    def read(
+        self, lines: Sequence[bytes], time: float, wall: float
+    ) -> tuple[list[ParsedGpu], Host]:
+        """See ``GpuReader.read``."""
         rows = self._whole_rows(lines)
         if not rows:
             return super().read(lines, time, wall)
-        cards = [self._card(cells, at, time, wall) for at, cells in enumerate(rows)]
-        return cards, self._host(rows[0])
+        gpus = [self._gpu(cells, at, time, wall) for at, cells in enumerate(rows)]
+        return gpus, self._host(rows[0])
 
     def _whole_rows(self, lines: Sequence[bytes]) -> list[list[str]]:
         """The cells of the rows; none if any line needs a closer look."""
@@ -99,23 +101,23 @@ class SequentialCardReader(CardReader):
         are_whole = all(len(row) == header.width and row[header.time] == stamp for row in rows)
         return rows if are_whole else []
 
-    def gpu(self, card: CardRow, *, listed: bool) -> Gpu:
-        """See ``CardReader.gpu``."""
-        last = self._last[card.place] if isinstance(card, _ReadRow) else None
-        if last is None or last.row is not card:
-            return super().gpu(card, listed=listed)
+    def gpu(self, parsed: ParsedGpu, *, listed: bool) -> Gpu:
+        """See ``GpuReader.gpu``."""
+        last = self._last[parsed.place] if isinstance(parsed, _ReadRow) else None
+        if last is None or last.row is not parsed:
+            return super().gpu(parsed, listed=listed)
         if last.row.changes is None or last.before is None or last.before[1] is not listed:
-            gpu = super().gpu(card, listed=listed)
+            gpu = super().gpu(parsed, listed=listed)
         else:
             gpu = replace(last.before[0], **last.row.changes)
         last.gpu = gpu, listed
         return gpu
 
-    def _card(self, cells: list[str], number: int, time: float, wall: float) -> CardRow:
+    def _gpu(self, cells: list[str], number: int, time: float, wall: float) -> ParsedGpu:
         last = self._last.get(number)
         changes = None if last is None else self._changes(last, cells, time, time - wall)
         if last is None or changes is None:
-            read = super()._card(cells, number, time, wall)
+            read = super()._gpu(cells, number, time, wall)
             row = _ReadRow(read.values, read.missing, read.listed, number)
             self._last[number] = _Last(cells, time - wall, row)
         else:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.config.chart_windows import DEFAULT_WINDOW, WINDOWS
-from gpumon.findings import card_findings, memory_account
+from gpumon.findings import gpu_findings, memory_account
 from gpumon.host import Target
 from gpumon.model.processes import GpuUse, blamed
 from gpumon.ui.clipboard import copy, cuda_line
@@ -14,7 +14,7 @@ from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
 from gpumon.ui.screens.painted import TellRequested
 from gpumon.ui.view.gpu_charts import chart_rows, least_rows, window_title
-from gpumon.ui.view.gpu_page import CardView, Charts, card_rows, last_values
+from gpumon.ui.view.gpu_page import Charts, GpuView, gpu_rows, last_values
 from gpumon.ui.view.key_names import FooterKey, footer_key
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.page_layout import moment_text, text_rows
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from gpumon.ui.viewed_time import ViewedTime
 
 
-class CardScreen(PageScreen):
+class GpuScreen(PageScreen):
     """All details of one GPU, with charts."""
 
-    place: ClassVar[Place] = "card"
+    place: ClassVar[Place] = "gpu"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(place)
 
     def __init__(
@@ -108,8 +108,8 @@ class CardScreen(PageScreen):
         before = self._charts.by(key, last_values, history, gpu)
         title = window_title(self._window, history)
         charts = Charts(title, partial(self._chart_rows, gpu), least_rows)
-        view = CardView(gpu, gone, before)
-        return card_rows(view, history, snapshot, width, self.body_height, charts)
+        view = GpuView(gpu, gone, before)
+        return gpu_rows(view, history, snapshot, width, self.body_height, charts)
 
     def _chart_rows(self, gpu: Gpu, width: int, room: int) -> list[Row]:
         history, window = self._history, self._window
@@ -117,13 +117,13 @@ class CardScreen(PageScreen):
 
     def _marks(self, first: float, last: float) -> list[Event]:
         """The events of this GPU."""
-        return [mark for mark in self._viewed_time.events(first, last) if self._uuid in mark.cards]
+        return [mark for mark in self._viewed_time.events(first, last) if self._uuid in mark.gpus]
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
         if self._gpu is None or self._gone_at is not None:
             return []
-        found = card_findings(self._history, self._gpu)
+        found = gpu_findings(self._history, self._gpu)
         return state_sections(f"GPU {self._gpu.index}", self._history, found)
 
     def action_window(self, key: str) -> None:

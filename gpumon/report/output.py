@@ -15,6 +15,7 @@ from gpumon.report.exports import to_csv, to_json
 from gpumon.report.figures import UsageReport, make_report
 from gpumon.report.notes import damage_notes, notes, wrapped
 from gpumon.report.owners import BY_PROCESSES
+from gpumon.report.parallel import PART_BYTES, tally_parts
 from gpumon.report.reading import HostChoice, find_logs, merged_samples, span_of
 from gpumon.report.span import SpanError, parse_span
 from gpumon.report.table import heading, left_out, to_table
@@ -112,6 +113,8 @@ def print_report(
 def _read(
     logs: Sequence[Log], by: str, window: TimeWindow, hosts: HostChoice, *, plot: bool
 ) -> tuple[UsageReport, Curves | None]:
+    if not plot and (in_parts := tally_parts(logs, by, window, hosts, PART_BYTES)) is not None:
+        return make_report(in_parts), None
     tally = UsageTotals(by, window)
     curves = Curves(window) if plot else None
     first = None if window.first == float("-inf") else window.first

@@ -64,6 +64,14 @@ class GpuTotals(Struct):
     period: Period = field(default_factory=Period)
     xids: dict[int, float | None] = field(default_factory=dict)
 
+    def join(self, later: GpuTotals) -> None:
+        """Add what was counted of it later, after ``HostTotals.close``."""
+        self.index, self.uuid, self.name = later.index, later.uuid, later.name or self.name
+        self.memory_total = later.memory_total or self.memory_total
+        self.sums.join(later.sums)
+        self.alone.add(later.alone)
+        self.xids |= later.xids
+
     def is_fresh(self, sample: GpuSample) -> bool:
         """Whether a sample has current values; a hung GPU repeats its last values."""
         age = sample.age
@@ -180,6 +188,17 @@ class HostTotals:
                 self._count_gpu(gpu, gpu.sample, 0.0, is_fresh=gpu.is_fresh(gpu.sample))
             _end_period(gpu, gpu.list)
 
+    def join(self, later: HostTotals) -> None:
+        """Add what was counted later. Not for subjects: their keys may depend on the past."""
+        for key, gpu in later.gpus.items():
+            known = self.gpus.get(key)
+            if known is None:
+                self.gpus[key] = gpu
+            else:
+                known.join(gpu)
+        if self.whole is not None and later.whole is not None:
+            self.whole.join(later.whole)
+
     def _begin(self, gpu: GpuTotals, sample: GpuSample, reach: float) -> None:
         gpu.index, gpu.uuid = sample.index, sample.uuid
         gpu.name = sample.name or gpu.name
@@ -201,6 +220,9 @@ class HostTotals:
             for share in () if gpu.list is None else gpu.list.shares:
                 share.sums.faults.add_ecc(errors)
         if not seconds and not window.holds(sample.time):
+            if gpu.is_fresh(sample) and sample.utilization_gpu is not None:
+                # It may have waited in the window, or begin to wait there.
+                self._count_waiting(gpu, sample.utilization_gpu, 0.0, 0.0)
             return
         energy = energy_used(sample, after, passed, seconds)
         is_fresh = gpu.is_fresh(sample)
@@ -457,6 +479,15 @@ class UsageTotals:
         if host is None:
             host = self.hosts[moment.host] = HostTotals(self.by, self.window)
         host.add(moment)
+
+    def join(self, later: UsageTotals) -> None:
+        """Add what was counted in a later part of the time; see ``HostTotals.join``."""
+        for name, host in later.hosts.items():
+            known = self.hosts.get(name)
+            if known is None:
+                self.hosts[name] = host
+            else:
+                known.join(host)
 
     def close(self) -> None:
         """Finish."""

@@ -1,0 +1,188 @@
+"""Adds up a long log in several processes, each a part of its time.
+
+The sums of the parts join to those of the whole only if nothing that is remembered from sample to
+sample matters at a cut. So a log is cut where its samples are regular, and the parts are thrown
+away where the whole log turns out to have had more to remember.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack, suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from gpumon.recording import RecordingError
+from gpumon.recording.csv.compression import is_packed
+from gpumon.recording.csv.hosts import has_several
+from gpumon.report.reading import HostChoice, Log, merged_samples, span_of
+from gpumon.report.tally import TimeWindow, UsageTotals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from multiprocessing.connection import Connection
+
+    from gpumon.report.reading import MergedSample
+
+PART_BYTES = 32 * 2**20
+"""A part is at least this long, so that a process is worth its start."""
+_MOST_PARTS = 8
+_AFTER = 60.0
+"""Seconds read after the end of a part: they give the usual interval at its end."""
+_LONGEST_INTERVAL = 5.0
+_ELSEWHERE, _TRIES = 600.0, 5
+"""Where samples are not regular, a cut is tried so many seconds later, and so often."""
+
+
+def tally_parts(
+    logs: Sequence[Log], by: str, window: TimeWindow, hosts: HostChoice, part_bytes: int
+) -> UsageTotals | None:
+    """The sums of a log, added up in parts at the same time.
+
+    Args:
+        logs: The logs.
+        by: One of ``report.figures.BY``.
+        window: The time that counts.
+        hosts: The hosts to read.
+        part_bytes: The least size of a part.
+
+    Returns:
+        The sums; ``None`` if it is shorter, cannot be cut, or must be read from its beginning to
+        its end to be right.
+    """
+    if by not in ("gpu", "host") or len(logs) != 1:
+        # What a process or a job is may depend on what was seen of it long before.
+        return None
+    (log,) = logs
+    if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
+        return None
+    size = sum(part.gpus.stat().st_size for part in log.parts)
+    count = min(_usable_cores(), _MOST_PARTS, size // part_bytes)
+    cuts = [] if count < 2 else _cuts(log, window, count)
+    if not cuts:
+        return None
+    times = [window.first, *(time for time, _ in cuts), window.last]
+    windows = [TimeWindow(*ends) for ends in pairwise(times)]
+    counted = _count_all([(log, by, part, hosts) for part in windows])
+    if counted is None:
+        return None
+    whole, *later = counted
+    for part in later:
+        whole.join(part)
+    hosts.seen.update(whole.hosts)
+    gpus = {host: frozenset(totals.gpus) for host, totals in whole.hosts.items()}
+    untimed = any(
+        time is None
+        for totals in whole.hosts.values()
+        for gpu in totals.gpus.values()
+        for time in gpu.xids.values()
+    )
+    if untimed or any(there != gpus for _, there in cuts):
+        return None
+    return whole
+
+
+_Work = tuple[Log, str, TimeWindow, HostChoice]
+
+
+def _count_all(works: Sequence[_Work]) -> list[UsageTotals] | None:
+    """The sums of each part, of which the first is counted here; ``None`` if one is damaged."""
+    from multiprocessing import get_context
+
+    # Forked: nothing is imported twice, and this command has no threads.
+    context = get_context("fork")
+    with ExitStack() as ending:
+        readers = []
+        for work in works[1:]:
+            reader, writer = context.Pipe(duplex=False)
+            ending.callback(reader.close)
+            process = context.Process(target=_send, args=(writer, work), daemon=True)
+            try:
+                process.start()
+            except OSError:
+                return None
+            finally:
+                writer.close()
+            ending.callback(process.join)
+            ending.callback(process.kill)
+            readers.append(reader)
+        try:
+            counted = [_tally(*works[0]), *(reader.recv() for reader in readers)]
+        except (RecordingError, EOFError, OSError):
+            # Whoever reads it alone finds out what is wrong.
+            return None
+    return None if None in counted else counted
+
+
+def _send(writer: Connection, work: _Work) -> None:
+    # Ctrl+C reaches this process too.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with suppress(RecordingError, OSError):
+        writer.send(_tally(*work))
+
+
+def _tally(log: Log, by: str, window: TimeWindow, hosts: HostChoice) -> UsageTotals | None:
+    """The sums of a part; ``None`` if it has damaged lines, which others would count again."""
+    tally = UsageTotals(by, window)
+    log = Log(log.path, log.parts, {})
+    first = None if window.first == float("-inf") else window.first
+    last = None if window.last == float("inf") else window.last + _AFTER
+    for moment in merged_samples([log], first, last, hosts, owners=False):
+        tally.add(moment)
+    tally.close()
+    return None if any(damage.lines for damage in log.damage.values()) else tally
+
+
+def _usable_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return 1
+
+
+_Cut = tuple[float, dict[str | None, frozenset[str]]]
+"""A time, and the GPUs of each host around it."""
+
+
+def _cuts(log: Log, window: TimeWindow, count: int) -> list[_Cut]:
+    """Times that cut the log into parts of about the same length."""
+    span = span_of([log])
+    if span is None:
+        return []
+    first, last = max(span[0], window.first), min(span[1], window.last)
+    found: list[_Cut] = []
+    for number in range(1, count):
+        wanted = first + (last - first) * number / count
+        for later in range(_TRIES):
+            time = wanted + later * _ELSEWHERE
+            if time > last - _ELSEWHERE or (found and time < found[-1][0] + _ELSEWHERE):
+                continue
+            cut = _cut_at(log, time)
+            if cut is not None:
+                found.append(cut)
+                break
+    return found
+
+
+def _cut_at(log: Log, time: float) -> _Cut | None:
+    """A time between two samples that is not before this one, if the samples around are regular."""
+    around = list(merged_samples([log], time, time + _AFTER, HostChoice(), owners=False))
+    after = [moment for moment in around if moment.time > time]
+    if len(after) < 2 or not around[0].time < time - _ELSEWHERE / 4:
+        return None
+    if not all(_is_regular(before, moment) for before, moment in pairwise(around)):
+        return None
+    gpus = {moment.host: frozenset(moment.gpus) for moment in around}
+    return (after[0].time + after[1].time) / 2, gpus
+
+
+def _is_regular(before: MergedSample, after: MergedSample) -> bool:
+    """Whether a sample follows another without a gap, and with the same GPUs and errors."""
+    passed = after.time - before.time
+    if not 0 < passed <= min(_LONGEST_INTERVAL, before.reach) or before.host != after.host:
+        return False
+    return before.gpus.keys() == after.gpus.keys() and all(
+        (one.xid, one.xid_at) == (after.gpus[key].xid, after.gpus[key].xid_at)
+        for key, one in before.gpus.items()
+    )

@@ -1,0 +1,187 @@
+"""A long log that is added up in parts says what it says as a whole."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import psutil
+import pytest
+
+from gpumon.recording.csv.files import log_files
+from gpumon.report import output, parallel
+from gpumon.report.reading import HostChoice, find_logs
+from gpumon.report.tally import TimeWindow
+from tests.build import GIB, gpu, process, snapshot
+from tests.report.logs import chaos, eventful_night, write_log
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.report.logs import Sample
+
+START = 1_760_000_000.0
+
+
+def long_day(seed: int) -> Iterator[Sample]:
+    """An hour and a half of two GPUs by the second, with all that is remembered for a while."""
+    random = Random(seed)
+    elapsed, energy, ecc = 0.0, 1e6, 0
+    xid: tuple[int, float] | None = None
+    load = [0.0, 0.0]
+    while elapsed < 5400:
+        if random.random() < 0.05:
+            # Spells of load, and of waiting for data.
+            load = [random.choice((0.0, 5.0, 60.0, 100.0)) for _ in range(2)]
+        ecc += random.random() < 0.01
+        if random.random() < 0.0005:
+            xid = random.choice((31, 79)), START + elapsed
+        cards = [
+            gpu(
+                index=index,
+                utilization_gpu=load[index],
+                sm_active=load[index] / 4,
+                memory_used=random.randrange(80 * GIB),
+                power_draw=70 + 6 * load[index],
+                energy=energy,
+                clock_event_reasons=random.choice((0, 0, 0, 4, 0x48)),
+                ecc_uncorrected_volatile=ecc,
+                xid=None if xid is None else xid[0],
+                xid_at=None if xid is None else xid[1],
+            )
+            for index in range(2)
+        ]
+        loading = [
+            msgspec.structs.replace(process(pid, gpus=(pid % 2,), sm=3), cpu_percent=100.0)
+            for pid in (8, 9)
+        ]
+        yield snapshot(START + elapsed, *cards, processes=tuple(loading)), elapsed
+        # Now and then a gap.
+        elapsed = round(elapsed + (25.0 if random.random() < 0.001 else 1.0), 3)
+        energy = round(energy + 700 * random.random(), 3)
+
+
+def report(path: Path, by: str, monkeypatch: pytest.MonkeyPatch, least: int) -> Any:
+    monkeypatch.setattr(output, "PART_BYTES", least)
+    out = io.StringIO()
+    assert output.print_report([str(path)], by=by, form="json", out=out) == 0
+    return json.loads(out.getvalue())
+
+
+def in_parts(path: Path, by: str = "gpu") -> bool:
+    """Whether the log is added up in parts."""
+    done = parallel.tally_parts(find_logs([str(path)]), by, TimeWindow(), HostChoice(), 1)
+    return done is not None
+
+
+def assert_near(one: Any, other: Any) -> None:
+    """Equal but for the order in which numbers were added."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            assert_near(value, other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for value, beside in zip(one, other, strict=True):
+            assert_near(value, beside)
+    else:
+        assert one == (pytest.approx(other, rel=1e-6) if isinstance(one, float) else other)
+
+
+@pytest.fixture(autouse=True)
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "_usable_cores", lambda: 4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_parts_say_what_the_whole_says(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = write_log(tmp_path / "day.csv", long_day(seed))
+    assert in_parts(log)
+    assert in_parts(log, "host")
+    for by in ("gpu", "host"):
+        alone = report(log, by, monkeypatch, sys.maxsize)
+        assert_near(report(log, by, monkeypatch, 1), alone)
+    lines = report(log, "gpu", monkeypatch, 1)["lines"]
+    assert all(line["gaps"] and line["xids"] and line["starved_hours"] for line in lines)
+
+
+@pytest.mark.parametrize("by", ["gpu", "host", "user"])
+def test_whatever_a_log_has_it_is_cut_only_where_that_changes_nothing(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, samples in (("night", eventful_night(START)), ("chaos", chaos(1, START))):
+        log = write_log(tmp_path / f"{name}.csv", samples)
+        alone = report(log, by, monkeypatch, sys.maxsize)
+        assert_near(report(log, by, monkeypatch, 1), alone)
+
+
+def test_a_damaged_log_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = write_log(tmp_path / "day.csv", long_day(0))
+    lines = log.read_text().splitlines(keepends=True)
+    lines[5000] = "garbage\n"
+    log.write_text("".join(lines))
+    assert not in_parts(log)
+    (said, *_) = report(log, "gpu", monkeypatch, 1)["notes"]
+    assert said.startswith(f"{log} has 2 damaged lines, the first is line 5001;")
+
+
+def test_a_gpu_that_comes_later_is_not_lost(tmp_path: Path) -> None:
+    def some() -> Iterator[Sample]:
+        for number, (taken, elapsed) in enumerate(long_day(0)):
+            if 1800 < number < 2000:
+                yield taken, elapsed
+            else:
+                yield snapshot(taken.time, taken.gpus[0], processes=taken.processes), elapsed
+
+    assert not in_parts(write_log(tmp_path / "day.csv", some()))
+
+
+def test_short_logs_are_read_in_one_process(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "day.csv", long_day(0))
+    logs = find_logs([str(log)])
+    size = log_files(log).gpus.stat().st_size
+    for least in (size, size // 2 + 1):
+        assert parallel.tally_parts(logs, "gpu", TimeWindow(), HostChoice(), least) is None
+
+
+PROGRAM = """
+import sys
+from gpumon.report import output, parallel
+output.PART_BYTES = 1
+parallel._usable_cores = lambda: 4
+tally = parallel._tally
+def slow(*work):
+    import time
+    time.sleep(5)
+    return tally(*work)
+parallel._tally = slow
+output.print_report(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_however_it_ends_no_process_is_left(number: signal.Signals, tmp_path: Path) -> None:
+    log = write_log(tmp_path / "day.csv", long_day(0))
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(log)], stderr=subprocess.PIPE, start_new_session=True
+    )
+    with program:
+        deadline = time.monotonic() + PATIENCE
+        while len(others := psutil.Process(program.pid).children()) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        program.send_signal(number)
+        program.wait(PATIENCE)
+    _, alive = psutil.wait_procs(others, PATIENCE)
+    assert not alive

@@ -10,7 +10,8 @@ TYPE_CHECKING = False
 """Importing ``typing`` takes longer than all else here."""
 if TYPE_CHECKING:
     from gpumon.api.errors import GpuError, NoGpuFitsError
-    from gpumon.api.measurement import GpuUsage, Measurement, measure, measured
+    from gpumon.api.measured import measured
+    from gpumon.api.measurement import Measurement, measure
     from gpumon.api.selection import Selected, select
     from gpumon.api.snapshots import Snapshot, snapshot
     from gpumon.api.watching import Watch, watch
@@ -40,10 +41,10 @@ _MODULES = {
     "GpuError": "gpumon.api.errors",
     "GpuProcess": "gpumon.model.processes",
     "NoGpuFitsError": "gpumon.api.errors",
-    "GpuUsage": "gpumon.api.measurement",
+    "GpuUsage": "gpumon.api.usage",
     "Measurement": "gpumon.api.measurement",
     "measure": "gpumon.api.measurement",
-    "measured": "gpumon.api.measurement",
+    "measured": "gpumon.api.measured",
     "Selected": "gpumon.api.selection",
     "select": "gpumon.api.selection",
     "Snapshot": "gpumon.api.snapshots",

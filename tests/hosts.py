@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.fleet import HostState, HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostState, HostStatus
 from gpumon.fleet.demo import DemoFleet
 from gpumon.fleet.summary import HostJudge, HostSummary
 from tests.build import NOON, gpu
@@ -57,7 +57,7 @@ def host_state(
         HostStatus.LIVE,
         NOON - 60,
         "",
-        Origin.GPUMON,
+        HostOrigin.GPUMON,
         build_snapshot(time, *named, processes=processes),
         time,
     )

@@ -22,7 +22,7 @@ class Desktop(Struct, frozen=True, tag="desktop", tag_field="way"):
     """A notification of the terminal (OSC 9, 777 or 99)."""
 
 
-class Command(Struct, frozen=True, tag="command", tag_field="way"):
+class AlertCommand(Struct, frozen=True, tag="command", tag_field="way"):
     """A program.
 
     Attributes:
@@ -56,7 +56,7 @@ class Apprise(Struct, frozen=True, tag="apprise", tag_field="way"):
     url: str
 
 
-Way = Bell | Desktop | Command | Webhook | Apprise
+Way = Bell | Desktop | AlertCommand | Webhook | Apprise
 
 
 class Alert(Struct, frozen=True, kw_only=True):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.alerts.alert import Alert, Bell, Desktop
-from gpumon.alerts.event_watchers import EndWatcher, XidWatcher
+from gpumon.alerts.event_watchers import EndWatcher, XidAlertWatcher
 from gpumon.alerts.look import Look
-from gpumon.alerts.memory import Memory, Remembered
+from gpumon.alerts.memory import AlertMemory, Remembered
 from gpumon.alerts.notice import gpu_key, process_key
 from gpumon.alerts.sentences import gpu_notice
 from gpumon.alerts.state_watchers import GpuWatcher, ProcessWatcher
@@ -70,7 +70,7 @@ class AlertEngine:
         self._watchers = [_watcher_of(alert, user) for alert in alerts]
         self._asked: dict[str, EndWatcher | _FreeOnce] = {}
         self._settling = max(_SETTLING, thresholds.idle_after, thresholds.stuck_after) + 10
-        self._memory = Memory(state) if state is not None and alerts else None
+        self._memory = AlertMemory(state) if state is not None and alerts else None
         self._remembered = None if self._memory is None else self._memory.load()
         self._list_at: float | None = None
         self._now: float | None = None
@@ -206,7 +206,7 @@ def _watcher_of(alert: Alert, user: str | None) -> Watcher:
     if isinstance(when, ProcessWhen):
         return ProcessWatcher(alert, when)
     if isinstance(when, XidWhen):
-        return XidWatcher(alert, when)
+        return XidAlertWatcher(alert, when)
     return EndWatcher(alert, when)
 
 

@@ -24,7 +24,7 @@ _LISTS_WITHOUT = 2
 """Process lists in a row that a process must be missing from: one may be incomplete."""
 
 
-class XidWatcher:
+class XidAlertWatcher:
     """Follows XIDs; implements ``Watcher``."""
 
     def __init__(self, alert: Alert, when: XidWhen) -> None:

@@ -108,7 +108,7 @@ def memory_path(host: str, alert_file: str | None = None) -> str:
     return os.path.join(state_folder(), f"alerts-{name}.json")
 
 
-class Memory:
+class AlertMemory:
     """Reads and writes the file.
 
     Args:

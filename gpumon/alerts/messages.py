@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gpumon.alerts.alert import Apprise, Bell, Command, Desktop, Webhook
+from gpumon.alerts.alert import AlertCommand, Apprise, Bell, Desktop, Webhook
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def way_in_words(way: Way) -> str:
         return "bell"
     if isinstance(way, Desktop):
         return "desktop"
-    if isinstance(way, Command):
+    if isinstance(way, AlertCommand):
         return f"command {way.args[0]}"
     if isinstance(way, Webhook):
         return f"webhook {urlsplit(way.url).hostname} ({way.format})"

@@ -13,9 +13,9 @@ from gpumon.alerts.alert import (
     EVENT_COOLDOWN,
     STATE_COOLDOWN,
     Alert,
+    AlertCommand,
     Apprise,
     Bell,
-    Command,
     Desktop,
     Webhook,
 )
@@ -224,7 +224,7 @@ def _way(value: object, folder: Path) -> Way:
             )
             raise InvalidValue(f"{key} is nothing of a {kinds[0]}{near}")
     if kinds == ["command"]:
-        return Command(_arguments(value["command"]))
+        return AlertCommand(_arguments(value["command"]))
     if kinds == ["apprise"]:
         return Apprise(_apprise(value["apprise"]))
     form = value.get("format", "gpumon")

@@ -141,7 +141,7 @@ def print_hosts(
 
     from gpumon.cli.options import TIMEOUT
     from gpumon.cli.snapshot import NOT_WATCHED, narrowed
-    from gpumon.fleet import Origin
+    from gpumon.fleet import HostOrigin
     from gpumon.fleet.answers import answers, missing
     from gpumon.fleet.export import named
 
@@ -169,7 +169,7 @@ def print_hosts(
     for name, sentence in absent.items():
         say(f"{name}: {sentence}")
     for host in found.hosts if form == "table" else ():
-        if host.origin is Origin.NVIDIA_SMI and host.name not in absent:
+        if host.origin is HostOrigin.NVIDIA_SMI and host.name not in absent:
             say(f"{host.name}: {host.sentence}")
     if asked:
         say(NOT_WATCHED)

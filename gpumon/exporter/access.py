@@ -94,7 +94,7 @@ class Rules:
         return self._limit is None or self._limit.take()
 
 
-class Access:
+class PageAccess:
     """The rules that hold now.
 
     Args:

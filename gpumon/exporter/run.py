@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.exporter.access import Access
+from gpumon.exporter.access import PageAccess
 from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.exporter.server import MetricsServer, listen
 from gpumon.host.recorded import RecordedHost
@@ -86,7 +86,7 @@ def export(
     """
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(news), StatusLine(sys.stderr) as status:
-        access = Access(options.web_config, lambda sentence: status.say(printable(sentence)))
+        access = PageAccess(options.web_config, lambda sentence: status.say(printable(sentence)))
         try:
             listener = listen(options.host, options.port)
         except OSError as error:
@@ -178,7 +178,7 @@ class _Sampling:
             self._said = sentence
 
 
-def _beginning(listener: socket.socket, access: Access, options: ExporterOptions) -> list[str]:
+def _beginning(listener: socket.socket, access: PageAccess, options: ExporterOptions) -> list[str]:
     """What to say at the start: the address of the page, and who else can read it."""
     rules = access.rules()
     secured = rules is not None and rules.context is not None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from gpumon.exporter.access import Access, Rules
+    from gpumon.exporter.access import PageAccess, Rules
     from gpumon.exporter.metrics_page import Page
 
 MOST_CONNECTIONS = 64
@@ -74,7 +74,9 @@ class MetricsServer(TCPServer):
         access: Who may read it.
     """
 
-    def __init__(self, listener: socket.socket, newest: Callable[[], Page], access: Access) -> None:
+    def __init__(
+        self, listener: socket.socket, newest: Callable[[], Page], access: PageAccess
+    ) -> None:
         BaseServer.__init__(self, listener.getsockname(), BaseHTTPRequestHandler)
         self.socket = listener
         self.newest = newest

@@ -38,7 +38,7 @@ class HostStatus(str, Enum):
     """Not connected; ``HostState.sentence`` says why. It is tried again."""
 
 
-class Origin(str, Enum):
+class HostOrigin(str, Enum):
     """Where the values of a host come from."""
 
     GPUMON = "gpumon"
@@ -89,7 +89,7 @@ class HostState(Struct, frozen=True, gc=False):
     status: HostStatus
     since: float
     sentence: str = ""
-    origin: Origin | None = None
+    origin: HostOrigin | None = None
     snapshot: Snapshot | None = None
     received_at: float | None = None
     version: str | None = None
@@ -150,7 +150,7 @@ class Fleet(Protocol):
     def processes(self, name: str, *, readonly: bool) -> ProcessHost:
         """The processes of one host, for details and signals.
 
-        A host whose origin is not ``Origin.GPUMON`` refuses every signal with a sentence.
+        A host whose origin is not ``HostOrigin.GPUMON`` refuses every signal with a sentence.
 
         Args:
             name: The host.

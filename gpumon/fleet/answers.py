@@ -6,7 +6,7 @@ import time
 from threading import Event
 from typing import TYPE_CHECKING
 
-from gpumon.fleet import HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def is_settled(host: HostState) -> bool:
         return True
     if host.snapshot is None or host.received_at is None:
         return False
-    if host.origin is not Origin.GPUMON or host.snapshot.trouble is not None:
+    if host.origin is not HostOrigin.GPUMON or host.snapshot.trouble is not None:
         return True
     if host.received_at - host.since > _LOOKUP_SECONDS:
         return True

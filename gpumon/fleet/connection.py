@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet import HostState, HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostState, HostStatus
 from gpumon.fleet.nvidia_smi import LEAST_INTERVAL, SmiReader
 from gpumon.fleet.remote_clock import RemoteClock
 from gpumon.fleet.ssh import SMI_MARK, STREAM_MARK, client_fault, ending
@@ -50,7 +50,7 @@ _PER_SECOND, _BURST = 2**20, 16 * 2**20
 
 class _Phase(Enum):
     WAITING = auto()
-    """No client runs; ``Connection.due`` says when one should."""
+    """No client runs; ``HostConnection.due`` says when one should."""
     OPENING = auto()
     """The client connects, until the command has begun on the host."""
     OPEN = auto()
@@ -59,7 +59,7 @@ class _Phase(Enum):
     """The client was told to end, or closed its output."""
 
 
-class Connection:
+class HostConnection:
     """One host. Only the thread of the poller calls its methods; any may read ``state``.
 
     Attributes:
@@ -197,7 +197,7 @@ class Connection:
                 heartbeat = sample.heartbeat
                 self._live(
                     self._clock.snapshot(sample.snapshot),
-                    Origin.GPUMON,
+                    HostOrigin.GPUMON,
                     "" if heartbeat is None else printable(heartbeat.reason),
                     printable(sample.version),
                     self._clock.states(sample.states),
@@ -205,7 +205,7 @@ class Connection:
         elif self._smi is not None:
             for snapshot in self._smi.feed(data):
                 self._heard_at = now
-                self._live(snapshot, Origin.NVIDIA_SMI, _ONLY_NVIDIA_SMI)
+                self._live(snapshot, HostOrigin.NVIDIA_SMI, _ONLY_NVIDIA_SMI)
 
     def _after_mark(self, data: bytes, now: float) -> bytes:
         """What follows the line that says which program writes; empty before it has arrived."""
@@ -232,7 +232,7 @@ class Connection:
     def _live(
         self,
         snapshot: Snapshot,
-        origin: Origin,
+        origin: HostOrigin,
         sentence: str,
         version: str = "",
         states: tuple[GpuState, ...] = (),

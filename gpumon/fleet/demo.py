@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet import FleetSnapshot, HostState, HostStatus, Origin
+from gpumon.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
 from gpumon.fleet.host_source import HostSource
 from gpumon.host.recorded import RecordedHost
 from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection
-from gpumon.sources.demo import DemoSource, Machine
+from gpumon.sources.demo import DemoMachine, DemoSource
 from gpumon.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class _Part(Struct, frozen=True):
     sick: bool = False
     down: bool = False
     drops: bool = False
-    origin: Origin = Origin.GPUMON
+    origin: HostOrigin = HostOrigin.GPUMON
 
 
 _PARTS = (
@@ -61,7 +61,7 @@ _PARTS = (
     _Part(frozenset({2, 3, 5, 6}), "0-3"),
     _Part(frozenset({7})),
     _Part(down=True),
-    _Part(frozenset({3, 7}), origin=Origin.NVIDIA_SMI),
+    _Part(frozenset({3, 7}), origin=HostOrigin.NVIDIA_SMI),
     _Part(gpus="0-3"),
     _Part(frozenset({0, 1, 2, 3, 5, 6, 7})),
     _Part(frozenset({5, 7})),
@@ -142,7 +142,9 @@ class DemoFleet:
         """See ``Fleet.processes``. No real process is signalled."""
         part, source = self._hosts[name]
         return (
-            RecordedHost() if part.origin is not Origin.GPUMON else source.host(readonly=readonly)
+            RecordedHost()
+            if part.origin is not HostOrigin.GPUMON
+            else source.host(readonly=readonly)
         )
 
     def sample(self, name: str) -> None:
@@ -179,7 +181,7 @@ class DemoFleet:
 
 def _source(name: str, place: int, clock: Clock) -> DemoSource:
     part = _PARTS[place % len(_PARTS)]
-    machine = Machine(name, part.empty, sound=not part.sick)
+    machine = DemoMachine(name, part.empty, sound=not part.sick)
     selection = ALL if part.gpus == "0-7" else parse_selection(part.gpus)
     source = DemoSource(1 + place, clock, selection, machine)
     source.open()
@@ -197,10 +199,10 @@ def _fault(part: _Part, now: float) -> str:
 
 def _live(name: str, part: _Part, snapshot: Snapshot, since: float, now: float) -> HostState:
     sentence = ""
-    if part.origin is Origin.NVIDIA_SMI:
+    if part.origin is HostOrigin.NVIDIA_SMI:
         sentence = "gpumon is not installed there: nvidia-smi says less"
         snapshot = replace(snapshot, processes=tuple(map(_listed_only, snapshot.processes)))
-    version = _VERSION if part.origin is Origin.GPUMON else None
+    version = _VERSION if part.origin is HostOrigin.GPUMON else None
     return HostState(name, HostStatus.LIVE, since, sentence, part.origin, snapshot, now, version)
 
 

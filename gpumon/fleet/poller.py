@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpumon.fleet.connection import Connection
+from gpumon.fleet.connection import HostConnection
 from gpumon.fleet.ssh_process import allow_descriptors, end_all
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ENDING_SECONDS = 1.0
 """How long the clients may take to end when the fleet is closed."""
 
 
-class Poller:
+class FleetPoller:
     """Connects to hosts and reads what they send, on its own thread.
 
     Attributes:
@@ -53,7 +53,7 @@ class Poller:
     ) -> None:
         self._selector = selectors.DefaultSelector()
         self.connections = tuple(
-            Connection(host, client, interval, self._selector) for host in hosts
+            HostConnection(host, client, interval, self._selector) for host in hosts
         )
         self._changed = changed
         self._stopping = False

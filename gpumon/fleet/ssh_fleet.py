@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.fleet import FleetSnapshot
 from gpumon.fleet.host_source import HostSource
 from gpumon.fleet.listeners import Listeners
-from gpumon.fleet.poller import Poller
+from gpumon.fleet.poller import FleetPoller
 from gpumon.fleet.ssh import SshClient
 from gpumon.remote.client import RemoteHost
 
@@ -34,7 +34,7 @@ class SshFleet:
         self._interval = interval
         self._client = client
         self._listeners = Listeners()
-        self._poller = Poller(hosts, client, interval, self._listeners.tell)
+        self._poller = FleetPoller(hosts, client, interval, self._listeners.tell)
         self._names = frozenset(hosts)
         self._lock = threading.Lock()
         self._processes: dict[tuple[str, bool], RemoteHost] = {}

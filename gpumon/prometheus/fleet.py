@@ -12,7 +12,7 @@ from gpumon.fleet.listeners import Listeners
 from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
 from gpumon.prometheus.no_processes import NoProcesses
 from gpumon.prometheus.past import PastReader
-from gpumon.prometheus.poller import Poller
+from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
 from gpumon.prometheus.source import PrometheusSource
 
@@ -60,7 +60,7 @@ class PrometheusFleet:
         self._interval = max(interval, OPEN_INTERVAL)
         self._queries = Queries(match)
         self._client = PrometheusClient(endpoint, patience)
-        self._poller = Poller(self._client, self._queries)
+        self._poller = PrometheusPoller(self._client, self._queries)
         self._listeners = Listeners()
         self._server = HostState(endpoint.address, HostStatus.CONNECTING, time.time())
         self._failures = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet import HostState, HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostState, HostStatus
 from gpumon.prometheus.gpus import snapshot, states
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class KnownHost:
         self.label = label
         self.text = text
         self.targets = frozenset(targets)
-        self.state = HostState(name, HostStatus.CONNECTING, time.time(), origin=Origin.PROMETHEUS)
+        self.state = HostState(
+            name, HostStatus.CONNECTING, time.time(), origin=HostOrigin.PROMETHEUS
+        )
         self.sampled_at: float | None = None
         self._taken_at: float | None = None
         self.is_whole = False

@@ -34,7 +34,7 @@ _MOSTLY = 0.5
 """A target that is down counts as a host with GPUs if so large a part of its job has some."""
 
 
-class Poller:
+class PrometheusPoller:
     """Asks, and keeps what is known of the hosts.
 
     Attributes:

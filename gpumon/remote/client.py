@@ -11,7 +11,7 @@ from gpumon.host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
 from gpumon.kill.signals import signal_name
 from gpumon.remote import protocol
 from gpumon.remote.channel import Channel
-from gpumon.remote.connection import ANSWER_SECONDS, READ_SECONDS, Connection, LostError
+from gpumon.remote.connection import ANSWER_SECONDS, READ_SECONDS, LostError, RemoteConnection
 from gpumon.remote.plausible import plausible_details, plausible_family, plausible_status
 from gpumon.text.formatting import printable
 
@@ -56,7 +56,7 @@ class RemoteHost:
         self._command = tuple(command)
         self._readonly = readonly
         self._connecting = threading.Lock()
-        self._connection: Connection | None = None
+        self._connection: RemoteConnection | None = None
         self._opening: Channel | None = None
         self._failure = ""
         self._failed_at: float | None = None
@@ -164,7 +164,7 @@ class RemoteHost:
             newest = mine[-1].connection
             newest.wait({one.number for one in mine if one.connection is newest}, seconds)
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> RemoteConnection:
         """The connection, made anew if it is lost.
 
         Raises:
@@ -186,7 +186,7 @@ class RemoteHost:
                 self._opening = channel = Channel(self._command)
                 if self._closed:
                     channel.leave()
-                self._connection = Connection(self._name, channel)
+                self._connection = RemoteConnection(self._name, channel)
             except LostError as lost:
                 self._fail(lost.sentence)
                 raise
@@ -205,7 +205,7 @@ class RemoteHost:
 class _RemoteHandle:
     """See ``gpumon.host.ProcessHandle``."""
 
-    def __init__(self, connection: Connection, target: Target, number: int) -> None:
+    def __init__(self, connection: RemoteConnection, target: Target, number: int) -> None:
         self.connection = connection
         self.number = number
         self._target = target

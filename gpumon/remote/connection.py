@@ -63,7 +63,7 @@ class LostError(Exception):
         self.asked = asked
 
 
-class Connection:
+class RemoteConnection:
     """A connection that has said hello.
 
     Thread-safe. It never comes back once it is lost.

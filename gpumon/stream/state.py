@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from gpumon.stream.line import Line
     from gpumon.stream.sample import GpuState
-    from gpumon.stream.tables import Column, Table
+    from gpumon.stream.tables import StreamColumn, Table
 
 
 class State:
@@ -174,7 +174,7 @@ class _Rows:
         return [None if place is None else self.rows[place] for place in order]
 
     def _collect(
-        self, column: Column, cells: Any, count: int, changes: dict[int, dict[Any, Any]]
+        self, column: StreamColumn, cells: Any, count: int, changes: dict[int, dict[Any, Any]]
     ) -> None:
         """Add the new values of a column to the changes of each row."""
         is_whole = isinstance(cells, list)

@@ -60,7 +60,7 @@ def checked(field: str, value: Any) -> Any:
     return value if low <= value <= high else None
 
 
-class Column(NamedTuple):
+class StreamColumn(NamedTuple):
     """A column of a table.
 
     Attributes:
@@ -106,7 +106,7 @@ class Table:
         self.row = row
         self.most = most
         self.identity = identity
-        self.columns: list[Column] = []
+        self.columns: list[StreamColumn] = []
         self._apart: list[tuple[int, Callable[[Any], tuple[Any, ...]]]] = []
         without: list[Any] = []
         for place, one in enumerate(fields(row)):
@@ -123,18 +123,18 @@ class Table:
             keys = INSTANCE_KEYS if field == "instance" else identity_keys(IDENTITIES[field])
             self._apart.append((place, _instance if field == "instance" else _identity))
             self.columns += [
-                Column(key, field, part, int | None, bounds=bounds(field))
+                StreamColumn(key, field, part, int | None, bounds=bounds(field))
                 for part, key in enumerate(keys)
             ]
         elif field in BELOW:
             self._apart.append((place, _count))
-            self.columns.append(Column(field, field, None, int, bounds=bounds(field)))
+            self.columns.append(StreamColumn(field, field, None, int, bounds=bounds(field)))
         else:
             is_number = type_ in {int, float, int | None, float | None}
             limits = bounds(field) if is_number else None
             told = _OBJECTS.get(field)
             self.columns.append(
-                Column(json_keys(self.row)[field], field, None, type_, told, limits)
+                StreamColumn(json_keys(self.row)[field], field, None, type_, told, limits)
             )
 
     def cells(self, row: Struct) -> list[Any]:

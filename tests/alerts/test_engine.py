@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.alerts.alert import Bell, Command
+from gpumon.alerts.alert import AlertCommand, Bell
 from gpumon.findings.finding import Severity
 from gpumon.model.processes import GpuProcess, Place
 from gpumon.model.snapshot import Gpu, GpuStatus, Trouble, Unknown
@@ -454,7 +454,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
 
 
 def test_of_two_programs_one_runs_the_commands(tmp_path: Path) -> None:
-    ways = (Bell(), Command(("true",)))
+    ways = (Bell(), AlertCommand(("true",)))
     first = Machine(alert("hot", ways=ways), state=tmp_path / "state.json")
     second = Machine(alert("hot", ways=ways), state=tmp_path / "state.json")
     assert first.engine.trouble is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.alerts.alert import Alert, Apprise, Bell, Command, Desktop, Webhook
+from gpumon.alerts.alert import Alert, AlertCommand, Apprise, Bell, Desktop, Webhook
 from gpumon.alerts.reading import ReadAlerts, read_alerts
 from gpumon.config import load
 from gpumon.config.alert_tables import ALERT_KEYS
@@ -74,7 +74,7 @@ when = "hot"
         ways=(
             Bell(),
             Desktop(),
-            Command(("mail", "-s", "it is so", "ann")),
+            AlertCommand(("mail", "-s", "it is so", "ann")),
             Webhook("https://ntfy.sh/x", "ntfy", headers),
             Apprise("mailto://x"),
         ),
@@ -168,7 +168,7 @@ def test_without_a_terminal_only_the_other_ways_are_left(read: Callable[..., Rea
         terminal=False,
     )
     assert len(said(found)) == 2
-    assert found.alerts[0].ways == (Command(("true",)),)
+    assert found.alerts[0].ways == (AlertCommand(("true",)),)
 
 
 @pytest.mark.parametrize("text", ["alerts = 3", "[alerts]\nwhen = 'hot'", "alerts = [1]"])

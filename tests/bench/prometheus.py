@@ -18,7 +18,7 @@ from pathlib import Path
 from gpumon.config.settings import Prometheus
 from gpumon.prometheus import read_endpoint
 from gpumon.prometheus.client import PrometheusClient
-from gpumon.prometheus.poller import Poller
+from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
 from tests.prometheus.exporters import Exporters, page
 from tests.prometheus.server import PrometheusServer, open_fleet, wait_for
@@ -57,7 +57,7 @@ def main() -> int:
 def _measure(url: str) -> None:
     """Print how long rounds over all hosts take, and to open one."""
     client = PrometheusClient(read_endpoint(url, Prometheus()))
-    poller = Poller(client, Queries(""))
+    poller = PrometheusPoller(client, Queries(""))
     rounds, own = [], []
     for _ in range(ROUNDS):
         began, worked = time.perf_counter(), time.thread_time()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.exporter import server
-from gpumon.exporter.access import Access
+from gpumon.exporter.access import PageAccess
 from gpumon.exporter.metrics_page import MetricsPages, Page
 from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer, listen
 from gpumon.sources.demo import DemoSource
@@ -177,7 +177,7 @@ class serving:  # noqa: N801 - used as a function
 
     def __enter__(self) -> MetricsServer:
         self._server = MetricsServer(
-            listen("127.0.0.1", 0), self.newest, Access(None, lambda _: None)
+            listen("127.0.0.1", 0), self.newest, PageAccess(None, lambda _: None)
         )
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.exporter import access
-from gpumon.exporter.access import Access, Rules
+from gpumon.exporter.access import PageAccess, Rules
 from gpumon.exporter.web_config import WebConfigError, read_web_config
 from tests.exporter.certificates import Authority, authority, needs_openssl
 from tests.exporter.exporting import exporting, run_exporter, wait_until
@@ -69,7 +69,7 @@ def test_hashes_of_htpasswd_and_others_are_read(tmp_path: Path, prefix: bytes) -
     hashed = OPEN_SESAME.replace("$2b$", f"${prefix.decode()}$")
     path = write(tmp_path, f"basic_auth_users:\n  ann: {hashed}\n")
     rules = Rules(read_web_config(str(path)))
-    assert Access(str(path), print).is_password_right(rules, "Basic YW5uOm9wZW4gc2VzYW1l")
+    assert PageAccess(str(path), print).is_password_right(rules, "Basic YW5uOm9wZW4gc2VzYW1l")
 
 
 def test_a_long_password_is_right_up_to_what_bcrypt_reads(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_password_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(bcrypt, "checkpw", count)
     path = write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
-    gate = Access(str(path), print)
+    gate = PageAccess(str(path), print)
     rules = gate.rules()
     assert rules is not None
     for _ in range(20):
@@ -110,7 +110,7 @@ def test_a_user_who_is_not_there_takes_as_long_as_one_who_is(
 
     monkeypatch.setattr(bcrypt, "checkpw", note)
     path = write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
-    gate = Access(str(path), print)
+    gate = PageAccess(str(path), print)
     rules = gate.rules()
     assert rules is not None
     assert not gate.is_password_right(rules, "Basic Ym86eA==")

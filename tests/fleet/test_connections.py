@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.fleet import HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostStatus
 from gpumon.host import Refused, target_of
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.collector import Collector
@@ -50,7 +50,7 @@ def test_every_host_has_its_own_gpus_and_processes(lab: Lab) -> None:
             assert [gpu.name for gpu in two.snapshot.gpus] == ["NVIDIA GeForce RTX 4090"]
             (process,) = one.snapshot.processes
             assert (process.id.pid, process.command) == (owner.pid, ("python", "train.py"))
-            assert (one.origin, one.sentence) == (Origin.GPUMON, "")
+            assert (one.origin, one.sentence) == (HostOrigin.GPUMON, "")
             assert one.version is not None
             # What changes there is seen here.
             second.cards[0].temperature = 77

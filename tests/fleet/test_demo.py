@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpumon.findings import Severity
-from gpumon.fleet import HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostStatus
 from gpumon.fleet.demo import DemoFleet
 from gpumon.fleet.summary import HostJudge
 from tests.clock import HandClock
@@ -17,7 +17,7 @@ def test_the_hosts_differ() -> None:
     assert [one.name for one in hosts if one.state.status is HostStatus.DOWN] == ["gpu-07"]
     sick = [one.name for one in hosts if one.is_live and one.severity is Severity.CRITICAL]
     assert sick == ["gpu-04"]
-    assert [one.name for one in hosts if one.state.origin is Origin.NVIDIA_SMI] == ["gpu-08"]
+    assert [one.name for one in hosts if one.state.origin is HostOrigin.NVIDIA_SMI] == ["gpu-08"]
     assert len({one.free for one in hosts}) > 4
 
 

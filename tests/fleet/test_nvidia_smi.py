@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.fleet import HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostStatus
 from gpumon.fleet.nvidia_smi import SmiReader
 from gpumon.host import Refused, target_of
 from gpumon.model.snapshot import GpuStatus, Unknown
@@ -62,7 +62,7 @@ def test_gpus_and_owners_are_there_and_nothing_can_be_ended(lab: Lab, host: Path
         with reading(lab.client, "gpu-01") as fleet:
             wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.LIVE)
             known = state(fleet, "gpu-01")
-            assert known.origin is Origin.NVIDIA_SMI
+            assert known.origin is HostOrigin.NVIDIA_SMI
             assert "only nvidia-smi" in known.sentence
             assert known.snapshot is not None
             (gpu,) = known.snapshot.gpus

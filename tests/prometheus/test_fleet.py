@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.fleet import HostStatus, Origin, Owner
+from gpumon.fleet import HostOrigin, HostStatus, Owner
 from gpumon.host import Refused, Target
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import Unknown
@@ -102,7 +102,7 @@ def test_hosts_of_both_spellings_and_their_values(site: Site) -> None:
     wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 3, "three hosts")
     latest = fleet.latest()
     assert [host.name for host in latest.hosts] == ["gpu2", "gpu10", "smi"]
-    assert {host.origin for host in latest.hosts} == {Origin.PROMETHEUS}
+    assert {host.origin for host in latest.hosts} == {HostOrigin.PROMETHEUS}
     first, second, third = (host.snapshot for host in latest.hosts)
     assert first is not None
     assert second is not None

@@ -16,7 +16,7 @@ from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.sources.makers import ErrorSeverity, error_code
 from gpumon.sources.nvml import kernel_xids
 from gpumon.sources.nvml.kernel_xids import KERNEL_THREAD
-from gpumon.sources.nvml.xid_reports import Origin, XidReports
+from gpumon.sources.nvml.xid_reports import XidOrigin, XidReports
 from gpumon.sources.xids import XIDS
 from tests.driver import h100
 from tests.sources.nvml_room import Room, join_watchers
@@ -266,8 +266,8 @@ def test_the_same_within_two_seconds_is_one(
 ) -> None:
     reports = XidReports()
     times = (100.0, 100.0 + apart) if event_first else (100.0 + apart, 100.0)
-    reports.add("GPU-0", 79, times[0], Origin.EVENT)
-    reports.add("0000:3b:00", 79, times[1], Origin.KERNEL_LOG)
+    reports.add("GPU-0", 79, times[0], XidOrigin.EVENT)
+    reports.add("0000:3b:00", 79, times[1], XidOrigin.KERNEL_LOG)
     assert taken(reports) == told
 
 
@@ -283,15 +283,15 @@ def test_two_events_of_a_number_are_two(furnish: Furnish) -> None:
 
 def test_of_both_origins_the_older_is_told_first() -> None:
     reports = XidReports()
-    reports.add("GPU-0", 45, 101.0, Origin.EVENT)
-    reports.add("0000:3b:00", 48, 100.0, Origin.KERNEL_LOG)
+    reports.add("GPU-0", 45, 101.0, XidOrigin.EVENT)
+    reports.add("0000:3b:00", 48, 100.0, XidOrigin.KERNEL_LOG)
     assert taken(reports) == [48, 45]
 
 
 def test_nothing_is_told_while_older_reports_are_to_come() -> None:
     reports = XidReports()
     reports.hold()
-    reports.add("GPU-0", 45, 101.0, Origin.EVENT)
+    reports.add("GPU-0", 45, 101.0, XidOrigin.EVENT)
     assert reports.nothing_to_tell
     assert taken(reports) == []
     reports.release()
@@ -304,7 +304,7 @@ def test_nothing_is_told_while_older_reports_are_to_come() -> None:
 def test_a_flood_is_bounded(gpus: int) -> None:
     reports = XidReports()
     for count in range(50_000):
-        reports.add(f"{count % gpus:04x}:3b:00", count // gpus, float(count), Origin.KERNEL_LOG)
+        reports.add(f"{count % gpus:04x}:3b:00", count // gpus, float(count), XidOrigin.KERNEL_LOG)
         if count % 1000 == 0:
             reports.next_of("GPU-0", None)
     assert reports.next_of("GPU-0", None) is None

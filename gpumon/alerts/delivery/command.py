@@ -10,7 +10,7 @@ from gpumon.alerts.delivery.facts import as_environment, as_json, facts_of
 from gpumon.alerts.delivery.program import run_program, status_in_words
 
 if TYPE_CHECKING:
-    from gpumon.alerts.alert import Command
+    from gpumon.alerts.alert import AlertCommand
     from gpumon.alerts.notice import Notice
 
 SECONDS = 10.0
@@ -18,7 +18,7 @@ SECONDS = 10.0
 
 
 def run_command(
-    command: Command, notice: Notice, attempt: Attempt, seconds: float = SECONDS
+    command: AlertCommand, notice: Notice, attempt: Attempt, seconds: float = SECONDS
 ) -> None:
     """Tell a notice.
 

@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from gpumon.alerts.alert import Apprise, Bell, Command, Desktop, Webhook
+from gpumon.alerts.alert import AlertCommand, Apprise, Bell, Desktop, Webhook
 from gpumon.alerts.delivery.attempt import CUT, Attempt, DeliveryError
 from gpumon.alerts.messages import way_in_words
 from gpumon.text.formatting import counted, printable
@@ -115,7 +115,7 @@ class Deliveries:
         Raises:
             DeliveryError: It was not told.
         """
-        if isinstance(way, Command):
+        if isinstance(way, AlertCommand):
             from gpumon.alerts.delivery.command import run_command
 
             run_command(way, notice, attempt)

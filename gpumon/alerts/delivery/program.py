@@ -29,7 +29,7 @@ _MOST_CHARACTERS = 200
 _REAP_SECONDS = 1.0
 
 
-class Ended(NamedTuple):
+class EndedProgram(NamedTuple):
     """How a program ended.
 
     Attributes:
@@ -48,7 +48,7 @@ def run_program(
     attempt: Attempt,
     *,
     environment: Mapping[str, str],
-) -> Ended:
+) -> EndedProgram:
     """Run a program until it ends.
 
     It is the leader of a session of its own, so it has no terminal, and no key of the terminal
@@ -98,10 +98,10 @@ def run_program(
         raise DeliveryError(CUT)
     if not in_time:
         raise DeliveryError(f"it did not end within {seconds:g} s and was killed")
-    return Ended(process.returncode, output.last_line)
+    return EndedProgram(process.returncode, output.last_line)
 
 
-def status_in_words(ended: Ended) -> str:
+def status_in_words(ended: EndedProgram) -> str:
     """A status other than 0, with what the program said last."""
     if ended.status >= 0:
         how = f"it ended with status {ended.status}"

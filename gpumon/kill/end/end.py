@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gpumon.host import ProcessHost, Target
     from gpumon.kill.audit_log import AuditLog
-    from gpumon.kill.end.selection import Selection
+    from gpumon.kill.end.selection import SelectedTargets
     from gpumon.kill.outcome import TerminationReport
     from gpumon.model.snapshot import Snapshot
     from gpumon.sources import Source
@@ -139,7 +139,7 @@ def _is_terminal(stream: object) -> bool:
 # -- before ----------------------------------------------------------------------------------------
 
 
-def _plan(selection: Selection, host: ProcessHost, options: EndOptions) -> Plan:
+def _plan(selection: SelectedTargets, host: ProcessHost, options: EndOptions) -> Plan:
     obstacles = {
         target.id: refused
         for target in selection.all
@@ -165,7 +165,7 @@ def _obstacle(target: Target, host: ProcessHost) -> Refused | None:
     return None
 
 
-def _ask(plan: Plan, selection: Selection, host: ProcessHost) -> list[str]:
+def _ask(plan: Plan, selection: SelectedTargets, host: ProcessHost) -> list[str]:
     """Ask whether to send; why not, if not."""
     write(plan_table(plan, columns()))
     reached = len(plan.targets) - len(plan.obstacles)

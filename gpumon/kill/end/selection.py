@@ -45,7 +45,7 @@ class SelectionError(Exception):
         self.sentences = tuple(sentences)
 
 
-class Selection(NamedTuple):
+class SelectedTargets(NamedTuple):
     """The processes to end.
 
     Attributes:
@@ -66,7 +66,7 @@ class Selection(NamedTuple):
 
 def select(
     named: Sequence[NamedProcess], snapshot: Snapshot, host: ProcessHost, *, children: bool
-) -> Selection:
+) -> SelectedTargets:
     """Find the processes.
 
     Args:
@@ -99,10 +99,10 @@ def select(
         ids = {target.id for target in targets}
         found_below = descendants(targets, family, snapshot.processes)
         below = [target for target in found_below if target.id not in ids]
-    return Selection(tuple(targets), tuple(below), _programs(family))
+    return SelectedTargets(tuple(targets), tuple(below), _programs(family))
 
 
-def changed(selection: Selection, host: ProcessHost) -> list[str]:
+def changed(selection: SelectedTargets, host: ProcessHost) -> list[str]:
     """The processes that have started another program meanwhile, a sentence each.
 
     Raises:

@@ -10,7 +10,7 @@ process of a snapshot with source ``demo`` must only be signalled through ``Demo
 affects simulated processes only.
 """
 
-from gpumon.sources.demo.scenario import Machine
+from gpumon.sources.demo.scenario import DemoMachine
 from gpumon.sources.demo.source import DemoSource
 
-__all__ = ["DemoSource", "Machine"]
+__all__ = ["DemoMachine", "DemoSource"]

@@ -121,7 +121,7 @@ class Actor(Struct, frozen=True):
     stubborn: bool = False
 
 
-class Machine(Struct, frozen=True):
+class DemoMachine(Struct, frozen=True):
     """What distinguishes one simulated machine from another.
 
     Attributes:

@@ -25,7 +25,7 @@ from gpumon.sources.demo.gpus import (
     utilization_of,
 )
 from gpumon.sources.demo.processes import LEADS
-from gpumon.sources.demo.scenario import GIB, GPU_LOST, HOUR, PAST, Machine
+from gpumon.sources.demo.scenario import GIB, GPU_LOST, HOUR, PAST, DemoMachine
 from gpumon.sources.demo.world import State, World
 from gpumon.sources.sampler import Sampler
 from gpumon.system.clock import SystemClock
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gpumon.sources.demo.scenario import Share
     from gpumon.system.clock import Clock
 
-ADA = Machine()
+ADA = DemoMachine()
 """The simulated machine of ``gpumon --demo``."""
 
 # (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
@@ -84,7 +84,9 @@ class DemoBackend(GpuBackend):
     name = "demo"
     device_files = DeviceFiles(gpu="/dev/nvidia{minor}", prefix="/dev/nvidia")
 
-    def __init__(self, seed: int, clock: Clock, selection: GpuSelection, machine: Machine) -> None:
+    def __init__(
+        self, seed: int, clock: Clock, selection: GpuSelection, machine: DemoMachine
+    ) -> None:
         random = Random(seed)  # noqa: S311 - a story is told here, no secret is made
         self.world = World(random, clock, machine)
         self.machine_name = machine.name
@@ -296,7 +298,7 @@ class DemoSource(Sampler):
         seed: int = 1,
         clock: Clock | None = None,
         selection: GpuSelection = ALL,
-        machine: Machine = ADA,
+        machine: DemoMachine = ADA,
     ) -> None:
         clock = clock or SystemClock()
         backend = DemoBackend(seed, clock, selection, machine)

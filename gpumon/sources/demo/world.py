@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from gpumon.sources.demo.scenario import Machine, Share
+    from gpumon.sources.demo.scenario import DemoMachine, Share
     from gpumon.system.clock import Clock
 
 _OBSERVERS = {"nvidia-smi"}
@@ -60,7 +60,7 @@ class World:
         lock: To be held by who replaces ``state``.
     """
 
-    def __init__(self, random: Random, clock: Clock, machine: Machine) -> None:
+    def __init__(self, random: Random, clock: Clock, machine: DemoMachine) -> None:
         self.clock = clock
         self.start = clock.time()
         self.gpus = make_gpus(random, sound=machine.sound)
@@ -78,7 +78,7 @@ class World:
         self._keepers = [role for role in self._holders if role.actor.keeps_gib]
         self.state = self._state(SignalEffects().with_lots(*self._absent(machine)))
 
-    def _absent(self, machine: Machine) -> list[Effect]:
+    def _absent(self, machine: DemoMachine) -> list[Effect]:
         """The processes that would use an empty GPU ended before the past of this machine."""
         return [
             Effect(found, end=-2 * PAST)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from gpumon.sources.nvml.queries import pause_after
-from gpumon.sources.nvml.xid_reports import Origin
+from gpumon.sources.nvml.xid_reports import XidOrigin
 
 if TYPE_CHECKING:
     from gpumon.sources.nvml.library import Library
@@ -141,4 +141,4 @@ class XidWatcher:
     def _take(self, gpus: dict[int, str], data: Any) -> None:
         uuid = gpus.get(ctypes.cast(data.device, ctypes.c_void_p).value or 0)
         if uuid is not None and data.eventType == pynvml.nvmlEventTypeXidCriticalError:
-            self._reports.add(uuid, data.eventData, self._clock.time(), Origin.EVENT)
+            self._reports.add(uuid, data.eventData, self._clock.time(), XidOrigin.EVENT)

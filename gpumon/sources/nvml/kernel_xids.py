@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.kernel_log import KMSG, KernelLog, Xid
 from gpumon.sources.makers import error_code
-from gpumon.sources.nvml.xid_reports import Origin
+from gpumon.sources.nvml.xid_reports import XidOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,7 +98,7 @@ class KernelXidWatcher:
             self._stopped.wait(_PAUSE_SECONDS)
 
     def _report(self, xid: Xid, at: float) -> None:
-        self._reports.add(xid.slot, xid.number, at, Origin.KERNEL_LOG)
+        self._reports.add(xid.slot, xid.number, at, XidOrigin.KERNEL_LOG)
 
     def _wall_time(self, xid: Xid) -> float:
         """When it was, in seconds since the epoch."""

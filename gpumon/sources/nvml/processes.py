@@ -53,7 +53,7 @@ _FIRST_SPAN = 1_000_000
 Instance = tuple[int, int]
 
 
-class Row(NamedTuple):
+class NvmlRow(NamedTuple):
     """An entry of one list.
 
     Attributes:
@@ -104,7 +104,7 @@ class _List:
 
     def read_instances(self, function: str, entry: struct.Struct) -> int:
         """Read each MIG device: this needs no permission for the whole GPU."""
-        rows: list[Row] = []
+        rows: list[NvmlRow] = []
         for instance, handle in zip(self._gpu.mig, self._gpu.mig_handles, strict=True):
             code = self._fill(function, handle)
             if code in {
@@ -140,7 +140,7 @@ class _List:
         # Some drivers write long entries into a list of shorter ones.
         self._buffer = ctypes.create_string_buffer(self._room * _LONG_ENTRY.size)
 
-    def _rows(self, entry: struct.Struct) -> tuple[Row, ...]:
+    def _rows(self, entry: struct.Struct) -> tuple[NvmlRow, ...]:
         count = min(self._count.value, self._room)
         if entry is _ENTRY and self._entries_are_long:
             entry = _LONG_ENTRY
@@ -152,18 +152,18 @@ class _List:
                 return long_rows
         return tuple(row for row in rows if row.pid <= _PID_MAX)
 
-    def _decode(self, entry: struct.Struct, count: int) -> tuple[Row, ...]:
+    def _decode(self, entry: struct.Struct, count: int) -> tuple[NvmlRow, ...]:
         rows = []
         for fields in entry.iter_unpack(memoryview(self._buffer)[: count * entry.size]):
             memory = None if fields[1] == _NOT_AVAILABLE else fields[1]
             instance = None
             if len(fields) > 2 and fields[2] != _NO_INSTANCE and fields[3] != _NO_INSTANCE:
                 instance = (fields[2], fields[3])
-            rows.append(Row(fields[0], memory, instance))
+            rows.append(NvmlRow(fields[0], memory, instance))
         return tuple(rows)
 
 
-def _are_processes(rows: Iterable[Row]) -> bool:
+def _are_processes(rows: Iterable[NvmlRow]) -> bool:
     """Whether all PIDs are valid. Entries of the wrong length give 0 and 4294967295."""
     return all(0 < row.pid <= _PID_MAX for row in rows)
 

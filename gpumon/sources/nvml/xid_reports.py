@@ -17,7 +17,7 @@ _TIMES_KEPT = 16
 """How many times of each number are remembered, to recognise it in the other origin."""
 
 
-class Origin(Enum):
+class XidOrigin(Enum):
     """Where a report comes from."""
 
     EVENT = 0
@@ -31,7 +31,7 @@ class _Report(NamedTuple):
     gpu: str
     number: int
     at: float
-    origin: Origin
+    origin: XidOrigin
 
 
 class XidReports:
@@ -46,11 +46,11 @@ class XidReports:
 
     def __init__(self) -> None:
         self._arrived: deque[_Report] = deque(maxlen=_ARRIVED_KEPT)
-        self._waiting: dict[str, dict[tuple[int, Origin], float]] = {}
-        self._told: dict[tuple[str, int], deque[tuple[float, Origin]]] = {}
+        self._waiting: dict[str, dict[tuple[int, XidOrigin], float]] = {}
+        self._told: dict[tuple[str, int], deque[tuple[float, XidOrigin]]] = {}
         self._held = False
 
-    def add(self, gpu: str, number: int, at: float, origin: Origin) -> None:
+    def add(self, gpu: str, number: int, at: float, origin: XidOrigin) -> None:
         """Add a report.
 
         Args:
@@ -121,6 +121,6 @@ class XidReports:
             for at, origin in times
         )
         # The kernel's clock may be off: an older line of a known number adds nothing.
-        old = report.origin is Origin.KERNEL_LOG and any(at > report.at for at, _ in times)
+        old = report.origin is XidOrigin.KERNEL_LOG and any(at > report.at for at, _ in times)
         times.append((report.at, report.origin))
         return not (known or old)

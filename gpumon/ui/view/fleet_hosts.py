@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings import FindingKind, Severity
-from gpumon.fleet import HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostStatus
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -299,7 +299,7 @@ def _state_field(host: HostSummary, status: str, width: int) -> Field:
         if more > 0 and cell_width(text) + 4 <= width:
             text += f" +{more}"
         return fit(text, width), STATE_STYLES[worst.state.severity]
-    if host.state.origin is not Origin.GPUMON and host.state.origin is not None:
+    if host.state.origin is not HostOrigin.GPUMON and host.state.origin is not None:
         return fit(f"{host.state.origin.value} only", width), "dim"
     return " " * width, ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.alerts.alert import Apprise, Bell, Command, Desktop, Webhook
+from gpumon.alerts.alert import AlertCommand, Apprise, Bell, Desktop, Webhook
 from gpumon.text.cells import Field, Row, fill, restyle
 from gpumon.text.formatting import cell_width, duration, fit, printable
 from gpumon.ui.view.gpu_text import GLYPHS, STATE_STYLES
@@ -23,7 +23,7 @@ _LEAST_TITLE = 24
 _WAYS: Mapping[type, str] = {
     Bell: "bell",
     Desktop: "desktop",
-    Command: "command",
+    AlertCommand: "command",
     Webhook: "webhook",
     Apprise: "apprise",
 }

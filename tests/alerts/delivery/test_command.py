@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpumon.alerts.alert import Command
+from gpumon.alerts.alert import AlertCommand
 from gpumon.alerts.delivery import program
 from gpumon.alerts.delivery.attempt import Attempt, DeliveryError
 from gpumon.alerts.delivery.command import run_command
@@ -24,8 +24,8 @@ from tests.exporter.exporting import wait_until
 PYTHON = sys.executable
 
 
-def shell(script: str) -> Command:
-    return Command(("sh", "-c", script))
+def shell(script: str) -> AlertCommand:
+    return AlertCommand(("sh", "-c", script))
 
 
 def is_running(pid: int) -> bool:
@@ -52,7 +52,7 @@ def test_a_command_gets_the_facts_in_its_environment_and_as_json(
         " open(sys.argv[1], 'w'))"
     )
     arguments = ("; echo $HOME", "{title}", "*")
-    assert failure(Command((PYTHON, "-c", write, str(told), *arguments))) is None
+    assert failure(AlertCommand((PYTHON, "-c", write, str(told), *arguments))) is None
     environment, given, got = json.loads(told.read_text())
     assert got == list(arguments)
     assert environment["KEPT"] == "as it is"
@@ -123,7 +123,7 @@ def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> Non
 def test_why_a_command_failed_is_one_sentence(
     arguments: tuple[str, ...], sentence: str | None
 ) -> None:
-    said = failure(Command(arguments))
+    said = failure(AlertCommand(arguments))
     assert (said is None) if sentence is None else (said is not None and sentence in said)
 
 
@@ -131,7 +131,7 @@ def test_a_script_that_names_a_missing_interpreter(tmp_path: Path) -> None:
     script = tmp_path / "hook"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
-    assert "its interpreter is missing" in (failure(Command((str(script),))) or "")
+    assert "its interpreter is missing" in (failure(AlertCommand((str(script),))) or "")
 
 
 def test_a_command_that_hangs_is_killed_with_what_it_started(
@@ -195,7 +195,7 @@ def test_a_command_has_no_terminal_and_no_descriptor_of_gpumon(tmp_path: Path) -
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     try:
-        assert failure(Command((PYTHON, "-c", look, str(told)))) is None
+        assert failure(AlertCommand((PYTHON, "-c", look, str(told)))) is None
     finally:
         os.close(reader)
         os.close(writer)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpumon.alerts.alert import Bell, Command, Desktop, Webhook
+from gpumon.alerts.alert import AlertCommand, Bell, Desktop, Webhook
 from gpumon.alerts.delivery import Deliveries, apprise, command, deliveries, webhook
 from gpumon.alerts.delivery.deliveries import MOST_WAITING
 from tests.alerts.delivery.telling import NOTICE, Terminal, alert_with, no_threads_left, threads
@@ -267,7 +267,7 @@ def test_many_threads_may_tell() -> None:
 def test_telling_now_says_what_came_of_each_way() -> None:
     terminal = Terminal()
     telling = Deliveries(terminal, lambda _: None)
-    ways = (Bell(), shell("exit 3"), Command((sys.executable, "-c", "")), Desktop())
+    ways = (Bell(), shell("exit 3"), AlertCommand((sys.executable, "-c", "")), Desktop())
     results = telling.tell_now(alert_with(*ways), NOTICE)
     assert results == [
         (ways[0], None),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.fleet import HostStatus, Origin
+from gpumon.fleet import HostOrigin, HostStatus
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
@@ -96,7 +96,7 @@ def test_a_host_that_is_down_says_why_and_since_when_and_keeps_no_numbers() -> N
 
 
 def test_a_host_with_nvidia_smi_alone_says_that_it_is_less() -> None:
-    assert "nvidia-smi only" in line_of(host(host_state("a", origin=Origin.NVIDIA_SMI)))
+    assert "nvidia-smi only" in line_of(host(host_state("a", origin=HostOrigin.NVIDIA_SMI)))
 
 
 def test_old_data_of_a_live_host_show_their_age() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 import subprocess
 
@@ -216,7 +217,10 @@ def test_a_user_comes_and_goes_with_the_processes() -> None:
             assert memory == 4 * GIB
             assert "secret" not in scrape.text
             assert "train.py" not in scrape.text
-            assert not any(str(one.pid) in scrape.text for one in started)
+            # Of UUIDs and amounts some digits may be those of a PID.
+            labels = re.findall(r'(\w+)="([^"]*)"', scrape.text)
+            assert "pid" not in {name for name, _ in labels}
+            assert not {str(one.pid) for one in started} & {value for _, value in labels}
             driver.cards[0].processes = []
         exporter.wait_for(lambda it: not it.values("gpumon_user_gpus", "user"), "nobody")
 

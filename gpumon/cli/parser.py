@@ -21,7 +21,7 @@ class _PrintVersions(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from gpumon.cli.common import print_all
         from gpumon.cli.messages import no_standard_output
-        from gpumon.doctor.versions import all_versions
+        from gpumon.sources.versions import all_versions
 
         def write() -> int:
             sys.stdout.write(f"{all_versions()}\n")

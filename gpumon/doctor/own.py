@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.config import load
 from gpumon.doctor.result import passed, warned
-from gpumon.doctor.versions import software
+from gpumon.sources.versions import software
 
 if TYPE_CHECKING:
     from gpumon.doctor.context import DiagnosticContext

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gpumon.doctor import CheckVerdict, own
+from gpumon.sources import versions
 from tests.doctor.trees import Tree, verdict, words
 
 if TYPE_CHECKING:
@@ -54,3 +55,7 @@ def test_a_folder_of_locks_is_looked_at_and_not_made(tree: Tree) -> None:
     result = own.locks(case)
     assert verdict(result) is CheckVerdict.WARN
     assert "not writable by everybody" in words(result)
+
+
+def test_doctor_names_the_same_versions(tree: Tree) -> None:
+    assert words(own.version(tree.case())).startswith(f"{', '.join(versions.software())} in ")

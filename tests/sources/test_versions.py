@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import own, versions
+from gpumon.sources import versions
 from gpumon.sources.nvml import driver_errors, library
-from tests.doctor.trees import Tree, words
 from tests.driver import Driver, h100
 
 if TYPE_CHECKING:
@@ -71,7 +70,3 @@ def test_a_library_that_does_not_answer_is_not_waited_for(
         "NVIDIA driver: its library has not answered for 0 s"
     )
     assert time.monotonic() - began < 60
-
-
-def test_doctor_names_the_same_versions(tree: Tree) -> None:
-    assert words(own.version(tree.case())).startswith(f"{', '.join(versions.software())} in ")

@@ -11,7 +11,7 @@ import os
 import signal
 from contextlib import ExitStack, suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording import RecordingError
 from gpumon.recording.csv.compression import is_packed
@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 PART_BYTES = 32 * 2**20
 """A part is at least this long, so that a process is worth its start."""
 _MOST_PARTS = 8
-_AFTER = 60.0
-"""Seconds read after the end of a part: they give the usual interval at its end."""
+_READ_AHEAD_SECONDS = 60.0
+"""Read after a cut: it gives the usual interval there."""
 _LONGEST_INTERVAL = 5.0
-_ELSEWHERE, _TRIES = 600.0, 5
-"""Where samples are not regular, a cut is tried so many seconds later, and so often."""
+"""Seconds between samples: with longer ones too few of them are read before and after a cut."""
+_RETRY_STEP_SECONDS, _MOST_TRIES = 600.0, 5
+"""Where samples are not regular, a later cut is tried."""
+_LEAST_BEFORE = 150.0
+"""Seconds before a cut of which there must be samples."""
 
 
 def tally_parts(
@@ -48,8 +51,7 @@ def tally_parts(
         part_bytes: The least size of a part.
 
     Returns:
-        The sums; ``None`` if it is shorter, cannot be cut, or must be read from its beginning to
-        its end to be right.
+        The sums; ``None`` if the log is too short, or must be read in one piece.
     """
     if by not in ("gpu", "host") or len(logs) != 1:
         # What a process or a job is may depend on what was seen of it long before.
@@ -57,18 +59,20 @@ def tally_parts(
     (log,) = logs
     if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
         return None
-    size = sum(part.gpus.stat().st_size for part in log.parts)
-    count = min(_usable_cores(), _MOST_PARTS, size // part_bytes)
+    count = min(_usable_cores(), _MOST_PARTS, int(_bytes_within(log, window) // part_bytes))
     cuts = [] if count < 2 else _cuts(log, window, count)
     if not cuts:
         return None
     times = [window.first, *(time for time, _ in cuts), window.last]
     windows = [TimeWindow(*ends) for ends in pairwise(times)]
-    counted = _count_all([(log, by, part, hosts) for part in windows])
+    counted = _count_all([_Work(log, by, part, hosts, part is windows[-1]) for part in windows])
     if counted is None:
         return None
     whole, *later = counted
     for part in later:
+        if any(host.has_old_xid for host in part.hosts.values()):
+            # Old for the part, but perhaps not for the log.
+            return None
         whole.join(part)
     hosts.seen.update(whole.hosts)
     gpus = {host: frozenset(totals.gpus) for host, totals in whole.hosts.items()}
@@ -83,7 +87,28 @@ def tally_parts(
     return whole
 
 
-_Work = tuple[Log, str, TimeWindow, HostChoice]
+class _Work(NamedTuple):
+    """A part to add up."""
+
+    log: Log
+    by: str
+    window: TimeWindow
+    hosts: HostChoice
+    is_last: bool
+
+
+def _bytes_within(log: Log, window: TimeWindow) -> float:
+    """About how many bytes of the log's GPU files are of this time."""
+    span = span_of([log])
+    if span is None or span[1] <= span[0]:
+        return 0.0
+    try:
+        size = sum(part.gpus.stat().st_size for part in log.parts)
+    except OSError:
+        # It was removed just now; the serial reader reports it.
+        return 0.0
+    within = min(span[1], window.last) - max(span[0], window.first)
+    return size * max(0.0, within) / (span[1] - span[0])
 
 
 def _count_all(works: Sequence[_Work]) -> list[UsageTotals] | None:
@@ -93,42 +118,66 @@ def _count_all(works: Sequence[_Work]) -> list[UsageTotals] | None:
     # Forked: nothing is imported twice, and this command has no threads.
     context = get_context("fork")
     with ExitStack() as ending:
-        readers = []
+        readers: list[Connection] = []
         for work in works[1:]:
             reader, writer = context.Pipe(duplex=False)
             ending.callback(reader.close)
-            process = context.Process(target=_send, args=(writer, work), daemon=True)
+            readers.append(reader)
+            arguments = (writer, readers, work, os.getpid())
+            process = context.Process(target=_send, args=arguments, daemon=True)
+            # Ctrl+C reaches the other process too, which is not ready for it at once.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 process.start()
+                ending.callback(process.join)
+                ending.callback(process.kill)
             except OSError:
                 return None
             finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 writer.close()
-            ending.callback(process.join)
-            ending.callback(process.kill)
-            readers.append(reader)
         try:
-            counted = [_tally(*works[0]), *(reader.recv() for reader in readers)]
+            counted = [_tally(works[0]), *(reader.recv() for reader in readers)]
         except (RecordingError, EOFError, OSError):
-            # Whoever reads it alone finds out what is wrong.
+            # The serial reader reports the error.
             return None
     return None if None in counted else counted
 
 
-def _send(writer: Connection, work: _Work) -> None:
-    # Ctrl+C reaches this process too.
+def _send(writer: Connection, readers: Sequence[Connection], work: _Work, parent: int) -> None:
+    """Add up a part in a process of its own, which ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for reader in readers:
+        reader.close()
+    _end_with_parent(parent)
     with suppress(RecordingError, OSError):
-        writer.send(_tally(*work))
+        writer.send(_tally(work))
 
 
-def _tally(log: Log, by: str, window: TimeWindow, hosts: HostChoice) -> UsageTotals | None:
+def _end_with_parent(parent: int) -> None:
+    from ctypes import CDLL
+
+    # See prctl(2).
+    with suppress(AttributeError, OSError):
+        CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _tally(work: _Work) -> UsageTotals | None:
     """The sums of a part; ``None`` if it has damaged lines, which others would count again."""
-    tally = UsageTotals(by, window)
-    log = Log(log.path, log.parts, {})
+    window = work.window
+    tally = UsageTotals(work.by, window)
+    log = Log(work.log.path, work.log.parts, {})
     first = None if window.first == float("-inf") else window.first
-    last = None if window.last == float("inf") else window.last + _AFTER
-    for moment in merged_samples([log], first, last, hosts, owners=False):
+    last = None if window.last == float("inf") else window.last
+    if last is not None and not work.is_last:
+        last += _READ_AHEAD_SECONDS
+    for moment in merged_samples([log], first, last, work.hosts, owners=False):
         tally.add(moment)
     tally.close()
     return None if any(damage.lines for damage in log.damage.values()) else tally
@@ -154,9 +203,10 @@ def _cuts(log: Log, window: TimeWindow, count: int) -> list[_Cut]:
     found: list[_Cut] = []
     for number in range(1, count):
         wanted = first + (last - first) * number / count
-        for later in range(_TRIES):
-            time = wanted + later * _ELSEWHERE
-            if time > last - _ELSEWHERE or (found and time < found[-1][0] + _ELSEWHERE):
+        earliest = found[-1][0] + _RETRY_STEP_SECONDS if found else first
+        for later in range(_MOST_TRIES):
+            time = wanted + later * _RETRY_STEP_SECONDS
+            if not earliest <= time <= last - _RETRY_STEP_SECONDS:
                 continue
             cut = _cut_at(log, time)
             if cut is not None:
@@ -167,9 +217,11 @@ def _cuts(log: Log, window: TimeWindow, count: int) -> list[_Cut]:
 
 def _cut_at(log: Log, time: float) -> _Cut | None:
     """A time between two samples that is not before this one, if the samples around are regular."""
-    around = list(merged_samples([log], time, time + _AFTER, HostChoice(), owners=False))
+    around = list(
+        merged_samples([log], time, time + _READ_AHEAD_SECONDS, HostChoice(), owners=False)
+    )
     after = [moment for moment in around if moment.time > time]
-    if len(after) < 2 or not around[0].time < time - _ELSEWHERE / 4:
+    if len(after) < 2 or not around[0].time < time - _LEAST_BEFORE:
         return None
     if not all(_is_regular(before, moment) for before, moment in pairwise(around)):
         return None

@@ -193,7 +193,7 @@ def find_logs(paths: Iterable[str]) -> list[Log]:
     for path in paths:
         files = log_to_read(path)
         here = parts(files) or [files]
-        # UsageReport a file that cannot be opened now, not after the other logs were read.
+        # Report a file that cannot be opened now, not after the other logs were read.
         head(here[-1].gpus, 1)
         new = tuple(part for part in here if part.gpus.resolve() not in taken)
         taken.update(part.gpus.resolve() for part in new)
@@ -316,7 +316,7 @@ class _Lists:
 
         Args:
             time: The time of the sample.
-            elapsed: Likewise by the monotonic clock.
+            elapsed: Its time on the monotonic clock.
             host: The host in a log of several machines; ``None`` in another.
         """
         if (time, elapsed) != self._at:

@@ -109,6 +109,7 @@ class HostTotals:
         sums: The sums of each subject.
         subjects: The users, processes or jobs; ``None`` if these are not what is counted.
         whole: Presence and memory of the host as a whole, if hosts are counted.
+        has_old_xid: Whether an XID did not count because it is older than the first sample.
     """
 
     def __init__(self, by: str, window: TimeWindow) -> None:
@@ -118,6 +119,7 @@ class HostTotals:
         # A user may have several jobs, and each uses its own GPUs.
         self._are_groups = by in ("process", "job")
         self.whole = Sums() if by == "host" else None
+        self.has_old_xid = False
         self._window = window
         self._now = 0.0
         self._newest: MergedSample | None = None
@@ -187,6 +189,7 @@ class HostTotals:
             if gpu.sample is not None and self._window.holds(gpu.sample.time):
                 self._count_gpu(gpu, gpu.sample, 0.0, is_fresh=gpu.is_fresh(gpu.sample))
             _end_period(gpu, gpu.list)
+        self._newest = self._holders = None
 
     def join(self, later: HostTotals) -> None:
         """Add what was counted later. Not for subjects: their keys may depend on the past."""
@@ -310,7 +313,10 @@ class HostTotals:
             return
         # An error that is reported at the start of a log may be old.
         began = gpu.sums.first
-        if began is None or not self._window.holds(sample.time) or (at is not None and at < began):
+        if began is None or not self._window.holds(sample.time):
+            return
+        if at is not None and at < began:
+            self.has_old_xid = True
             return
         gpu.sums.faults.xids[number] += 1
         for share in [] if gpu.list is None else gpu.list.shares:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timezone
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -70,11 +71,25 @@ def long_day(seed: int) -> Iterator[Sample]:
         energy = round(energy + 700 * random.random(), 3)
 
 
-def report(path: Path, by: str, monkeypatch: pytest.MonkeyPatch, least: int) -> Any:
+def report(path: Path, by: str, monkeypatch: pytest.MonkeyPatch, least: int, **bounds: str) -> Any:
     monkeypatch.setattr(output, "PART_BYTES", least)
     out = io.StringIO()
-    assert output.print_report([str(path)], by=by, form="json", out=out) == 0
+    assert (
+        output.print_report(
+            [str(path)],
+            by=by,
+            form="json",
+            out=out,
+            first=bounds.get("first"),
+            last=bounds.get("last"),
+        )
+        == 0
+    )
     return json.loads(out.getvalue())
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).isoformat()
 
 
 def in_parts(path: Path, by: str = "gpu") -> bool:
@@ -114,6 +129,34 @@ def test_the_parts_say_what_the_whole_says(
         assert_near(report(log, by, monkeypatch, 1), alone)
     lines = report(log, "gpu", monkeypatch, 1)["lines"]
     assert all(line["gaps"] and line["xids"] and line["starved_hours"] for line in lines)
+
+
+@pytest.mark.parametrize("last", [4000.5, 4001.0])
+def test_an_end_between_samples_counts_as_in_one_piece(
+    last: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = write_log(tmp_path / "day.csv", (one for one in long_day(0) if not 3990 < one[1] < 3999))
+    for end in (last, 3995.0):
+        bounds = {"first": _iso(START + 100.5), "last": _iso(START + end)}
+        assert parallel.tally_parts(
+            find_logs([str(log)]), "gpu", TimeWindow(START + 100.5, START + end), HostChoice(), 1
+        )
+        alone = report(log, "gpu", monkeypatch, sys.maxsize, **bounds)
+        assert_near(report(log, "gpu", monkeypatch, 1, **bounds), alone)
+
+
+def test_an_error_that_is_logged_late_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late() -> Iterator[Sample]:
+        for taken, elapsed in long_day(0):
+            xid = (79, START + 1000) if elapsed > 4000 else (None, None)
+            gpus = [msgspec.structs.replace(one, xid=xid[0], xid_at=xid[1]) for one in taken.gpus]
+            yield msgspec.structs.replace(taken, gpus=tuple(gpus)), elapsed
+
+    log = write_log(tmp_path / "day.csv", late())
+    lines = report(log, "gpu", monkeypatch, 1)["lines"]
+    assert [line["xids"] for line in lines] == [{"79": 1}, {"79": 1}]
 
 
 @pytest.mark.parametrize("by", ["gpu", "host", "user"])
@@ -156,21 +199,21 @@ def test_short_logs_are_read_in_one_process(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import sys
+import os, sys, time
 from gpumon.report import output, parallel
 output.PART_BYTES = 1
 parallel._usable_cores = lambda: 4
-tally = parallel._tally
-def slow(*work):
-    import time
-    time.sleep(5)
-    return tally(*work)
+tally, parent = parallel._tally, os.getpid()
+def slow(work):
+    # The others are never ready.
+    time.sleep(5 if os.getpid() == parent else 3600)
+    return tally(work)
 parallel._tally = slow
 output.print_report(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_however_it_ends_no_process_is_left(number: signal.Signals, tmp_path: Path) -> None:
     log = write_log(tmp_path / "day.csv", long_day(0))
     program = subprocess.Popen(
@@ -183,5 +226,9 @@ def test_however_it_ends_no_process_is_left(number: signal.Signals, tmp_path: Pa
             time.sleep(0.05)
         program.send_signal(number)
         program.wait(PATIENCE)
+        assert program.stderr is not None
+        told = program.stderr.read().decode()
     _, alive = psutil.wait_procs(others, PATIENCE)
     assert not alive
+    # The command line's own handler of Ctrl+C is not in this program.
+    assert told.count("Traceback") == (number == signal.SIGINT), told

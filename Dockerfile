@@ -1,6 +1,6 @@
 # gpumon in a container; docs/install.md says what each option of docker run is for.
 #   docker build -t gpumon .
-#   docker run --rm -it --pid=host --gpus all -e TERM -e COLORTERM gpumon
+#   docker run --rm -it --pid=host --uts=host --gpus all -e TERM -e COLORTERM gpumon
 FROM python:3.13-slim AS build
 # Without the extras: --build-arg EXTRAS=
 ARG EXTRAS=exporter,alerts,web

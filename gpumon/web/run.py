@@ -74,8 +74,8 @@ def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
         from gpumon.web import server as web_server
     except ImportError as error:
         raise ServeError(
-            f"gpumon serve needs {error.name or 'textual-serve'}: install it with pip install"
-            " 'gpumon-tui[web]', or from a checkout with pip install '.[web]'"
+            f"gpumon serve needs {error.name or 'textual-serve'}: install it in a checkout with"
+            " pip install '.[web]'"
         ) from None
     news: SimpleQueue[BaseException | None] = SimpleQueue()
     with ExitStack() as ending:

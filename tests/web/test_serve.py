@@ -101,8 +101,8 @@ def test_without_the_extra_a_sentence_says_what_to_install() -> None:
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "gpumon: gpumon serve needs textual_serve: install it with pip install 'gpumon-tui[web]',"
-        " or from a checkout with pip install '.[web]'\n"
+        "gpumon: gpumon serve needs textual_serve: install it in a checkout with"
+        " pip install '.[web]'\n"
     )
 
 

@@ -81,8 +81,7 @@ def run_apprise(way: Apprise, notice: Notice, attempt: Attempt, seconds: float =
         return
     if ended.status == _ABSENT:
         raise DeliveryError(
-            "apprise is not installed: install it with pip install 'gpumon-tui[alerts]', or from a"
-            " checkout with pip install '.[alerts]'"
+            "apprise is not installed: install it in a checkout with pip install '.[alerts]'"
         )
     secret = way.url.partition("://")[2] or way.url
     said = said_safely(ended.last_line, (secret,))

@@ -64,7 +64,7 @@ def test_without_the_library_the_sentence_says_how_to_get_it(
     (tmp_path / "apprise.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said = failure(Apprise("json://localhost"))
-    assert "pip install 'gpumon-tui[alerts]'" in (said or "")
+    assert "pip install '.[alerts]'" in (said or "")
 
 
 @pytest.mark.usefixtures("installed")

@@ -122,7 +122,9 @@ def test_a_card_that_hangs_does_not_stretch_the_time(driver: Driver, what: list[
     done = run("--timeout", "2", *what, env=driver.env())
     assert done.returncode == 124
     assert "gave up after 2s" in done.stderr
-    assert what or "The driver has not answered for" in done.stderr
+    # Which of the two it says depends on whether the limit or the GPU's patience ends first.
+    told = ("The driver has not answered for", "it does not answer")
+    assert what or any(sentence in done.stderr for sentence in told)
     assert time.monotonic() - began < PATIENCE_OF_A_LOOK
 
 

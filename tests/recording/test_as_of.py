@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 Phase: TypeAlias = "tuple[int, int | None, int | None, int, str, int | None, int | None, int]"
 
 CONDITIONS = conditions()
-THRESHOLDS = replace(DEFAULTS, least_samples=1)
-"""How many samples an interval had at a past moment is an estimate, so no state depends on it."""
+THRESHOLDS = replace(DEFAULTS, least_samples=1, throttled_after=0.0)
+"""How many samples an interval had at a past moment, and when it held last in a break that did not
+end it, are estimates, so no state depends on them."""
 HOUR = 3600.0
 
 
@@ -193,7 +194,19 @@ def test_the_present_a_held_picture_a_rewind_and_a_replay_tell_the_same_of_a_mom
 ) -> None:
     """Of a log's last two minutes every sample is read."""
     seen = [shown for shown in course(phases, interval) if shown.time < NOON + 110]
-    places = data.draw(st.sets(st.integers(0, len(seen) - 1), min_size=1, max_size=4))
+    assert_agreement(
+        seen, data.draw(st.sets(st.integers(0, len(seen) - 1), min_size=1, max_size=4))
+    )
+
+
+def test_a_break_that_does_not_end_an_interval_is_told_alike_of_a_moment_in_it() -> None:
+    throttled, free = (1, 0, 0x40, 40, "", 0, None, 0), (20, 0, 0, 40, "", 0, None, 0)
+    seen = course([(1, 0, 0, 40, "", 0, None, 0), throttled, free, throttled], 0.1)
+    assert_agreement(seen, {21})
+
+
+def assert_agreement(seen: list[Snapshot], places: set[int]) -> None:
+    """Of these moments the present, a held picture, a rewind and a replay tell the same."""
     history, recording = History(CONDITIONS, THRESHOLDS), MemoryRecording(full_share=0.05)
     live: dict[int, Answers] = {}
     held: dict[int, History] = {}

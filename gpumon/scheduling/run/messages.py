@@ -81,7 +81,8 @@ def full(gpu: JobGpuUsage) -> str | None:
     fills = [one for one in gpu.fills if one.free is not None]
     if not fills:
         return None
-    fullest = min(fills, key=lambda one: one.free or 0)
+    # The newest if several are equally full: lists of processes come later than the memory.
+    fullest = min(reversed(fills), key=lambda one: one.free or 0)
     if fullest.free is None or fullest.free > _limit(fullest.total):
         return None
     total = "" if fullest.total is None else f" of {gib(fullest.total)[:-4]}"

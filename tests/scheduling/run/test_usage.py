@@ -132,6 +132,16 @@ def test_an_unobserved_job_is_not_reported_as_unused(
     )
 
 
+def test_of_equally_full_moments_the_newest_tells_who_held_the_gpu() -> None:
+    """The first list with a process may be newer than the memory that it took."""
+    tally, now = begin()
+    job = process(JOB, memory_used=40 * GIB)
+    other = process(OTHER, memory_used=38 * GIB, user="bo")
+    tally.add(look(now + 1, job, memory_free=GIB // 2))
+    tally.add(look(now + 2, job, other, memory_free=GIB // 2))
+    assert "38.0 GiB by bo's" in (full(tally.gpus[0]) or "")
+
+
 def test_only_a_full_gpu_is_reported() -> None:
     for free, is_full in ((GIB // 2, True), (2 * GIB, False), (None, False)):
         tally, now = begin()

@@ -139,6 +139,10 @@ class Faults:
         for row in self._chosen(function):
             row.hang = 0
 
+    def hanging(self, function: str) -> int:
+        """Returns how many calls of a function hang now."""
+        return self._rows[FUNCTION_IDS[function]].hanging
+
     def latency(self, function: str | None, seconds: float) -> None:
         """Makes calls take this long."""
         for row in self._chosen(function):

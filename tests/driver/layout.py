@@ -291,6 +291,7 @@ class CallRow(ctypes.Structure):
     code: int
     latency_us: int
     hang: int
+    hanging: int
     _fields_ = [
         ("calls", ctypes.c_uint64),
         ("nanoseconds", ctypes.c_uint64),
@@ -298,6 +299,7 @@ class CallRow(ctypes.Structure):
         ("code", ctypes.c_int32),
         ("latency_us", ctypes.c_uint32),
         ("hang", ctypes.c_uint32),
+        ("hanging", ctypes.c_uint32),
     ]
 
 

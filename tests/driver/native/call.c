@@ -100,12 +100,16 @@ static bool chance(struct sim *s, double probability)
     return (double)(x >> 11) * 0x1p-53 < probability;
 }
 
-static void pace(const struct call_row *row)
+static void pace(struct call_row *row)
 {
     if (row->latency_us)
         spend_us(row->latency_us);
+    if (!__atomic_load_n(&row->hang, __ATOMIC_RELAXED))
+        return;
+    __atomic_fetch_add(&row->hanging, 1, __ATOMIC_RELAXED);
     while (__atomic_load_n(&row->hang, __ATOMIC_RELAXED))
         sleep_us(2000);
+    __atomic_fetch_sub(&row->hanging, 1, __ATOMIC_RELAXED);
 }
 
 /* The faults set for this card and function, in the order a real driver would notice them. */

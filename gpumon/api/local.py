@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from gpumon.model.makers import AUTO
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -36,7 +38,7 @@ def selection_of(gpus: Gpus) -> GpuSelection:
 
 
 def source_and_host(
-    selection: GpuSelection, *, demo: bool, readonly: bool, profiled: bool
+    selection: GpuSelection, *, demo: bool, readonly: bool, profiled: bool, backend: str = AUTO
 ) -> tuple[Source, ProcessHost]:
     """The source of snapshots, and the processes of its machine.
 
@@ -45,6 +47,7 @@ def source_and_host(
         demo: The simulated machine of ``--demo`` instead of this one.
         readonly: Whether the processes get no signal.
         profiled: See ``this_machine``.
+        backend: See ``this_machine``.
     """
     if demo:
         from gpumon.sources.demo import DemoSource
@@ -54,11 +57,11 @@ def source_and_host(
     from gpumon.kill.local_host import LocalHost
     from gpumon.sources.machine import this_machine
 
-    source = this_machine(selection, profiled=profiled)
+    source = this_machine(selection, profiled=profiled, backend=backend)
     return source, LocalHost(source.backend.device_files, readonly=readonly)
 
 
-def whole_machine(*, demo: bool) -> tuple[Source, Callable[[], Links] | None]:
+def whole_machine(*, demo: bool, backend: str = AUTO) -> tuple[Source, Callable[[], Links] | None]:
     """A source of every GPU, and a function that reads the links between them."""
     if demo:
         from gpumon.sources.demo import DemoSource
@@ -66,7 +69,7 @@ def whole_machine(*, demo: bool) -> tuple[Source, Callable[[], Links] | None]:
         return DemoSource(), None
     from gpumon.sources.machine import this_machine
 
-    source = this_machine()
+    source = this_machine(backend=backend)
     return source, source.backend.links
 
 

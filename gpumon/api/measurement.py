@@ -11,8 +11,8 @@ from msgspec.structs import asdict
 
 from gpumon.api.local import selection_of, source_and_host
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
-from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.process_tree import DescendantFinder
+from gpumon.host.visible_devices import is_restricted, makers_of, visible_gpus
 from gpumon.model.selection import ALL
 from gpumon.sampling.collector import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
@@ -235,13 +235,12 @@ class Measurement:
 
 def _visible(gpus: Sequence[Gpu]) -> frozenset[str] | None:
     """The GPUs that this process's environment names; ``None`` if it names none for sure."""
-    value, order = (os.environ.get(f"CUDA_{name}") for name in ("VISIBLE_DEVICES", "DEVICE_ORDER"))
-    if value is None:
+    makers = [maker for maker in makers_of(gpus) if is_restricted(maker, os.environ)]
+    meanings = [visible_gpus(maker, os.environ, gpus) for maker in makers]
+    sure = [one for one in meanings if one.devices or one.certain]
+    if not sure:
         return None
-    meaning = visible_devices(value, order, gpus)
-    if not meaning.devices and not meaning.certain:
-        return None
-    return frozenset(device.gpu_uuid for device in meaning.devices)
+    return frozenset(device.gpu_uuid for one in sure for device in one.devices)
 
 
 def measure(gpus: Gpus = MINE, interval: float = 1.0, *, demo: bool = False) -> Measurement:

@@ -31,24 +31,31 @@ class Selected(Struct, frozen=True):
         uuids: UUIDs of the GPUs or MIG devices, in the order of nvidia-smi's indices.
         gpus: These GPUs as they were then; of a MIG device its GPU.
         reason: Why these were selected.
+        variables: The environment variables with which a program sees just these, such as
+            ``CUDA_VISIBLE_DEVICES``; for AMD's GPUs ``ROCR_VISIBLE_DEVICES`` and
+            ``HIP_VISIBLE_DEVICES``.
     """
 
     uuids: tuple[str, ...]
     gpus: tuple[Gpu, ...]
     reason: str
+    variables: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"<gpumon.Selected {self.cuda_visible_devices}: {self.reason}>"
+        return f"<gpumon.Selected {','.join(self.uuids)}: {self.reason}>"
 
     @property
     def cuda_visible_devices(self) -> str:
-        """The value of ``CUDA_VISIBLE_DEVICES`` with which a program sees just these."""
-        return ",".join(self.uuids)
+        """The value of ``CUDA_VISIBLE_DEVICES`` with which a program sees just these.
+
+        For GPUs of other makers use ``variables`` or ``env``.
+        """
+        return self.variables.get("CUDA_VISIBLE_DEVICES", "")
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of this process with that variable, for ``subprocess.run(env=...)``."""
-        return {**os.environ, "CUDA_VISIBLE_DEVICES": self.cuda_visible_devices}
+        """The environment of this process with these variables, for ``subprocess.run(env=...)``."""
+        return {**os.environ, **self.variables}
 
 
 def select(
@@ -154,6 +161,7 @@ def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
 def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selected:
     from gpumon.scheduling.chooser import Chooser
     from gpumon.scheduling.gpu_sampler import GpuSampler, UnavailableError
+    from gpumon.scheduling.outputs import as_variables
     from gpumon.scheduling.reservation.locks import LOCK_DIR_VARIABLE, Locks
     from gpumon.scheduling.select import settled
 
@@ -182,6 +190,7 @@ def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selecte
         tuple(one.uuid for one in choice.candidates),
         tuple(one.gpu for one in choice.candidates),
         choice.reason,
+        as_variables(choice.candidates, [one.candidate.gpu for one in verdicts]),
     )
 
 

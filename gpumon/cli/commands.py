@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 GENERAL = (
     *("log", "columns", "readonly", "interval", "theme", "gpus", "user", "filter", "demo"),
-    *("hosts", "ssh", "prometheus", "match"),
+    *("backend", "hosts", "ssh", "prometheus", "match"),
 )
 """Options that may stand before a command."""
-_SAMPLES = ("gpus", "user", "filter", "demo")
+_SAMPLES = ("backend", "gpus", "user", "filter", "demo")
+_MACHINE = ("backend", "gpus", "demo")
 _HOSTS = ("hosts", "ssh", "prometheus", "match")
 
 
@@ -62,18 +63,18 @@ COMMANDS = {
     ),
     "exporter": Command(
         "serve metrics of GPUs and users to Prometheus",
-        ("interval", "gpus", "demo"),
+        ("interval", *_MACHINE),
         prints=False,
     ),
     "serve": Command(
         "show the dashboard in a browser, for looking only",
         (*_SAMPLES, "interval", "columns", "readonly", "theme", *_HOSTS),
     ),
-    "watch": Command("tell alerts without a screen, for a service", ("interval", "gpus", "demo")),
+    "watch": Command("tell alerts without a screen, for a service", ("interval", *_MACHINE)),
     "alert": Command("list the alerts, or send one as a test"),
     "stream": Command(
         "write a line of JSON for each sample, for programs on other machines",
-        ("interval", "gpus", "demo"),
+        ("interval", *_MACHINE),
     ),
     "replay": Command("show a log in the dashboard, as it was recorded", ("theme",), short=True),
     "report": Command("summarize logs by GPU, host, user, process or job"),
@@ -81,22 +82,21 @@ COMMANDS = {
     "config": Command("find, create, check or show the configuration"),
     "completion": Command("print the completion script for a shell"),
     "select": Command(
-        "print free GPUs, for CUDA_VISIBLE_DEVICES", ("gpus", "demo", *_HOSTS), short=True
+        "print free GPUs, for CUDA_VISIBLE_DEVICES", (*_MACHINE, *_HOSTS), short=True
     ),
-    "run": Command(
-        "run a command on free GPUs and reserve them for it", ("gpus", "demo"), prints=False
-    ),
+    "run": Command("run a command on free GPUs and reserve them for it", _MACHINE, prints=False),
     "wait": Command(
         "wait until GPUs are free, idle or cool, or until processes have ended",
-        ("gpus", "demo"),
+        _MACHINE,
         prints=False,
     ),
     "end": Command(
         "end processes that hold a GPU, and report the memory that came back",
-        ("readonly", "demo", *_HOSTS),
+        ("readonly", "backend", "demo", *_HOSTS),
     ),
     "remote": Command(
-        "serve the dashboard of another machine; gpumon --hosts starts it", ("readonly", "demo")
+        "serve the dashboard of another machine; gpumon --hosts starts it",
+        ("readonly", "backend", "demo"),
     ),
     "doctor": Command("check driver, permissions, GPUs and CUDA, and suggest fixes"),
 }

@@ -51,6 +51,7 @@ def source_and_host(
         demo=getattr(options, "demo", False),
         readonly=getattr(options, "readonly", False),
         profiled=profiled,
+        backend=_backend(options),
     )
 
 
@@ -58,7 +59,13 @@ def all_gpus(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] |
     """A source of every GPU, not only the requested ones, and a function that reads their links."""
     from gpumon.api.local import whole_machine
 
-    return whole_machine(demo=getattr(options, "demo", False))
+    return whole_machine(demo=getattr(options, "demo", False), backend=_backend(options))
+
+
+def _backend(options: argparse.Namespace) -> str:
+    from gpumon.model.makers import AUTO
+
+    return getattr(options, "backend", AUTO)
 
 
 def reservations(options: argparse.Namespace) -> Reservations | None:

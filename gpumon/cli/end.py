@@ -13,7 +13,7 @@ from gpumon.cli.common import print_all, silence, source_and_host, take_output, 
 from gpumon.cli.fleet import connected, hosts_fault
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import TIMEOUT, add_demo, add_hosts, drawing
+from gpumon.cli.options import TIMEOUT, add_hosts, add_source, drawing
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -72,7 +72,7 @@ def add_options(command: MakeParser) -> None:
         help="for a person, or for a program (default: %(default)s)",
     )
     add_hosts(end)
-    add_demo(end)
+    add_source(end)
 
 
 def _process(text: str) -> tuple[int, int | None]:

@@ -117,7 +117,7 @@ def hosts_fault(options: argparse.Namespace, *without: str) -> str | None:
         return "--hosts connects by ssh and --prometheus does not: give one of them."
     if getattr(options, "demo", False):
         return f"simulated machines are shown on a terminal only: leave out --demo or {asked}."
-    for name in without:
+    for name in ("backend", *without):
         if getattr(options, name, None) is not None:
             return f"--{name} means this machine: leave out {asked}."
     return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import values
 from gpumon.cli.help import Parser
+from gpumon.model.makers import BACKEND_OF, BACKENDS
 
 if TYPE_CHECKING:
     from gpumon.scheduling.requirements import Requirements
@@ -55,7 +56,7 @@ def samples(*, filtered: bool) -> Parser:
             help="only processes that match, such as 'user:ann mem>10G !idle>1h'; the help page "
             "of the dashboard lists the terms",
         )
-    add_demo(what)
+    add_source(what)
     return parser
 
 
@@ -63,7 +64,7 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     """Add the options that select GPUs and the machine."""
     what = parser.add_argument_group("what to show")
     add_gpus(what)
-    add_demo(what)
+    add_source(what)
 
 
 def add_hosts(to: argparse._ActionsContainer, *, timeout: bool = False) -> None:
@@ -145,8 +146,16 @@ def add_gpus(to: argparse._ActionsContainer) -> None:
     )
 
 
-def add_demo(to: argparse._ActionsContainer) -> None:
-    """Add the option for the simulated machine."""
+def add_source(to: argparse._ActionsContainer) -> None:
+    """Add the options for the drivers to ask, and for the simulated machine."""
+    to.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default=argparse.SUPPRESS,
+        help="the driver to ask: NVIDIA's (nvml), AMD's (amdgpu), Intel's (i915 and xe); auto: all "
+        "that the machine has, without a processor's own GPU if there is another one; all: with "
+        "it (default: auto). docs/makers.md",
+    )
     to.add_argument(
         "--demo",
         action="store_true",
@@ -243,7 +252,7 @@ def add_gpu_requirements(parser: argparse.ArgumentParser) -> None:
         help="folder of the locks that all users of this machine share (default: "
         f"{LOCK_DIR_VARIABLE}, or what docs/run.md says)",
     )
-    add_demo(parser)
+    add_source(parser)
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print which GPUs were chosen, and why"
     )
@@ -255,6 +264,7 @@ def requirements(options: argparse.Namespace) -> Requirements:
     from gpumon.scheduling.requirements import Requirements
 
     least, most = options.count
+    backend = getattr(options, "backend", None)
     return Requirements(
         least=least,
         most=most,
@@ -268,6 +278,7 @@ def requirements(options: argparse.Namespace) -> Requirements:
         capability=options.capability,
         only=getattr(options, "gpus", ALL),
         never=options.never or ALL,
+        maker=next((maker for maker, name in BACKEND_OF.items() if name == backend), None),
         mig=options.mig,
         mine_is_free=options.mine_is_free,
         stable=options.stable,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.common import reservations, source_and_host
 from gpumon.cli.messages import cannot_write, explain
-from gpumon.cli.options import add_demo, add_gpus
+from gpumon.cli.options import add_gpus, add_source
 from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def add_options(command: MakeParser) -> None:
         f"(default: {LOG_INTERVAL:g})",
     )
     add_gpus(stream)
-    add_demo(stream)
+    add_source(stream)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from gpumon.doctor.machine import found, read_text
 from gpumon.doctor.result import passed, unknown, warned
 from gpumon.host.cuda_visible_devices import visible_devices
+from gpumon.host.visible_devices import gpus_of
+from gpumon.model.makers import Maker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -178,11 +180,12 @@ def visible(case: DiagnosticContext) -> Result | None:
     value = case.machine.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return None
-    if not case.gpus:
+    gpus = gpus_of(Maker.NVIDIA, case.gpus)
+    if not gpus:
         return unknown(
             name, f"CUDA_VISIBLE_DEVICES={value}; without a driver its meaning is unknown."
         )
-    meaning = visible_devices(value, case.machine.environ.get("CUDA_DEVICE_ORDER"), case.gpus)
+    meaning = visible_devices(value, case.machine.environ.get("CUDA_DEVICE_ORDER"), gpus)
     why = f"; {meaning.why}" if meaning.why else ""
     words = f"CUDA_VISIBLE_DEVICES={value}: {meaning.sentence}{why}."
     if meaning.devices:

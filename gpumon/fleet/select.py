@@ -155,7 +155,7 @@ def select_host(
     if form == "json":
         stream.write(_as_json(best, offers) + "\n")
     elif best is not None and best.choice is not None:
-        stream.write(_as_text(best.host.name, best.choice, form) + "\n")
+        stream.write(_as_text(best, best.choice, form) + "\n")
     stream.flush()
     for offer in offers:
         if best is None or offer.missing:
@@ -173,10 +173,12 @@ def select_host(
     return 1 if best is None else 0
 
 
-def _as_text(host: str, choice: GpuChoice, form: str) -> str:
+def _as_text(best: _HostChoice, choice: GpuChoice, form: str) -> str:
+    host, chosen = best.host.name, choice.candidates
+    gpus = () if best.host.snapshot is None else best.host.snapshot.gpus
     if form == "env":
-        return f"GPUMON_HOST={host}\n{as_env(choice.candidates)}"
-    return f"{host} {(as_index if form == 'index' else as_uuid)(choice.candidates)}"
+        return f"GPUMON_HOST={host}\n{as_env(chosen, gpus)}"
+    return f"{host} {(as_index if form == 'index' else as_uuid)(chosen, gpus)}"
 
 
 def _as_json(best: _HostChoice | None, offers: list[_HostChoice]) -> str:

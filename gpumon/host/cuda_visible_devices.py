@@ -12,7 +12,6 @@ a guess.
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -74,11 +73,6 @@ def visible_devices(value: str | None, order: str | None, gpus: Sequence[Gpu]) -
     return _Interpreter(order, gpus).meaning(value)
 
 
-def visible_devices_line(uuids: Sequence[str]) -> str:
-    """A shell assignment that makes a program see these GPUs or MIG devices in this order."""
-    return f"CUDA_VISIBLE_DEVICES={shlex.quote(','.join(uuids))}"
-
-
 class _Device(Struct, frozen=True):
     """A GPU, or a MIG device of it."""
 
@@ -131,7 +125,7 @@ class _Interpreter:
             )
             for ordinal, device in enumerate(seen)
         )
-        sentence = _mapping(devices)
+        sentence = mapping(devices)
         return self._say(devices, f"probably {sentence}" if self.doubts else sentence)
 
     def _say(self, devices: tuple[Visible, ...], sentence: str) -> Meaning:
@@ -150,10 +144,10 @@ class _Interpreter:
             try:
                 device = resolve(entry)
             except _Invalid as invalid:
-                self.notes.append(f"the list ends at {_said(entry)}: {invalid}")
+                self.notes.append(f"the list ends at {quoted(entry)}: {invalid}")
                 return named
             if device in named:
-                self.notes.append(f"{_said(entry)} is named twice, and then CUDA shows no GPU")
+                self.notes.append(f"{quoted(entry)} is named twice, and then CUDA shows no GPU")
                 return []
             named.append(device)
         return named
@@ -170,7 +164,7 @@ class _Interpreter:
         if not 0 <= number < len(self.gpus):
             raise _Invalid(f"there is no GPU {_cut(digits)}")
         if str(number) != entry.strip():
-            self.doubts.append(f"how CUDA reads {_said(entry)} is written nowhere")
+            self.doubts.append(f"how CUDA reads {quoted(entry)} is written nowhere")
         return _Device(self.gpus[number])
 
     def _by_uuid(self, entry: str) -> _Device:
@@ -193,7 +187,9 @@ class _Interpreter:
         begun = [device for device in devices if device.uuid.startswith(entry)]
         if len(begun) != 1:
             raise _Invalid("it fits several MIG devices" if begun else "there is no such device")
-        self.doubts.append(f"whether CUDA takes {_said(entry)} for a whole UUID is written nowhere")
+        self.doubts.append(
+            f"whether CUDA takes {quoted(entry)} for a whole UUID is written nowhere"
+        )
         return begun[0]
 
     def _check_kind(self, entry: str, kind: str) -> None:
@@ -267,7 +263,7 @@ def _has_mig(gpu: Gpu) -> bool:
     return bool(gpu.mig_mode or gpu.mig)
 
 
-def _mapping(devices: Sequence[Visible]) -> str:
+def mapping(devices: Sequence[Visible], prefix: str = "cuda:") -> str:
     """The mapping in words: ``cuda:0 is GPU 3``; a range for three or more consecutive GPUs."""
     if not devices:
         return "no GPU"
@@ -275,11 +271,11 @@ def _mapping(devices: Sequence[Visible]) -> str:
     in_a_row = all(one.gpu_index - one.ordinal == first.gpu_index for one in devices)
     if len(devices) > 2 and in_a_row:
         return (
-            f"cuda:{first.ordinal} to cuda:{last.ordinal} "
+            f"{prefix}{first.ordinal} to {prefix}{last.ordinal} "
             f"are GPU {first.gpu_index} to {last.gpu_index}"
         )
     return ", ".join(
-        f"cuda:{one.ordinal} is "
+        f"{prefix}{one.ordinal} is "
         + (
             f"GPU {one.gpu_index}"
             if one.mig_index is None
@@ -289,7 +285,7 @@ def _mapping(devices: Sequence[Visible]) -> str:
     )
 
 
-def _said(text: str) -> str:
+def quoted(text: str) -> str:
     """A part of an environment, quoted and safe to print."""
     return f'"{_cut(printable(text))}"'
 

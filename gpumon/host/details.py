@@ -69,7 +69,7 @@ def read_details(
             reader = _ProcessReader(directory)
             command, environment = reader.strings()
             executable, cwd = reader.link("exe", "program"), reader.link("cwd", "working directory")
-            devices = reader.devices(files.prefix)
+            devices = reader.devices(files.prefixes)
             # If the process ended meanwhile, what was read is empty.
             stat = read_stat(directory)
             waits_in = wait_channel(directory) if stat.state == "D" else None
@@ -121,9 +121,9 @@ class _ProcessReader:
             meaning, lambda: os.readlink(f"{self._thread}{name}", dir_fd=self._directory)
         )
 
-    def devices(self, prefix: str) -> tuple[str, ...] | None:
-        """The open files of all its threads whose paths start with ``prefix``."""
-        return self._ask("open files", lambda: self._open_files(prefix))
+    def devices(self, prefixes: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The open files of all its threads whose paths start with one of ``prefixes``."""
+        return self._ask("open files", lambda: self._open_files(prefixes))
 
     def unreadable(self, stat: Stat) -> tuple[str, ...]:
         """Sentences about what could not be read and why."""
@@ -149,7 +149,7 @@ class _ProcessReader:
             pass  # A zombie has none. A process that is gone is noticed at the end.
         return None
 
-    def _open_files(self, prefix: str) -> tuple[str, ...]:
+    def _open_files(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
         found: set[str] = set()
         # Threads can have files of their own; dead ones have none, which only root can see.
         for tid in list_directory("task", self._directory):
@@ -158,7 +158,7 @@ class _ProcessReader:
                     files = f"task/{tid}/fd"
                     for number in list_directory(files, self._directory):
                         found.add(self._open_file(f"{files}/{number}"))
-        return tuple(sorted(path for path in found if path.startswith(prefix)))
+        return tuple(sorted(path for path in found if path.startswith(prefixes)))
 
     def _open_file(self, link: str) -> str:
         try:

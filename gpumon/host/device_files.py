@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.makers import Maker, maker_of
+
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
 
@@ -14,23 +16,37 @@ _MINOR = "{minor}"
 
 
 class DeviceFiles(Struct, frozen=True):
-    """The device files of one driver.
+    """The device files of one driver, or of several.
 
     Attributes:
         gpu: Path of the device file of one GPU; ``{minor}`` is replaced with its minor number.
         prefix: Prefix of the paths of all device files, of the GPUs and of the driver itself.
+        maker: The maker of these GPUs; ``None`` where all GPUs are of this driver.
+        others: The device files of further drivers.
     """
 
     gpu: str
     prefix: str
+    maker: Maker | None = None
+    others: tuple[DeviceFiles, ...] = ()
 
     def path_of(self, gpu: Gpu) -> str | None:
         """Path of the device file of a GPU; ``None`` if its minor number is unknown."""
         if gpu.minor_number is None:
             return None
-        return self.gpu.replace(_MINOR, str(gpu.minor_number))
+        for files in (self, *self.others):
+            if files.maker in (None, maker_of(gpu.name)):
+                return files.gpu.replace(_MINOR, str(gpu.minor_number))
+        return None
 
     def name_pattern(self) -> re.Pattern[str]:
         """Matches the end of a path to a GPU's device file in any folder."""
-        before, _, after = self.gpu.rpartition("/")[2].partition(_MINOR)
-        return re.compile(rf"/{re.escape(before)}[0-9]+{re.escape(after)}(?: \(deleted\))?$")
+        names = {files.gpu.rpartition("/")[2] for files in (self, *self.others)}
+        patterns = sorted(map(re.escape, names))
+        numbers = "|".join(name.replace(re.escape(_MINOR), "[0-9]+") for name in patterns)
+        return re.compile(rf"/(?:{numbers})(?: \(deleted\))?$")
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The prefixes of all drivers."""
+        return tuple(dict.fromkeys(files.prefix for files in (self, *self.others)))

@@ -50,7 +50,7 @@ class GpuSelection(Struct, frozen=True):
         if len(uuids) == count:
             known = [uuid.lower() for uuid in uuids]
             words += [
-                prefix.replace("gpu-", "GPU-", 1)
+                prefix[:4].upper() + prefix[4:]
                 for prefix in self.prefixes
                 if not any(uuid.startswith(prefix) for uuid in known)
             ]
@@ -58,6 +58,9 @@ class GpuSelection(Struct, frozen=True):
 
 
 ALL = GpuSelection()
+
+_UUID_PREFIXES = ("gpu-", "pci-")
+"""How UUIDs begin; the second is that of GPUs whose maker gives them none."""
 
 
 def parse_selection(text: str) -> GpuSelection:
@@ -70,7 +73,7 @@ def parse_selection(text: str) -> GpuSelection:
     prefixes: list[str] = []
     for raw in text.split(","):
         part = raw.strip()
-        if part.lower().startswith("gpu-"):
+        if part.lower().startswith(_UUID_PREFIXES):
             prefixes.append(part.lower())
             continue
         first, dash, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""The GPUs that an existing ``CUDA_VISIBLE_DEVICES`` allows.
+"""The GPUs that an existing ``CUDA_VISIBLE_DEVICES`` allows, or the same variable of another maker.
 
 A Slurm job, a container or a script that sets it has already allocated the GPUs.
 """
@@ -8,6 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.host.cuda_visible_devices import visible_devices
+from gpumon.host.visible_devices import (
+    MAIN_VARIABLE,
+    VARIABLES,
+    gpus_of,
+    is_restricted,
+    makers_of,
+    visible_gpus,
+)
+from gpumon.model.makers import Maker
 from gpumon.scheduling.eligibility import Allowance
 
 if TYPE_CHECKING:
@@ -37,6 +46,21 @@ def _uncertain(sentence: str, passing: bool) -> UncertainAllocationError:
     return UncertainAllocationError(sentence, passing=passing)
 
 
+_INHERITED = {
+    Maker.NVIDIA: (),
+    Maker.AMD: (VARIABLES[Maker.AMD][1], MAIN_VARIABLE[Maker.NVIDIA]),
+    Maker.INTEL: (),
+}
+"""Further variables that select GPUs of a maker."""
+
+_SURE = {
+    Maker.NVIDIA: "Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs.",
+    Maker.AMD: "Name the GPUs by their UUIDs in ROCR_VISIBLE_DEVICES.",
+    Maker.INTEL: "Set ZE_ENABLE_PCI_ID_DEVICE_ORDER=1 too.",
+}
+"""How to make an uncertain allocation certain."""
+
+
 def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
     """The GPUs that an environment allows.
 
@@ -47,24 +71,47 @@ def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
     Raises:
         UncertainAllocationError: It names GPUs by indices that only CUDA can resolve.
     """
-    value, order = (environment.get(f"CUDA_{name}") for name in ("VISIBLE_DEVICES", "DEVICE_ORDER"))
-    if value is None:
+    makers = makers_of(gpus)
+    restricted = [maker for maker in makers if is_restricted(maker, environment)]
+    if not restricted:
         return Allowance()
-    meaning = visible_devices(value, order, gpus)
-    # A program sees at most one MIG device; of several allocated ones, any may be used.
-    parts = [
-        visible_devices(part, order, gpus) for part in value.split(",") if part.startswith("MIG-")
-    ]
+    named: set[str] = set()
+    reasons: dict[Maker, str] = {}
+    for maker in makers:
+        if maker in restricted:
+            found, reasons[maker] = _allowed(maker, environment, gpus)
+            named |= found
+        else:
+            named |= {gpu.uuid for gpu in gpus_of(maker, gpus)}
+    return Allowance(frozenset(named), reasons)
+
+
+def _allowed(
+    maker: Maker, environment: Mapping[str, str], gpus: Sequence[Gpu]
+) -> tuple[set[str], str]:
+    """The UUIDs of a maker's GPUs that an environment allows, and why the others are not allowed.
+
+    Raises:
+        UncertainAllocationError: See ``allowance``.
+    """
+    meaning = visible_gpus(maker, environment, gpus)
+    name = next(one for one in (MAIN_VARIABLE[maker], *_INHERITED[maker]) if one in environment)
     if not meaning.devices and not meaning.certain:
         raise UncertainAllocationError(
-            f"CUDA_VISIBLE_DEVICES is set, and which GPUs it leaves is uncertain: {meaning.why}."
-            " Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs.",
+            f"{name} is set, and which GPUs it leaves is uncertain: {meaning.why}. {_SURE[maker]}",
             passing=any(gpu.name is None for gpu in gpus),
         )
-    devices = [device for each in (meaning, *parts) for device in each.devices]
+    devices = list(meaning.devices)
+    value = environment[name]
+    if maker is Maker.NVIDIA:
+        # A program sees at most one MIG device; of several allocated ones, any may be used.
+        own, order = gpus_of(maker, gpus), environment.get(VARIABLES[maker][1])
+        for part in value.split(","):
+            if part.startswith("MIG-"):
+                devices += visible_devices(part, order, own).devices
     named = {device.gpu_uuid if device.mig_index is None else device.uuid for device in devices}
     if not value.startswith("MIG-"):
         # A GPU in MIG mode was allocated with all its devices.
         named |= {device.gpu_uuid for device in devices}
     why = f" ({meaning.why})" if meaning.why else ""
-    return Allowance(frozenset(named), f"CUDA_VISIBLE_DEVICES leaves it out{why}")
+    return named, f"{name} leaves it out{why}"

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
+from gpumon.model.makers import BACKEND_OF, Maker, maker_of
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.messages import gib, holders_named, many
 from gpumon.scheduling.reservation.holders import holder_sentence
@@ -93,10 +94,11 @@ class Ineligibility(Struct, frozen=True):
     """Why a GPU is not eligible.
 
     Attributes:
-        kind: The requirement, for programs: ``status``, ``chosen``, ``allocation``, ``model``,
-            ``architecture``, ``capability``, ``mig``, ``total``, ``mode``, ``reserved``, ``queue``,
-            ``old``, ``health``, ``processes``, ``memory``, ``busy``, ``utilization``,
-            ``temperature``, ``watching``, ``stable``; ``unknown`` if the GPU's type cannot be read
+        kind: The requirement, for programs: ``status``, ``chosen``, ``maker``, ``integrated``,
+            ``allocation``, ``model``, ``architecture``, ``capability``, ``mig``, ``total``,
+            ``mode``, ``reserved``, ``queue``, ``old``, ``health``, ``processes``, ``memory``,
+            ``busy``, ``utilization``, ``temperature``, ``watching``, ``stable``; ``unknown`` if the
+            GPU's type cannot be read
             now.
         sentence: For the user, without the GPU's name; safe to print.
     """
@@ -111,7 +113,10 @@ class Ineligibility(Struct, frozen=True):
 
 
 _LASTING = frozenset(
-    ("chosen", "allocation", "model", "architecture", "capability", "mig", "total", "mode")
+    (
+        *("chosen", "maker", "integrated", "allocation", "model", "architecture", "capability"),
+        *("mig", "total", "mode"),
+    )
 )
 
 
@@ -144,11 +149,11 @@ class Allowance(Struct, frozen=True):
 
     Attributes:
         uuids: UUIDs of GPUs and MIG devices; ``None`` allows all.
-        reason: Why the others are not allowed.
+        reasons: Why the others are not allowed, by their maker.
     """
 
     uuids: frozenset[str] | None = None
-    reason: str = ""
+    reasons: Mapping[Maker, str] = {}
 
     def allows(self, candidate: Candidate) -> bool:
         """Whether a GPU is allowed; a MIG device is also allowed as part of its GPU."""
@@ -209,6 +214,27 @@ def _verdict(
     )
 
 
+def _job_maker(gpus: Sequence[Gpu], requirements: Requirements) -> Maker:
+    """The maker of a job's GPUs: of those that are asked for, the first one's.
+
+    A program uses the GPUs of one maker, and a CUDA program that is given others runs without any.
+    """
+    if requirements.maker is not None:
+        return requirements.maker
+    for gpu in gpus:
+        named = not requirements.models or any(
+            part in (gpu.name or "").lower() for part in requirements.models
+        )
+        if named and requirements.only.includes(gpu.index, gpu.uuid):
+            return maker_of(gpu.name)
+    return maker_of(gpus[0].name) if gpus else Maker.NVIDIA
+
+
+def _other_maker(maker: Maker, wanted: Maker) -> str:
+    selects = f"--backend {BACKEND_OF[maker]} selects it"
+    return f"it is {maker.value}'s, and a job gets {wanted.value}'s: {selects}"
+
+
 class _Evaluation:
     """The evaluation of one candidate."""
 
@@ -235,6 +261,11 @@ class _Evaluation:
             sorted(computing, key=lambda one: -(self._memory_of([one]) or 0)),
         )
         self.free = self._free()
+        self._maker = _job_maker(snapshot.gpus, requirements)
+        # A processor's own GPU is for jobs only where it is the only one.
+        self._is_spare = bool(self._gpu.memory_unified) and any(
+            gpu.memory_unified is False for gpu in snapshot.gpus
+        )
         held = circumstances.held
         self.holder = held.get(candidate.uuid) or held.get(candidate.gpu.uuid)
 
@@ -269,8 +300,12 @@ class _Evaluation:
             yield "chosen", "it is none of those that --gpus names"
         if asked.never and asked.never.includes(gpu.index, gpu.uuid):
             yield "chosen", "--not names it"
+        if maker_of(gpu.name) is not self._maker:
+            yield "maker", _other_maker(maker_of(gpu.name), self._maker)
+        if self._is_spare and not asked.only:
+            yield "integrated", "it is part of the processor: --gpus selects it"
         if by_uuid and not self._circumstances.allowance.allows(self._candidate):
-            yield "allocation", self._circumstances.allowance.reason
+            yield "allocation", self._circumstances.allowance.reasons.get(maker_of(gpu.name), "")
         for kind, known, sentence in self._mismatches():
             if known:
                 yield kind, sentence

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.host.cuda_visible_devices import visible_devices
+from gpumon.host.visible_devices import assignments, gpus_of
+from gpumon.model.makers import Maker, maker_of
 from gpumon.text.formatting import cell_width, fit, printable
 
 if TYPE_CHECKING:
@@ -25,19 +27,33 @@ _LEAST_ROOM = 24
 _ORDER = "PCI_BUS_ID"
 
 
-def as_uuid(candidates: Sequence[Candidate]) -> str:
-    """UUIDs, which ``CUDA_VISIBLE_DEVICES`` accepts in any device order."""
-    return ",".join(one.uuid for one in candidates)
+def as_variables(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> dict[str, str]:
+    """The variables that make a program see just these GPUs, the main one first.
+
+    Args:
+        candidates: GPUs of one maker.
+        gpus: All GPUs of the machine.
+    """
+    maker = maker_of(candidates[0].gpu.name)
+    return assignments(maker, [one.uuid for one in candidates], gpus)
 
 
-def as_index(candidates: Sequence[Candidate]) -> str:
-    """nvidia-smi's indices; a MIG device has no index for CUDA, and stays a UUID."""
+def as_uuid(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
+    """The value of the main variable: UUIDs, in any device order, where the maker has them."""
+    return next(iter(as_variables(candidates, gpus).values()))
+
+
+def as_index(candidates: Sequence[Candidate], _: Sequence[Gpu]) -> str:
+    """Indices as on the screen; a MIG device has no index for CUDA, and stays a UUID."""
     return ",".join(one.uuid if one.mig is not None else str(one.gpu.index) for one in candidates)
 
 
-def as_env(candidates: Sequence[Candidate]) -> str:
-    """Two variable assignments that make the indices valid for CUDA too."""
-    return f"CUDA_DEVICE_ORDER={_ORDER}\nCUDA_VISIBLE_DEVICES={as_index(candidates)}"
+def as_env(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
+    """Variable assignments; for CUDA those that make the indices valid there too."""
+    if maker_of(candidates[0].gpu.name) is Maker.NVIDIA:
+        return f"CUDA_DEVICE_ORDER={_ORDER}\nCUDA_VISIBLE_DEVICES={as_index(candidates, gpus)}"
+    variables = as_variables(candidates, gpus)
+    return "\n".join(f"{name}={value}" for name, value in variables.items())
 
 
 def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> str:
@@ -47,9 +63,10 @@ def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> st
         candidates: The chosen GPUs.
         gpus: All GPUs of the machine.
     """
-    if any(one.mig is not None for one in candidates):
+    others = maker_of(candidates[0].gpu.name) is not Maker.NVIDIA
+    if others or any(one.mig is not None for one in candidates):
         return ""
-    meaning = visible_devices(as_index(candidates), _ORDER, gpus)
+    meaning = visible_devices(as_index(candidates, gpus), _ORDER, gpus_of(Maker.NVIDIA, gpus))
     if meaning.certain:
         return ""
     return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
@@ -68,9 +85,12 @@ def json_text(told: dict[str, object]) -> str:
 def selection_json(choice: GpuChoice | None, verdicts: Sequence[Eligibility]) -> dict[str, object]:
     """Everything known of a choice, as an object to encode."""
     chosen = () if choice is None else choice.candidates
+    gpus = list({one.candidate.gpu.uuid: one.candidate.gpu for one in verdicts}.values())
+    variables = as_variables(chosen, gpus) if chosen else {}
     return {
         "schema": SCHEMA,
-        "cuda_visible_devices": None if choice is None else as_uuid(chosen),
+        "cuda_visible_devices": variables.get("CUDA_VISIBLE_DEVICES"),
+        "environment": variables or None,
         "reason": None if choice is None else choice.reason,
         "chosen": [_described(one) for one in verdicts if one.candidate in chosen],
         "fitting": [

@@ -21,14 +21,20 @@ from gpumon.text.formatting import duration
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.eligibility import Eligibility
+    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.requirements import Requirements
     from gpumon.sources import Source
     from gpumon.sources.links import Links
 
+
+_WRITERS: dict[str, Callable[[Sequence[Candidate], Sequence[Gpu]], str]] = {
+    "uuid": as_uuid,
+    "index": as_index,
+    "env": as_env,
+}
 
 _WATCH_SECONDS = 0.5
 """Seconds between two samples while GPUs are observed."""
@@ -88,8 +94,7 @@ def select(
         return 1
     chosen = choice.candidates
     if options.form != "json":
-        form = {"uuid": as_uuid, "index": as_index, "env": as_env}[options.form]
-        stream.write(form(chosen) + "\n")
+        stream.write(_WRITERS[options.form](chosen, snapshot.gpus) + "\n")
     stream.flush()
     if options.verbose:
         tell(choice.reason)

@@ -1,22 +1,124 @@
-"""Selects the backend for this machine."""
+"""Selects the backends for this machine."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from gpumon.model import makers
+from gpumon.model.makers import BACKEND_OF, Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.sources.nvml.source import NvmlSource
+from gpumon.sources.sampler import Sampler
 
 if TYPE_CHECKING:
-    from gpumon.sources.sampler import Sampler
+    from collections.abc import Collection
+
+    from gpumon.sources.backend import GpuBackend
+
+_DRM_DRIVERS = {Maker.AMD: ("amdgpu",), Maker.INTEL: ("i915", "xe")}
+"""The kernel drivers of the backends that read the kernel's DRM subsystem."""
 
 
-def this_machine(selection: GpuSelection = ALL, *, profiled: bool = False) -> Sampler:
+class Roots(Struct, frozen=True):
+    """Where the file systems of the kernel are mounted."""
+
+    proc: str = "/proc"
+    sys: str = "/sys"
+    dev: str = "/dev"
+
+
+HERE = Roots()
+
+
+def this_machine(
+    selection: GpuSelection = ALL,
+    *,
+    profiled: bool = False,
+    backend: str = makers.AUTO,
+    roots: Roots = HERE,
+) -> Sampler:
     """The sampler of this machine.
 
     Args:
         selection: The GPUs to sample.
         profiled: Whether to read how much of each GPU works (``sm_active`` and the like), which
             only those need who show or log it.
+        backend: One of ``makers.BACKENDS``. ``auto`` is every driver that the machine has, without
+            the GPUs of processors where there is another GPU; ``all`` has these too.
+        roots: Where the file systems of the kernel are mounted.
     """
-    return NvmlSource(selection, profiled=profiled)
+    if backend in {makers.AUTO, makers.ALL}:
+        drivers = _drivers(roots.sys)
+        there = [maker for maker, own in _DRM_DRIVERS.items() if not drivers.isdisjoint(own)]
+        if there:
+            return _sampler(_combined(there, selection, backend, roots, profiled=profiled), roots)
+    for maker in _DRM_DRIVERS:
+        if backend == BACKEND_OF[maker]:
+            return _sampler(_drm_backend(maker, selection, roots), roots)
+    return NvmlSource(selection, proc=roots.proc, sys=roots.sys, profiled=profiled)
+
+
+def _drivers(sys: str) -> set[str]:
+    """The kernel drivers of the machine's GPUs."""
+    folder = f"{sys}/class/drm"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - pathlib is not imported before the first frame
+    except OSError:
+        return set()
+    found = set()
+    for name in names:
+        if name.startswith("card") and name[4:].isdigit():
+            try:
+                found.add(os.readlink(f"{folder}/{name}/device/driver").rpartition("/")[2])  # noqa: PTH115 - as above
+            except OSError:
+                continue
+    return found
+
+
+def _sampler(backend: GpuBackend, roots: Roots) -> Sampler:
+    from gpumon.host.machine import MachineReader
+    from gpumon.host.processes import ProcessReader
+
+    return Sampler(backend, None, MachineReader(roots.proc), ProcessReader(roots.proc))
+
+
+def _drm_backend(maker: Maker, selection: GpuSelection, roots: Roots) -> GpuBackend:
+    if maker is Maker.AMD:
+        from gpumon.sources.amd.backend import AmdBackend
+
+        return AmdBackend(selection, None, roots.proc, roots.sys, roots.dev)
+    from gpumon.sources.intel.backend import IntelBackend
+
+    return IntelBackend(selection, None, roots.proc, roots.sys, roots.dev)
+
+
+def _combined(
+    there: Collection[Maker],
+    selection: GpuSelection,
+    backend: str,
+    roots: Roots,
+    *,
+    profiled: bool,
+) -> GpuBackend:
+    """NVIDIA's backend, which may find no driver, and these."""
+    from gpumon.host.power import graphics_devices
+    from gpumon.sources.combined import CombinedBackend, Member
+    from gpumon.sources.nvml.sleep import PCI_VENDOR
+    from gpumon.sources.nvml.source import NvmlBackend
+
+    nvml = NvmlBackend(ALL, None, roots.proc, roots.sys, profiled=profiled)
+    expected = bool(graphics_devices(PCI_VENDOR, roots.sys))
+    members = [Member(nvml, "NVIDIA's driver", expected=expected)]
+    members += [
+        Member(
+            _drm_backend(maker, ALL, roots),
+            f"{maker.value}'s driver",
+            expected=False,
+            hides_integrated=backend == makers.AUTO,
+        )
+        for maker in there
+    ]
+    return CombinedBackend(members, selection)

@@ -134,7 +134,12 @@ class Sampler:
             time=reading.time,
             host=self._host,
             gpus=tuple(
-                [self._with_host_memory(gpu) if gpu.memory_unified else gpu for gpu in reading.gpus]
+                [
+                    self._with_host_memory(gpu)
+                    if gpu.memory_unified and gpu.memory_total is None
+                    else gpu
+                    for gpu in reading.gpus
+                ]
             ),
             processes=self._processes,
             processes_at=reading.listed_at,
@@ -168,7 +173,7 @@ class Sampler:
             )
 
     def _with_host_memory(self, gpu: Gpu) -> Gpu:
-        """Fill in the memory of a GPU that uses the host's memory.
+        """Fill in the memory of a GPU that uses the host's, if the driver does not report it.
 
         Its used memory is that of its processes, not that of the host (nvtop#511).
         """

@@ -12,22 +12,14 @@ import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from gpumon.host.cuda_visible_devices import visible_devices_line
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual.app import App
 
     from gpumon.model.processes import ProcessId
 
 PAST_NUMBER = "this is the past: the number may be another process's by now, so nothing is copied"
-
-
-def cuda_line(uuids: Sequence[str]) -> str:
-    """The assignment of ``CUDA_VISIBLE_DEVICES`` for these GPUs, in any device order of CUDA."""
-    return visible_devices_line([printable(uuid) for uuid in uuids])
 
 
 def copy(app: App[Any], text: str) -> str:

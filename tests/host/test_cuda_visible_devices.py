@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.host.cuda_visible_devices import visible_devices, visible_devices_line
+from gpumon.host.cuda_visible_devices import visible_devices
+from gpumon.host.visible_devices import assignment_line
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance
 from tests.build import gpu
 
@@ -198,10 +199,10 @@ def test_what_stands_in_somebody_s_environment_is_safe_to_print() -> None:
 
 
 def test_a_line_for_a_shell() -> None:
-    assert visible_devices_line(UUIDS[:2]) == f"CUDA_VISIBLE_DEVICES={UUIDS[0]},{UUIDS[1]}"
-    assert visible_devices_line(["MIG-c0ffee00-1111"]) == "CUDA_VISIBLE_DEVICES=MIG-c0ffee00-1111"
-    assert visible_devices_line(()) == "CUDA_VISIBLE_DEVICES=''"
-    assert shlex.split(visible_devices_line(["a; rm b"])) == ["CUDA_VISIBLE_DEVICES=a; rm b"]
+    assert assignment_line(UUIDS[:2], ()) == f"CUDA_VISIBLE_DEVICES={UUIDS[0]},{UUIDS[1]}"
+    assert assignment_line(["MIG-c0ffee00-1111"], ()) == "CUDA_VISIBLE_DEVICES=MIG-c0ffee00-1111"
+    assert assignment_line((), ()) == "CUDA_VISIBLE_DEVICES=''"
+    assert shlex.split(assignment_line(["a; rm b"], ())) == ["CUDA_VISIBLE_DEVICES=a; rm b"]
 
 
 machines = st.lists(
@@ -261,5 +262,5 @@ def test_a_list_of_good_entries_is_seen_in_its_own_order(order: list[int], count
     chosen = order[:count]
     assert indices(",".join(map(str, chosen))) == chosen
     assert indices(",".join(UUIDS[index] for index in chosen)) == chosen
-    line = visible_devices_line([UUIDS[index] for index in chosen])
+    line = assignment_line([UUIDS[index] for index in chosen], ())
     assert indices(line.partition("=")[2]) == chosen

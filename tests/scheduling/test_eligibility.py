@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from gpumon.model.makers import Maker
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.allocation import UncertainAllocationError
@@ -225,7 +226,9 @@ def test_a_reserved_gpu_names_its_holder_and_since_when() -> None:
 
 
 def test_gpus_that_the_environment_excludes_are_not_chosen() -> None:
-    only_other = Circumstances(Allowance(frozenset({"GPU-1"}), "CUDA_VISIBLE_DEVICES leaves it"))
+    only_other = Circumstances(
+        Allowance(frozenset({"GPU-1"}), {Maker.NVIDIA: "CUDA_VISIBLE_DEVICES leaves it"})
+    )
     assert reason(IDLE, circumstances=only_other) == "CUDA_VISIBLE_DEVICES leaves it"
 
 

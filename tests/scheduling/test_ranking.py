@@ -160,11 +160,11 @@ def test_cuda_resolves_the_output_to_the_chosen_gpus(
     wanted = [one.uuid for one in choice.candidates]
     assert len(set(wanted)) == len(wanted) <= number
     # UUIDs are right under any order, whatever cards the machine has.
-    meaning = visible_devices(as_uuid(choice.candidates), order, gpus)
+    meaning = visible_devices(as_uuid(choice.candidates, gpus), order, gpus)
     assert [device.uuid for device in meaning.devices] == wanted
     assert meaning.certain
-    variables = dict(line.split("=") for line in as_env(choice.candidates).splitlines())
-    assert variables["CUDA_VISIBLE_DEVICES"] == as_index(choice.candidates)
+    variables = dict(line.split("=") for line in as_env(choice.candidates, gpus).splitlines())
+    assert variables["CUDA_VISIBLE_DEVICES"] == as_index(choice.candidates, gpus)
     meaning = visible_devices(
         variables["CUDA_VISIBLE_DEVICES"], variables["CUDA_DEVICE_ORDER"], gpus
     )

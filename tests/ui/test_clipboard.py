@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.app import App
 
+from gpumon.host.visible_devices import assignment_line
 from gpumon.model.processes import ProcessId
-from gpumon.ui.clipboard import copy, copy_kill, cuda_line
+from gpumon.ui.clipboard import copy, copy_kill
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 PROGRAM = """
 from textual.app import App
 from textual.binding import Binding
+from gpumon.host.visible_devices import assignment_line
 from gpumon.ui.clipboard import copy
 
 class Copies(App):
@@ -56,9 +58,9 @@ async def test_a_pid_of_another_namespace_is_never_copied() -> None:
 
 
 def test_the_cuda_line_names_cards_and_does_nothing_else_in_a_shell() -> None:
-    assert cuda_line(["GPU-1", "GPU-2"]) == "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2"
+    assert assignment_line(["GPU-1", "GPU-2"], ()) == "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2"
     hostile = "GPU-$(touch x);\n\x1b]0;y\x07'`"
-    line = cuda_line([hostile])
+    line = assignment_line([hostile], ())
     assert line.isprintable()
     done = subprocess.run(
         ["sh", "-c", f'{line}; printf %s "$CUDA_VISIBLE_DEVICES"'],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpumon.host.visible_devices import names_gpu
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.reservation.lock_folder import (
     FolderError,
@@ -124,7 +125,7 @@ class Locks:
 
     def _is_for_us(self, uuid: str, holder: ReservationHolder) -> bool:
         """Whether the holder is a ``gpumon run`` that runs this very program on this GPU."""
-        if uuid not in self._environment.get("CUDA_VISIBLE_DEVICES", "").split(","):
+        if not names_gpu(self._environment, uuid):
             return False
         if self._around is None:
             self._around = frozenset(_ancestors())

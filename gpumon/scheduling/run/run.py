@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
-from gpumon.scheduling.outputs import as_uuid, table
+from gpumon.scheduling.outputs import as_variables, table
 from gpumon.scheduling.polling import wait_for
 from gpumon.scheduling.reservation.locks import HeldReservation, Locks, TakenError
 from gpumon.scheduling.run.child import NOT_EXECUTABLE, NOT_FOUND, background_writes_allowed, end_by
@@ -50,7 +50,7 @@ class RunOptions(NamedTuple):
         verbose: Whether to explain the choice of GPUs.
         lock_dir: The lock folder; ``None`` is the default one.
         past: A log of the past, or ``None``.
-        variables: Environment variables for the command besides ``CUDA_VISIBLE_DEVICES``.
+        variables: Environment variables for the command besides those that select GPUs.
     """
 
     requirements: Requirements
@@ -115,9 +115,7 @@ def run(source: Source, options: RunOptions, links: Callable[[], Links] | None =
                     f"running on {taken.choice.reason if options.verbose else taken.choice.labels}"
                 )
                 job = JobRunner(sampler, taken.choice.candidates, taken.snapshot, taken.reservation)
-                command_exit = job.run(
-                    options.command, _environment(options, taken.choice), options.log
-                )
+                command_exit = job.run(options.command, _environment(options, taken), options.log)
         if command_exit.by_key and command_exit.signal is not None:
             end_by(command_exit.signal)
         return command_exit.exit_status
@@ -311,8 +309,8 @@ def _missing(program: str) -> int | None:
     return NOT_FOUND
 
 
-def _environment(options: RunOptions, choice: GpuChoice) -> dict[str, str]:
-    devices = {"CUDA_VISIBLE_DEVICES": as_uuid(choice.candidates)}
+def _environment(options: RunOptions, taken: _ReservedGpus) -> dict[str, str]:
+    devices = as_variables(taken.choice.candidates, taken.snapshot.gpus)
     return {**os.environ, **devices, **options.variables}
 
 

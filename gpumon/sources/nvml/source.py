@@ -31,6 +31,7 @@ from gpumon.host.device_files import DeviceFiles
 from gpumon.host.machine import MachineReader
 from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.processes import ProcessReader
+from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
 from gpumon.sources import Call, NoSuchGpuError, SourceError, gpus_there
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from gpumon.sources.nvml.kernel_xids import KernelXidWatcher
     from gpumon.system.clock import Clock
 
-DEVICE_FILES = DeviceFiles(gpu="/dev/nvidia{minor}", prefix="/dev/nvidia")
+DEVICE_FILES = DeviceFiles("/dev/nvidia{minor}", "/dev/nvidia", Maker.NVIDIA)
 
 _DETAIL_SECONDS = _MEDIUM_SECONDS = 0.95
 """A second, less the time that a tick may come early."""

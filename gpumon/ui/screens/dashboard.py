@@ -13,9 +13,10 @@ from gpumon.config.ui_state import UiState, load, store
 from gpumon.findings import gpu_findings
 from gpumon.findings.groups import job_with_key
 from gpumon.host import target_of, target_of_kin
+from gpumon.host.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
-from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill, cuda_line
+from gpumon.ui.clipboard import PAST_NUMBER, copy, copy_kill
 from gpumon.ui.job_targets import targets_of_job
 from gpumon.ui.keys import bindings_of, click_key
 from gpumon.ui.screens.drawing import DrawingScreen
@@ -256,7 +257,7 @@ class DashboardScreen(DrawingScreen):
     def action_copy(self) -> None:
         """Copy a line to the clipboard, and show it."""
         if self._view.gpu is not None:
-            self.say(copy(self.app, cuda_line([self._view.gpu])))
+            self.say(copy(self.app, assignment_line([self._view.gpu], self._gpus)))
         elif self._viewed_time.is_past:
             self.say(PAST_NUMBER)
         elif (entry := self._entry) is not None and entry.process is not None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from gpumon.config.chart_windows import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import gpu_findings, memory_account
 from gpumon.host import Target
+from gpumon.host.visible_devices import MAIN_VARIABLE, assignment_line
+from gpumon.model.makers import Maker, maker_of
 from gpumon.model.processes import GpuUse, blamed
-from gpumon.ui.clipboard import copy, cuda_line
+from gpumon.ui.clipboard import copy
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.page import SCROLL, EndRequested, PageScreen
 from gpumon.ui.screens.painted import TellRequested
@@ -79,7 +81,8 @@ class GpuScreen(PageScreen):
         offered = not self._readonly and self._blamed()
         end = [footer_key("end", label="end unlisted holders…")] if offered else []
         windows = [footer_key(f"chart_{one.label}", on=one is self._window) for one in WINDOWS]
-        copied = footer_key("copy", label="copy CUDA_VISIBLE_DEVICES")
+        maker = Maker.NVIDIA if self._gpu is None else maker_of(self._gpu.name)
+        copied = footer_key("copy", label=f"copy {MAIN_VARIABLE[maker]}")
         why = footer_key("help", label="why")
         return (footer_key("back"), why, *windows, *end, SCROLL, copied, footer_key("notify"))
 
@@ -177,5 +180,7 @@ class GpuScreen(PageScreen):
             self.post_message(TellRequested(self._gpu))
 
     def action_copy(self) -> None:
-        """Copy the assignment of ``CUDA_VISIBLE_DEVICES``, and show it."""
-        self.say(copy(self.app, cuda_line([self._uuid])), lasting=True)
+        """Copy the assignment with which a program sees this GPU, and show it."""
+        snapshot = self._history.latest
+        gpus = () if snapshot is None else snapshot.gpus
+        self.say(copy(self.app, assignment_line([self._uuid], gpus)), lasting=True)

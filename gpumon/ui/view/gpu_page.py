@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from gpumon.findings import FindingKind, gpu_findings, is_of_the_past, memory_account
-from gpumon.host.cuda_visible_devices import visible_devices_line
+from gpumon.host.visible_devices import assignment_line
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources.makers import error_code
@@ -333,6 +333,7 @@ def _errors(gpu: Gpu, history: History, width: int) -> list[Row]:
 def _identity(view: GpuView, snapshot: Snapshot | None, width: int) -> list[Row]:
     """All names of the GPU."""
     gpu = view.gpu
+    gpus = (gpu,) if snapshot is None else snapshot.gpus
     facts = []
     for field in _IDENTITY:
         metric = GPU_METRIC[field]
@@ -340,7 +341,7 @@ def _identity(view: GpuView, snapshot: Snapshot | None, width: int) -> list[Row]
     if snapshot is not None:
         driver = snapshot.host.driver_version or UNKNOWN
         facts.append(Fact("Driver", driver, note=f"CUDA {snapshot.host.cuda_version or UNKNOWN}"))
-    facts.append(Fact("To use it (y)", visible_devices_line([gpu.uuid])))
+    facts.append(Fact("To use it (y)", assignment_line([gpu.uuid], gpus)))
     return fact_rows(facts, width, 20)
 
 

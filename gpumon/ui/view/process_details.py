@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.details import is_secret
+from gpumon.host.visible_devices import MAIN_VARIABLE, VARIABLES, makers_of, visible_gpus
+from gpumon.model.makers import Maker
 from gpumon.model.process_states import HALTED
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, cell_width, fit, printable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 HIDDEN = "••••••"
 """Replaces a value that looks like a secret; constant, so that it does not reveal the length."""
 
-_CUDA_LABEL = 22
+_LEAST_LABEL = 22
 _COUNTED_INSIDE = (
     "GPUs of its container, counted there: which of the machine's those are is not known here"
 )
@@ -34,36 +35,36 @@ _MOST_LINES = 6
 """Maximum number of lines of a variable of the environment."""
 
 
-def cuda_rows(details: Details, snapshot: Snapshot | None, width: int) -> list[Row]:
+def visible_gpu_rows(details: Details, snapshot: Snapshot | None, width: int) -> list[Row]:
     """The GPUs that its environment makes visible, and the device files that it holds open."""
-    if details.environment is None:
-        facts = [Fact("CUDA_VISIBLE_DEVICES", UNKNOWN, note="its environment was not read")]
-    else:
-        facts = _cuda_facts(details, dict(details.environment), snapshot)
+    makers = (() if snapshot is None else makers_of(snapshot.gpus)) or (Maker.NVIDIA,)
+    facts: list[Fact] = []
+    for maker in makers:
+        if details.environment is None:
+            facts.append(Fact(MAIN_VARIABLE[maker], UNKNOWN, note="its environment was not read"))
+        else:
+            facts += _visible_facts(details, dict(details.environment), snapshot, maker)
     if details.devices is None:
         facts.append(Fact("holds open", UNKNOWN, note="its open files were not read"))
     else:
         facts.append(Fact("holds open", " ".join(details.devices) or "no device file of a GPU"))
-    return fact_rows(facts, width, _CUDA_LABEL)
+    longest = max(len(fact.label) for fact in facts)
+    return fact_rows(facts, width, max(_LEAST_LABEL, longest + 2))
 
 
-def _cuda_facts(
-    details: Details, environment: Mapping[str, str], snapshot: Snapshot | None
+def _visible_facts(
+    details: Details, environment: Mapping[str, str], snapshot: Snapshot | None, maker: Maker
 ) -> list[Fact]:
-    """The two variables, and the GPUs that they select."""
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
-    order = environment.get("CUDA_DEVICE_ORDER")
-    facts = [
-        Fact("CUDA_VISIBLE_DEVICES", *_setting(visible)),
-        Fact("CUDA_DEVICE_ORDER", *_setting(order)),
-    ]
+    """The variables of a maker, and the GPUs that they select."""
+    visible = environment.get(MAIN_VARIABLE[maker])
+    facts = [Fact(name, *_setting(environment.get(name))) for name in VARIABLES[maker]]
     if snapshot is None:
         return facts
     contained = details.place is not None and details.place.container is not None
     by_index = visible is None or not visible.startswith(("GPU-", "MIG-"))
     if contained and not snapshot.host.in_container and by_index and visible != "":
         return [*facts, Fact("which means", _COUNTED_INSIDE, "state.note")]
-    meaning = visible_devices(visible, order, snapshot.gpus)
+    meaning = visible_gpus(maker, environment, snapshot.gpus)
     style = "" if meaning.certain else "state.note"
     return [*facts, Fact("which means", meaning.sentence, style, meaning.why)]
 

@@ -36,10 +36,10 @@ from gpumon.ui.view.page_layout import (
     wrap,
 )
 from gpumon.ui.view.process_details import (
-    cuda_rows,
     environment_rows,
     environment_title,
     family_rows,
+    visible_gpu_rows,
 )
 from gpumon.ui.view.process_table import devices
 from gpumon.ui.view.trend_text import SPAN, bytes_trend, percent_trend, size_text
@@ -100,7 +100,11 @@ def process_rows(
     ]
     if details is not None:
         sections += [
-            Section("GPUs it may use", lambda size: cuda_rows(details, snapshot, size), Side.RIGHT),
+            Section(
+                "GPUs it may use",
+                lambda size: visible_gpu_rows(details, snapshot, size),
+                Side.RIGHT,
+            ),
             Section("Family", lambda size: family_rows(details, size)),
             Section(
                 environment_title(details, view.revealed),

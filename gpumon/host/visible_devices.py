@@ -1,0 +1,213 @@
+"""The environment variables by which programs see only some GPUs, for each maker.
+
+- NVIDIA: see ``cuda_visible_devices``.
+- AMD: ``ROCR_VISIBLE_DEVICES`` has indices or UUIDs; ``HIP_VISIBLE_DEVICES``, or if that is not set
+  ``CUDA_VISIBLE_DEVICES``, has indices among the GPUs that are left (rocm.docs.amd.com, "GPU
+  isolation techniques" and "HIP environment variables").
+- Intel: ``ZE_AFFINITY_MASK`` has indices, ``0,1.0``; a part after a point is a tile. They follow
+  the PCI bus if ``ZE_ENABLE_PCI_ID_DEVICE_ORDER`` is 1 (Level Zero specification, "Environment
+  Variables").
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from gpumon.host.cuda_visible_devices import Meaning, Visible, mapping, quoted, visible_devices
+from gpumon.host.power import graphics_devices
+from gpumon.model.makers import Maker, maker_of
+from gpumon.text.formatting import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpumon.model.snapshot import Gpu
+
+_CUDA, _CUDA_ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+_ROCR, _HIP = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
+_MASK, _MASK_ORDER = "ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
+
+MAIN_VARIABLE = {Maker.NVIDIA: _CUDA, Maker.AMD: _ROCR, Maker.INTEL: _MASK}
+"""The variable that selects GPUs of a maker for any program."""
+
+VARIABLES = {
+    Maker.NVIDIA: (_CUDA, _CUDA_ORDER),
+    Maker.AMD: (_ROCR, _HIP),
+    Maker.INTEL: (_MASK, _MASK_ORDER),
+}
+"""The variables that decide which GPUs of a maker a program sees."""
+
+_INTEL_VENDOR = "0x8086"
+_UUID = "GPU-"
+
+
+def gpus_of(maker: Maker, gpus: Sequence[Gpu]) -> list[Gpu]:
+    """The GPUs of a maker, by index."""
+    own = [gpu for gpu in gpus if maker_of(gpu.name) is maker]
+    return sorted(own, key=lambda gpu: gpu.index)
+
+
+def makers_of(gpus: Sequence[Gpu]) -> tuple[Maker, ...]:
+    """The makers of these GPUs, in the order of their first GPU."""
+    ordered = sorted(gpus, key=lambda gpu: gpu.index)
+    return tuple(dict.fromkeys(maker_of(gpu.name) for gpu in ordered))
+
+
+def assignments(maker: Maker, uuids: Sequence[str], gpus: Sequence[Gpu]) -> dict[str, str]:
+    """The variables that make a program see these GPUs or MIG devices only, the main one first.
+
+    Args:
+        maker: Their maker.
+        uuids: Their UUIDs, in the order in which the program shall see them.
+        gpus: All GPUs of the machine.
+    """
+    if maker is Maker.NVIDIA:
+        return {_CUDA: ",".join(uuids)}
+    own = gpus_of(maker, gpus)
+    if maker is Maker.INTEL:
+        order = _bus_order(own)
+        by_uuid = {gpu.uuid: order.index(_bus(gpu)) for gpu in own}
+        return {_MASK: ",".join(str(by_uuid[uuid]) for uuid in uuids), _MASK_ORDER: "1"}
+    # Older GPUs and processors have no UUID: they are counted.
+    indices = {gpu.uuid: str(place) for place, gpu in enumerate(own)}
+    listed = ",".join(uuid if uuid.startswith(_UUID) else indices[uuid] for uuid in uuids)
+    # An inherited HIP_VISIBLE_DEVICES would select again among what is left.
+    return {_ROCR: listed, _HIP: ",".join(map(str, range(len(uuids))))}
+
+
+def assignment_line(uuids: Sequence[str], gpus: Sequence[Gpu]) -> str:
+    """A shell assignment that makes a program see these GPUs or MIG devices only.
+
+    Args:
+        uuids: UUIDs of GPUs of one maker.
+        gpus: All GPUs of the machine.
+    """
+    named = [gpu for gpu in gpus if gpu.uuid in uuids]
+    maker = maker_of(named[0].name) if named else Maker.NVIDIA
+    values = assignments(maker, uuids, gpus)
+    return " ".join(f"{name}={shlex.quote(printable(value))}" for name, value in values.items())
+
+
+def names_gpu(environment: Mapping[str, str], uuid: str) -> bool:
+    """Whether a variable of an environment contains the UUID of a GPU or MIG device."""
+    return any(
+        uuid in environment.get(variable, "").split(",") for variable in MAIN_VARIABLE.values()
+    )
+
+
+def is_restricted(maker: Maker, environment: Mapping[str, str]) -> bool:
+    """Whether an environment selects some of a maker's GPUs."""
+    if maker is Maker.AMD:
+        return any(name in environment for name in (_ROCR, _HIP, _CUDA))
+    return MAIN_VARIABLE[maker] in environment
+
+
+def visible_gpus(maker: Maker, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Meaning:
+    """The devices of one maker that a program sees.
+
+    Args:
+        maker: The maker.
+        environment: The variables of the program.
+        gpus: All GPUs of the machine.
+    """
+    own = gpus_of(maker, gpus)
+    if maker is Maker.NVIDIA:
+        return visible_devices(environment.get(_CUDA), environment.get(_CUDA_ORDER), own)
+    if maker is Maker.AMD:
+        return _amd(environment, own)
+    return _intel(environment, own)
+
+
+class _Reading:
+    """Reads lists of devices; a list ends at its first invalid entry."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.doubts: list[str] = []
+
+    def take(self, value: str, gpus: Sequence[Gpu], *, uuids: bool) -> list[Gpu]:
+        """The GPUs that a list names, of these."""
+        found: list[Gpu] = []
+        for entry in map(str.strip, value.split(",")):
+            gpu = _named(entry, gpus, uuids=uuids)
+            if gpu is None or gpu in found:
+                why = "there is no such GPU" if gpu is None else "it is named twice"
+                if value:
+                    self.notes.append(f"the list ends at {quoted(entry)}: {why}")
+                break
+            found.append(gpu)
+        return found
+
+    def meaning(self, gpus: Sequence[Gpu]) -> Meaning:
+        devices = tuple(Visible(n, gpu.uuid, gpu.uuid, gpu.index) for n, gpu in enumerate(gpus))
+        sentence = mapping(devices, "device ")
+        why = "; ".join(dict.fromkeys(self.notes + self.doubts))
+        return Meaning(
+            devices, not self.doubts, f"probably {sentence}" if self.doubts else sentence, why
+        )
+
+
+def _named(entry: str, gpus: Sequence[Gpu], *, uuids: bool) -> Gpu | None:
+    if entry.isascii() and entry.isdigit():
+        # A number of many digits names no GPU.
+        number = int(entry) if len(entry) <= 9 else len(gpus)
+        return gpus[number] if number < len(gpus) else None
+    if uuids and entry.startswith(_UUID):
+        return next((gpu for gpu in gpus if gpu.uuid.lower() == entry.lower()), None)
+    return None
+
+
+def _amd(environment: Mapping[str, str], own: Sequence[Gpu]) -> Meaning:
+    reading = _Reading()
+    seen, counted = list(own), False
+    first = environment.get(_ROCR)
+    if first is not None:
+        seen = reading.take(first, own, uuids=True)
+        counted = any(not part.strip().startswith(_UUID) for part in first.split(",") if part)
+    second = environment.get(_HIP, environment.get(_CUDA))
+    if second is not None:
+        counted = counted or first is None
+        seen = reading.take(second, seen, uuids=False)
+    if counted and len({gpu.name for gpu in own}) > 1:
+        reading.doubts.append(
+            "the GPUs are not all of one model, and in which order ROCm counts them is not known "
+            "here: UUIDs leave no doubt"
+        )
+    return reading.meaning(seen)
+
+
+def _intel(environment: Mapping[str, str], own: Sequence[Gpu]) -> Meaning:
+    reading = _Reading()
+    value = environment.get(_MASK)
+    if not value:
+        return reading.meaning(own)
+    by_bus = {_bus(gpu): gpu for gpu in own}
+    slots = _bus_order(own)
+    if environment.get(_MASK_ORDER) != "1" and len(slots) > 1:
+        reading.doubts.append(f"without {_MASK_ORDER}=1 the order of the GPUs is not known here")
+    found: dict[str, Gpu] = {}
+    for entry in map(str.strip, value.split(",")):
+        number = entry.partition(".")[0]
+        if not (number.isascii() and number.isdigit() and len(number) <= 9):
+            reading.notes.append(f"{quoted(entry)} is no index")
+        elif int(number) < len(slots):
+            gpu = by_bus.get(slots[int(number)])
+            if gpu is not None:
+                found[gpu.uuid] = gpu
+    return reading.meaning(list(found.values()))
+
+
+def _bus(gpu: Gpu) -> str:
+    return (gpu.pci_bus_id or "").lower()
+
+
+def _bus_order(own: Sequence[Gpu]) -> list[str]:
+    """The bus IDs of Intel's GPUs in the order of the bus.
+
+    A processor's own GPU counts although it may not be shown. It is left out if these GPUs are
+    those of another machine.
+    """
+    known = sorted(map(_bus, own))
+    there = graphics_devices(_INTEL_VENDOR)
+    return there if set(known) <= set(there) else known

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.sources.makers import words_of
 from gpumon.text.cells import Field, Row, bar, bar_style, braille, fill, restyle, row_width
 from gpumon.text.formatting import (
     cell_width,
@@ -276,7 +277,7 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
     received, sent = rate(gpu.pcie_rx), rate(gpu.pcie_tx)
     encoder, decoder = number(gpu.utilization_encoder, "%"), number(gpu.utilization_decoder, "%")
     facts = [
-        ("clocks", f"SM {core}  memory {memory} MHz{state}"),
+        ("clocks", f"{words_of(gpu.name).cores} {core}  memory {memory} MHz{state}"),
         ("PCIe", f"gen {generation} x{lanes:<2} rx {received:>5}/s tx {sent:>5}/s"),
         ("driver", f"reserves {memory_size(gpu.memory_reserved)}  memory active {activity}"),
     ]

@@ -159,7 +159,7 @@ class Tree:
         folder = self.proc / str(pid)
         path = folder / "fd" / str(descriptor)
         if path.is_symlink():
-            if os.readlink(path) != target:
+            if str(path.readlink()) != target:
                 path.unlink()
                 path.symlink_to(target)
         else:

@@ -140,7 +140,7 @@ class ClientReader:
                 uuid = "" if node is None else node.gpu_uuid
                 if uuid in self._calls.hanging:
                     continue
-                read = partial(read_file, f"{self._proc}/{pid}/fdinfo/{descriptor}", FDINFO_BYTES)
+                read = partial(read_fdinfo, f"{self._proc}/{pid}/fdinfo/{descriptor}")
                 at = self._clock.monotonic()
                 try:
                     data = self._calls.run(uuid, "fdinfo", read)
@@ -213,6 +213,15 @@ class ClientReader:
                 if stat is not None and stat.name not in _BROKERS:
                     return pid
         return pids[0]
+
+
+def read_fdinfo(path: str) -> bytes:
+    """What a driver tells of an open file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return read_file(path, FDINFO_BYTES)
 
 
 _OTHER = Node("", "", readable=False)

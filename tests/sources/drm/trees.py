@@ -9,16 +9,23 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from gpumon.model.selection import ALL
 from gpumon.sources.drm import clients
 from gpumon.sources.drm.attributes import Attributes
+from gpumon.sources.drm.backend import DrmBackend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     import pytest
+
+    from gpumon.model.selection import GpuSelection
+    from gpumon.system.clock import Clock
+
+Backend = TypeVar("Backend", bound=DrmBackend)
 
 KERNEL = "6.8.0-49-generic"
 
@@ -43,10 +50,11 @@ class Tree:
         write(self.sys / "class/drm/version", "drm 1.1.0 20060810\n")
         write(self.proc / "sys/kernel/osrelease", KERNEL + "\n")
 
-    @property
-    def roots(self) -> dict[str, str]:
-        """The arguments ``proc``, ``sys`` and ``dev`` of a backend."""
-        return {"proc": str(self.proc), "sys": str(self.sys), "dev": str(self.dev)}
+    def backend(
+        self, kind: type[Backend], selection: GpuSelection = ALL, clock: Clock | None = None
+    ) -> Backend:
+        """A backend of this machine."""
+        return kind(selection, clock, str(self.proc), str(self.sys), str(self.dev))
 
     # GPUs
 

@@ -33,13 +33,18 @@ from gpumon.system.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from gpumon.model.makers import Maker
     from gpumon.sources import Call
     from gpumon.sources.backend import ListedProcess
     from gpumon.sources.drm.clients import ClientScan
     from gpumon.sources.drm.gpu import DrmGpu
     from gpumon.system.clock import Clock
 
-DEVICE_FILES = DeviceFiles(gpu="/dev/dri/renderD{minor}", prefix="/dev/dri")
+
+def device_files(maker: Maker) -> DeviceFiles:
+    """The device files of a maker's GPUs."""
+    return DeviceFiles("/dev/dri/renderD{minor}", "/dev/dri", maker)
+
 
 _FIND_SECONDS = 2.0
 _RETRY_SECONDS = 5.0
@@ -61,7 +66,7 @@ _LISTS_SHARE = 0.05
 class DrmBackend(GpuBackend):
     """The GPUs of some DRM drivers.
 
-    A subclass defines ``name``, ``drivers``, ``maker``, ``advice`` and ``new_gpu``, and may define
+    A subclass defines ``name``, ``device_files``, ``drivers``, ``maker``, ``advice`` and ``new_gpu``, and may define
     ``known_pids`` and ``add_uses`` for processes that ``fdinfo`` does not tell.
 
     Attributes:
@@ -78,7 +83,6 @@ class DrmBackend(GpuBackend):
         dev: Where the device files are.
     """
 
-    device_files = DEVICE_FILES
     drivers: ClassVar[tuple[str, ...]]
     maker: ClassVar[str]
     advice: ClassVar[str]

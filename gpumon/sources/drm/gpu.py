@@ -223,6 +223,8 @@ class DrmGpu(ABC):
             self.read_once()
         details = not self._begun or closely or now >= self._details_at
         slow = not self._begun or now >= self._slow_at
+        if slow:
+            self._read_displays()
         self.read_fast()
         if details:
             self.read_details()
@@ -236,6 +238,26 @@ class DrmGpu(ABC):
         self._begun = True
         self.sampled_at = self.clock.time()
         self._set_status(GpuStatus.OK)
+
+    def _read_displays(self) -> None:
+        """Read whether monitors are connected and drawn on.
+
+        The kernel has both in memory: ``Documentation/gpu/drm-uapi``, and ``status`` and
+        ``enabled`` in ``drivers/gpu/drm/drm_sysfs.c``.
+        """
+        folder = f"drm/{self.card.node}"
+        prefix = f"{self.card.node}-"
+        outputs = [one for one in self.attributes.folders(folder) if one.startswith(prefix)]
+        if not outputs:
+            self.values.put("display_mode", Unknown.NOT_SUPPORTED)
+            self.values.put("display_active", Unknown.NOT_SUPPORTED)
+            return
+        # Not among ``attributes``: that they answer says nothing of the GPU.
+        paths = [f"{self.card.folder}/{folder}/{one}" for one in outputs]
+        states = [read_word(f"{path}/status") for path in paths]
+        enabled = [read_word(f"{path}/enabled") for path in paths]
+        self.values.put("display_mode", "connected" in states)
+        self.values.put("display_active", "enabled" in enabled)
 
     def check_power(self) -> None:
         """Check whether the kernel may power it down (``power/control`` is ``auto``)."""
@@ -295,4 +317,6 @@ class DrmGpu(ABC):
         )
 
 
-_COMMON = frozenset({"name", "pci_bus_id", "minor_number", "memory_unified"})
+_COMMON = frozenset(
+    ("name", "pci_bus_id", "minor_number", "memory_unified", "display_mode", "display_active")
+)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.sources.drm.backend import DrmBackend
+from gpumon.model.makers import Maker
+from gpumon.sources.drm.backend import DrmBackend, device_files
 from gpumon.sources.intel.gpu import IntelGpu
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ class IntelBackend(DrmBackend):
     """The GPUs that the kernel's drivers ``i915`` and ``xe`` run; see ``DrmBackend``."""
 
     name = "intel"
+    device_files = device_files(Maker.INTEL)
     drivers: ClassVar[tuple[str, ...]] = ("i915", "xe")
     maker: ClassVar[str] = "Intel"
     advice: ClassVar[str] = (

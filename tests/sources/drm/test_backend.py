@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -468,3 +469,24 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
         return whole(folder)
 
     monkeypatch.setattr(holders, "_drm_files", refused)
+
+
+def test_whether_monitors_are_connected_and_drawn_on_is_told(tree: Tree, clock: HandClock) -> None:
+    add_card(tree, 1)
+    backend = opened(tree, clock)
+    (gpu,) = backend.read().gpus
+    assert (gpu.display_mode, gpu.display_active) == (True, False)
+    write(tree.sys / "class/drm/card1-DP-1/enabled", "enabled\n")
+    (gpu,) = later(backend, clock, 3.0).gpus
+    assert gpu.display_active is True
+
+
+def test_a_gpu_without_outputs_tells_of_no_display(tree: Tree, clock: HandClock) -> None:
+    add_card(tree, 1)
+    for connector in (tree.sys / "class/drm").glob("card1-*"):
+        shutil.rmtree(connector.resolve())
+        connector.unlink()
+    backend = opened(tree, clock)
+    (gpu,) = backend.read().gpus
+    assert gpu.display_mode is None
+    assert gpu.unknown["display_mode"] is Unknown.NOT_SUPPORTED

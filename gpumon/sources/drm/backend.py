@@ -66,8 +66,9 @@ _LISTS_SHARE = 0.05
 class DrmBackend(GpuBackend):
     """The GPUs of some DRM drivers.
 
-    A subclass defines ``name``, ``device_files``, ``drivers``, ``maker``, ``advice`` and ``new_gpu``, and may define
-    ``known_pids`` and ``add_uses`` for processes that ``fdinfo`` does not tell.
+    A subclass defines ``name``, ``device_files``, ``drivers``, ``maker``, ``advice`` and
+    ``new_gpu``, and may define ``known_pids`` and ``add_uses`` for processes that ``fdinfo`` does
+    not tell.
 
     Attributes:
         drivers: Names of the kernel's drivers.

@@ -43,6 +43,10 @@ class Driver(GpuBackend):
             return Reading(1.0, (), self.facts, trouble=self.trouble)
         return Reading(1.0, self.gpus, self.facts, self.listed, 1.0)
 
+    @property
+    def only_integrated(self) -> bool:
+        return all(one.memory_unified for one in self.gpus)
+
     def links(self) -> Links:
         pair = frozenset(one.uuid for one in self.gpus[:2])
         return Links({pair: Joint(nvlink=False, bus=Link.SWITCH)})
@@ -142,14 +146,14 @@ def test_the_lists_are_the_same_object_until_a_driver_reads_new_ones() -> None:
     assert both.read().driver is both.read().driver
 
 
-def test_a_processors_gpu_is_left_out_beside_another_and_not_read_again() -> None:
+def test_a_processors_gpu_is_left_out_beside_another_and_not_read() -> None:
     first, second = nvidia(), amd()
     second.gpus = tuple(replace(one, index=0) for one in second.gpus[2:])
     both = opened(first, second)
-    reads = second.reads
-    assert [one.uuid for one in both.read().gpus] == ["GPU-0", "GPU-1"]
-    assert both.name != "amdgpu"
-    assert second.reads == reads
+    reading = both.read()
+    assert [one.uuid for one in reading.gpus] == ["GPU-0", "GPU-1"]
+    assert (both.name, reading.driver.version) == ("nvml", "570.1")
+    assert second.reads == 0
 
 
 def test_a_processors_gpu_is_shown_where_it_is_the_only_one() -> None:
@@ -193,6 +197,7 @@ def test_a_driver_that_appears_later_is_opened() -> None:
 def test_indices_stay_when_a_driver_is_reloaded() -> None:
     first, second = nvidia(), amd()
     both = opened(first, second)
+    both.read()
     first.trouble = GONE
     reading = both.read()
     assert [(one.index, one.uuid) for one in reading.gpus] == [(2, "GPU-a0"), (3, "GPU-a1")]

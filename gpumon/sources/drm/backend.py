@@ -162,6 +162,11 @@ class DrmBackend(GpuBackend):
             trouble=None if self._gpus else self._why_empty(),
         )
 
+    @property
+    def only_integrated(self) -> bool:
+        """See ``GpuBackend.only_integrated``."""
+        return all(gpu.integrated for gpu in self._known.values())
+
     def close(self) -> None:
         """See ``Source.close``."""
         for gpu in self._known.values():

@@ -59,7 +59,14 @@ def words_of(name: str | None) -> MakerWords:
 
 _ONLY_NVIDIA = frozenset(
     (
-        *("compute_capability", "bar1_used", "bar1_total", "utilization_jpeg", "utilization_ofa"),
+        *(
+            "compute_capability",
+            "memory_reserved",
+            "bar1_used",
+            "bar1_total",
+            "utilization_jpeg",
+            "utilization_ofa",
+        ),
         *("sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active"),
         *("fp16_active", "dram_active", "pstate", "nvlink_active", "nvlink_count", "nvlink_rx"),
         *("nvlink_tx", "nvlink_errors", "remapped_rows_correctable", "remapped_rows_uncorrectable"),

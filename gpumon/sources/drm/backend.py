@@ -13,19 +13,23 @@ is read.
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.host.power import read_word
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble
 from gpumon.sources import NoSuchGpuError, SourceError, gpus_there
 from gpumon.sources.backend import DriverFacts, GpuBackend, Reading
 from gpumon.sources.drm.attributes import GpuLostError
 from gpumon.sources.drm.calls import CallWatch
-from gpumon.sources.drm.cards import DrmCard, find_cards, list_nodes, partition_nodes
+from gpumon.sources.drm.cards import (
+    DrmCard,
+    driver_version,
+    find_cards,
+    list_nodes,
+    partition_nodes,
+)
 from gpumon.sources.drm.clients import ClientReader, Node
 from gpumon.sources.drm.uses import ProcessUse, list_processes
 from gpumon.system.clock import SystemClock
@@ -229,14 +233,10 @@ class DrmBackend(GpuBackend):
         if not drivers:
             return
         since = self._clock.time() if self._facts.since is None else self._facts.since
-        versions = [f"{driver} {self._version(driver)}" for driver in drivers]
+        versions = [
+            f"{driver} {driver_version(driver, self._sys, self._proc)}" for driver in drivers
+        ]
         self._facts = DriverFacts(version=", ".join(versions), since=since)
-
-    def _version(self, driver: str) -> str:
-        """Version of a driver: its own if it is not part of the kernel, else the kernel's."""
-        own = read_word(f"{self._sys}/module/{driver}/version")
-        kernel = read_word(f"{self._proc}/sys/kernel/osrelease")
-        return own or kernel or os.uname().release
 
     def _why_empty(self) -> Trouble:
         """Why there is nothing to read."""

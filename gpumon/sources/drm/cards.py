@@ -99,6 +99,13 @@ def partition_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> frozenset[st
     return frozenset(found)
 
 
+def driver_version(driver: str, sys: str = "/sys", proc: str = "/proc") -> str:
+    """Version of a driver: its own if it is not part of the kernel, else the kernel's."""
+    own = read_word(f"{sys}/module/{driver}/version")
+    kernel = read_word(f"{proc}/sys/kernel/osrelease")
+    return own or kernel or os.uname().release
+
+
 def _card(node: str, folder: str, driver: str) -> DrmCard:
     return DrmCard(
         bus_id=folder.rpartition("/")[2],

@@ -49,6 +49,7 @@ class _Looked(NamedTuple):
     """What a look at the files of a process found.
 
     Attributes:
+        pid: Its PID.
         identity: The process.
         size: Number of its open files; the size of the directory before Linux 6.2, which is 0.
         at: When, on the monotonic clock.
@@ -56,6 +57,7 @@ class _Looked(NamedTuple):
         unseen: Whether its files may not be listed.
     """
 
+    pid: int
     identity: _Identity
     size: int
     at: float
@@ -139,9 +141,9 @@ class FileHolders:
         for _ in range(len(self._turns)):
             if time.perf_counter() >= until:
                 return
-            pid = self._turns.popleft()
-            if pid in self._known:
-                self._visit(pid, now)
+            known = self._known.get(self._turns.popleft())
+            if known is not None and known.at != now:
+                self._visit(known.pid, now)
 
     def _visit(self, pid: int, now: float, *, again: bool = True) -> None:
         """Look at the files of a process if they can have changed.
@@ -176,7 +178,7 @@ class FileHolders:
         except OSError:
             self._known.pop(pid, None)
             return
-        self._known[pid] = _Looked(identity, status.st_size, now, files, unseen)
+        self._known[pid] = _Looked(pid, identity, status.st_size, now, files, unseen)
 
     def _has_files(self, pid: int) -> bool:
         """Whether a process whose files may not be listed can have any."""

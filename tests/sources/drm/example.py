@@ -19,7 +19,11 @@ MIB = 2**20
 
 class ExampleGpu(DrmGpu):
     fields: ClassVar[frozenset[str]] = frozenset(
-        {"name", "temperature_gpu", "memory_used", "memory_total", "fan_speed"}
+        {
+            *("name", "temperature_gpu", "memory_used", "memory_total", "fan_speed"),
+            # Read by nobody, as a value that follows from the clients before they are read.
+            "utilization_gpu",
+        }
     )
     engines = Engines(("gfx", "rcs"), ("compute", "ccs"), ("enc",), ("dec",))
 

@@ -212,7 +212,10 @@ def test_a_gpu_that_falls_asleep_is_left_alone_until_it_wakes(
     assert backend.read().gpus[0].temperature_gpu == 45
     write(folder / "power/runtime_status", f"{state}\n")
     faults.reads.clear()
-    assert later(backend, clock).gpus[0].status is GpuStatus.ASLEEP
+    (gpu,) = later(backend, clock).gpus
+    assert (gpu.status, gpu.temperature_gpu) == (GpuStatus.ASLEEP, None)
+    assert gpu.unknown["utilization_gpu"] is Unknown.ASLEEP
+    assert gpu.unknown["fan_speed"] is Unknown.NOT_SUPPORTED
     assert faults.reads == []
     write(folder / "power/runtime_status", "active\n")
     (gpu,) = later(backend, clock).gpus

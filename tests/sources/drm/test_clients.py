@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -140,7 +141,8 @@ def test_a_process_that_ends_meanwhile_is_left_out(
 
 def test_only_files_of_the_gpus_are_asked(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     room.process(100, {3: ("/dev/null", ""), 4: ("/home/u/dri/x", ""), 5: (node(3), client(3))})
-    room.process(101, {3: ("socket:[1234]", ""), 5: ("/dev/dri/renderD190", "")})
+    others = ("socket:[1234]", "/dev/dri/renderD190", "/home/u/renderD131")
+    room.process(101, {number: (path, "") for number, path in enumerate(others, 3)})
     asked: list[str] = []
     whole = clients.read_fdinfo
 
@@ -169,6 +171,37 @@ def test_a_process_with_thousands_of_files_is_looked_through_once(
     for _ in range(5):
         assert set(room.lists()) == {100}
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "looks"),
+    [
+        # The kernel tells the number of open files, since Linux 6.2.
+        ([7, 7, 7], 1),
+        ([7, 8, 8], 2),
+        ([0, 0, 0], 3),
+    ],
+)
+def test_files_are_looked_through_again_when_their_number_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int], looks: int
+) -> None:
+    tree = Tree(tmp_path)
+    tree.process(100, {5: (node(3), client(3))})
+    looked: list[str] = []
+
+    def recorded(folder: str) -> dict[int, str]:
+        looked.append(folder)
+        return {5: "renderD131"}
+
+    monkeypatch.setattr(holders, "_drm_files", recorded)
+    known, now = holders.FileHolders(str(tree.proc)), 1000.0
+    for size in sizes:
+        status = SimpleNamespace(st_ino=4711, st_ctime_ns=1, st_size=size)
+        monkeypatch.setattr("os.stat", lambda _, status=status: status)
+        now += 1.0
+        assert known.scan(now) == {100: {5: "renderD131"}}
+    monkeypatch.undo()
+    assert len(looked) == looks
 
 
 def test_many_processes_are_looked_at_in_turns(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

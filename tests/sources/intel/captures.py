@@ -96,8 +96,8 @@ def a770_i915(tree: Tree) -> Path:
         "hwmon/hwmon4/temp1_input": "46000\n",
         "hwmon/hwmon4/in0_input": "725\n",
         # Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon: one part of the GPU.
-        "hwmon/hwmon5/name": "i915_gt0\n",
-        "hwmon/hwmon5/energy1_input": "77\n",
+        "hwmon/hwmon3/name": "i915_gt0\n",
+        "hwmon/hwmon3/energy1_input": "77\n",
     }
     return tree.card(CARD, "i915", _card("0x56a0", files), parents=add_switch(tree))
 
@@ -120,34 +120,41 @@ def a750_xe(tree: Tree) -> Path:
     return tree.card(CARD, "xe", _card("0x56a1", files), parents=add_switch(tree))
 
 
-def b580_xe(tree: Tree) -> Path:
-    """Arc B580 (LACT#893): the media part idles at 0 of 1500 MHz."""
+def b580_files() -> dict[str, str]:
+    """The files of an Arc B580 (LACT#893): the media part idles at 0 of 1500 MHz."""
     main, media = "tile0/gt0/freq0/", "tile0/gt1/freq0/"
-    files = {
-        f"{main}act_freq": "2850\n",  # the test's own
-        f"{main}rp0_freq": "2850\n",  # the test's own
-        f"{media}act_freq": "0\n",
-        f"{media}cur_freq": "1200\n",
-        f"{media}min_freq": "1200\n",
-        f"{media}max_freq": "1500\n",
-        f"{media}rp0_freq": "1500\n",
-        f"{media}rpa_freq": "1217\n",
-        f"{media}rpe_freq": "400\n",
-        f"{media}rpn_freq": "400\n",
-        **_throttle(f"{main}throttle/", "1\n", xe=True, active=("pl1", "thermal")),
-        "hwmon/hwmon6/name": "xe\n",
-        "hwmon/hwmon6/energy1_input": "0\n",
-        "hwmon/hwmon6/energy1_label": "card\n",
-        # Channels of the ABI document; limits of the temperature since Linux 7.0. Test's own.
-        "hwmon/hwmon6/temp2_input": "51000\n",
-        "hwmon/hwmon6/temp2_label": "pkg\n",
-        "hwmon/hwmon6/temp2_crit": "100000\n",
-        "hwmon/hwmon6/temp2_emergency": "105000\n",
-        "hwmon/hwmon6/temp3_input": "58000\n",
-        "hwmon/hwmon6/temp3_label": "vram\n",
-        "hwmon/hwmon6/fan1_input": "500\n",
-    }
-    return tree.card(CARD, "xe", _card("0xe20b", files), parents=add_switch(tree))
+    return _card(
+        "0xe20b",
+        {
+            f"{main}act_freq": "2850\n",  # the test's own
+            f"{main}rp0_freq": "2850\n",  # the test's own
+            f"{media}act_freq": "0\n",
+            f"{media}cur_freq": "1200\n",
+            f"{media}min_freq": "1200\n",
+            f"{media}max_freq": "1500\n",
+            f"{media}rp0_freq": "1500\n",
+            f"{media}rpa_freq": "1217\n",
+            f"{media}rpe_freq": "400\n",
+            f"{media}rpn_freq": "400\n",
+            **_throttle(f"{main}throttle/", "1\n", xe=True, active=("pl1", "thermal")),
+            "hwmon/hwmon6/name": "xe\n",
+            "hwmon/hwmon6/energy1_input": "0\n",
+            "hwmon/hwmon6/energy1_label": "card\n",
+            # Channels of the ABI document; limits of the temperature since Linux 7.0. Test's own.
+            "hwmon/hwmon6/temp2_input": "51000\n",
+            "hwmon/hwmon6/temp2_label": "pkg\n",
+            "hwmon/hwmon6/temp2_crit": "100000\n",
+            "hwmon/hwmon6/temp2_emergency": "105000\n",
+            "hwmon/hwmon6/temp3_input": "58000\n",
+            "hwmon/hwmon6/temp3_label": "vram\n",
+            "hwmon/hwmon6/fan1_input": "500\n",
+        },
+    )
+
+
+def b580_xe(tree: Tree) -> Path:
+    """Arc B580 in a slot."""
+    return tree.card(CARD, "xe", b580_files(), parents=add_switch(tree))
 
 
 def b60_xe(tree: Tree) -> Path:

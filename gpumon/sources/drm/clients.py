@@ -173,7 +173,7 @@ class ClientReader:
             clients.setdefault(head.bus_id, []).append(client)
         self._last = {key: reading for key, (_, _, reading) in found.items()}
         unseen = holders.unseen + len(refused)
-        complete = holders.complete and not unseen and self._sees_all
+        complete = holders.complete and not refused and self._sees_all
         return ClientScan(clients, silent, unseen, complete)
 
     def _reading(self, key: _Key, at: float, data: bytes) -> _Read:

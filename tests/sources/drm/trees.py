@@ -49,6 +49,7 @@ class Tree:
         (self.dev / "dri").mkdir(parents=True)
         write(self.sys / "class/drm/version", "drm 1.1.0 20060810\n")
         write(self.proc / "sys/kernel/osrelease", KERNEL + "\n")
+        self.process(1, name="systemd")
 
     def backend(
         self, kind: type[Backend], selection: GpuSelection = ALL, clock: Clock | None = None

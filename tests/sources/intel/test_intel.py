@@ -9,6 +9,7 @@ import pytest
 
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import SourceError
+from gpumon.sources.drm import holders
 from gpumon.sources.intel import memory
 from gpumon.sources.intel.names import model_of
 from gpumon.sources.intel.source import IntelBackend
@@ -20,6 +21,7 @@ from tests.sources.intel.captures import CARD, I915_CLIENT, PROCESSOR, XE_CLIENT
 from tests.sources.intel.test_memory import A750_BYTES, A750_USED, LOCAL, xe_answer, xe_driver
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
     from pathlib import Path
 
@@ -336,6 +338,31 @@ def test_memory_of_all_clients_where_all_can_be_read(
     room.tree.process(101, {5: (RENDER, other)})
     gpu = room.gpu()
     assert gpu.memory_used == (23992 + 1000) * 1024
+
+
+@pytest.mark.parametrize("hidden", ["fd", "process"])
+def test_clients_that_may_be_hidden_are_not_taken_for_none(
+    room: Room, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    see_all_processes(monkeypatch)
+    captures.a750_xe(room.tree)
+    if hidden == "process":  # /proc is mounted with hidepid=2.
+        room.tree.end(1)
+    else:  # With hidepid=1.
+        first = str(room.tree.proc / "1/fd")
+        whole = holders.status_of
+
+        def forbidden(folder: str) -> os.stat_result:
+            if folder == first:
+                raise PermissionError(errno.EPERM, "Operation not permitted")
+            return whole(folder)
+
+        monkeypatch.setattr(holders, "status_of", forbidden)
+    gpu = room.gpu()
+    assert gpu.unknown["utilization_gpu"] is Unknown.NO_PERMISSION
+    assert gpu.unknown["memory_used"] is Unknown.NO_PERMISSION
+    assert room.backend is not None
+    assert room.backend.unseen == (hidden == "fd")
 
 
 def test_a_device_file_that_may_not_be_opened(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

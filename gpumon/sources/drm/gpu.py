@@ -229,6 +229,7 @@ class DrmGpu(ABC):
             self._details_at = now + _DETAIL_SECONDS
         if slow:
             self.read_slow()
+            self._read_displays()
             moment = self.index * _SPREAD % 1 * _SLOW_SECONDS
             self._slow_at = now + _SLOW_SECONDS - (now - moment) % _SLOW_SECONDS
         if self.attributes.all_failed:
@@ -236,6 +237,23 @@ class DrmGpu(ABC):
         self._begun = True
         self.sampled_at = self.clock.time()
         self._set_status(GpuStatus.OK)
+
+    def _read_displays(self) -> None:
+        """Read whether a monitor is connected, and whether one is driven.
+
+        The kernel answers from memory and asks no monitor: ``status_show()`` and
+        ``enabled_show()`` in its ``drm_sysfs.c``.
+        """
+        node = self.card.node
+        connected = driven = False
+        for name in self.attributes.folders(f"drm/{node}"):
+            if name.startswith(f"{node}-"):
+                # Not as attributes, which stay open: an output of a hub can vanish and come back.
+                output = f"{self.card.folder}/drm/{node}/{name}"
+                connected |= read_word(f"{output}/status") == "connected"
+                driven |= read_word(f"{output}/enabled") == "enabled"
+        self.values.put("display_mode", connected)
+        self.values.put("display_active", driven)
 
     def check_power(self) -> None:
         """Check whether the kernel may power it down (``power/control`` is ``auto``)."""
@@ -295,4 +313,10 @@ class DrmGpu(ABC):
         )
 
 
-_COMMON = frozenset({"name", "pci_bus_id", "minor_number", "memory_unified"})
+_COMMON = frozenset(
+    {
+        *("name", "pci_bus_id", "minor_number", "memory_unified"),
+        *("display_mode", "display_active"),
+    }
+)
+"""Fields that are set here, or by every subclass."""

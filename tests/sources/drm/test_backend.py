@@ -111,6 +111,40 @@ def test_without_a_gpu_it_is_said_what_to_do(tree: Tree, clock: HandClock) -> No
     assert caught.value.advice == "Buy one."
 
 
+@pytest.mark.parametrize(
+    ("status", "enabled", "connected", "driven"),
+    [
+        ("connected", "enabled", True, True),
+        ("connected", "disabled", True, False),
+        ("disconnected", "disabled", False, False),
+        ("unknown", "disabled", False, False),
+    ],
+)
+def test_whether_a_monitor_is_connected_and_driven(
+    tree: Tree, clock: HandClock, status: str, enabled: str, connected: bool, driven: bool
+) -> None:
+    folder = add_card(tree, 3)
+    write(folder / "drm/card3/card3-DP-1/status", f"{status}\n")
+    write(folder / "drm/card3/card3-DP-1/enabled", f"{enabled}\n")
+    (gpu,) = opened(tree, clock).read().gpus
+    assert (gpu.display_mode, gpu.display_active) == (connected, driven)
+
+
+def test_an_output_that_vanishes_and_comes_back_is_no_lost_gpu(
+    tree: Tree, clock: HandClock, faults: Faults
+) -> None:
+    add_card(tree, 3)
+    backend = opened(tree, clock)
+    backend.read()
+    assert not [path for path in faults.reads if "card3-DP-1" in path], "it would stay open"
+
+
+def test_a_gpu_without_outputs_drives_no_monitor(tree: Tree, clock: HandClock) -> None:
+    tree.card("0000:03:00.0", "amdgpu", {"device": "0x1\n"}, connectors=())
+    (gpu,) = opened(tree, clock).read().gpus
+    assert (gpu.display_mode, gpu.display_active) == (False, False)
+
+
 def test_the_driver_is_named_with_its_version(tree: Tree, clock: HandClock) -> None:
     add_card(tree, 3)
     backend = opened(tree, clock)

@@ -60,6 +60,13 @@ def test_a_duplicated_file_counts_once(room: Room) -> None:
     assert use.memory_used == 10 * MIB
 
 
+def test_a_client_of_a_partition_belongs_to_the_gpu(room: Room) -> None:
+    room.tree.partition(0, 190)
+    room.process(100, {5: ("/dev/dri/renderD190", client(3, 7, vram=10))})
+    (use,) = room.lists()[100].uses
+    assert (use.gpu_index, use.memory_used) == (0, 10 * MIB)
+
+
 def test_two_clients_of_one_process_are_added(room: Room) -> None:
     files = {
         5: (node(3), client(3, 7, vram=10)),

@@ -127,13 +127,16 @@ def test_a_data_center_card_tells_its_own_link(room: Room) -> None:
     gpu = room.gpu()
     assert (gpu.name, gpu.architecture) == ("Intel Data Center GPU Max 1550", "Xe-HPC")
     assert (gpu.pcie_generation, gpu.pcie_width, gpu.clock_sm) == (5, 16, 1600)
+    assert (gpu.clock_memory, gpu.clock_memory_max) == (None, 3200)
     assert gpu.unknown["clock_video"] is Unknown.NOT_SUPPORTED, "tile 1 is no media engine"
 
 
 def test_processor_graphics_before_linux_5_18(room: Room) -> None:
-    captures.uhd_i915(room.tree)
+    folder = captures.uhd_i915(room.tree)
+    write(folder / "drm/card0/card0-DP-1/status", "connected\n")
     gpu = room.gpu()
     assert (gpu.name, gpu.memory_unified) == ("Intel UHD Graphics 630", True)
+    assert (gpu.display_mode, gpu.display_active) == (True, False)
     assert (gpu.clock_sm, gpu.clock_sm_max) == (350, 1150)
     unknown = {"power_draw", "temperature_gpu", "pcie_generation", "clock_event_reasons"}
     assert {gpu.unknown[name] for name in unknown} == {Unknown.NOT_SUPPORTED}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.host.procfs import read_file, stat_of
+from gpumon.host.procfs import read_once, stat_of
 from gpumon.sources.drm.fdinfo import (
     FDINFO_BYTES,
     ClientHead,
@@ -173,7 +173,7 @@ class ClientReader:
             clients.setdefault(head.bus_id, []).append(client)
         self._last = {key: reading for key, (_, _, reading) in found.items()}
         unseen = holders.unseen + len(refused)
-        complete = holders.complete and not unseen and self._sees_all
+        complete = holders.complete and not refused and self._sees_all
         return ClientScan(clients, silent, unseen, complete)
 
     def _reading(self, key: _Key, at: float, data: bytes) -> _Read:
@@ -221,7 +221,8 @@ def read_fdinfo(path: str) -> bytes:
     Raises:
         OSError: It cannot be read.
     """
-    return read_file(path, FDINFO_BYTES)
+    # The kernel gives the text of one file in one piece.
+    return read_once(path, FDINFO_BYTES)
 
 
 _OTHER = Node("", "", readable=False)

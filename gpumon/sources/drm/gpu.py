@@ -223,14 +223,13 @@ class DrmGpu(ABC):
             self.read_once()
         details = not self._begun or closely or now >= self._details_at
         slow = not self._begun or now >= self._slow_at
-        if slow:
-            self._read_displays()
         self.read_fast()
         if details:
             self.read_details()
             self._details_at = now + _DETAIL_SECONDS
         if slow:
             self.read_slow()
+            self._read_displays()
             moment = self.index * _SPREAD % 1 * _SLOW_SECONDS
             self._slow_at = now + _SLOW_SECONDS - (now - moment) % _SLOW_SECONDS
         if self.attributes.all_failed:
@@ -240,24 +239,21 @@ class DrmGpu(ABC):
         self._set_status(GpuStatus.OK)
 
     def _read_displays(self) -> None:
-        """Read whether monitors are connected and drawn on.
+        """Read whether a monitor is connected, and whether one is driven.
 
-        The kernel has both in memory: ``Documentation/gpu/drm-uapi``, and ``status`` and
-        ``enabled`` in ``drivers/gpu/drm/drm_sysfs.c``.
+        The kernel answers from memory and asks no monitor: ``status_show()`` and
+        ``enabled_show()`` in its ``drm_sysfs.c``.
         """
-        folder = f"drm/{self.card.node}"
-        prefix = f"{self.card.node}-"
-        outputs = [one for one in self.attributes.folders(folder) if one.startswith(prefix)]
-        if not outputs:
-            self.values.put("display_mode", Unknown.NOT_SUPPORTED)
-            self.values.put("display_active", Unknown.NOT_SUPPORTED)
-            return
-        # Not among ``attributes``: that they answer says nothing of the GPU.
-        paths = [f"{self.card.folder}/{folder}/{one}" for one in outputs]
-        states = [read_word(f"{path}/status") for path in paths]
-        enabled = [read_word(f"{path}/enabled") for path in paths]
-        self.values.put("display_mode", "connected" in states)
-        self.values.put("display_active", "enabled" in enabled)
+        node = self.card.node
+        connected = driven = False
+        for name in self.attributes.folders(f"drm/{node}"):
+            if name.startswith(f"{node}-"):
+                # Not as attributes, which stay open: an output of a hub can vanish and come back.
+                output = f"{self.card.folder}/drm/{node}/{name}"
+                connected |= read_word(f"{output}/status") == "connected"
+                driven |= read_word(f"{output}/enabled") == "enabled"
+        self.values.put("display_mode", connected)
+        self.values.put("display_active", driven)
 
     def check_power(self) -> None:
         """Check whether the kernel may power it down (``power/control`` is ``auto``)."""
@@ -318,5 +314,9 @@ class DrmGpu(ABC):
 
 
 _COMMON = frozenset(
-    ("name", "pci_bus_id", "minor_number", "memory_unified", "display_mode", "display_active")
+    {
+        *("name", "pci_bus_id", "minor_number", "memory_unified"),
+        *("display_mode", "display_active"),
+    }
 )
+"""Fields that are set here, or by every subclass."""

@@ -27,6 +27,8 @@ _FULL_SECONDS = 30.0
 """A process whose number of open files did not change may have closed one and opened another, so
 its files are looked at again after this time."""
 
+_FIRST_PROCESS = 1
+
 _DIRECTORY = "/dri/"
 """Part of the path of a DRM file, wherever a container has it."""
 
@@ -43,6 +45,9 @@ class _Identity(NamedTuple):
 
     inode: int
     made: int
+
+
+_HIDDEN = _Identity(0, 0)
 
 
 class _Looked(NamedTuple):
@@ -109,8 +114,11 @@ class FileHolders:
         new = sorted(pids - known.keys(), reverse=True)
         left = self._visit_until(new, now, until)
         self._take_turns(pids, now, until)
-        self.complete, self._scanned = not left, True
+        self._scanned = True
         self.unseen = sum(one.unseen for one in self._known.values())
+        # Whoever may not look at the first process may not see others either: with hidepid=2 they
+        # do not even appear.
+        self.complete = not left and not self.unseen and _FIRST_PROCESS in self._known
         return {pid: one.files for pid, one in sorted(self._known.items()) if one.files}
 
     def holds(self, pid: int, descriptor: int) -> bool:
@@ -156,7 +164,11 @@ class FileHolders:
         folder = f"{self._proc}/{pid}/fd"
         before = self._known.get(pid)
         try:
-            status = os.stat(folder)  # noqa: PTH116 - pathlib is not imported before the first frame
+            status = status_of(folder)
+        except PermissionError:
+            # The file system is mounted with hidepid=1.
+            self._known[pid] = _Looked(pid, _HIDDEN, 0, now, {}, unseen=True)
+            return
         except OSError:
             self._known.pop(pid, None)
             return
@@ -184,6 +196,15 @@ class FileHolders:
         """Whether a process whose files may not be listed can have any."""
         stat = stat_of(self._proc, pid)
         return stat is not None and not stat.kernel_thread and not stat.ended
+
+
+def status_of(folder: str) -> os.stat_result:
+    """The status of a folder of open files: its size is their number since Linux 6.2.
+
+    Raises:
+        OSError: The process has ended, or is hidden.
+    """
+    return os.stat(folder)  # noqa: PTH116 - pathlib is not imported before the first frame
 
 
 def _drm_files(folder: str) -> dict[int, str]:

@@ -125,6 +125,10 @@ _XE_FILES = _Files(
     memory_temperature="temp3",
 )
 
+_HIGHEST_MEMORY_CLOCK = "tile0/memory/freq0/max_freq"
+"""Only the Data Center GPU Max has it: ``drivers/gpu/drm/xe/xe_vram_freq.c``. None tells the
+current clock."""
+
 _ENGINES = {
     "i915": Engines(graphics=("render",), compute=("compute",)),
     "xe": Engines(graphics=("rcs",), compute=("ccs",)),
@@ -169,6 +173,7 @@ class IntelGpu(DrmGpu):
             "clock_sm_max",
             "clock_video",
             "clock_video_max",
+            "clock_memory_max",
             "clock_event_reasons",
             "pcie_generation",
             "pcie_generation_max",
@@ -212,6 +217,7 @@ class IntelGpu(DrmGpu):
         self._video_clocks = self._first_with(files.video_clocks, files.actual)
         self._read_highest("clock_sm_max", self._clocks)
         self._read_highest("clock_video_max", self._video_clocks)
+        self.values.put("clock_memory_max", self.attributes.number(_HIGHEST_MEMORY_CLOCK))
         self._reasons = tuple(
             name
             for name in THROTTLE_REASONS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -110,6 +109,40 @@ def test_without_a_gpu_it_is_said_what_to_do(tree: Tree, clock: HandClock) -> No
         opened(tree, clock)
     assert caught.value.sentence == "No GPU of Acme was found."
     assert caught.value.advice == "Buy one."
+
+
+@pytest.mark.parametrize(
+    ("status", "enabled", "connected", "driven"),
+    [
+        ("connected", "enabled", True, True),
+        ("connected", "disabled", True, False),
+        ("disconnected", "disabled", False, False),
+        ("unknown", "disabled", False, False),
+    ],
+)
+def test_whether_a_monitor_is_connected_and_driven(
+    tree: Tree, clock: HandClock, status: str, enabled: str, connected: bool, driven: bool
+) -> None:
+    folder = add_card(tree, 3)
+    write(folder / "drm/card3/card3-DP-1/status", f"{status}\n")
+    write(folder / "drm/card3/card3-DP-1/enabled", f"{enabled}\n")
+    (gpu,) = opened(tree, clock).read().gpus
+    assert (gpu.display_mode, gpu.display_active) == (connected, driven)
+
+
+def test_an_output_that_vanishes_and_comes_back_is_no_lost_gpu(
+    tree: Tree, clock: HandClock, faults: Faults
+) -> None:
+    add_card(tree, 3)
+    backend = opened(tree, clock)
+    backend.read()
+    assert not [path for path in faults.reads if "card3-DP-1" in path], "it would stay open"
+
+
+def test_a_gpu_without_outputs_drives_no_monitor(tree: Tree, clock: HandClock) -> None:
+    tree.card("0000:03:00.0", "amdgpu", {"device": "0x1\n"}, connectors=())
+    (gpu,) = opened(tree, clock).read().gpus
+    assert (gpu.display_mode, gpu.display_active) == (False, False)
 
 
 def test_the_driver_is_named_with_its_version(tree: Tree, clock: HandClock) -> None:
@@ -472,24 +505,3 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
         return whole(folder)
 
     monkeypatch.setattr(holders, "_drm_files", refused)
-
-
-def test_whether_monitors_are_connected_and_drawn_on_is_told(tree: Tree, clock: HandClock) -> None:
-    add_card(tree, 1)
-    backend = opened(tree, clock)
-    (gpu,) = backend.read().gpus
-    assert (gpu.display_mode, gpu.display_active) == (True, False)
-    write(tree.sys / "class/drm/card1-DP-1/enabled", "enabled\n")
-    (gpu,) = later(backend, clock, 3.0).gpus
-    assert gpu.display_active is True
-
-
-def test_a_gpu_without_outputs_tells_of_no_display(tree: Tree, clock: HandClock) -> None:
-    add_card(tree, 1)
-    for connector in (tree.sys / "class/drm").glob("card1-*"):
-        shutil.rmtree(connector.resolve())
-        connector.unlink()
-    backend = opened(tree, clock)
-    (gpu,) = backend.read().gpus
-    assert gpu.display_mode is None
-    assert gpu.unknown["display_mode"] is Unknown.NOT_SUPPORTED

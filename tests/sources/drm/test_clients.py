@@ -60,6 +60,13 @@ def test_a_duplicated_file_counts_once(room: Room) -> None:
     assert use.memory_used == 10 * MIB
 
 
+def test_a_client_of_a_partition_belongs_to_the_gpu(room: Room) -> None:
+    room.tree.partition(0, 190)
+    room.process(100, {5: ("/dev/dri/renderD190", client(3, 7, vram=10))})
+    (use,) = room.lists()[100].uses
+    assert (use.gpu_index, use.memory_used) == (0, 10 * MIB)
+
+
 def test_two_clients_of_one_process_are_added(room: Room) -> None:
     files = {
         5: (node(3), client(3, 7, vram=10)),
@@ -170,7 +177,7 @@ def test_a_process_with_thousands_of_files_is_looked_through_once(
     monkeypatch.setattr(holders, "_drm_files", recorded)
     for _ in range(5):
         assert set(room.lists()) == {100}
-    assert len(looks) == 1
+    assert len([folder for folder in looks if folder.endswith("/100/fd")]) == 1
 
 
 @pytest.mark.parametrize(
@@ -193,11 +200,13 @@ def test_files_are_looked_through_again_when_their_number_changed(
         looked.append(folder)
         return {5: "renderD131"}
 
+    tree.end(1)
+
     monkeypatch.setattr(holders, "_drm_files", recorded)
     known, now = holders.FileHolders(str(tree.proc)), 1000.0
     for size in sizes:
         status = SimpleNamespace(st_ino=4711, st_ctime_ns=1, st_size=size)
-        monkeypatch.setattr("os.stat", lambda _, status=status: status)
+        monkeypatch.setattr(holders, "status_of", lambda _, status=status: status)
         now += 1.0
         assert known.scan(now) == {100: {5: "renderD131"}}
     monkeypatch.undo()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpumon.sources.drm.fdinfo import ClientHead, parse_head, parse_usage
 
@@ -132,3 +134,11 @@ def test_a_client_without_a_number_has_none() -> None:
 def test_the_number_of_engines_is_bounded() -> None:
     text = "".join(f"drm-engine-e{number}:\t1 ns\n" for number in range(1000))
     assert len(parse_usage(text.encode()).engine_ns) <= 32
+
+
+@given(st.binary(max_size=400) | st.text(max_size=400).map(lambda text: f"drm-{text}".encode()))
+def test_no_text_is_taken_for_more_than_it_says(text: bytes) -> None:
+    parse_head(text)
+    usage = parse_usage(XE + text + b"\n")
+    assert all(0 <= size <= 2**50 for size in (*usage.resident.values(), *usage.memory.values()))
+    assert all(0 <= percent <= 100 for percent in usage.percent.values())

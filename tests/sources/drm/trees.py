@@ -49,6 +49,7 @@ class Tree:
         (self.dev / "dri").mkdir(parents=True)
         write(self.sys / "class/drm/version", "drm 1.1.0 20060810\n")
         write(self.proc / "sys/kernel/osrelease", KERNEL + "\n")
+        self.process(1, name="systemd")
 
     def backend(
         self, kind: type[Backend], selection: GpuSelection = ALL, clock: Clock | None = None
@@ -78,7 +79,7 @@ class Tree:
             number: Number of its primary node.
             render: Number of its render node.
             parents: PCI bus IDs of the bridges above it, the uppermost first.
-            connectors: Its connectors.
+            connectors: Its connectors, without a monitor unless ``files`` has their ``status``.
 
         Returns:
             The folder of the device.
@@ -96,7 +97,9 @@ class Tree:
             write(self.dev / "dri" / name, "")
         for connector in connectors:
             node = folder / f"drm/card{number}" / f"card{number}-{connector}"
-            write(node / "status", "connected\n")
+            for name, content in (("status", "disconnected\n"), ("enabled", "disabled\n")):
+                if not (node / name).exists():
+                    write(node / name, content)
             link(node / "device", node.parent)
             link(self.sys / "class/drm" / node.name, node)
         return folder
@@ -114,6 +117,15 @@ class Tree:
         folder.mkdir(parents=True, exist_ok=True)
         link(self.sys / "bus/pci/devices" / bus_id, folder)
         return folder
+
+    def partition(self, number: int, render: int) -> None:
+        """Add a partition of an AMD GPU, as ``amdgpu_xcp_drv.c`` of the kernel does."""
+        folder = self.sys / f"devices/platform/amdgpu_xcp_{number}"
+        name = f"renderD{render}"
+        node = folder / "drm" / name
+        node.mkdir(parents=True)
+        link(node / "device", folder)
+        link(self.sys / "class/drm" / name, node)
 
     def unplug(self, bus_id: str) -> None:
         """Remove a PCI device, as a removal of the hardware does."""

@@ -187,6 +187,7 @@ def max_1550_xe(tree: Tree) -> Path:
     files = {
         "tile0/gt0/freq0/act_freq": "1600\n",
         "tile0/gt0/freq0/rp0_freq": "1600\n",
+        "tile0/memory/freq0/max_freq": "3200\n",
         "tile1/gt1/freq0/act_freq": "1550\n",
         "hwmon/hwmon2/name": "xe\n",
         "hwmon/hwmon2/energy1_input": "9000000\n",

@@ -9,6 +9,7 @@ import pytest
 
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import SourceError
+from gpumon.sources.drm import holders
 from gpumon.sources.intel import memory
 from gpumon.sources.intel.names import model_of
 from gpumon.sources.intel.source import IntelBackend
@@ -20,6 +21,7 @@ from tests.sources.intel.captures import CARD, I915_CLIENT, PROCESSOR, XE_CLIENT
 from tests.sources.intel.test_memory import A750_BYTES, A750_USED, LOCAL, xe_answer, xe_driver
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
     from pathlib import Path
 
@@ -125,13 +127,16 @@ def test_a_data_center_card_tells_its_own_link(room: Room) -> None:
     gpu = room.gpu()
     assert (gpu.name, gpu.architecture) == ("Intel Data Center GPU Max 1550", "Xe-HPC")
     assert (gpu.pcie_generation, gpu.pcie_width, gpu.clock_sm) == (5, 16, 1600)
+    assert (gpu.clock_memory, gpu.clock_memory_max) == (None, 3200)
     assert gpu.unknown["clock_video"] is Unknown.NOT_SUPPORTED, "tile 1 is no media engine"
 
 
 def test_processor_graphics_before_linux_5_18(room: Room) -> None:
-    captures.uhd_i915(room.tree)
+    folder = captures.uhd_i915(room.tree)
+    write(folder / "drm/card0/card0-DP-1/status", "connected\n")
     gpu = room.gpu()
     assert (gpu.name, gpu.memory_unified) == ("Intel UHD Graphics 630", True)
+    assert (gpu.display_mode, gpu.display_active) == (True, False)
     assert (gpu.clock_sm, gpu.clock_sm_max) == (350, 1150)
     unknown = {"power_draw", "temperature_gpu", "pcie_generation", "clock_event_reasons"}
     assert {gpu.unknown[name] for name in unknown} == {Unknown.NOT_SUPPORTED}
@@ -336,6 +341,31 @@ def test_memory_of_all_clients_where_all_can_be_read(
     room.tree.process(101, {5: (RENDER, other)})
     gpu = room.gpu()
     assert gpu.memory_used == (23992 + 1000) * 1024
+
+
+@pytest.mark.parametrize("hidden", ["fd", "process"])
+def test_clients_that_may_be_hidden_are_not_taken_for_none(
+    room: Room, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    see_all_processes(monkeypatch)
+    captures.a750_xe(room.tree)
+    if hidden == "process":  # /proc is mounted with hidepid=2.
+        room.tree.end(1)
+    else:  # With hidepid=1.
+        first = str(room.tree.proc / "1/fd")
+        whole = holders.status_of
+
+        def forbidden(folder: str) -> os.stat_result:
+            if folder == first:
+                raise PermissionError(errno.EPERM, "Operation not permitted")
+            return whole(folder)
+
+        monkeypatch.setattr(holders, "status_of", forbidden)
+    gpu = room.gpu()
+    assert gpu.unknown["utilization_gpu"] is Unknown.NO_PERMISSION
+    assert gpu.unknown["memory_used"] is Unknown.NO_PERMISSION
+    assert room.backend is not None
+    assert room.backend.unseen == (hidden == "fd")
 
 
 def test_a_device_file_that_may_not_be_opened(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import main
 from gpumon.sources import machine
 from gpumon.sources.machine import Roots
-from tests.sources.drm.trees import Tree, link, write
+from tests.sources.drm.trees import Tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,16 @@ def live_tree(root: Path) -> Tree:
     return tree
 
 
+def show(tree: Tree, pid: int) -> None:
+    """Show a real process in the tree."""
+    folder = tree.proc / str(pid)
+    if not folder.exists():
+        folder.mkdir()
+        for name in _OF_PROCESS:
+            (folder / name).symlink_to(f"/proc/{pid}/{name}")
+        (folder / "fd").mkdir()
+
+
 def use(tree: Tree, pid: int, node: str, info: str, descriptor: int = 5) -> None:
     """Let a real process use a GPU, or change what the kernel says of its use.
 
@@ -42,16 +52,9 @@ def use(tree: Tree, pid: int, node: str, info: str, descriptor: int = 5) -> None
         info: What ``fdinfo`` says.
         descriptor: The file descriptor.
     """
-    folder = tree.proc / str(pid)
-    if not folder.exists():
-        folder.mkdir()
-        for name in _OF_PROCESS:
-            (folder / name).symlink_to(f"/proc/{pid}/{name}")
-        (folder / "fd").mkdir()
+    show(tree, pid)
     tree.open_file(pid, descriptor, f"/dev/dri/{node}", info)
 
-
-__all__ = ["COMMAND", "link", "live_tree", "use", "write"]
 
 if __name__ == "__main__":
     root = sys.argv.pop(1)

@@ -6,6 +6,7 @@ This is not part of ``GpuBackend`` because it also applies to logs, which are re
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from gpumon.model.makers import Maker, maker_of
@@ -52,6 +53,7 @@ WORDS = {
 }
 
 
+@lru_cache(maxsize=256)
 def words_of(name: str | None) -> MakerWords:
     """The words for a GPU with this product name."""
     return WORDS[maker_of(name)]

@@ -87,7 +87,7 @@ def short_name(name: str | None) -> str:
 
 def load_word(gpus: Iterable[Gpu]) -> str:
     """What the load of a process is called on these GPUs: ``SM`` where one of them has SMs."""
-    loads = [makers.words_of(gpu.name).load for gpu in gpus]
+    loads = [makers.words_of(name).load for name in dict.fromkeys(gpu.name for gpu in gpus)]
     return "SM" if "SM" in loads or not loads else loads[0]
 
 

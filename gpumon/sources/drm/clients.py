@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.host.procfs import read_file, stat_of
+from gpumon.host.procfs import read_once, stat_of
 from gpumon.sources.drm.fdinfo import (
     FDINFO_BYTES,
     ClientHead,
@@ -221,7 +221,8 @@ def read_fdinfo(path: str) -> bytes:
     Raises:
         OSError: It cannot be read.
     """
-    return read_file(path, FDINFO_BYTES)
+    # The kernel gives the text of one file in one piece.
+    return read_once(path, FDINFO_BYTES)
 
 
 _OTHER = Node("", "", readable=False)

@@ -1,4 +1,4 @@
-"""Parses ``gpu_metrics``, the table that a GPU's firmware keeps and amdgpu passes on in binary form.
+"""Parses ``gpu_metrics``, the binary table of a GPU's firmware that amdgpu passes on.
 
 The layouts are the structures of ``drivers/gpu/drm/amd/include/kgd_pp_interface.h`` in the kernel.
 The table begins with its size, the revision of its format (1 for discrete GPUs and the Instinct
@@ -136,7 +136,7 @@ class GpuMetrics(Struct, frozen=True):
 class _Field(NamedTuple):
     offset: int
     kind: str
-    count: int
+    length: int
 
 
 class _Layout(NamedTuple):
@@ -185,11 +185,11 @@ def parse_gpu_metrics(data: bytes) -> GpuMetrics | None:
         temperature_edge=table.number("edge"),
         temperature_hotspot=table.number("hotspot"),
         temperature_memory=table.number("mem"),
-        gfx_activity=None if form == 2 else _percent(table.number("gfx_activity")),  # noqa: PLR2004 - see its docstring
+        gfx_activity=None if form == 2 else _percent(table.number("gfx_activity")),
         umc_activity=_percent(table.number("umc_activity")),
         vcn_activity=_percents(table.numbers("vcn_activity")),
         jpeg_activity=_percents(table.numbers("jpeg_activity")),
-        energy=energy * _JOULES if energy is not None and content >= 4 else None,  # noqa: PLR2004 - 1.4 is the first with a unit
+        energy=energy * _JOULES if energy is not None and content >= 4 else None,
         raw_energy=energy,
         clock_gfx=max(table.numbers("gfxclk"), default=None),
         clock_memory=table.number("uclk"),
@@ -210,7 +210,7 @@ class _Table(NamedTuple):
         field = self.fields.get(name)
         if field is None:
             return []
-        values = struct.unpack_from(f"<{field.count}{field.kind}", self.data, field.offset)
+        values = struct.unpack_from(f"<{field.length}{field.kind}", self.data, field.offset)
         absent = _LARGEST.get(_SIZES[field.kind])
         return [value for value in values if value != absent]
 

@@ -1,7 +1,7 @@
-"""What the kernel's compute driver (KFD, part of amdgpu) tells of GPUs and of the processes of ROCm.
+"""What the kernel's compute driver (KFD, part of amdgpu) tells of GPUs and of ROCm's processes.
 
-The files are those of ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c`` and ``kfd_process.c``. Every user
-may read them, and no GPU wakes. The PIDs are those of the initial PID namespace.
+The files are those of ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c`` and ``kfd_process.c``. Every
+user may read them, and no GPU wakes. The PIDs are those of the initial PID namespace.
 """
 
 from __future__ import annotations

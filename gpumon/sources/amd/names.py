@@ -74,7 +74,7 @@ def gpu_name(device: int | None, revision: int | None, paths: tuple[str, ...] = 
 
 
 def _listed(device: int, revision: int, paths: tuple[str, ...]) -> str | None:
-    """The name in the first table that can be read: lines ``DEVICE,\\tREVISION,\\tNAME``."""
+    """The name in the first table that can be read: lines of ``DEVICE, REVISION, NAME``."""
     for path in paths:
         try:
             text = read_file(path, _IDS_BYTES).decode(errors="replace")

@@ -1,8 +1,8 @@
 """Reads the values of an AMD GPU.
 
-The files are those of the kernel's ``Documentation/gpu/amdgpu/thermal.rst`` and ``driver-misc.rst``;
-``gpu_metrics`` has a module of its own. Three files are never read: ``pcie_bw`` counts packets for a
-second and blocks so long, ``pp_table`` and ``ip_discovery`` of each sample say nothing new.
+The files are those of the kernel's ``Documentation/gpu/amdgpu/thermal.rst`` and
+``driver-misc.rst``; ``gpu_metrics`` has a module of its own. ``pcie_bw`` is never read: it counts
+packets for a second, and the read blocks so long.
 """
 
 from __future__ import annotations
@@ -63,13 +63,40 @@ _MI300A = 0x74A0
 """The only APU without the voltage ``vddnb`` (``amdgpu_pm.c``: "APUs other than gc 9,4,3")."""
 
 
+_FIELDS = (
+    *("architecture", "vbios_version", "serial", "bar1_total", "energy", "fan_speed"),
+    *("memory_used", "memory_free", "memory_total"),
+    *("utilization_gpu", "utilization_memory", "utilization_decoder", "utilization_jpeg"),
+    *("temperature_gpu", "temperature_memory", "temperature_slowdown", "temperature_shutdown"),
+    *(
+        "power_draw",
+        "power_instant",
+        "power_average",
+        "power_limit",
+        "power_limit_min",
+        "power_limit_max",
+    ),
+    *(
+        "clock_sm",
+        "clock_memory",
+        "clock_video",
+        "clock_sm_max",
+        "clock_memory_max",
+        "clock_event_reasons",
+    ),
+    *("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max"),
+    *("ecc_mode", "ecc_corrected_volatile", "ecc_uncorrected_volatile"),
+    *("retired_pages_double_bit", "retired_pages_pending"),
+)
+
+
 def is_integrated(card: DrmCard) -> bool:
     """Whether a GPU is part of a processor: an APU.
 
     hwmon has the voltage ``vddnb`` (``in1``) of APUs alone (``hwmon_attributes_visible`` of
-    ``amdgpu_pm.c``). That the file is there is known without reading it, so no GPU wakes. Neither KFD's
-    count of cores (since Linux 6.6 an APU is a node without cores) nor the maker of the memory
-    (unknown also on some cards) tells it.
+    ``amdgpu_pm.c``). That the file is there is known without reading it, so no GPU wakes.
+    Neither KFD's count of cores (since Linux 6.6 an APU is a node without cores) nor the maker of
+    the memory (unknown on some cards, too) tells it.
     """
     if card.device == _MI300A:
         return True
@@ -105,15 +132,7 @@ class AmdGpu(DrmGpu):
         clock: Clock.
     """
 
-    fields: ClassVar[frozenset[str]] = frozenset(
-        "architecture vbios_version serial memory_used memory_free memory_total bar1_total "
-        "utilization_gpu utilization_memory utilization_decoder utilization_jpeg temperature_gpu "
-        "temperature_memory temperature_slowdown temperature_shutdown power_draw power_instant "
-        "power_average power_limit power_limit_min power_limit_max energy clock_sm clock_memory "
-        "clock_video clock_sm_max clock_memory_max clock_event_reasons fan_speed pcie_generation "
-        "pcie_generation_max pcie_width pcie_width_max ecc_mode ecc_corrected_volatile "
-        "ecc_uncorrected_volatile retired_pages_double_bit retired_pages_pending".split()
-    )
+    fields: ClassVar[frozenset[str]] = frozenset(_FIELDS)
 
     def __init__(self, card: DrmCard, nodes: list[KfdNode], calls: CallWatch, clock: Clock) -> None:
         super().__init__(card, uuid_of(card), calls, clock, integrated=is_integrated(card))
@@ -156,8 +175,8 @@ class AmdGpu(DrmGpu):
         chip = self._chip()
         values.put("temperature_slowdown", self._number(f"{chip}_crit", _MILLI, _MOST_DEGREES))
         values.put("temperature_shutdown", self._number(f"{chip}_emergency", _MILLI, _MOST_DEGREES))
-        for field, name in (("power_limit_min", "cap_min"), ("power_limit_max", "cap_max")):
-            values.put(field, self._watts(f"power1_{name}"))
+        values.put("power_limit_min", self._watts("power1_cap_min", least=0))
+        values.put("power_limit_max", self._watts("power1_cap_max"))
         values.put("clock_sm_max", self._highest_level("pp_dpm_sclk"))
         values.put("clock_memory_max", self._highest_level("pp_dpm_mclk"))
         window = (
@@ -182,9 +201,7 @@ class AmdGpu(DrmGpu):
         values = self.values
         table = self._metrics()
         metrics = table if isinstance(table, GpuMetrics) else None
-        missing = (
-            Unknown.NOT_SUPPORTED if metrics is not None or isinstance(table, GpuMetrics) else table
-        )
+        missing = Unknown.NOT_SUPPORTED if isinstance(table, GpuMetrics) else table
         reasons, self._residencies = event_reasons(metrics, self._residencies)
         values.put("clock_event_reasons", missing if reasons is None else reasons)
         busy = self._number("mem_busy_percent", 1, _WHOLE)
@@ -225,9 +242,12 @@ class AmdGpu(DrmGpu):
             values.put("ecc_uncorrected_volatile", counts.uncorrected)
             values.put("ecc_mode", read_ecc_mode(self.attributes))
             pages = read_bad_pages(self.attributes)
-            known = not isinstance(pages, Unknown)
-            values.put("retired_pages_double_bit", pages.count if known else pages)
-            values.put("retired_pages_pending", pages.pending if known else pages)
+            if isinstance(pages, Unknown):
+                values.put("retired_pages_double_bit", pages)
+                values.put("retired_pages_pending", pages)
+            else:
+                values.put("retired_pages_double_bit", pages.number)
+                values.put("retired_pages_pending", pages.pending)
 
     # Processes
 
@@ -261,11 +281,15 @@ class AmdGpu(DrmGpu):
         value = round(value / unit)
         return value if -most <= value <= most else Unknown.NOT_SUPPORTED
 
-    def _watts(self, name: str) -> float | Unknown:
+    def _watts(self, name: str, least: int = 1) -> float | Unknown:
+        """Watts; no awake GPU draws none, and none has a limit of none.
+
+        The second die of an MI200 answers 0: its power is that of the first one.
+        """
         value = self.attributes.number(f"{self._hwmon}/{name}")
         if isinstance(value, Unknown):
             return value
-        return value / _MICRO if 0 <= value <= _MOST_WATTS * _MICRO else Unknown.NOT_SUPPORTED
+        return value / _MICRO if least <= value <= _MOST_WATTS * _MICRO else Unknown.NOT_SUPPORTED
 
     def _highest_level(self, name: str) -> int | Unknown:
         """The highest clock of a list: ``2: 1750Mhz *``."""
@@ -338,8 +362,8 @@ class AmdGpu(DrmGpu):
         """Where the files of the link to the slot are: ``../`` for each bridge on the card.
 
         Since Vega 10 a card has a PCIe switch, and the GPU's own link ends there. As in
-        ``amdgpu_device_partner_bandwidth`` of the kernel, bridges of AMD's graphics branch belong to
-        the card.
+        ``amdgpu_device_partner_bandwidth`` of the kernel, bridges with the vendor ID of
+        AMD's GPUs belong to the card.
         """
         path = ""
         for _ in range(_MOST_BRIDGES):

@@ -62,6 +62,7 @@ class DriverFiles(NamedTuple):
 
 
 def i915_files(node: str) -> DriverFiles:
+    """The files of ``i915``; ``node`` is the name of the GPU's primary node."""
     return DriverFiles(
         # ``gt_...`` is the form before Linux 5.18.
         clocks=(f"drm/{node}/gt/gt0/rps_", f"drm/{node}/gt_"),

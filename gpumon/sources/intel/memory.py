@@ -13,7 +13,6 @@ import ctypes
 import errno
 import os
 import struct
-from fcntl import ioctl
 from typing import NamedTuple
 
 _READ_WRITE = 3 << 30
@@ -43,6 +42,17 @@ _LOCAL = 1
 
 _MOST_BYTES = 64 * 1024
 """Far more than an answer has."""
+
+
+def ioctl(descriptor: int, request: int, argument: bytearray) -> None:
+    """Ask the driver; it writes its answer into the argument.
+
+    Raises:
+        OSError: The driver's error.
+    """
+    import fcntl  # Other systems do not have it.
+
+    fcntl.ioctl(descriptor, request, argument)
 
 
 class CardMemory(NamedTuple):

@@ -5,19 +5,21 @@ The files are those of the kernel's ``Documentation/ABI/testing/sysfs-driver-int
 ``drivers/gpu/drm/xe/xe_gt_freq.c`` and ``xe_gt_throttle.c``.
 
 The kernel does not tell ordinary users how busy a GPU is or how much of its memory is used. Where
-all clients on the machine can be read, which needs root, both follow from these.
+all clients on the machine can be read, which needs root, both follow from these. Everybody may know
+that it did nothing: how long it was in its idle state.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.model.snapshot import Unknown
 from gpumon.sources.drm.gpu import DrmGpu
 from gpumon.sources.drm.pcie import PcieLink, read_link
 from gpumon.sources.drm.uses import Engines, ProcessUse, busy_percent, resident_bytes
+from gpumon.sources.intel.files import THROTTLE_REASONS, XE_FILES, i915_files
 from gpumon.sources.intel.memory import CardMemory, read_card_memory
 from gpumon.sources.intel.names import model_of
 
@@ -34,96 +36,18 @@ _MICRO = 1_000_000
 _MILLI = 1_000
 _MOST_WATTS = 10_000
 
+_IDLE_SHARE = 0.99
+"""A GPU that was in its idle state for this share of the time did nothing: the counters of both
+ends are whole milliseconds, and reading some registers wakes it for a moment."""
+
+_IDLE_SECONDS = 0.9
+"""The shortest time for which that is judged."""
+
 _WINDOW_SECONDS = 1.0
 """Power is the mean of about this time, as on the cards of other makers."""
 
 _BRIDGE = "0x0604"
 """PCI class of a bridge between PCI buses."""
-
-# The bits of ``Gpu.clock_event_reasons``.
-_POWER_CAP, _SLOWDOWN, _SOFT_THERMAL, _THERMAL = 0x004, 0x008, 0x020, 0x040
-
-THROTTLE_REASONS = {
-    "pl1": _POWER_CAP,
-    "pl2": _POWER_CAP,
-    "pl4": _POWER_CAP,
-    "vr_tdc": _POWER_CAP,
-    "iccmax": _POWER_CAP,
-    "fastvmode": _POWER_CAP,
-    "psys_pl1": _POWER_CAP,
-    "psys_pl2": _POWER_CAP,
-    "prochot": _SLOWDOWN,
-    "psys_crit": _SLOWDOWN,
-    "ratl": _SOFT_THERMAL,
-    "soc_avg_thermal": _SOFT_THERMAL,
-    "thermal": _THERMAL,
-    "vr_thermalert": _THERMAL,
-    "soc_thermal": _THERMAL,
-    "mem_thermal": _THERMAL,
-    "vr_thermal": _THERMAL,
-}
-"""Reasons of both drivers: ``pl1``, ``pl2`` and ``pl4`` are limits of power, ``vr_tdc`` and
-``iccmax`` of current. ``prochot`` is a signal from outside of the GPU: heat or lack of power.
-``ratl`` is a limit of the mean temperature."""
-
-
-class _Files(NamedTuple):
-    """Where a driver has its files, below the folder of the GPU.
-
-    Attributes:
-        clocks: Prefixes of the clocks of the main part of the GPU, the newest form first.
-        video_clocks: The same of the part that has the video engines, where that is separate.
-        actual: Name of the actual clock.
-        highest: Name of the highest clock that the hardware allows.
-        throttle: Prefix of the reasons for lower clocks.
-        hwmon: Content of ``name`` of its hwmon folder; a part of a GPU may have another one.
-        energy: Names of energy counters, that of the whole card first.
-        limits: Groups of power limits; the first group that has any applies.
-        temperature: Prefix of the temperature of the package.
-        memory_temperature: Prefix of that of the memory.
-    """
-
-    clocks: tuple[str, ...]
-    video_clocks: tuple[str, ...]
-    actual: str
-    highest: str
-    throttle: str
-    hwmon: str
-    energy: tuple[str, ...]
-    limits: tuple[tuple[str, ...], ...]
-    temperature: str
-    memory_temperature: str | None
-
-
-def _i915_files(node: str) -> _Files:
-    return _Files(
-        # ``gt_...`` is the form before Linux 5.18.
-        clocks=(f"drm/{node}/gt/gt0/rps_", f"drm/{node}/gt_"),
-        video_clocks=(f"drm/{node}/gt/gt1/rps_",),
-        actual="act_freq_mhz",
-        highest="RP0_freq_mhz",
-        throttle=f"drm/{node}/gt/gt0/throttle_reason_",
-        hwmon="i915",
-        energy=("energy1_input",),
-        limits=(("power1_max",),),
-        temperature="temp1",
-        memory_temperature=None,
-    )
-
-
-_XE_FILES = _Files(
-    clocks=("tile0/gt0/freq0/",),
-    video_clocks=("tile0/gt1/freq0/",),
-    actual="act_freq",
-    highest="rp0_freq",
-    throttle="tile0/gt0/freq0/throttle/",
-    hwmon="xe",
-    # The first ones are of the card, the second ones of the package only.
-    energy=("energy1_input", "energy2_input"),
-    limits=(("power1_max", "power1_cap"), ("power2_max", "power2_cap")),
-    temperature="temp2",
-    memory_temperature="temp3",
-)
 
 _HIGHEST_MEMORY_CLOCK = "tile0/memory/freq0/max_freq"
 """Only the Data Center GPU Max has it: ``drivers/gpu/drm/xe/xe_vram_freq.c``. None tells the
@@ -193,7 +117,7 @@ class IntelGpu(DrmGpu):
         self._calls = calls
         self._path = f"{dev}/dri/renderD{card.render_minor}"
         self.engines = _ENGINES[card.driver]
-        self._files = _XE_FILES if card.driver == "xe" else _i915_files(card.node)
+        self._files = XE_FILES if card.driver == "xe" else i915_files(card.node)
         self._clocks: str | None = None
         self._video_clocks: str | None = None
         self._hwmon: str | None = None
@@ -202,6 +126,9 @@ class IntelGpu(DrmGpu):
         self._counted: deque[tuple[float, int]] = deque()
         self._port: str | None = None
         self._privileged = False
+        self._idle_file: str | None = None
+        self._idle_before: tuple[float, int] | None = None
+        self._is_idle = False
 
     def regions(self) -> tuple[str, ...]:
         """See ``DrmGpu.regions``."""
@@ -223,6 +150,8 @@ class IntelGpu(DrmGpu):
             for name in THROTTLE_REASONS
             if isinstance(self.attributes.number(f"{self._throttle}{name}"), int)
         )
+        self._idle_file = self._first_with(files.idle, "")
+        self._idle_before, self._is_idle = None, False
         self._find_hwmon()
         self._port = None if self.integrated else self._find_port()
         self._read_highest_link()
@@ -391,12 +320,27 @@ class IntelGpu(DrmGpu):
     def read_details(self) -> None:
         """See ``DrmGpu.read_details``."""
         self._read_throttling()
+        self._read_idle_time()
         if self._privileged:
             memory = self._ask_for_memory()
             if not isinstance(memory, Unknown) and memory.used is not None:
                 self._put_used(memory.used)
             else:
                 self._privileged = False
+
+    def _read_idle_time(self) -> None:
+        """Find out whether the GPU was in its idle state all the time since about a second ago."""
+        now, before = self.clock.monotonic(), self._idle_before
+        if self._idle_file is None or (before and now - before[0] < _IDLE_SECONDS):
+            return
+        idle = self.attributes.number(self._idle_file)
+        self._is_idle = False
+        if isinstance(idle, Unknown):
+            self._idle_before = None
+            return
+        if before is not None:
+            self._is_idle = idle - before[1] >= (now - before[0]) * _MILLI * _IDLE_SHARE
+        self._idle_before = now, idle
 
     def _read_throttling(self) -> None:
         if not self._reasons:
@@ -459,7 +403,7 @@ class IntelGpu(DrmGpu):
 
     def _read_utilization(self, clients: list[Client], *, complete: bool) -> None:
         if not complete:
-            self.values.put("utilization_gpu", Unknown.NO_PERMISSION)
+            self.values.put("utilization_gpu", 0 if self._is_idle else Unknown.NO_PERMISSION)
             return
         engines = self.engines.graphics + self.engines.compute
         busy = busy_percent(clients, engines) if clients else 0.0

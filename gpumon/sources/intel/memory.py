@@ -44,6 +44,17 @@ _MOST_BYTES = 64 * 1024
 """Far more than an answer has."""
 
 
+def ioctl(descriptor: int, request: int, argument: bytearray) -> None:
+    """Ask the driver; it writes its answer into the argument.
+
+    Raises:
+        OSError: The driver's error.
+    """
+    import fcntl  # Other systems do not have it.
+
+    fcntl.ioctl(descriptor, request, argument)
+
+
 class CardMemory(NamedTuple):
     """The memory of a card.
 

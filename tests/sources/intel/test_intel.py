@@ -443,3 +443,28 @@ def test_how_busy_a_gpu_is_follows_from_all_of_its_clients(
     for (pid, text), more in zip(texts.items(), (300_000_000, 250_000_000), strict=True):
         room.tree.open_file(pid, 5, RENDER, text.replace("9288864723", str(9288864723 + more)))
     assert room.gpu().utilization_gpu == 55
+
+
+@pytest.mark.parametrize(
+    ("file", "capture"),
+    [
+        ("tile0/gt0/gtidle/idle_residency_ms", captures.b580_xe),
+        ("drm/card0/gt/gt0/rc6_residency_ms", captures.a770_i915),
+        ("drm/card0/power/rc6_residency_ms", captures.uhd_i915),
+    ],
+)
+def test_everybody_may_know_that_a_gpu_did_nothing(
+    room: Room, monkeypatch: pytest.MonkeyPatch, file: str, capture: Capture
+) -> None:
+    see_all_processes(monkeypatch, all_of_them=False)
+    idle = capture(room.tree) / file
+    write(idle, "5000\n")
+    assert room.gpu().unknown["utilization_gpu"] is Unknown.NO_PERMISSION
+    write(idle, "5996\n")
+    assert room.gpu().utilization_gpu == 0
+    write(idle, "6046\n")
+    assert room.gpu(0.1).utilization_gpu == 0, "too early to judge"
+    write(idle, "6900\n")
+    assert room.gpu(1.0).unknown["utilization_gpu"] is Unknown.NO_PERMISSION
+    write(idle, "20\n")
+    assert room.gpu(1.0).utilization_gpu is None

@@ -1,0 +1,118 @@
+"""What the kernel's compute driver (KFD, part of amdgpu) tells of GPUs and of ROCm's processes.
+
+The files are those of ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c`` and ``kfd_process.c``. Every
+user may read them, and no GPU wakes. The PIDs are those of the initial PID namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.host.power import read_word
+from gpumon.host.procfs import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PROPERTY = re.compile(rb"^([a-z_]{1,40}) ([0-9]{1,20})$", re.MULTILINE)
+_PROPERTIES_BYTES = 16 * 1024
+_MOST_DIGITS = 20
+_FUNCTIONS, _DEVICES, _BUSES = 0x7, 0x1F, 0xFF
+
+
+class KfdNode(Struct, frozen=True):
+    """A node of the topology that is a GPU, or a partition of one.
+
+    Attributes:
+        gpu_id: The number by which KFD names it in the files of processes.
+        bus_id: PCI bus ID of the GPU.
+        architecture: The target of its compiler: ``gfx1100``; ``None`` if unknown.
+    """
+
+    gpu_id: int
+    bus_id: str
+    architecture: str | None
+
+
+def read_nodes(sys: str = "/sys") -> list[KfdNode]:
+    """The GPUs that KFD drives; those that another container may not use are left out.
+
+    Args:
+        sys: Where the system file system is mounted.
+    """
+    parent = f"{sys}/class/kfd/kfd/topology/nodes"
+    nodes = []
+    for name in _names(parent):
+        gpu_id = _number(f"{parent}/{name}/gpu_id")
+        if not gpu_id:
+            continue  # a processor, or a GPU that this cgroup may not use (EPERM)
+        try:
+            text = read_file(f"{parent}/{name}/properties", _PROPERTIES_BYTES)
+        except OSError:
+            continue
+        properties = {key.decode(): int(value) for key, value in _PROPERTY.findall(text)}
+        location = properties.get("location_id")
+        if location is not None:
+            bus_id = _bus_id(properties.get("domain", 0), location)
+            target = architecture(properties.get("gfx_target_version", 0))
+            nodes.append(KfdNode(gpu_id, bus_id, target))
+    return nodes
+
+
+def architecture(version: int) -> str | None:
+    """The compiler's name of ``gfx_target_version``: 90010 is ``gfx90a``; 0 is unknown."""
+    major, rest = divmod(version, 10000)
+    minor, stepping = divmod(rest, 100)
+    return f"gfx{major}{minor:x}{stepping:x}" if major else None
+
+
+def _bus_id(domain: int, location: int) -> str:
+    """The PCI bus ID; the four highest bits of a location number the partitions of a GPU."""
+    bus, device, function = location >> 8 & _BUSES, location >> 3 & _DEVICES, location & _FUNCTIONS
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
+
+
+class KfdProcesses:
+    """The processes that use ROCm.
+
+    Args:
+        sys: Where the system file system is mounted.
+    """
+
+    def __init__(self, sys: str = "/sys") -> None:
+        self._folder = f"{sys}/class/kfd/kfd/proc"
+
+    def pids(self) -> list[int]:
+        """Their PIDs in the initial PID namespace, ascending."""
+        return sorted(int(name) for name in _names(self._folder) if name.isdecimal())
+
+    def memory(self, pid: int, gpu_ids: Iterable[int]) -> int | None:
+        """Bytes of GPU memory that a process holds on some GPUs or partitions together.
+
+        Returns:
+            ``None`` if it uses none of them, or has ended.
+        """
+        sizes = [
+            size
+            for gpu_id in gpu_ids
+            if (size := _number(f"{self._folder}/{pid}/vram_{gpu_id}")) is not None
+        ]
+        return sum(sizes) if sizes else None
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - pathlib is not imported before the first frame
+    except OSError:
+        return []
+
+
+def _number(path: str) -> int | None:
+    word = read_word(path)
+    if word is None or not word.isdecimal() or len(word) > _MOST_DIGITS:
+        return None
+    return int(word)

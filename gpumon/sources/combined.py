@@ -118,7 +118,8 @@ class CombinedBackend(GpuBackend):
         self._selection = selection
         self._clock: Clock = clock or SystemClock()
         first, *others = (member.backend.device_files for member in self._members)
-        self.device_files: DeviceFiles = replace(first, others=tuple(others))
+        further = [one for files in others for one in (files, *files.others)]
+        self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
         self.name = self._members[0].backend.name
         self._lists: tuple[object, ...] = ()
         self._listed: Mapping[int, ListedProcess] | None = None

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
+
+from gpumon.host.device_files import DeviceFiles
 from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.model.makers import Maker
+from gpumon.model.selection import ALL
 from gpumon.sources.amd.gpu import AmdGpu
 from gpumon.sources.amd.kfd import KfdProcesses, read_nodes
-from gpumon.sources.drm.backend import DrmBackend
+from gpumon.sources.drm.backend import DrmBackend, device_files
 from gpumon.sources.drm.uses import COMPUTE, ProcessUse
 
 if TYPE_CHECKING:
@@ -22,8 +27,6 @@ if TYPE_CHECKING:
     from gpumon.sources.drm.gpu import DrmGpu
     from gpumon.system.clock import Clock
 
-from gpumon.model.selection import ALL
-
 
 class AmdBackend(DrmBackend):
     """The GPUs that the kernel's driver ``amdgpu`` runs; see ``DrmBackend``.
@@ -33,6 +36,9 @@ class AmdBackend(DrmBackend):
     """
 
     name = "amdgpu"
+    device_files = replace(
+        device_files(Maker.AMD), others=(DeviceFiles("/dev/kfd", "/dev/kfd", Maker.AMD),)
+    )
     drivers: ClassVar[tuple[str, ...]] = ("amdgpu",)
     maker: ClassVar[str] = "AMD"
     advice: ClassVar[str] = (

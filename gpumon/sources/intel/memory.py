@@ -97,12 +97,12 @@ def read_card_memory(driver: str, path: str) -> CardMemory | None:
 def _xe_regions(descriptor: int) -> list[tuple[int, int]]:
     """Size and used bytes of each region of the card's own memory."""
     query = bytearray(_XE_QUERY.pack(0, _XE_MEMORY_REGIONS, 0, 0, 0, 0))
-    _control(descriptor, _XE_DEVICE_QUERY, query)
+    ioctl(descriptor, _XE_DEVICE_QUERY, query)
     data = _buffer(_XE_QUERY.unpack(query)[2])
     query = bytearray(
         _XE_QUERY.pack(0, _XE_MEMORY_REGIONS, len(data), ctypes.addressof(data), 0, 0)
     )
-    _control(descriptor, _XE_DEVICE_QUERY, query)
+    ioctl(descriptor, _XE_DEVICE_QUERY, query)
     (count, _) = _XE_HEAD.unpack_from(data)
     return [
         (size, used)
@@ -128,7 +128,7 @@ def _i915_ask(descriptor: int, length: int, address: int) -> int:
     item = ctypes.create_string_buffer(
         _I915_ITEM.pack(_I915_MEMORY_REGIONS, length, 0, address), _I915_ITEM.size
     )
-    _control(
+    ioctl(
         descriptor,
         _I915_DEVICE_QUERY,
         bytearray(_I915_QUERY.pack(1, 0, ctypes.addressof(item))),
@@ -138,13 +138,6 @@ def _i915_ask(descriptor: int, length: int, address: int) -> int:
         # An error of this one query is told instead of its length.
         raise OSError(-answer, os.strerror(-answer))
     return answer
-
-
-def _control(descriptor: int, request: int, argument: bytearray) -> None:
-    # Not every system has it, and all modules can be imported anywhere.
-    from fcntl import ioctl
-
-    ioctl(descriptor, request, argument)
 
 
 def _buffer(size: int) -> ctypes.Array[ctypes.c_char]:

@@ -304,7 +304,7 @@ def test_the_link_of_a_card_whose_bridges_are_not_shown_is_unknown(room: Room) -
 
 def with_memory(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
     answer = xe_answer((LOCAL, A750_BYTES, used))
-    monkeypatch.setattr(memory, "_control", xe_driver(answer))
+    monkeypatch.setattr(memory, "ioctl", xe_driver(answer))
 
 
 def test_memory_that_the_driver_tells(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +373,7 @@ def test_a_device_file_that_may_not_be_opened(room: Room, monkeypatch: pytest.Mo
         raise PermissionError(errno.EACCES, "Permission denied")
 
     see_all_processes(monkeypatch, all_of_them=False)
-    monkeypatch.setattr(memory, "_control", forbidden)
+    monkeypatch.setattr(memory, "ioctl", forbidden)
     captures.a750_xe(room.tree)
     gpu = room.gpu()
     assert gpu.unknown["memory_total"] is Unknown.NO_PERMISSION

@@ -53,6 +53,7 @@ _UNIFIED = Engines(graphics=("gfx",), compute=("compute",))
 _SEPARATE = Engines(("gfx",), ("compute",), encoder=("enc", "enc_1"), decoder=("dec",))
 
 _LEVEL = re.compile(r"^[0-9S]{1,3}: ([0-9]{1,6})Mhz", re.MULTILINE | re.IGNORECASE)
+_CURRENT_LEVEL = re.compile(r"^[0-9S]{1,3}: ([0-9]{1,6})Mhz \*", re.MULTILINE | re.IGNORECASE)
 _AMD = "0x1002"
 _MOST_BRIDGES = 4
 
@@ -127,6 +128,7 @@ class AmdGpu(DrmGpu):
 
     Args:
         card: The card.
+        uuid: Its UUID, see ``uuid_of``.
         nodes: KFD's nodes of this card.
         calls: Publishes reads that may hang.
         clock: Clock.
@@ -134,8 +136,10 @@ class AmdGpu(DrmGpu):
 
     fields: ClassVar[frozenset[str]] = frozenset(_FIELDS)
 
-    def __init__(self, card: DrmCard, nodes: list[KfdNode], calls: CallWatch, clock: Clock) -> None:
-        super().__init__(card, uuid_of(card), calls, clock, integrated=is_integrated(card))
+    def __init__(
+        self, card: DrmCard, uuid: str, nodes: list[KfdNode], calls: CallWatch, clock: Clock
+    ) -> None:
+        super().__init__(card, uuid, calls, clock, integrated=is_integrated(card))
         self.kfd_ids = tuple(node.gpu_id for node in nodes)
         self.engines = _UNIFIED if self._has_unified_video(nodes) else _SEPARATE
         self._architecture = next((node.architecture for node in nodes), None)
@@ -144,7 +148,8 @@ class AmdGpu(DrmGpu):
         self._link = ""
         self._residencies: Residencies | None = None
         self._ras_at = 0.0
-        self.values.put("name", gpu_name(card.device, card.revision))
+        product = read_word(f"{card.folder}/product_name")
+        self.values.put("name", gpu_name(card.device, card.revision, product))
         self.values.put("architecture", self._architecture or Unknown.NOT_SUPPORTED)
 
     def _has_unified_video(self, nodes: list[KfdNode]) -> bool:
@@ -220,8 +225,10 @@ class AmdGpu(DrmGpu):
             else self._number(f"{memory}_input", _MILLI, _MOST_DEGREES),
         )
         clock = self._number(f"{self._hwmon}/freq2_input", _MHZ, _MOST_MHZ)
-        if clock is Unknown.NOT_SUPPORTED and metrics is not None and metrics.clock_memory:
-            clock = metrics.clock_memory
+        if clock is Unknown.NOT_SUPPORTED:
+            # APUs have no such sensor.
+            told = None if metrics is None else metrics.clock_memory
+            clock = told or self._current_level("pp_dpm_mclk")
         values.put("clock_memory", clock)
         values.put("clock_video", self._told(table, "clock_video"))
         values.put("utilization_decoder", self._busiest(table, "vcn_activity"))
@@ -297,6 +304,14 @@ class AmdGpu(DrmGpu):
         if isinstance(text, Unknown):
             return text
         return max(map(int, _LEVEL.findall(text)), default=0) or Unknown.NOT_SUPPORTED
+
+    def _current_level(self, name: str) -> int | Unknown:
+        """The clock of a list that is marked as the current one."""
+        text = self.attributes.text(name)
+        if isinstance(text, Unknown):
+            return text
+        match = _CURRENT_LEVEL.search(text)
+        return Unknown.NOT_SUPPORTED if match is None else int(match[1])
 
     def _read_memory(self) -> None:
         files, values = self.attributes, self.values

@@ -26,6 +26,8 @@ _COMMON: dict[tuple[int, int], str] = {
     (0x1636, _ANY): "AMD Radeon Graphics",
     (0x1638, _ANY): "AMD Radeon Graphics",
     (0x163F, _ANY): "AMD Custom GPU 0405",
+    (0x66A1, 0x02): "AMD Instinct MI60 / MI50",
+    (0x66A1, 0x06): "AMD Radeon Pro VII",
     (0x66AF, 0xC1): "AMD Radeon VII",
     (0x67DF, 0xC7): "AMD Radeon RX 480 Graphics",
     (0x67DF, 0xE7): "AMD Radeon RX 580 Series",
@@ -54,28 +56,28 @@ _COMMON: dict[tuple[int, int], str] = {
 }
 
 
-def gpu_name(device: int | None, revision: int | None, paths: tuple[str, ...] = IDS_PATHS) -> str:
+def gpu_name(device: int | None, revision: int | None, product: str | None = None) -> str:
     """The name of a model; it begins with ``AMD``.
 
     Args:
         device: PCI device ID.
         revision: PCI revision.
-        paths: Where ``amdgpu.ids`` may be.
+        product: The name that the board has (``product_name``), for a model that no table has.
     """
     if device is None:
         return "AMD GPU"
-    known = None if revision is None else _listed(device, revision, paths)
+    known = None if revision is None else _listed(device, revision)
     if known is None and revision is not None:
         known = _COMMON.get((device, revision))
-    known = known or _COMMON.get((device, _ANY))
+    known = known or _COMMON.get((device, _ANY)) or product
     if known is None:
         return f"AMD GPU {device:#06x}"
     return known if known.startswith(_MAKER) else _MAKER + known
 
 
-def _listed(device: int, revision: int, paths: tuple[str, ...]) -> str | None:
+def _listed(device: int, revision: int) -> str | None:
     """The name in the first table that can be read: lines of ``DEVICE, REVISION, NAME``."""
-    for path in paths:
+    for path in IDS_PATHS:
         try:
             text = read_file(path, _IDS_BYTES).decode(errors="replace")
         except OSError:

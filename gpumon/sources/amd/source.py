@@ -14,7 +14,7 @@ from gpumon.host.device_files import DeviceFiles
 from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL
-from gpumon.sources.amd.gpu import AmdGpu
+from gpumon.sources.amd.gpu import AmdGpu, uuid_of
 from gpumon.sources.amd.kfd import KfdProcesses, read_nodes
 from gpumon.sources.drm.backend import DrmBackend, device_files
 from gpumon.sources.drm.uses import COMPUTE, ProcessUse
@@ -59,11 +59,16 @@ class AmdBackend(DrmBackend):
         # In a container its PIDs have another meaning: fdinfo alone tells the processes there.
         self._lists_kfd = in_initial_pid_namespace(proc)
         self._kfd_pids: list[int] = []
+        self._slots: dict[str, str] = {}
 
     def new_gpu(self, card: DrmCard) -> DrmGpu:
         """See ``DrmBackend.new_gpu``."""
         nodes = [node for node in read_nodes(self._sys) if node.bus_id == card.bus_id]
-        return AmdGpu(card, nodes, self._calls, self._clock)
+        uuid = uuid_of(card)
+        if self._slots.setdefault(uuid, card.bus_id) != card.bus_id:
+            # A UUID names one GPU only, whatever the boards say.
+            uuid = f"PCI-{card.bus_id}"
+        return AmdGpu(card, uuid, nodes, self._calls, self._clock)
 
     def known_pids(self) -> Collection[int]:
         """See ``DrmBackend.known_pids``."""

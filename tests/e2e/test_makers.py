@@ -104,7 +104,9 @@ def test_without_nvidias_driver_plain_gpumon_shows_amds_gpu(amd: Machine) -> Non
         assert "GPU%" in text
         screen.type("\t\r")
         screen.wait_for("y copy ROCR_VISIBLE_DEVICES")
-        screen.type("\x1bq")
+        screen.type("\x1b")
+        screen.wait(lambda it: "gpumon" in it.rows()[0], "waiting for the dashboard")
+        screen.type("q")
         assert screen.wait_end() == 0
 
 

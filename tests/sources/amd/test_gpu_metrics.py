@@ -1,7 +1,7 @@
 """The firmware's table is read as it is meant, or not at all.
 
-Layouts of formats without a capture are those of the kernel's header ``kgd_pp_interface.h``, which C
-types place here independently of the parser.
+The layouts of formats without a capture are those of the kernel's header ``kgd_pp_interface.h``.
+C types place the fields here, independently of the parser.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ LAYOUTS: dict[tuple[int, int], list[tuple[str, Any]]] = {
 
 def table(version: tuple[int, int], **values: Any) -> bytes:
     """A table in which the firmware has filled in only these values."""
-    kind = type("Table", (ctypes.Structure,), {"_fields_": LAYOUTS[version]})
+    kind: Any = type("Table", (ctypes.Structure,), {"_fields_": LAYOUTS[version]})
     made: Any = kind.from_buffer_copy(b"\xff" * ctypes.sizeof(kind))
     made.size, (made.format, made.content) = ctypes.sizeof(kind), version
     for name, value in values.items():

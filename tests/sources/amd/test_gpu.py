@@ -61,6 +61,19 @@ def test_discrete_gpus_come_before_the_processor_graphics(tmp_path: Path, clock:
     ]
 
 
+def test_the_memory_of_an_mi300a_counts_once(tmp_path: Path, clock: HandClock) -> None:
+    # Its device ID is in the kernel's pciidlist; 128 GiB are VRAM and GTT at the same time.
+    gib = 2**30
+    tree = Tree(tmp_path)
+    files = {"vendor": "0x1002\n", "device": "0x74a0\n", "hwmon/hwmon4/name": "amdgpu\n"}
+    sizes = {"vram_total": 128 * gib, "vram_used": 0, "gtt_total": 128 * gib, "gtt_used": 9 * gib}
+    files |= {f"mem_info_{name}": f"{size}\n" for name, size in sizes.items()}
+    tree.card("0000:01:00.0", "amdgpu", files)
+    gpu = only(tree, clock)
+    assert (gpu.memory_total, gpu.memory_used) == (128 * gib, 9 * gib)
+    assert (gpu.name, gpu.memory_unified) == ("AMD Instinct MI300A", True)
+
+
 def test_the_uuid_is_the_one_that_rocm_takes(tmp_path: Path, clock: HandClock) -> None:
     assert only(machine(tmp_path, "rx_6900_xt"), clock).uuid == "GPU-946d7e1ef9b172dd"
 

@@ -118,6 +118,28 @@ def test_a_gpu_that_a_process_of_rocm_only_sees_is_not_listed(tree: Tree, clock:
     assert (use.gpu_index, use.memory_used) == (1, 512 * MIB)
 
 
+def test_memory_on_a_further_gpu_of_a_large_machine_is_seen_within_four_scans(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    tree = Tree(tmp_path)
+    for number in range(8):
+        bus_id = f"0000:{number + 3:02x}:00.0"
+        add(tree, "mi100", bus_id=bus_id, number=number)
+        add_kfd_node(tree, 1 + number, 100 + number, bus_id, 90008)
+    for pid in range(300, 340):
+        tree.process(pid)
+        add_kfd_process(tree, pid, {100 + number: 0 for number in range(8)} | {100: MIB})
+    backend = opened(tree, clock)
+    listed(backend)
+    add_kfd_process(tree, 317, {105: 3 * MIB, 100: 2 * MIB})
+    for scan in range(4):
+        clock.now += 1.0
+        uses = listed(backend)[317].uses
+        assert uses[0].memory_used == 2 * MIB, scan
+    assert [(use.gpu_index, use.memory_used) for use in uses] == [(0, 2 * MIB), (5, 3 * MIB)]
+    assert len(listed(backend)) == 40
+
+
 def test_the_partitions_of_a_gpu_are_one_gpu_whose_memory_counts_once(
     tmp_path: Path, clock: HandClock
 ) -> None:

@@ -66,6 +66,27 @@ def read_nodes(sys: str = "/sys") -> list[KfdNode]:
     return nodes
 
 
+def nodes_of(card_bus_id: str, sys: str = "/sys") -> list[KfdNode]:
+    """The nodes of one card: one, or one for each partition.
+
+    Kernels before 6.9 added the number of the partition to the function of the bus ID.
+
+    Args:
+        card_bus_id: PCI bus ID of the card.
+        sys: Where the system file system is mounted.
+    """
+    slot = card_bus_id.rpartition(".")[0]
+    return [
+        node
+        for node in read_nodes(sys)
+        if node.bus_id == card_bus_id
+        or (
+            node.bus_id.rpartition(".")[0] == slot
+            and not os.path.exists(f"{sys}/bus/pci/devices/{node.bus_id}")  # noqa: PTH110 - pathlib is not imported before the first frame
+        )
+    ]
+
+
 def architecture(version: int) -> str | None:
     """The compiler's name of ``gfx_target_version``: 90010 is ``gfx90a``; 0 is unknown."""
     major, rest = divmod(version, 10000)

@@ -140,15 +140,17 @@ def test_memory_on_a_further_gpu_of_a_large_machine_is_seen_within_four_scans(
     assert len(listed(backend)) == 40
 
 
+@pytest.mark.parametrize("in_function", [False, True])
 def test_the_partitions_of_a_gpu_are_one_gpu_whose_memory_counts_once(
-    tmp_path: Path, clock: HandClock
+    tmp_path: Path, clock: HandClock, *, in_function: bool
 ) -> None:
     # CPX: one PCI device, platform devices amdgpu_xcp_N, and a node of KFD for each partition.
     tree = machine(tmp_path, "mi300x", {"mem_info_vram_total": "206141652992\n"})
     for partition in range(8):
-        add_kfd_node(
-            tree, 1 + partition, 100 + partition, "0000:26:00.0", 90402, partition=partition
-        )
+        # The two forms of location_id in the history of kfd_topology.c.
+        bus_id = f"0000:26:00.{partition if in_function else 0}"
+        high = 0 if in_function else partition
+        add_kfd_node(tree, 1 + partition, 100 + partition, bus_id, 90402, partition=high)
         if partition:
             tree.partition(partition, 128 + partition)
     tree.process(301)

@@ -69,7 +69,7 @@ def read_nodes(sys: str = "/sys") -> list[KfdNode]:
 def nodes_of(card_bus_id: str, sys: str = "/sys") -> list[KfdNode]:
     """The nodes of one card: one, or one for each partition.
 
-    Kernels before 6.9 added the number of the partition to the function of the bus ID.
+    Older kernels put the number of the partition into the function of the bus ID.
 
     Args:
         card_bus_id: PCI bus ID of the card.

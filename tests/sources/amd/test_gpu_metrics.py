@@ -115,7 +115,7 @@ def captured(model: str) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("model", ["rx_6900_xt", "rx_7800_xt", "rx_9070"])
+@pytest.mark.parametrize("model", ["rx_6900_xt", "rx_7600s", "rx_7800_xt", "rx_9070"])
 def test_the_table_of_a_real_card_agrees_with_its_sensors(model: str) -> None:
     _, files = capture(model)
     metrics = parsed(captured(model))
@@ -200,6 +200,13 @@ def test_each_limit_is_told_as_its_reason(bit: int, reason: int) -> None:
     # TEMP_HOTSPOT, VRHOT0, PROCHOT_CPU and PPM.
     metrics = parsed(table((1, 3), indep_throttle=1 << bit))
     assert event_reasons(metrics, None)[0] == reason
+
+
+def test_an_idle_gpu_is_not_said_to_be_slowed_by_heat() -> None:
+    # The RX 7600S of the capture had the bit of its hottest place at 54 °C, doing nothing.
+    metrics = parsed(captured("rx_7600s"))
+    assert (metrics.throttle, metrics.temperature_hotspot) == (1 << 36, 54)
+    assert event_reasons(metrics, None)[0] == 0
 
 
 def test_limits_of_mi300_are_those_since_the_last_reading() -> None:

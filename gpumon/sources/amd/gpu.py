@@ -317,8 +317,11 @@ class AmdGpu(DrmGpu):
         files, values = self.attributes, self.values
         total, used = files.number("mem_info_vram_total"), files.number("mem_info_vram_used")
         if self.integrated:
-            # The part that the firmware has set aside, and what may be taken of the rest.
-            total = _sum(total, files.number("mem_info_gtt_total"))
+            # The part that the firmware has set aside, and what may be taken of the rest. On an
+            # MI300A both are the same memory, and all that is used is in the second one
+            # (amdgpu_vram_mgr.c: "Setup dummy vram mgr").
+            if self.card.device != _MI300A:
+                total = _sum(total, files.number("mem_info_gtt_total"))
             used = _sum(used, files.number("mem_info_gtt_used"))
         values.put("memory_total", total)
         values.put("memory_used", used)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _PROPERTY = re.compile(rb"^([a-z_]{1,40}) ([0-9]{1,20})$", re.MULTILINE)
 _PROPERTIES_BYTES = 16 * 1024
 _MOST_DIGITS = 20
+_MOST_EMPTY, _TURNS = 64, 4
+"""From this number on, files with 0 are read in every fourth scan only."""
+
 _FUNCTIONS, _DEVICES, _BUSES = 0x7, 0x1F, 0xFF
 
 
@@ -63,6 +66,27 @@ def read_nodes(sys: str = "/sys") -> list[KfdNode]:
     return nodes
 
 
+def nodes_of(card_bus_id: str, sys: str = "/sys") -> list[KfdNode]:
+    """The nodes of one card: one, or one for each partition.
+
+    Older kernels put the number of the partition into the function of the bus ID.
+
+    Args:
+        card_bus_id: PCI bus ID of the card.
+        sys: Where the system file system is mounted.
+    """
+    slot = card_bus_id.rpartition(".")[0]
+    return [
+        node
+        for node in read_nodes(sys)
+        if node.bus_id == card_bus_id
+        or (
+            node.bus_id.rpartition(".")[0] == slot
+            and not os.path.exists(f"{sys}/bus/pci/devices/{node.bus_id}")  # noqa: PTH110 - pathlib is not imported before the first frame
+        )
+    ]
+
+
 def architecture(version: int) -> str | None:
     """The compiler's name of ``gfx_target_version``: 90010 is ``gfx90a``; 0 is unknown."""
     major, rest = divmod(version, 10000)
@@ -79,29 +103,50 @@ def _bus_id(domain: int, location: int) -> str:
 class KfdProcesses:
     """The processes that use ROCm.
 
+    Each process has a file for each GPU that it sees, most of them with 0. On large machines these
+    are read in turn, so that memory on a further GPU is seen some scans later.
+
     Args:
         sys: Where the system file system is mounted.
     """
 
     def __init__(self, sys: str = "/sys") -> None:
         self._folder = f"{sys}/class/kfd/kfd/proc"
+        self._scan = 0
+        self._empty: dict[int, dict[int, int]] = {}
+        self._in_turn = False
 
     def pids(self) -> list[int]:
-        """Their PIDs in the initial PID namespace, ascending."""
-        return sorted(int(name) for name in _names(self._folder) if name.isdecimal())
+        """Their PIDs in the initial PID namespace, ascending: begins a scan."""
+        self._scan += 1
+        pids = sorted(int(name) for name in _names(self._folder) if name.isdecimal())
+        self._empty = {pid: self._empty.get(pid, {}) for pid in pids}
+        self._in_turn = sum(map(len, self._empty.values())) > _MOST_EMPTY
+        return pids
 
     def memory(self, pid: int, gpu_ids: Iterable[int]) -> int | None:
         """Bytes of GPU memory that a process holds on some GPUs or partitions together.
 
         Returns:
-            ``None`` if it uses none of them, or has ended.
+            ``None`` if it sees none of them, or has ended.
         """
-        sizes = [
-            size
-            for gpu_id in gpu_ids
-            if (size := _number(f"{self._folder}/{pid}/vram_{gpu_id}")) is not None
-        ]
-        return sum(sizes) if sizes else None
+        empty = self._empty.setdefault(pid, {})
+        total = None
+        for gpu_id in gpu_ids:
+            due = empty.get(gpu_id)
+            if due is not None and self._in_turn and self._scan < due:
+                total = total or 0
+                continue
+            size = _number(f"{self._folder}/{pid}/vram_{gpu_id}")
+            if size is not None:
+                total = (total or 0) + size
+            if size:
+                empty.pop(gpu_id, None)
+            elif size is not None:
+                # The first turn spreads the files of a process evenly.
+                pause = _TURNS if due is not None else 1 + (pid + len(empty)) % _TURNS
+                empty[gpu_id] = self._scan + pause
+        return total
 
 
 def _names(folder: str) -> list[str]:

@@ -15,7 +15,7 @@ from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL
 from gpumon.sources.amd.gpu import AmdGpu, uuid_of
-from gpumon.sources.amd.kfd import KfdProcesses, read_nodes
+from gpumon.sources.amd.kfd import KfdProcesses, nodes_of
 from gpumon.sources.drm.backend import DrmBackend, device_files
 from gpumon.sources.drm.uses import COMPUTE, ProcessUse
 
@@ -63,7 +63,7 @@ class AmdBackend(DrmBackend):
 
     def new_gpu(self, card: DrmCard) -> DrmGpu:
         """See ``DrmBackend.new_gpu``."""
-        nodes = [node for node in read_nodes(self._sys) if node.bus_id == card.bus_id]
+        nodes = nodes_of(card.bus_id, self._sys)
         uuid = uuid_of(card)
         if self._slots.setdefault(uuid, card.bus_id) != card.bus_id:
             # A UUID names one GPU only, whatever the boards say.

@@ -1,7 +1,7 @@
 """The firmware's table is read as it is meant, or not at all.
 
-Layouts of formats without a capture are those of the kernel's header ``kgd_pp_interface.h``, which C
-types place here independently of the parser.
+The layouts of formats without a capture are those of the kernel's header ``kgd_pp_interface.h``.
+C types place the fields here, independently of the parser.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ LAYOUTS: dict[tuple[int, int], list[tuple[str, Any]]] = {
 
 def table(version: tuple[int, int], **values: Any) -> bytes:
     """A table in which the firmware has filled in only these values."""
-    kind = type("Table", (ctypes.Structure,), {"_fields_": LAYOUTS[version]})
+    kind: Any = type("Table", (ctypes.Structure,), {"_fields_": LAYOUTS[version]})
     made: Any = kind.from_buffer_copy(b"\xff" * ctypes.sizeof(kind))
     made.size, (made.format, made.content) = ctypes.sizeof(kind), version
     for name, value in values.items():
@@ -115,7 +115,7 @@ def captured(model: str) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("model", ["rx_6900_xt", "rx_7800_xt", "rx_9070"])
+@pytest.mark.parametrize("model", ["rx_6900_xt", "rx_7600s", "rx_7800_xt", "rx_9070"])
 def test_the_table_of_a_real_card_agrees_with_its_sensors(model: str) -> None:
     _, files = capture(model)
     metrics = parsed(captured(model))
@@ -200,6 +200,13 @@ def test_each_limit_is_told_as_its_reason(bit: int, reason: int) -> None:
     # TEMP_HOTSPOT, VRHOT0, PROCHOT_CPU and PPM.
     metrics = parsed(table((1, 3), indep_throttle=1 << bit))
     assert event_reasons(metrics, None)[0] == reason
+
+
+def test_an_idle_gpu_is_not_said_to_be_slowed_by_heat() -> None:
+    # The RX 7600S of the capture had the bit of its hottest place at 54 °C, doing nothing.
+    metrics = parsed(captured("rx_7600s"))
+    assert (metrics.throttle, metrics.temperature_hotspot) == (1 << 36, 54)
+    assert event_reasons(metrics, None)[0] == 0
 
 
 def test_limits_of_mi300_are_those_since_the_last_reading() -> None:

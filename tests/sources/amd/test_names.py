@@ -13,7 +13,10 @@ from gpumon.sources.amd.names import gpu_name
 if TYPE_CHECKING:
     from pathlib import Path
 
-TABLE = "# List of AMDGPU IDs\n\n1.0.0\n73BF,\tC3,\tAMD Radeon RX 6800\n1309,\t00,\tRadeon R7 Graphics\n"
+TABLE = (
+    "# List of AMDGPU IDs\n\n1.0.0\n"
+    "73BF,\tC3,\tAMD Radeon RX 6800\n1309,\t00,\tRadeon R7 Graphics\n"
+)
 
 
 def test_the_table_of_libdrm_gives_the_name(

@@ -20,7 +20,8 @@ from gpumon.report.parallel import PART_BYTES, tally_parts
 from gpumon.report.reading import HostChoice, find_logs, merged_samples, span_of
 from gpumon.report.span import SpanError, parse_span
 from gpumon.report.table import heading, left_out, to_table
-from gpumon.report.tally import TimeWindow, UsageTotals
+from gpumon.report.tally import UsageTotals
+from gpumon.report.window import TimeWindow
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
 from gpumon.text.time_parsing import day_and_time

@@ -19,7 +19,7 @@ import pytest
 from gpumon.recording.csv.files import log_files
 from gpumon.report import output, parallel
 from gpumon.report.reading import HostChoice, find_logs
-from gpumon.report.tally import TimeWindow
+from gpumon.report.window import TimeWindow
 from tests.build import GIB, gpu, process, snapshot
 from tests.report.logs import chaos, eventful_night, write_log
 from tests.screen import PATIENCE

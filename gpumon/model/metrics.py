@@ -46,6 +46,7 @@ class Unit(Enum):
     WATTS = ("watts", "watts", "W", 1, (0, 10_000))
     JOULES = ("joules", "joules", "J", 1, (0, 2**64))
     MEGAHERTZ = ("megahertz", "mhz", "MHz", 1, (0, 100_000))
+    RPM = ("revolutions per minute", "", "RPM", 1, (0, 100_000))
     BYTES_PER_SECOND = ("bytes per second", "bytes_per_second", "MiB/s", 2**20, (0, 2**50))
     SECONDS = ("seconds", "seconds", "s", 1)
     TIME = ("time", "unix_seconds", "", 1)
@@ -200,6 +201,8 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("fp32_active", "FP32 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "Share of cycles in which the FP32 units worked, mean of all SMs. The tensor cores do not count."),
     Metric("fp16_active", "FP16 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of cycles in which the FP16 units worked, mean of all SMs. The tensor cores do not count."),
     Metric("dram_active", "DRAM active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of cycles in which data moved to or from GPU memory. About 80 is the most in practice. It does not tell how full the memory is."),
+    Metric("temperature_hotspot", "Hotspot temperature", Unit.CELSIUS, _FAST, None, None, "Temperature of the hottest place of the chip, which AMD calls junction. The other temperature is that of its edge."),
+    Metric("fan_rpm", "Fan", Unit.RPM, _SLOW, None, None, "Measured speed of the fan, of several the fastest."),
 )
 # fmt: on
 

@@ -157,6 +157,7 @@ class Gpu(Struct, frozen=True, gc=False):
 
     temperature_gpu: int | None = None
     temperature_memory: int | None = None
+    temperature_hotspot: int | None = None
     temperature_slowdown: int | None = None
     temperature_shutdown: int | None = None
     temperature_margin: int | None = None
@@ -182,6 +183,7 @@ class Gpu(Struct, frozen=True, gc=False):
 
     fan_speed: int | None = None
     fan_speeds: tuple[int, ...] | None = None
+    fan_rpm: int | None = None
 
     pcie_generation: int | None = None
     pcie_generation_max: int | None = None

@@ -65,8 +65,6 @@ _ONLY_NVIDIA = frozenset(
             "compute_capability",
             "memory_reserved",
             "bar1_used",
-            "bar1_total",
-            "utilization_jpeg",
             "utilization_ofa",
         ),
         *("sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active"),
@@ -78,10 +76,13 @@ _ONLY_NVIDIA = frozenset(
 )
 """Fields of ``Gpu`` that mean a feature of NVIDIA's GPUs or driver."""
 
+_NOT_NVIDIA = frozenset(("temperature_hotspot", "fan_rpm"))
+"""Fields of ``Gpu`` that NVIDIA's driver does not report."""
+
 
 def is_meant_for(field: str, name: str | None) -> bool:
     """Whether a field of ``Gpu`` has a meaning for a GPU with this product name."""
-    return field not in _ONLY_NVIDIA or maker_of(name) is Maker.NVIDIA
+    return field not in (_NOT_NVIDIA if maker_of(name) is Maker.NVIDIA else _ONLY_NVIDIA)
 
 
 def metric_label(label: str, name: str | None) -> str:

@@ -28,6 +28,7 @@ _KINDS = {
     Unit.WATTS: "W",
     Unit.JOULES: "J",
     Unit.MEGAHERTZ: "MHz",
+    Unit.RPM: "RPM",
     Unit.BYTES_PER_SECOND: "B/s",
     Unit.SECONDS: "s",
     Unit.TIME: "s since 1970",

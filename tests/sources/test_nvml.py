@@ -15,6 +15,7 @@ from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import SourceError
+from gpumon.sources.makers import is_meant_for
 from gpumon.sources.nvml.gpm import METRICS
 from gpumon.sources.nvml.gpu import NvmlGpu
 from gpumon.sources.nvml.metric_readers import metric_queries
@@ -166,7 +167,7 @@ def distinct(make: Callable[..., Model], first: int) -> Model:
 
 def test_every_metric_of_the_table_is_read() -> None:
     told = {*AS_THE_DRIVER_SAYS, *IN_WORDS, *DERIVED, *METRICS}
-    assert told == {m.field for m in GPU_METRICS}
+    assert told == {m.field for m in GPU_METRICS if is_meant_for(m.field, "NVIDIA H100")}
 
 
 @pytest.mark.parametrize("make", [h100, a100, b200, v100, rtx4090])

@@ -46,6 +46,7 @@ _ADDED: dict[int, tuple[str, ...]] = {
         *("sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active"),
         *("fp16_active", "dram_active", "nvlink_errors"),
     ),
+    3: ("temperature_hotspot", "fan_rpm"),
 }
 """The fields of the metrics that each later version added at the end of the GPU file."""
 VERSION = max(_ADDED, default=1)

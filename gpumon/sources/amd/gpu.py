@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MILLI, _MICRO, _MHZ = 1_000, 1_000_000, 1_000_000
 _WHOLE, _MOST_PWM = 100, 255
-_MOST_DEGREES, _MOST_WATTS, _MOST_MHZ = 300, 10_000, 100_000
+_MOST_DEGREES, _MOST_WATTS, _MOST_MHZ, _MOST_RPM = 300, 10_000, 100_000, 100_000
 """Larger values are errors of the firmware: it answers with all bits set, or with noise."""
 
 _JOULES = 2.0**-16
@@ -66,6 +66,7 @@ _MI300A = 0x74A0
 
 _FIELDS = (
     *("architecture", "vbios_version", "serial", "bar1_total", "energy", "fan_speed"),
+    *("fan_rpm", "temperature_hotspot"),
     *("memory_used", "memory_free", "memory_total"),
     *("utilization_gpu", "utilization_memory", "utilization_decoder", "utilization_jpeg"),
     *("temperature_gpu", "temperature_memory", "temperature_slowdown", "temperature_shutdown"),
@@ -195,6 +196,7 @@ class AmdGpu(DrmGpu):
         self._read_memory()
         values.put("utilization_gpu", self._number("gpu_busy_percent", 1, _WHOLE))
         values.put("temperature_gpu", self._number(f"{self._chip()}_input", _MILLI, _MOST_DEGREES))
+        values.put("temperature_hotspot", self._sensor("junction"))
         average, instant = self._watts("power1_average"), self._watts("power1_input")
         values.put("power_average", average)
         values.put("power_instant", instant)
@@ -217,13 +219,7 @@ class AmdGpu(DrmGpu):
         ):
             busy = metrics.umc_activity
         values.put("utilization_memory", busy)
-        memory = self._sensors.get("mem")
-        values.put(
-            "temperature_memory",
-            Unknown.NOT_SUPPORTED
-            if memory is None
-            else self._number(f"{memory}_input", _MILLI, _MOST_DEGREES),
-        )
+        values.put("temperature_memory", self._sensor("mem"))
         clock = self._number(f"{self._hwmon}/freq2_input", _MHZ, _MOST_MHZ)
         if clock is Unknown.NOT_SUPPORTED:
             # APUs have no such sensor.
@@ -241,6 +237,7 @@ class AmdGpu(DrmGpu):
         values = self.values
         values.put("power_limit", self._watts("power1_cap"))
         values.put("fan_speed", self._fan())
+        values.put("fan_rpm", self._number(f"{self._hwmon}/fan1_input", 1, _MOST_RPM))
         now = self.clock.monotonic()
         if now >= self._ras_at:
             self._ras_at = now + _RAS_SECONDS
@@ -329,6 +326,13 @@ class AmdGpu(DrmGpu):
             values.put("memory_free", total if isinstance(total, Unknown) else used)
         else:
             values.put("memory_free", max(0, total - used))
+
+    def _sensor(self, label: str) -> int | Unknown:
+        """Degrees of a sensor with a label."""
+        prefix = self._sensors.get(label)
+        if prefix is None:
+            return Unknown.NOT_SUPPORTED
+        return self._number(f"{prefix}_input", _MILLI, _MOST_DEGREES)
 
     def _fan(self) -> int | Unknown:
         """Percent of the highest speed that the driver has asked for."""

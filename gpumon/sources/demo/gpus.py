@@ -117,6 +117,8 @@ _STATIC: dict[str, Any] = {
         (
             "fan_speed",
             "fan_speeds",
+            "fan_rpm",
+            "temperature_hotspot",
             "retired_pages_single_bit",
             "retired_pages_double_bit",
             "retired_pages_pending",

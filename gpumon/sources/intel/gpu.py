@@ -90,6 +90,7 @@ class IntelGpu(DrmGpu):
             "temperature_memory",
             "temperature_slowdown",
             "temperature_shutdown",
+            "fan_rpm",
             "power_draw",
             "power_limit",
             "energy",
@@ -374,10 +375,17 @@ class IntelGpu(DrmGpu):
             else self._hwmon_number(f"{self._hwmon}/{memory}_input"),
             _MILLI,
         )
+        self.values.put("fan_rpm", self._fastest_fan())
         self.values.put_fraction("power_limit", self._lowest_limit(), _MICRO)
         link = self._read_link("current")
         self.values.put("pcie_generation", link.generation)
         self.values.put("pcie_width", link.width)
+
+    def _fastest_fan(self) -> int | Unknown:
+        """Revolutions a minute of the fastest fan."""
+        told = [self._hwmon_number(f"{self._hwmon}/fan{n}_input") for n in (1, 2, 3)]
+        speeds = [one for one in told if not isinstance(one, Unknown)]
+        return max(speeds) if speeds else told[0]
 
     def _lowest_limit(self) -> int | Unknown:
         """The lowest power limit of the card, else of the package. A limit of 0 is disabled."""

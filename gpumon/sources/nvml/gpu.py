@@ -66,6 +66,12 @@ DYNAMIC_FIELDS: tuple[str, ...] = (
 """The fields that are unknown while a GPU does not respond."""
 
 
+_NEVER_TOLD: dict[str, Unknown] = dict.fromkeys(
+    ("temperature_hotspot", "fan_rpm"), Unknown.NOT_SUPPORTED
+)
+"""Fields that this driver does not report."""
+
+
 class DriverGoneError(Exception):
     """The driver as a whole no longer responds.
 
@@ -166,7 +172,7 @@ class NvmlGpu:
     def begin(self) -> None:
         """Reset it to the state of a GPU that was just found."""
         self.stop_asking()
-        self.facts.unknown = {}
+        self.facts.unknown = _NEVER_TOLD
         self.facts.miss(DYNAMIC_FIELDS, None)
         self.lists = Answers()
         self.mig, self.mig_handles = (), ()

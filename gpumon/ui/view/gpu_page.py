@@ -431,6 +431,7 @@ _TEXT: dict[Unit, Callable[[object], str]] = {
     Unit.SHARE: lambda value: f"{_number(value):.1f} %",
     Unit.CELSIUS: lambda value: f"{temperature(_number(value))} {degree()}",
     Unit.MEGAHERTZ: lambda value: f"{value} MHz",
+    Unit.RPM: lambda value: f"{value} RPM",
     Unit.WATTS: lambda value: f"{_number(value):.0f} W",
     Unit.SECONDS: lambda value: f"{value} s",
     Unit.PSTATE: lambda value: f"P{value}",

@@ -34,6 +34,7 @@ _CELLS = {
     Unit.WATTS: "W",
     Unit.JOULES: "J",
     Unit.MEGAHERTZ: "MHz",
+    Unit.RPM: "RPM",
     Unit.BYTES_PER_SECOND: "MiB/s",
     Unit.SECONDS: "s",
     Unit.TIME: "time",

@@ -64,6 +64,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "clock_memory_max": 1750,
         "pcie_generation_max": 3,
         "pcie_width_max": 16,
+        "fan_rpm": 595,
     },
     "vega_56": {
         **values(16613376, 8556544000, 8573157376),
@@ -88,6 +89,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "pcie_generation_max": 3,
         "pcie_width": 16,
         "pcie_width_max": 16,
+        "fan_rpm": 5,
+        "temperature_hotspot": 38,
     },
     "vega_20": {
         **values(10854400, 17152237568, 17163091968),
@@ -97,6 +100,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "temperature_memory": 32,
         "power_draw": 19.0,
         "power_average": 19.0,
+        "temperature_hotspot": 34,
     },
     "rx_5700_xt": {
         "vbios_version": "113-D1990103-O09",
@@ -117,6 +121,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "clock_memory_max": 875,
         "pcie_generation": 4,
         "pcie_width": 16,
+        "fan_rpm": 29,
+        "temperature_hotspot": 58,
     },
     "rx_6900_xt": {
         **values(668274688, 16494817280, 17163091968),
@@ -144,6 +150,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "pcie_generation_max": 4,
         "pcie_width": 16,
         "pcie_width_max": 16,
+        "fan_rpm": 0,
+        "temperature_hotspot": 59,
     },
     "rx_7800_xt": {
         "vbios_version": "113-EXT90249-100",
@@ -167,6 +175,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "clock_event_reasons": 0,
         "pcie_generation": 4,
         "pcie_width": 16,
+        "fan_rpm": 868,
+        "temperature_hotspot": 31,
     },
     "rx_7600s": {
         "vbios_version": "113-BRT112125.001",
@@ -190,6 +200,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "fan_speed": 30,
         "pcie_generation": 4,
         "pcie_width": 8,
+        "fan_rpm": 0,
+        "temperature_hotspot": 54,
     },
     "rx_7900_xt": {
         "temperature_gpu": 37,
@@ -199,6 +211,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "power_draw": 19.0,
         "power_average": 19.0,
         "power_limit": 250.0,
+        "fan_rpm": 2249,
+        "temperature_hotspot": 39,
     },
     "rx_7900_xtx": {
         "vbios_version": "113-D70401XT-N11",
@@ -219,6 +233,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "clock_memory_max": 1249,
         "pcie_generation": 4,
         "pcie_width": 16,
+        "fan_rpm": 0,
+        "temperature_hotspot": 61,
     },
     "rx_9070": {
         "vbios_version": "113-2E490TX-US2",
@@ -242,6 +258,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "clock_event_reasons": 0,
         "pcie_generation": 5,
         "pcie_width": 16,
+        "fan_rpm": 1944,
+        "temperature_hotspot": 52,
     },
     "rx_9070_xt": {
         "vbios_version": "113-EXT109069-101",
@@ -262,6 +280,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "clock_memory_max": 1258,
         "pcie_generation": 5,
         "pcie_width": 16,
+        "fan_rpm": 896,
+        "temperature_hotspot": 45,
     },
     "mi100": {
         "temperature_gpu": 53,
@@ -271,6 +291,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "power_draw": 49.0,
         "power_average": 49.0,
         "power_limit": 290.0,
+        "fan_rpm": 0,
+        "temperature_hotspot": 59,
     },
     "mi250": {
         "vbios_version": "113-D65209-073",
@@ -284,6 +306,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "power_limit": 560.0,
         "clock_sm": 800,
         "clock_memory": 1600,
+        "temperature_hotspot": 35,
     },
     "mi300x": {
         "vbios_version": "113-MI3SRIOV-001",
@@ -299,6 +322,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "clock_memory": 900,
         "clock_sm_max": 2100,
         "clock_memory_max": 1300,
+        "temperature_hotspot": 35,
     },
     # APUs: memory is the part that the firmware set aside and what may be taken of the rest.
     "van_gogh": {

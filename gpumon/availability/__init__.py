@@ -185,7 +185,10 @@ def _of_memory(
 ) -> Iterator[tuple[str, str]]:
     used = gpu.memory_used if mig is None else mig.memory_used
     if used is None:
-        yield "memory", "how much of its memory is in use is unknown"
+        why = "unknown"
+        if gpu.unknown.get("memory_used") is Unknown.NO_PERMISSION:
+            why = "told to root only"
+        yield "memory", f"how much of its memory is in use is {why}"
         return
     normal = normal_unlisted(gpu, thresholds, mig)
     unlisted = used - (mine.memory or 0) - (listed.memory or 0)

@@ -118,6 +118,7 @@ def _show(options: argparse.Namespace) -> int:
             Logbook(None),
             player,
             alerts=SessionAlerts(note="A log is shown: nothing is told of the past."),
+            damage=lambda: recording.damage,
         )
         try:
             narrowing = ProcessFilter()

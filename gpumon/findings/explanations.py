@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from gpumon.findings.finding import FindingKind
 from gpumon.findings.phrases import spaced, time_of_day
+from gpumon.host.visible_devices import MAIN_VARIABLE
+from gpumon.model.makers import Maker, maker_of
+from gpumon.sources.makers import words_of
 
 if TYPE_CHECKING:
     from gpumon.findings.finding import Finding
@@ -38,7 +41,7 @@ class Explanation(Struct, frozen=True):
 
 def explain(history: History, finding: Finding) -> Explanation:
     """A finding of the newest snapshot, explained. The texts are safe to print."""
-    text = EXPLANATIONS[finding.kind]
+    text = _text_for(history, finding)
     since = None
     if finding.since is not None:
         length = spaced(max(0.0, history.now - finding.since))
@@ -52,6 +55,26 @@ def explain(history: History, finding: Finding) -> Explanation:
         advice=text.advice,
         source=text.source,
     )
+
+
+def _text_for(history: History, finding: Finding) -> ExplanationText:
+    """The texts for a finding, in the words of the GPU's maker."""
+    text = EXPLANATIONS[finding.kind]
+    gpus = () if history.latest is None else history.latest.gpus
+    name = next((gpu.name for gpu in gpus if gpu.uuid == finding.subject), None)
+    other = _OTHER_MAKERS.get(finding.kind)
+    if maker_of(name) is Maker.NVIDIA or other is None:
+        return text
+    log, variable = words_of(name).kernel_log, MAIN_VARIABLE[maker_of(name)]
+    advice = tuple(one.format(log=log, variable=variable) for one in other.advice)
+    return ExplanationText(text.meaning, text.causes, advice, other.source)
+
+
+class _OtherText(Struct, frozen=True):
+    """The advice and the source for GPUs of other makers than NVIDIA."""
+
+    advice: tuple[str, ...]
+    source: str
 
 
 class ExplanationText(Struct, frozen=True):
@@ -74,6 +97,84 @@ _LOADING = "docs.pytorch.org, Performance Tuning Guide"
 _OWN = "README.md of gpumon"
 
 _WAIT_OR_ASK = "Ask the owner of its processes before you use it."
+
+_KERNEL = "docs.kernel.org, gpu"
+_LOOK = "Look for {log} in the kernel log: `sudo dmesg`."
+
+_OTHER_MAKERS: dict[FindingKind, _OtherText] = {
+    FindingKind.LOST: _OtherText(
+        (
+            _LOOK,
+            "End what still holds the GPU, then reboot; if it happens again, report the GPU.",
+        ),
+        f"{_KERNEL}/drm-uapi, Device Hot-Unplug",
+    ),
+    FindingKind.NO_ANSWER: _OtherText(
+        ("Wait a minute: the driver may be resetting the GPU.", _LOOK),
+        f"{_KERNEL}/drm-uapi, Device reset",
+    ),
+    FindingKind.FAILING: _OtherText(
+        (_LOOK, "Restart the container, if it is one."), f"{_KERNEL}/drm-uapi"
+    ),
+    FindingKind.MEMORY_ERRORS: _OtherText(
+        (_LOOK, "Drain the GPU, and reboot once nothing uses it."), f"{_KERNEL}/amdgpu/ras"
+    ),
+    FindingKind.HOT: _OtherText(
+        ("Check fans and air flow.", "A lower power limit keeps it below the limit meanwhile."),
+        f"{_KERNEL}/amdgpu/thermal",
+    ),
+    FindingKind.STUCK: _OtherText(
+        (
+            "See whether the job still writes output.",
+            "Look for the rank that does not take part: `py-spy dump` shows where it waits.",
+        ),
+        f"{_KERNEL}/amdgpu/thermal, gpu_busy_percent",
+    ),
+    FindingKind.UNATTRIBUTED: _OtherText(
+        (
+            "As root gpumon sees the processes of all users.",
+            "See who holds the device file, on the page of the GPU.",
+            "End it, if it is yours.",
+        ),
+        f"{_KERNEL}/drm-usage-stats",
+    ),
+    FindingKind.BUSY_UNLISTED: _OtherText(
+        (
+            "As root gpumon sees the processes of all users.",
+            "Do not count on the GPU being free.",
+        ),
+        f"{_KERNEL}/drm-usage-stats",
+    ),
+    FindingKind.IDLE_IN_JOB: _OtherText(
+        (
+            "Look at the process of this GPU: its state, its CPU use, its output.",
+            "If the job does not need the GPU, give it fewer: {variable}.",
+        ),
+        "docs.pytorch.org, torch.distributed, Debugging",
+    ),
+    FindingKind.IDLE: _OtherText(
+        ("Ask its owner, or end it if it is yours.",), f"{_KERNEL}/drm-usage-stats"
+    ),
+    FindingKind.SLOW_LINK: _OtherText(
+        (
+            "Compare with other GPUs of the machine: LnkSta in `sudo lspci -vv`.",
+            "Look for PCIe errors (AER) in the kernel log; reseat the card.",
+        ),
+        "docs.kernel.org, ABI, sysfs-bus-pci, current_link_speed",
+    ),
+    FindingKind.SLOWED_LATELY: _OtherText(
+        ("Compare the limit with the highest one, on the page of the GPU.",),
+        f"{_KERNEL}/amdgpu/thermal",
+    ),
+    FindingKind.SHARED: _OtherText(
+        ("Give each job its own GPU: `gpumon select` finds a free one.",), _OWN
+    ),
+    FindingKind.NO_PERMISSION: _OtherText(
+        ("Ask for the group that owns /dev/dri/renderD*, often render or video.",),
+        f"{_KERNEL}/drm-uapi, Render nodes",
+    ),
+}
+"""By kind; the other kinds have the same texts for all makers."""
 
 EXPLANATIONS: dict[FindingKind, ExplanationText] = {
     FindingKind.LOST: ExplanationText(

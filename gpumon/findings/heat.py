@@ -14,6 +14,7 @@ from gpumon.findings.conditions import (
 )
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
 from gpumon.findings.phrases import at_most, long_duration, or_unknown, spaced, with_duration
+from gpumon.sources.makers import words_of
 from gpumon.text.formatting import temperature
 from gpumon.text.units import degree, degrees_between
 
@@ -97,7 +98,7 @@ def throttled(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | N
         evidence=(
             f"clock event reasons: {names}",
             *_share_of_hour(history, gpu, (HW_POWER_BRAKE, HW_SLOWDOWN)),
-            f"SM clock {or_unknown(gpu.clock_sm)} MHz",
+            f"{words_of(gpu.name).cores} clock {or_unknown(gpu.clock_sm)} MHz",
         ),
     )
 

@@ -10,7 +10,7 @@ from gpumon.findings.errors import advice_on
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import first_part, spaced, time_of_day
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sources.makers import RESET_COMMAND, error_code
+from gpumon.sources.makers import error_code, words_of
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -24,7 +24,11 @@ def not_answering(history: History, gpu: Gpu) -> Finding | None:
         return None
     words = _STATUS_WORDS[gpu.status]
     since = gpu.status_since
-    blanks = {"at": "", "since": "", "length": "", "xid": ""}
+    reset = words_of(gpu.name).reset
+    how = "reboot once nothing uses it"
+    if reset is not None:
+        how = f"`{reset}` as root once nothing uses it, or a reboot"
+    blanks = {"at": "", "since": "", "length": "", "xid": "", "reset": how}
     if since is not None:
         blanks |= _status_times(history, since)
     if gpu.xid is not None:
@@ -90,8 +94,7 @@ _STATUS_WORDS = {
     GpuStatus.RESET_REQUIRED: _StatusWords(
         FindingKind.RESET_REQUIRED,
         Severity.CRITICAL,
-        f"must be reset before it can be used{{since}}: `{RESET_COMMAND}` as root once nothing "
-        "uses it, or a reboot",
+        "must be reset before it can be used{since}: {reset}",
         "reset required{xid}",
         "RESET",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 
 
 class Maker(str, Enum):
@@ -13,6 +14,7 @@ class Maker(str, Enum):
     INTEL = "Intel"
 
 
+@lru_cache(maxsize=256)
 def maker_of(name: str | None) -> Maker:
     """The maker of a GPU.
 

@@ -10,7 +10,7 @@ from msgspec.json import Decoder
 
 from gpumon.http.connection import HttpConnection, HttpError, HttpRequest
 from gpumon.prometheus.endpoint import SecretError
-from gpumon.prometheus.series import Answer, Series
+from gpumon.prometheus.series import QueryResponse, TimeSeries
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SERVER_SECONDS = 8
 MOST_BYTES = 64 * 2**20
 """Bytes of an answer: 10,000 GPUs with all labels have 3 MB a metric."""
 _SHOWN = 160
-_decode = Decoder(Answer).decode
+_decode = Decoder(QueryResponse).decode
 
 
 class QueryError(Exception):
@@ -53,7 +53,7 @@ class PrometheusClient:
             endpoint.host, endpoint.port, endpoint.context, patience, authority="ca_file"
         )
 
-    def query(self, expression: str) -> tuple[Series, ...]:
+    def query(self, expression: str) -> tuple[TimeSeries, ...]:
         """The series of an expression at this moment.
 
         Raises:
@@ -63,7 +63,7 @@ class PrometheusClient:
 
     def query_range(
         self, expression: str, start: float, end: float, step: float
-    ) -> tuple[Series, ...]:
+    ) -> tuple[TimeSeries, ...]:
         """The series of an expression over time.
 
         Args:
@@ -82,7 +82,7 @@ class PrometheusClient:
         """End the connection. A query in progress fails; no other one can be made."""
         self._connection.close()
 
-    def _ask(self, function: str, terms: dict[str, str]) -> tuple[Series, ...]:
+    def _ask(self, function: str, terms: dict[str, str]) -> tuple[TimeSeries, ...]:
         # GET, since the access rules of some proxies take POST for writing.
         text = urlencode({**terms, "timeout": f"{_SERVER_SECONDS}s"})
         target = f"{self.endpoint.path}/api/v1/{function}?{text}"
@@ -102,7 +102,7 @@ class PrometheusClient:
             headers["Authorization"] = authorization
         return headers
 
-    def _result(self, given: HttpAnswer) -> tuple[Series, ...]:
+    def _result(self, given: HttpAnswer) -> tuple[TimeSeries, ...]:
         if given.status == 200 and not given.is_whole:
             raise QueryError(
                 f"its answer is larger than {MOST_BYTES >> 20} MiB: ask less with --match"

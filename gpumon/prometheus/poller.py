@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpumon.prometheus.client import PrometheusClient
     from gpumon.prometheus.queries import Queries
     from gpumon.prometheus.readings import HostReading
-    from gpumon.prometheus.series import Series
+    from gpumon.prometheus.series import TimeSeries
 
 _RARE_SECONDS = 30.0
 """Seconds between two questions about labels and sizes of memories."""
@@ -159,7 +159,7 @@ class PrometheusPoller:
             changed = changed or host.state is not before
         return changed
 
-    def _learn_time(self, found: Sequence[Series], asked_at: float) -> None:
+    def _learn_time(self, found: Sequence[TimeSeries], asked_at: float) -> None:
         """Learn the clock of Prometheus: a plain value has the time of the query."""
         if found and found[0].value[0] > 0:
             self.clock.learn(found[0].value[0], asked_at)

@@ -22,7 +22,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.prometheus.series import Series
+    from gpumon.prometheus.series import TimeSeries
 
 MOST_HOSTS = 10_000
 MOST_GPUS = 256
@@ -181,7 +181,7 @@ class Readings:
     def __init__(self) -> None:
         self.hosts: dict[str, HostReading] = {}
 
-    def add(self, found: Iterable[Series]) -> None:
+    def add(self, found: Iterable[TimeSeries]) -> None:
         """Take series with a value at one moment, or with values over time: of these the newest."""
         for series in found:
             if series.values:

@@ -47,7 +47,7 @@ class Labels(Struct, frozen=True, gc=False):
     xid: str = ""
 
 
-class Series(Struct, frozen=True, gc=False):
+class TimeSeries(Struct, frozen=True, gc=False):
     """A series with its samples, each a time in seconds and a number as text.
 
     Attributes:
@@ -64,10 +64,10 @@ class Series(Struct, frozen=True, gc=False):
 class Data(Struct, frozen=True, gc=False):
     """The result of a query."""
 
-    result: tuple[Series, ...] = ()
+    result: tuple[TimeSeries, ...] = ()
 
 
-class Answer(Struct, frozen=True, gc=False):
+class QueryResponse(Struct, frozen=True, gc=False):
     """The whole answer.
 
     Attributes:

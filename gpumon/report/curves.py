@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpumon.report.reading import MergedSample
-    from gpumon.report.tally import TimeWindow
+    from gpumon.report.window import TimeWindow
 
 POINTS = 512
 """Maximum number of points of a curve; a full curve is halved."""

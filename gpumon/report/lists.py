@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CORE, _CORE_MOST = DEFAULTS.starved_core, DEFAULTS.starved_core_most
 
 
-class Share(Struct):
+class SubjectShare(Struct):
     """A subject's share of a GPU, from one list.
 
     Attributes:
@@ -39,7 +39,7 @@ class Share(Struct):
     left_out: bool | None = None
 
 
-class ProcessList(Struct):
+class GpuProcessList(Struct):
     """The current process list of a GPU.
 
     Attributes:
@@ -55,7 +55,7 @@ class ProcessList(Struct):
     processes: int
     computing: bool | None
     preparing: bool | None
-    shares: list[Share]
+    shares: list[SubjectShare]
 
 
 def by_gpu(listed: Iterable[ListedUse]) -> dict[str, list[ListedUse]]:
@@ -67,7 +67,7 @@ def by_gpu(listed: Iterable[ListedUse]) -> dict[str, list[ListedUse]]:
 
 
 def prepares(listed: Iterable[ListedUse]) -> bool | None:
-    """Whether a computing process may be preparing its data, see ``ProcessList.preparing``."""
+    """Whether a computing process may be preparing its data, see ``GpuProcessList.preparing``."""
     computing = [one for one in listed if one.type != "G"]
     if any(one.state == UNINTERRUPTIBLE for one in computing):
         return True

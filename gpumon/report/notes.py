@@ -9,35 +9,12 @@ from gpumon.report.figures import ReportRow, UsageReport, energy_source, share
 from gpumon.report.messages import KNOWN, PARTLY, energy_unit, gpu_name, length
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.sources.makers import error_code
-from gpumon.text.formatting import counted, printable
+from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.report.reading import Log
     from gpumon.report.sums import Sums
-
-
-_MOST_DAMAGED = 8
-"""Number of files whose damage is listed."""
-
-
-def damage_notes(logs: Sequence[Log]) -> list[str]:
-    """The unreadable parts of logs, in sentences for the user."""
-    found = []
-    for log in logs:
-        for path, damage in log.damage.items():
-            if damage.lines:
-                lines = counted(damage.lines, "damaged line")
-                first = "" if damage.lines == 1 else "the first is "
-                found.append(
-                    f"{path} has {lines}, {first}line {damage.first}; unreadable values"
-                    " count as unknown."
-                )
-    more = len(found) - _MOST_DAMAGED
-    if more > 0:
-        found[_MOST_DAMAGED:] = [f"{counted(more, 'more file')} of these logs have damaged lines."]
-    return [printable(sentence) for sentence in found]
 
 
 def notes(report: UsageReport, without_processes: Sequence[str]) -> list[str]:

@@ -9,17 +9,19 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from gpumon.recording import NO_SAMPLES, RecordingError
+from gpumon.recording.csv.damage import damage_notes
 from gpumon.recording.csv.hosts import in_words
 from gpumon.report.curves import Curves
 from gpumon.report.exports import to_csv, to_json
 from gpumon.report.figures import UsageReport, make_report
-from gpumon.report.notes import damage_notes, notes, wrapped
+from gpumon.report.notes import notes, wrapped
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.parallel import PART_BYTES, tally_parts
 from gpumon.report.reading import HostChoice, find_logs, merged_samples, span_of
 from gpumon.report.span import SpanError, parse_span
 from gpumon.report.table import heading, left_out, to_table
-from gpumon.report.tally import TimeWindow, UsageTotals
+from gpumon.report.tally import UsageTotals
+from gpumon.report.window import TimeWindow
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
 from gpumon.text.time_parsing import day_and_time
@@ -93,7 +95,7 @@ def print_report(
         report, curves = _read(logs, by, window, choice, plot=plot)
     except RecordingError as error:
         return _fail(error.sentence)
-    damaged = damage_notes(logs)
+    damaged = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
     if not report.lines:
         nothing = _no_host(choice) or _nothing(report, by, logs, began, ended)
         return _fail(" ".join([nothing, *damaged]))

@@ -17,7 +17,8 @@ from gpumon.recording import RecordingError
 from gpumon.recording.csv.compression import is_packed
 from gpumon.recording.csv.hosts import has_several
 from gpumon.report.reading import HostChoice, Log, merged_samples, span_of
-from gpumon.report.tally import TimeWindow, UsageTotals
+from gpumon.report.tally import UsageTotals
+from gpumon.report.window import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,17 +6,22 @@ Durations come from each log's monotonic clock if it has one, so a clock that wa
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
 
 from gpumon.findings.conditions import TURN
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory
-from gpumon.report.lists import ProcessList, Share, by_gpu, known_sum, prepares
+from gpumon.report.lists import GpuProcessList, SubjectShare, by_gpu, known_sum, prepares
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
 from gpumon.report.reading import PATIENCE, GpuSample, ListedUse, MergedSample
 from gpumon.report.sums import Energy, Period, Sums, slows
+
+if TYPE_CHECKING:
+    from gpumon.report.window import TimeWindow
 
 _LOST = frozenset(("lost", "reset required"))
 _FRESH = 5.0
@@ -57,7 +62,7 @@ class GpuTotals(Struct):
     sample: GpuSample | None = None
     since: float = 0.0
     reach: float = 0.0
-    list: ProcessList | None = None
+    list: GpuProcessList | None = None
     loaded_until: float | None = None
     waited: float = 0.0
     waited_joules: float = 0.0
@@ -76,25 +81,6 @@ class GpuTotals(Struct):
         """Whether a sample has current values; a hung GPU repeats its last values."""
         age = sample.age
         return age is None or age <= _FRESH or age <= self.reach
-
-
-class TimeWindow(Struct, frozen=True):
-    """The time range that counts, in seconds since the epoch; an open end is infinite."""
-
-    first: float = float("-inf")
-    last: float = float("inf")
-
-    def holds(self, time: float) -> bool:
-        """Whether a time is in it."""
-        return self.first <= time <= self.last
-
-    def part(self, time: float, seconds: float) -> float:
-        """How many of the seconds after a time are in it."""
-        begin = max(self.first, time)
-        end = time + seconds
-        if end > self.last:
-            end = self.last
-        return end - begin if end > begin else 0.0
 
 
 class HostTotals:
@@ -158,8 +144,8 @@ class HostTotals:
 
     def _find_left_out(self) -> None:
         """Mark the GPUs that subjects do not use while they work on most of their others."""
-        first: dict[int, Share] = {}
-        several: dict[int, list[Share]] = {}
+        first: dict[int, SubjectShare] = {}
+        several: dict[int, list[SubjectShare]] = {}
         for gpu in self.gpus.values():
             if gpu.list is None:
                 continue
@@ -178,7 +164,7 @@ class HostTotals:
             for share in shares:
                 share.left_out = is_left_out and not share.sm
 
-    def _is_recent(self, listed: ProcessList | None) -> bool:
+    def _is_recent(self, listed: GpuProcessList | None) -> bool:
         """Whether a list of some processes stays valid without a new one."""
         return listed is not None and listed.processes > 0 and self._now - listed.at <= LIST_SECONDS
 
@@ -339,7 +325,7 @@ class HostTotals:
             gpu.list = None
         elif count == 0:
             if standing is None or standing.processes:
-                gpu.list = ProcessList(self._now, 0, computing=False, preparing=False, shares=[])
+                gpu.list = GpuProcessList(self._now, 0, computing=False, preparing=False, shares=[])
         elif written is not None:
             gpu.list = self._read_list(written, count)
         elif standing is not None and (
@@ -352,7 +338,7 @@ class HostTotals:
             if self.subjects is not None:
                 _end_period(gpu, standing)
 
-    def _read_list(self, listed: list[ListedUse], count: int) -> ProcessList:
+    def _read_list(self, listed: list[ListedUse], count: int) -> GpuProcessList:
         named = len({identity(one) for one in listed})
         computing: bool | None = any(one.type != "G" for one in listed)
         if not computing and named < count:
@@ -361,11 +347,11 @@ class HostTotals:
         if not preparing and named < count:
             preparing = None
         shares = [] if self.subjects is None else self._shares(self.subjects, listed, named, count)
-        return ProcessList(self._now, max(count, named), computing, preparing, shares)
+        return GpuProcessList(self._now, max(count, named), computing, preparing, shares)
 
     def _shares(
         self, subjects: Subjects, listed: list[ListedUse], named: int, count: int
-    ) -> list[Share]:
+    ) -> list[SubjectShare]:
         by_subject: dict[str, list[ListedUse]] = {}
         found = subjects.of(listed)
         for one in listed:
@@ -379,7 +365,7 @@ class HostTotals:
             sm = known_sum([one.sm for one in members])
             here = len({identity(one) for one in members})
             shares.append(
-                Share(
+                SubjectShare(
                     sums=self.sums[key],
                     memory=known_sum([one.memory_used for one in members]),
                     sm=None if sm is None else min(100.0, sm),
@@ -435,7 +421,7 @@ class HostTotals:
         return list(found.values())
 
 
-def _end_period(gpu: GpuTotals, listed: ProcessList | None) -> None:
+def _end_period(gpu: GpuTotals, listed: GpuProcessList | None) -> None:
     """Add what was counted under a list to the sums of the GPU and of the subjects on it."""
     period, gpu.period = gpu.period, Period()
     gpu.sums.add(period)
@@ -444,7 +430,7 @@ def _end_period(gpu: GpuTotals, listed: ProcessList | None) -> None:
         _count_share(share, period)
 
 
-def _count_share(share: Share, period: Period) -> None:
+def _count_share(share: SubjectShare, period: Period) -> None:
     sums, seconds = share.sums, period.seconds
     sums.add(period, share.part)
     sums.listed += seconds

@@ -101,6 +101,11 @@ class GpuBackend(ABC):
     def close(self) -> None:  # noqa: B027 - a default, not a missing method
         """See ``Source.close``."""
 
+    @property
+    def only_integrated(self) -> bool:
+        """Whether all of its GPUs are parts of a processor; known once it is open."""
+        return False
+
     def past(self) -> Iterable[Reading]:
         """See ``Source.past``."""
         return ()

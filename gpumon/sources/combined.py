@@ -80,6 +80,11 @@ class Member:
         return self.hides_integrated and bool(gpu.memory_unified)
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether all of its GPUs are left out while the machine has another one."""
+        return self.is_open and self.hides_integrated and self.backend.only_integrated
+
+    @property
     def problem(self) -> Trouble | None:
         """Why its GPUs cannot be read."""
         return self.trouble if self.reading is None else self.reading.trouble
@@ -113,7 +118,8 @@ class CombinedBackend(GpuBackend):
         self._selection = selection
         self._clock: Clock = clock or SystemClock()
         first, *others = (member.backend.device_files for member in self._members)
-        self.device_files: DeviceFiles = replace(first, others=tuple(others))
+        further = [one for files in others for one in (files, *files.others)]
+        self.device_files: DeviceFiles = replace(first, others=(*first.others, *further))
         self.name = self._members[0].backend.name
         self._lists: tuple[object, ...] = ()
         self._listed: Mapping[int, ListedProcess] | None = None
@@ -125,19 +131,21 @@ class CombinedBackend(GpuBackend):
         for member in self._members:
             if not member.is_open:
                 member.open()
-        if not any(member.is_open for member in self._members):
+        if not any(member.is_open and not self._is_superfluous(member) for member in self._members):
+            self.close()
             self._raise_trouble()
+        if self._selection:
+            self._check_selection()
+
+    def _check_selection(self) -> None:
+        """Raise ``NoSuchGpuError`` if a selected GPU does not exist."""
         self._read_members(closely=False)
         gpus = [gpu for _, gpu in self._numbered()]
-        trouble = None if self._shown() else self._why_empty()
         count = max((gpu.index + 1 for gpu in gpus), default=0)
         missing = self._selection.missing(count, [gpu.uuid for gpu in gpus])
-        if trouble is None and not missing:
-            return
-        self.close()
-        if trouble is None or (missing and gpus):
+        if missing:
+            self.close()
             raise NoSuchGpuError(missing, count)
-        raise SourceError(trouble.sentence, trouble.advice)
 
     def _raise_trouble(self) -> None:
         """Raise the error of the driver that the machine should have, or else of the first."""
@@ -197,7 +205,9 @@ class CombinedBackend(GpuBackend):
             if not member.is_open and member.expected and now >= member.retry_at:
                 member.open()
                 member.retry_at = now + _RETRY_SECONDS
-            if member.is_open and not self._is_superfluous(member):
+            if self._is_superfluous(member):
+                member.reading = None
+            elif member.is_open:
                 member.read(closely=closely)
         index = 0
         for member in self._members:
@@ -209,18 +219,14 @@ class CombinedBackend(GpuBackend):
         self.name = "+".join(names) or self._members[0].backend.name
 
     def _is_superfluous(self, member: Member) -> bool:
-        """Whether it has been read, and nothing of it is shown now."""
-        return (
-            bool(member.gpus)
-            and all(member.hides(gpu) for gpu in member.gpus)
-            and self._has_others()
-        )
+        """Whether nothing of it would be shown, so that it is not read."""
+        return member.is_hidden and self._has_others()
 
     def _has_others(self) -> bool:
         """Whether the machine has a GPU that is never left out, or should have one."""
         return any(
             (member.expected and member.problem is not None)
-            or not all(member.hides(gpu) for gpu in member.gpus)
+            or (member.is_open and not member.is_hidden)
             for member in self._members
         )
 
@@ -246,8 +252,9 @@ class CombinedBackend(GpuBackend):
         """Why there is nothing to show."""
         problems = [(one.expected, one.problem) for one in self._members if one.problem is not None]
         problems.sort(key=lambda one: not one[0])
+        has_gpus = any(one.gpus for one in self._members)
         for expected, problem in problems:
-            if problem is not None and (expected or not any(one.gpus for one in self._members)):
+            if problem is not None and (expected or not has_gpus):
                 return problem
         return Trouble(_NONE_SELECTED, "`gpumon snapshot` lists its GPUs.")
 

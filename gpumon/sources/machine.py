@@ -87,10 +87,10 @@ def _sampler(backend: GpuBackend, roots: Roots) -> Sampler:
 
 def _drm_backend(maker: Maker, selection: GpuSelection, roots: Roots) -> GpuBackend:
     if maker is Maker.AMD:
-        from gpumon.sources.amd.backend import AmdBackend
+        from gpumon.sources.amd.source import AmdBackend
 
         return AmdBackend(selection, None, roots.proc, roots.sys, roots.dev)
-    from gpumon.sources.intel.backend import IntelBackend
+    from gpumon.sources.intel.source import IntelBackend
 
     return IntelBackend(selection, None, roots.proc, roots.sys, roots.dev)
 

@@ -6,21 +6,90 @@ This is not part of ``GpuBackend`` because it also applies to logs, which are re
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
+
+from gpumon.model.makers import Maker, maker_of
 
 RESET_COMMAND = "nvidia-smi --gpu-reset"
 """Resets a GPU that the driver reports as ``RESET_REQUIRED``; needs root."""
 
 XID_CATALOGUE = "docs.nvidia.com/deploy/xid-errors"
 
-_BRANDS = ("NVIDIA ", "GeForce ", "Tesla ", "Quadro ")
+_BRANDS = {
+    Maker.NVIDIA: ("NVIDIA ", "GeForce ", "Tesla ", "Quadro "),
+    Maker.AMD: ("AMD ", "Radeon ", "Instinct "),
+    Maker.INTEL: ("Intel ", "Data Center GPU "),
+}
 
 
 def short_name(name: str) -> str:
-    """The name of a GPU without the maker and the brand: ``RTX 4090``."""
-    for brand in _BRANDS:
+    """The name of a GPU without the maker and the brand: ``RTX 4090``, ``MI300X``."""
+    for brand in _BRANDS[maker_of(name)]:
         name = name.removeprefix(brand)
     return name.strip()
+
+
+class MakerWords(NamedTuple):
+    """What a maker's users call things.
+
+    Attributes:
+        cores: Its shader processors, in front of "clock".
+        load: The share of time in which a process used a GPU, in front of a percentage.
+        kernel_log: What to look for in the kernel log.
+        reset: The command that resets a GPU, for root; ``None`` if only a reboot is sure.
+    """
+
+    cores: str
+    load: str
+    kernel_log: str
+    reset: str | None
+
+
+WORDS = {
+    Maker.NVIDIA: MakerWords("SM", "SM", "the XID", RESET_COMMAND),
+    Maker.AMD: MakerWords("shader", "GPU", "amdgpu", "amd-smi reset --gpureset"),
+    Maker.INTEL: MakerWords("GT", "GPU", "i915 or xe", None),
+}
+
+
+@lru_cache(maxsize=256)
+def words_of(name: str | None) -> MakerWords:
+    """The words for a GPU with this product name."""
+    return WORDS[maker_of(name)]
+
+
+_ONLY_NVIDIA = frozenset(
+    (
+        *(
+            "compute_capability",
+            "memory_reserved",
+            "bar1_used",
+            "bar1_total",
+            "utilization_jpeg",
+            "utilization_ofa",
+        ),
+        *("sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active"),
+        *("fp16_active", "dram_active", "pstate", "nvlink_active", "nvlink_count", "nvlink_rx"),
+        *("nvlink_tx", "nvlink_errors", "remapped_rows_correctable", "remapped_rows_uncorrectable"),
+        *("remapped_rows_pending", "remapped_rows_failure", "retired_pages_single_bit"),
+        *("recovery_action", "xid", "xid_at", "persistence_mode", "compute_mode", "mig_mode"),
+    )
+)
+"""Fields of ``Gpu`` that mean a feature of NVIDIA's GPUs or driver."""
+
+
+def is_meant_for(field: str, name: str | None) -> bool:
+    """Whether a field of ``Gpu`` has a meaning for a GPU with this product name."""
+    return field not in _ONLY_NVIDIA or maker_of(name) is Maker.NVIDIA
+
+
+def metric_label(label: str, name: str | None) -> str:
+    """The label of a metric in the words of the GPU's maker: ``Shader clock`` for ``SM clock``."""
+    cores = words_of(name).cores
+    if not label.startswith("SM clock") or cores == "SM":
+        return label
+    return label.replace("SM", cores[0].upper() + cores[1:], 1)
 
 
 class ErrorSeverity(str, Enum):

@@ -62,6 +62,14 @@ def _driver() -> str:
     return f"{driver}, but its kernel module is not loaded"
 
 
+def kernel_drivers(sys: str = "/sys", proc: str = "/proc") -> tuple[str, ...]:
+    """The versions of the kernel's drivers of AMD's and Intel's GPUs that this machine has."""
+    from gpumon.sources.drm.cards import driver_version, list_nodes
+
+    drivers = sorted({driver for *_, driver in list_nodes(("amdgpu", "i915", "xe"), sys)})
+    return tuple(f"{driver} {driver_version(driver, sys, proc)}" for driver in drivers)
+
+
 def all_versions() -> str:
     """One version per line."""
-    return "\n".join((*software(), nvidia_driver()))
+    return "\n".join((*software(), nvidia_driver(), *kernel_drivers()))

@@ -16,7 +16,7 @@ from gpumon.stream.sample import (
     StreamedSample,
     StreamError,
 )
-from gpumon.stream.state import State
+from gpumon.stream.state import StreamState
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class StreamReader:
         self._error = ""
         self._greeting = b""
         self._skipped = 0
-        self._state = State()
+        self._state = StreamState()
         self._changes = 0
         self._last: StreamedSample | None = None
 
@@ -69,7 +69,7 @@ class StreamReader:
     def _forget(self) -> None:
         """Release everything: no more lines are read."""
         self._rest.clear()
-        self._state = State()
+        self._state = StreamState()
         self._last = None
 
     def _read(self, data: bytes, samples: list[StreamedSample]) -> None:
@@ -133,7 +133,7 @@ class StreamReader:
     def _applied(self, told: Line, size: int) -> StreamedSample:
         last = self._last
         if told.full:
-            self._state, self._changes = State(), 0
+            self._state, self._changes = StreamState(), 0
         elif last is None:
             raise StreamError("the stream begins in the middle, without a full line; connect again")
         elif told.sequence != last.sequence + 1:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gpumon.stream.tables import StreamColumn, Table
 
 
-class State:
+class StreamState:
     """What all lines since the last full one say together."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpumon.alerts.alert import Alert
     from gpumon.host import ProcessHost
@@ -32,6 +32,10 @@ class SessionAlerts(NamedTuple):
     state: str | None = None
 
 
+def _no_damage() -> str:
+    return ""
+
+
 class Session(NamedTuple):
     """One run of the dashboard.
 
@@ -46,6 +50,7 @@ class Session(NamedTuple):
         player: Plays a log in a replay, and then owns ``collector``; otherwise ``None``.
         machine: The machine of the processes as the user named it, if it is another one.
         alerts: The alerts of the configuration.
+        damage: What is wrong with the log of a replay, which may be known only later.
     """
 
     collector: Collector
@@ -58,3 +63,4 @@ class Session(NamedTuple):
     player: Player | None = None
     machine: str | None = None
     alerts: SessionAlerts = SessionAlerts()
+    damage: Callable[[], str] = _no_damage

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.recording.csv.files import log_files
+from tests.build import NOON, gpu, process, snapshot
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS
+from tests.report.logs import write_log
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -248,6 +251,28 @@ def test_what_is_no_log_is_told_in_a_sentence(
         assert screen.wait_end() == 1
         assert words in screen.text()
         assert "Traceback" not in screen.text()
+
+
+@pytest.mark.parametrize("argument", ["--paused", "--speed=10"])
+def test_a_replay_says_how_many_lines_are_damaged_as_a_report_does(
+    argument: str, tmp_path: Path
+) -> None:
+    taken = (
+        (snapshot(NOON + second, gpu(index=0), processes=(process(),)), float(second))
+        for second in range(300)
+    )
+    log = write_log(tmp_path / "day.csv", taken)
+    for path, place in ((log, 100), (log, 201), (log_files(log).processes, 10)):
+        lines = path.read_bytes().splitlines(keepends=True)
+        lines[place] = b"garbage\n"
+        path.write_bytes(b"".join(lines))
+    told = subprocess.run(
+        [*GPUMON, "report", str(log)], capture_output=True, text=True, check=True
+    ).stdout
+    damaged = "day.csv has 2 damaged lines, the first is line 101; unreadable values"
+    assert damaged in " ".join(told.split())
+    with replay_of(log, argument) as screen:
+        screen.wait_for(rf"{re.escape(damaged)} count as unknown\. 1 more file of these logs")
 
 
 def await_past(screen: Screen) -> None:

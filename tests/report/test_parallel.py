@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from datetime import datetime, timezone
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,13 @@ import pytest
 from gpumon.recording.csv.files import log_files
 from gpumon.report import output, parallel
 from gpumon.report.reading import HostChoice, find_logs
-from gpumon.report.tally import TimeWindow
+from gpumon.report.window import TimeWindow
 from tests.build import GIB, gpu, process, snapshot
 from tests.report.logs import chaos, eventful_night, write_log
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.report.logs import Sample
@@ -98,6 +99,19 @@ def in_parts(path: Path, by: str = "gpu") -> bool:
     return done is not None
 
 
+def watch_parts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each report from now on was added up in parts."""
+    tallied: list[bool] = []
+
+    def tally(*arguments: Any) -> Any:
+        done = parallel.tally_parts(*arguments)
+        tallied.append(done is not None)
+        return done
+
+    monkeypatch.setattr(output, "tally_parts", tally)
+    return tallied
+
+
 def assert_near(one: Any, other: Any) -> None:
     """Equal but for the order in which numbers were added."""
     if isinstance(one, dict):
@@ -122,13 +136,15 @@ def test_the_parts_say_what_the_whole_says(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = write_log(tmp_path / "day.csv", long_day(seed))
-    assert in_parts(log)
-    assert in_parts(log, "host")
+    tallied = watch_parts(monkeypatch)
     for by in ("gpu", "host"):
         alone = report(log, by, monkeypatch, sys.maxsize)
-        assert_near(report(log, by, monkeypatch, 1), alone)
-    lines = report(log, "gpu", monkeypatch, 1)["lines"]
-    assert all(line["gaps"] and line["xids"] and line["starved_hours"] for line in lines)
+        in_parts = report(log, by, monkeypatch, 1)
+        assert_near(in_parts, alone)
+        if by == "gpu":
+            lines = in_parts["lines"]
+            assert all(line["gaps"] and line["xids"] and line["starved_hours"] for line in lines)
+    assert tallied == [False, True, False, True]
 
 
 @pytest.mark.parametrize("last", [4000.5, 4001.0])
@@ -138,11 +154,10 @@ def test_an_end_between_samples_counts_as_in_one_piece(
     log = write_log(tmp_path / "day.csv", (one for one in long_day(0) if not 3990 < one[1] < 3999))
     for end in (last, 3995.0):
         bounds = {"first": _iso(START + 100.5), "last": _iso(START + end)}
-        assert parallel.tally_parts(
-            find_logs([str(log)]), "gpu", TimeWindow(START + 100.5, START + end), HostChoice(), 1
-        )
+        tallied = watch_parts(monkeypatch)
         alone = report(log, "gpu", monkeypatch, sys.maxsize, **bounds)
         assert_near(report(log, "gpu", monkeypatch, 1, **bounds), alone)
+        assert tallied == [False, True]
 
 
 def test_an_error_that_is_logged_late_is_counted(
@@ -159,12 +174,12 @@ def test_an_error_that_is_logged_late_is_counted(
     assert [line["xids"] for line in lines] == [{"79": 1}, {"79": 1}]
 
 
-@pytest.mark.parametrize("by", ["gpu", "host", "user"])
+@pytest.mark.parametrize("samples", [eventful_night, partial(chaos, 1)], ids=["night", "chaos"])
 def test_whatever_a_log_has_it_is_cut_only_where_that_changes_nothing(
-    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    samples: Callable[[float], Iterator[Sample]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, samples in (("night", eventful_night(START)), ("chaos", chaos(1, START))):
-        log = write_log(tmp_path / f"{name}.csv", samples)
+    log = write_log(tmp_path / "day.csv", samples(START))
+    for by in ("gpu", "host", "user"):
         alone = report(log, by, monkeypatch, sys.maxsize)
         assert_near(report(log, by, monkeypatch, 1), alone)
 

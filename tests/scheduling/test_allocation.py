@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpumon.model.makers import Maker
 from gpumon.model.snapshot import Gpu, MigInstance
 from gpumon.scheduling.allocation import UncertainAllocationError, allowance
 from gpumon.scheduling.eligibility import Candidate
@@ -55,3 +56,31 @@ def test_of_several_mig_devices_each_may_be_taken_and_no_other() -> None:
 def test_an_allocated_gpu_includes_its_mig_devices() -> None:
     found = allowance({"CUDA_VISIBLE_DEVICES": "GPU-0a"}, [CUT])
     assert all(found.allows(Candidate(CUT, mig)) for mig in SLICES)
+
+
+AMD = [
+    gpu(index=4 + n, uuid=f"GPU-c0ffee000000000{n}", name="AMD Instinct MI210") for n in range(2)
+]
+
+
+@pytest.mark.parametrize(
+    ("environment", "indices"),
+    [
+        ({"ROCR_VISIBLE_DEVICES": "1"}, [0, 1, 2, 3, 5]),
+        ({"HIP_VISIBLE_DEVICES": "0"}, [0, 1, 2, 3, 4]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2a", "ROCR_VISIBLE_DEVICES": AMD[0].uuid}, [2]),
+        ({"CUDA_VISIBLE_DEVICES": "2", "ROCR_VISIBLE_DEVICES": "0"}, [2]),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, [1, 5]),
+        ({"CUDA_VISIBLE_DEVICES": "2", "HIP_VISIBLE_DEVICES": "0"}, [2, 4]),
+    ],
+)
+def test_each_maker_has_its_own_allocation(environment: dict[str, str], indices: list[int]) -> None:
+    found = allowance(environment, [*ALIKE, *AMD])
+    assert [one.index for one in (*ALIKE, *AMD) if found.allows(Candidate(one))] == indices
+
+
+def test_the_variable_that_leaves_a_gpu_out_is_named() -> None:
+    found = allowance({"ROCR_VISIBLE_DEVICES": "1"}, [*ALIKE, *AMD])
+    assert found.reasons == {Maker.AMD: "ROCR_VISIBLE_DEVICES leaves it out"}
+    found = allowance({"HIP_VISIBLE_DEVICES": "1,7"}, AMD)
+    assert found.reasons[Maker.AMD].startswith("HIP_VISIBLE_DEVICES leaves it out (the list ends")

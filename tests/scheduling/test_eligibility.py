@@ -289,3 +289,48 @@ def test_a_gpu_busy_in_the_last_second_is_sampled_again() -> None:
     assert 0 < chooser.left() <= 2
     (verdict,) = chooser.judge(snapshot(NOON + 1, IDLE))
     assert (verdict.refusal, chooser.left()) == (None, 0)
+
+
+AMD = gpu(index=1, uuid="GPU-a", name="AMD Instinct MI210", memory_used=0, memory_free=80 * GIB)
+ARC = gpu(index=2, uuid="PCI-0000:03:00.0", name="Intel Arc B580", memory_used=0)
+OWN = gpu(
+    index=3,
+    uuid="PCI-0000:c4:00.0",
+    name="AMD Radeon 780M",
+    memory_used=0,
+    memory_free=20 * GIB,
+    memory_unified=True,
+)
+
+
+def fitting(asked: Requirements, *cards: Gpu) -> list[int]:
+    verdicts = judge(snapshot(NOON, *cards), asked, Circumstances())
+    return [one.candidate.gpu.index for one in verdicts if one.refusal is None]
+
+
+def test_a_job_gets_gpus_of_one_maker() -> None:
+    # A CUDA program that is given another maker's GPU runs on the processor without a word.
+    assert fitting(ANY, IDLE, AMD, ARC) == [0]
+    verdicts = judge(snapshot(NOON, IDLE, AMD, ARC), ANY, Circumstances())
+    assert [one.refusal and one.refusal.sentence for one in verdicts][1:] == [
+        "it is AMD's, and a job gets NVIDIA's: --backend amdgpu selects it",
+        "it is Intel's, and a job gets NVIDIA's: --backend intel selects it",
+    ]
+
+
+def test_the_gpus_that_are_asked_for_decide_whose_they_are() -> None:
+    machine = (IDLE, AMD, ARC)
+    assert fitting(Requirements(only=parse_selection("1")), *machine) == [1]
+    assert fitting(Requirements(models=("mi210",)), *machine) == [1]
+    assert fitting(Requirements(maker=Maker.AMD), *machine) == [1]
+    assert fitting(Requirements(only=parse_selection("0-1"), least=2, most=2), *machine) == [0]
+    assert fitting(ANY, AMD, ARC) == [1]
+
+
+def test_a_processors_gpu_is_given_where_it_is_the_only_one_or_named() -> None:
+    assert fitting(ANY, OWN) == [3]
+    assert fitting(ANY, AMD, OWN) == [1]
+    assert fitting(Requirements(only=parse_selection("3")), AMD, OWN) == [3]
+    refused = judge(snapshot(NOON, AMD, OWN), ANY, Circumstances())[1].refusal
+    assert refused is not None
+    assert (refused.kind, refused.passing) == ("integrated", False)

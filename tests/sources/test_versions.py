@@ -10,9 +10,11 @@ import pytest
 from gpumon.sources import versions
 from gpumon.sources.nvml import driver_errors, library
 from tests.driver import Driver, h100
+from tests.sources.drm.trees import KERNEL, Tree, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 OURS = "570.124.06"
 
@@ -70,3 +72,12 @@ def test_a_library_that_does_not_answer_is_not_waited_for(
         "NVIDIA driver: its library has not answered for 0 s"
     )
     assert time.monotonic() - began < 60
+
+
+def test_the_drivers_of_other_makers_are_told_with_their_kernel(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.card("0000:03:00.0", "amdgpu", {})
+    tree.card("0000:00:02.0", "i915", {}, number=1, render=129)
+    write(tree.sys / "module/amdgpu/version", "6.10.5\n")
+    told = versions.kernel_drivers(str(tree.sys), str(tree.proc))
+    assert told == ("amdgpu 6.10.5", f"i915 {KERNEL}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.host import Refusal, Refused
 from gpumon.kill.end.outputs import Plan, as_json, plan_table, report_lines
-from gpumon.kill.end.selection import NamedProcess, SelectionError, changed, select
+from gpumon.kill.end.selection import NamedProcess, ProcessSelectionError, changed, select
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.report_text import report_text
 from gpumon.kill.session import TerminationSession
@@ -104,7 +104,7 @@ def end(source: Source, host: ProcessHost, audit_log: AuditLog, options: EndOpti
         try:
             selection = select(options.named, snapshot, host, children=options.children)
             plan = _plan(selection, host, options)
-        except SelectionError as error:
+        except ProcessSelectionError as error:
             for sentence in error.sentences:
                 tell(sentence)
             return EndResult(EXIT_SOME)

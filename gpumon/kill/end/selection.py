@@ -33,7 +33,7 @@ class NamedProcess(NamedTuple):
     start_time: int | None = None
 
 
-class SelectionError(Exception):
+class ProcessSelectionError(Exception):
     """Not all processes were found.
 
     Attributes:
@@ -76,7 +76,7 @@ def select(
         children: Whether to select their descendants, too.
 
     Raises:
-        SelectionError: One of them is not found, or is another process than the named one.
+        ProcessSelectionError: One of them is not found, or is another process than the named one.
         Refused: The machine cannot be asked.
     """
     family = host.families([process.id for process in snapshot.processes if process.visible])
@@ -92,7 +92,7 @@ def select(
         elif found not in targets:
             targets.append(found)
     if faults:
-        raise SelectionError(faults)
+        raise ProcessSelectionError(faults)
     family = host.families([target.id for target in targets])
     below: list[Target] = []
     if children:

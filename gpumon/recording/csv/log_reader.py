@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpumon.recording import RecordingError
+from gpumon.recording.csv.damage import damage_notes, find_damage
+from gpumon.recording.csv.files import parts
 from gpumon.recording.memory.event_finder import EventFinder
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording import Event
+    from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.part import Part
     from gpumon.recording.csv.rotated_log import RotatedLog
     from gpumon.recording.history import History
@@ -39,13 +43,19 @@ class LogReader:
         log: The log.
         lock: Held while the log is read.
         history: Receives every sample. Its times follow those of the log.
+        files: Where the log is.
 
     Attributes:
+        damage: How many lines are damaged, as a sentence; empty if none is, or until all is read.
         events: The events found so far, oldest first; other threads may read it.
     """
 
-    def __init__(self, log: RotatedLog, lock: threading.Lock, history: History) -> None:
+    def __init__(
+        self, log: RotatedLog, lock: threading.Lock, history: History, files: LogFiles
+    ) -> None:
+        self.damage = ""
         self.events: list[Event] = []
+        self._files = files
         self._log = log
         self._lock = lock
         self._history = history
@@ -86,8 +96,26 @@ class LogReader:
             if samples:
                 self._stopping.wait(_REST * (time.thread_time() - began))
             else:
-                self._complete.set()
+                if not self._complete.is_set():
+                    self._complete.set()
+                    self._count_damage()
                 self._stopping.wait(_AGAIN)
+
+    def _count_damage(self) -> None:
+        """Read the files once more, completely: samples are read past what is damaged."""
+        began = time.thread_time()
+
+        def pause() -> bool:
+            nonlocal began
+            stopping = self._stopping.wait(_REST * (time.thread_time() - began))
+            began = time.thread_time()
+            return not stopping
+
+        damages = find_damage(parts(self._files) or [self._files], pause)
+        if damages:
+            # On the screen there is room for one file, whose folder is known.
+            named = {Path(path.name): damage for path, damage in damages.items()}
+            self.damage = " ".join(damage_notes(named, most=1))
 
     def _next_samples(self) -> list[Snapshot]:
         """The samples of the next chunk; none at the end of the log.

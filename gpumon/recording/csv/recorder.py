@@ -123,8 +123,8 @@ class Recorder:
     ) -> None:
         self._asked = Path(path)
         self._files = log_files(path)
-        layout = SEVERAL_MACHINES if several else ONE_MACHINE
-        self._writer = LogWriter(self._files, rotate, keep, layout)
+        columns = SEVERAL_MACHINES if several else ONE_MACHINE
+        self._writer = LogWriter(self._files, rotate, keep, columns)
         self._commands, self._user = commands, user
         self._rows: dict[str | None, _Rows] = {}
         self._clock = clock or _WakefulClock()

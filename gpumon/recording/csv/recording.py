@@ -93,8 +93,13 @@ class CsvRecording:
         Args:
             history: Receives every sample, and then answers for any moment of the log.
         """
-        self._reader = LogReader(self._shelf, self._lock, history)
+        self._reader = LogReader(self._shelf, self._lock, history, self._files)
         self._reader.start()
+
+    @property
+    def damage(self) -> str:
+        """How many lines are damaged; empty if none is, or until the whole log has been read."""
+        return "" if self._reader is None else self._reader.damage
 
     def close(self) -> None:
         """Close its files; no queries may follow. May be called more than once."""

@@ -40,7 +40,7 @@ def as_csv(rows: Iterable[Iterable[str]]) -> bytes:
     return text.getvalue().encode()
 
 
-class Layout(Struct, frozen=True):
+class LogColumns(Struct, frozen=True):
     """The columns of the two files of a log.
 
     Attributes:
@@ -62,8 +62,8 @@ class Layout(Struct, frozen=True):
         return as_csv([[column.name for column in self.processes]])
 
 
-ONE_MACHINE = Layout(GPU_COLUMNS, PROCESS_COLUMNS)
-SEVERAL_MACHINES = Layout((*GPU_COLUMNS, HOSTNAME), (*PROCESS_COLUMNS, HOSTNAME))
+ONE_MACHINE = LogColumns(GPU_COLUMNS, PROCESS_COLUMNS)
+SEVERAL_MACHINES = LogColumns((*GPU_COLUMNS, HOSTNAME), (*PROCESS_COLUMNS, HOSTNAME))
 
 
 class GpuRows:
@@ -133,9 +133,9 @@ class ProcessRows:
         self, *, commands: bool = True, user: str | None = None, hostname: str | None = None
     ) -> None:
         self._hostname = hostname
-        layout = ONE_MACHINE if hostname is None else SEVERAL_MACHINES
+        log = ONE_MACHINE if hostname is None else SEVERAL_MACHINES
         self._columns = [
-            column if commands or column.field != "command" else None for column in layout.processes
+            column if commands or column.field != "command" else None for column in log.processes
         ]
         self._user = user
         self._written: dict[_UseId, int | None] | None = None

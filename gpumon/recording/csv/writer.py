@@ -24,7 +24,7 @@ from gpumon.recording.csv.tails import whole_gpus, whole_lists
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.recording.csv.rows import Layout
+    from gpumon.recording.csv.rows import LogColumns
 
 _HEADER_BYTES = 2**16
 """The longest first line that is looked at."""
@@ -41,7 +41,7 @@ class LogWriter:
         files: Where to write.
         rotate: Rotate the files once either is longer than this many bytes; ``None`` means never.
         keep: Number of rotated parts to keep; ``None`` keeps all.
-        layout: The columns.
+        columns: Those of the two files.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class LogWriter:
         files: LogFiles,
         rotate: int | None = None,
         keep: int | None = None,
-        layout: Layout = ONE_MACHINE,
+        columns: LogColumns = ONE_MACHINE,
     ) -> None:
         self._files = files
-        self._layout = layout
-        self._gpu_header, self._process_header = layout.gpu_header, layout.process_header
+        self._columns = columns
+        self._gpu_header, self._process_header = columns.gpu_header, columns.process_header
         self._rotate = rotate
         self._keep = keep
         self._gpus: _File | None = None
@@ -199,14 +199,14 @@ class LogWriter:
         begun = gpus.is_empty()
         last = None
         if not begun:
-            rows, columns = len(self._gpu_header), self._layout.gpus
+            rows, columns = len(self._gpu_header), self._columns.gpus
             end, last = whole_gpus(gpus.descriptor, rows, gpus.length(), columns)
             gpus.cut(end)
         if not processes.is_empty():
             end = processes.length()
             # If the GPU file is new, the GPUs at the time of the last list are unknown.
             if not begun:
-                rows, columns = len(self._process_header), self._layout.processes
+                rows, columns = len(self._process_header), self._columns.processes
                 end = whole_lists(processes.descriptor, rows, end, columns, last)
             processes.cut(end)
         for file in (gpus, processes):

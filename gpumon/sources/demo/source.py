@@ -26,7 +26,7 @@ from gpumon.sources.demo.gpus import (
 )
 from gpumon.sources.demo.processes import LEADS
 from gpumon.sources.demo.scenario import GIB, GPU_LOST, HOUR, PAST, DemoMachine
-from gpumon.sources.demo.world import State, World
+from gpumon.sources.demo.world import ScenarioState, World
 from gpumon.sources.sampler import Sampler
 from gpumon.system.clock import SystemClock
 
@@ -60,7 +60,7 @@ class _Lists(Struct, frozen=True):
     """
 
     at: float
-    state: State
+    state: ScenarioState
     listed: Mapping[int, ListedProcess]
     facts: Mapping[int, ProcessFacts]
     holders: HolderScan | None
@@ -177,7 +177,7 @@ class DemoBackend(GpuBackend):
                 found.append((self.world.roles[lead.pid], shares))
         return found
 
-    def _listed(self, time: float, state: State) -> _Lists:
+    def _listed(self, time: float, state: ScenarioState) -> _Lists:
         # Process lists have a slower pace than the GPUs, as they have with a real driver. What a
         # signal brought about and the loss of a GPU show at once, and the demo begins with a look.
         at = float(math.floor(time))
@@ -200,7 +200,9 @@ class DemoBackend(GpuBackend):
             self._lists = _Lists(at, state, listed, facts, holders, tuple(used))
         return self._lists
 
-    def _processes(self, now: float, state: State) -> list[tuple[ListedProcess, ProcessFacts]]:
+    def _processes(
+        self, now: float, state: ScenarioState
+    ) -> list[tuple[ListedProcess, ProcessFacts]]:
         utilizations = [utilization_of(gpu, now) for gpu in state.gpus]
         found = []
         parts = [0.0] * len(utilizations)
@@ -220,7 +222,7 @@ class DemoBackend(GpuBackend):
         being: ProcessInstance,
         shares: tuple[Share, ...],
         now: float,
-        state: State,
+        state: ScenarioState,
         utilizations: list[int],
         parts: list[float],
     ) -> tuple[ListedProcess, ProcessFacts]:

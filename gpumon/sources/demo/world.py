@@ -35,7 +35,7 @@ _WARM_UP = 6.0
 """Seconds from the start of a process to its first kernel."""
 
 
-class State(Struct, frozen=True):
+class ScenarioState(Struct, frozen=True):
     """How the story goes on since the last signal.
 
     Attributes:
@@ -143,7 +143,7 @@ class World:
         """Go on from here. ``lock`` is held."""
         self.state = self._state(deeds)
 
-    def _state(self, deeds: SignalEffects) -> State:
+    def _state(self, deeds: SignalEffects) -> ScenarioState:
         # The load of a recurring process is 0 between its runs already.
         away = [
             (found.role.actor.shares, silence)
@@ -155,7 +155,7 @@ class World:
             for lot in deeds.lots.values()
             for silence in lot.silences
         ]
-        return State(deeds, tuple(_dimmed(gpu, away) for gpu in self.gpus))
+        return ScenarioState(deeds, tuple(_dimmed(gpu, away) for gpu in self.gpus))
 
     def _suspect(
         self, holder: ProcessInstance, gpu_uuids: tuple[str, ...], now: float, deeds: SignalEffects

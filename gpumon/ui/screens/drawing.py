@@ -153,9 +153,9 @@ class DrawingScreen(TimedScreen):
         self.draw()
 
     def _show_log_trouble(self) -> None:
-        """Show why a log loses samples, once for each reason."""
+        """Show why a log loses samples, or what is damaged of a replayed one: once for each."""
         note = self._session.logbook.note
-        trouble = "" if note is None else note.trouble
+        trouble = self._session.damage() if note is None else note.trouble
         if trouble and trouble != self._shown_trouble:
             self.say(trouble, lasting=True)
         self._shown_trouble = trouble

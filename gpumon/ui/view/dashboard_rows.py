@@ -25,7 +25,10 @@ from gpumon.ui.view.gpu_graphs import graph_rows
 from gpumon.ui.view.gpu_panels import panel_rows
 from gpumon.ui.view.gpu_table import gpu_rows
 from gpumon.ui.view.gpu_table_layout import gpu_lines
-from gpumon.ui.view.gpu_text import STATE_STYLES
+from gpumon.ui.view.gpu_text import (
+    STATE_STYLES,
+    load_word,
+)
 from gpumon.ui.view.graph_choices import GRAPH
 from gpumon.ui.view.group_rows import job_row, user_columns, user_row
 from gpumon.ui.view.header_footer import (
@@ -338,6 +341,7 @@ def _processes(
         view.shift,
         width,
         _empty_text(snapshot, layout, width),
+        load_word(snapshot.gpus),
         layout.columns,
         layout.headers,
         view.table_top,
@@ -366,13 +370,14 @@ def _table(
     shift: int,
     width: int,
     empty: str,
+    load: str,
     columns: tuple[Column, ...],
     headers: Sequence[ColumnHeader],
     top: int,
     room: int,
     entries: Sequence[TableEntry],
 ) -> list[Row]:
-    rows = [heading_row(headers, order, width)]
+    rows = [heading_row(headers, order, width, load)]
     if empty:
         return [*rows, fill([(f"  {empty}", "dim")], width)]
     shown = entries[top : top + room]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from gpumon.model.snapshot import Unknown
+from gpumon.sources.makers import is_meant_for, metric_label
 from gpumon.text.cells import Field, Row, fill, row_width, spark
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -291,12 +292,17 @@ def chart_rows(
         return []
     source = _ChartSource(gpu, history, window_seconds(window, history), events)
     seen = {chart.label: _seen(memo.part(chart.label), chart, source) for chart in _CHARTS}
-    told = [chart for chart in _CHARTS if not (chart.optional and seen[chart.label].nothing)]
+    told = [
+        chart
+        for chart in _CHARTS
+        if not (chart.optional and seen[chart.label].nothing)
+        and is_meant_for(chart.fields[0], gpu.name)
+    ]
     charts = [chart for chart in told if not seen[chart.label].nothing]
     if not charts and len({seen[chart.label].nothing for chart in told}) == 1:
         return [fill([(seen[_CHARTS[0].label].nothing, "dim")], width)]
     above, empty = (
-        [_empty_line(chart, seen[chart.label], width) for chart in part if chart not in charts]
+        [_empty_line(chart, gpu, seen[chart.label], width) for chart in part if chart not in charts]
         for part in (told[:_MAIN], told[_MAIN:])
     )
     room -= len(above)
@@ -318,8 +324,9 @@ def chart_rows(
     return [*above, *rows, *more, *empty]
 
 
-def _empty_line(chart: _Chart, seen: _Seen, width: int) -> Row:
-    return fill([(fit(chart.label, _LINE_LABEL) + seen.nothing, "dim")], width)
+def _empty_line(chart: _Chart, gpu: Gpu, seen: _Seen, width: int) -> Row:
+    label = metric_label(chart.label, gpu.name)
+    return fill([(fit(label, _LINE_LABEL) + seen.nothing, "dim")], width)
 
 
 def _grid(
@@ -391,7 +398,7 @@ def _line(
     graph = memo.by((*_key(source, room), room), _draw_line, chart, source, room)
     return fill(
         [
-            (fit(chart.label, _LINE_LABEL), "dim"),
+            (fit(metric_label(chart.label, source.gpu.name), _LINE_LABEL), "dim"),
             (fit(now, _LINE_NOW - 1) + " ", "strong"),
             (graph, chart.styles[0]),
             (f" {peak}", "dim"),
@@ -462,7 +469,8 @@ def _title(chart: _Chart, gpu: Gpu, peak: str, width: int) -> Row:
     styles = chart.styles if len(values) > 1 else ("strong",)
     if limit is not None and newest is not None and newest >= limit:
         styles = ("state.warning",)
-    fields: list[Field] = [(" " * EDGE, ""), (f"{chart.label}  ", "dim")]
+    label = metric_label(chart.label, gpu.name)
+    fields: list[Field] = [(" " * EDGE, ""), (f"{label}  ", "dim")]
     fields += zip(values, styles, strict=True)
     used = row_width(fields)
     if used + cell_width(rest) <= width:

@@ -19,6 +19,7 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
+from gpumon.ui.view.gpu_text import load_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -119,7 +120,8 @@ def _work(process: GpuProcess, history: History) -> str:
     if interval is not None and interval.seconds >= history.thresholds.idle_after:
         least = "" if interval.start_observed else "≥"
         return f"idle {least}{duration(interval.seconds)}"
-    return "" if process.sm is None else f"SM {number(process.sm)} %"
+    gpus = () if history.latest is None else history.latest.gpus
+    return "" if process.sm is None else f"{load_word(gpus)} {number(process.sm)} %"
 
 
 def memory_rows(account: Account, holders: Sequence[Holder], width: int, most: int) -> list[Row]:

@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from gpumon.findings import FindingKind, gpu_findings, is_of_the_past, memory_account
 from gpumon.host.visible_devices import assignment_line
+from gpumon.model.makers import Maker, maker_of
 from gpumon.model.metrics import GPU_METRIC, GPU_METRICS, Metric, Unit, clock_event_names, gpu_value
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources.makers import error_code
+from gpumon.sources.makers import error_code, is_meant_for, metric_label
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, row_width
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -335,12 +336,14 @@ def _identity(view: GpuView, snapshot: Snapshot | None, width: int) -> list[Row]
     gpu = view.gpu
     gpus = (gpu,) if snapshot is None else snapshot.gpus
     facts = []
-    for field in _IDENTITY:
+    for field in filter(lambda one: is_meant_for(one, gpu.name), _IDENTITY):
         metric = GPU_METRIC[field]
         facts.append(Fact(metric.label, *_value_or_reason(gpu, metric, 0.0)))
     if snapshot is not None:
         driver = snapshot.host.driver_version or UNKNOWN
-        facts.append(Fact("Driver", driver, note=f"CUDA {snapshot.host.cuda_version or UNKNOWN}"))
+        with_cuda = maker_of(gpu.name) is Maker.NVIDIA
+        cuda = f"CUDA {snapshot.host.cuda_version or UNKNOWN}" if with_cuda else ""
+        facts.append(Fact("Driver", driver, note=cuda))
     facts.append(Fact("To use it (y)", assignment_line([gpu.uuid], gpus)))
     return fact_rows(facts, width, 20)
 
@@ -361,11 +364,18 @@ def _devices(gpu: Gpu, width: int) -> list[Row]:
 
 def _metrics(gpu: Gpu, now: float, width: int) -> list[Row]:
     """All other metrics in columns, each with its value, or the reason why it is unknown."""
-    metrics = [metric for metric in GPU_METRICS if metric.field not in _IDENTITY]
+    metrics = [
+        metric
+        for metric in GPU_METRICS
+        if metric.field not in _IDENTITY and is_meant_for(metric.field, gpu.name)
+    ]
     columns = max(1, min(_MOST_COLUMNS, width // _METRIC_WIDTH))
     each = width // columns
     # Two cells separate the columns.
-    facts = [Fact(metric.label, *_value_or_reason(gpu, metric, now)) for metric in metrics]
+    facts = [
+        Fact(metric_label(metric.label, gpu.name), *_value_or_reason(gpu, metric, now))
+        for metric in metrics
+    ]
     cells = [
         fill(row, each) for row in fact_rows(facts, max(1, each - 2), min(_METRIC_LABEL, each // 2))
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.sources.makers import is_meant_for, words_of
 from gpumon.text.cells import Field, Row, bar, bar_style, braille, fill, restyle, row_width
 from gpumon.text.formatting import (
     cell_width,
@@ -276,10 +277,14 @@ def _facts(gpu: Gpu) -> list[tuple[str, str]]:
     received, sent = rate(gpu.pcie_rx), rate(gpu.pcie_tx)
     encoder, decoder = number(gpu.utilization_encoder, "%"), number(gpu.utilization_decoder, "%")
     facts = [
-        ("clocks", f"SM {core}  memory {memory} MHz{state}"),
+        ("clocks", f"{words_of(gpu.name).cores} {core}  memory {memory} MHz{state}"),
         ("PCIe", f"gen {generation} x{lanes:<2} rx {received:>5}/s tx {sent:>5}/s"),
-        ("driver", f"reserves {memory_size(gpu.memory_reserved)}  memory active {activity}"),
     ]
+    if is_meant_for("memory_reserved", gpu.name):
+        reserved = memory_size(gpu.memory_reserved)
+        facts.append(("driver", f"reserves {reserved}  memory active {activity}"))
+    elif gpu.utilization_memory is not None:
+        facts.append(("memory", f"active {activity}"))
     if gpu.sm_active is not None:
         tensor, dram = number(gpu.tensor_active, "%"), number(gpu.dram_active, "%")
         sms = number(gpu.sm_active, "%")

@@ -161,7 +161,7 @@ def _heading(columns: LineColumns, graph: Graph) -> Row:
         fit_right("power", columns.power),
         *(fit_right(one.label, one.width) for one in columns.added),
         fit(_spark_heading(columns.spark, graph), columns.spark),
-        fit_right("SM MHz", columns.clock),
+        fit_right(columns.clock_label, columns.clock),
         fit_right("PCIe rx  tx/s", columns.pcie),
     )
     return fill(((text, "heading") for text in texts if text), columns.width, "heading")

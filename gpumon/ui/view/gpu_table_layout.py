@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.host.visible_devices import makers_of
+from gpumon.model.makers import Maker
 from gpumon.text.formatting import cell_width, gibibytes, mig_name, number
 from gpumon.ui.view.gpu_text import core_name, short_name
 
@@ -31,7 +33,7 @@ class LineColumns(Struct, frozen=True):
     """Widths of the columns in cells, with the gap before each; 0 is absent.
 
     The columns of a MIG device have the same widths. Index and °C are always there. ``added`` are
-    the chosen ones that fit.
+    the chosen ones that fit; ``clock_label`` is the heading of the clock.
     """
 
     width: int
@@ -45,6 +47,7 @@ class LineColumns(Struct, frozen=True):
     clock: int = 0
     pcie: int = 0
     added: tuple[GpuColumn, ...] = ()
+    clock_label: str = "SM MHz"
 
 
 _INDEX, UTIL_TEXT, CELSIUS = 3, 6, 4
@@ -132,7 +135,15 @@ def line_columns(
         left -= step
     # On a very narrow line, memory sizes of four digits take cells from the state.
     widths["state"] += min(left, 0)
-    return LineColumns(width=width, memory_text=memory_text, added=tuple(fitting), **widths)
+    # The clock of other makers' GPUs is not that of SMs.
+    label = "SM MHz" if makers_of(gpus) in {(), (Maker.NVIDIA,)} else "core MHz"
+    return LineColumns(
+        width=width,
+        memory_text=memory_text,
+        added=tuple(fitting),
+        clock_label=label,
+        **widths,
+    )
 
 
 class GpusShape(Struct, frozen=True):

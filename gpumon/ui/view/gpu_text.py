@@ -85,6 +85,12 @@ def short_name(name: str | None) -> str:
     return makers.short_name(printable(name)) or UNKNOWN
 
 
+def load_word(gpus: Iterable[Gpu]) -> str:
+    """What the load of a process is called on these GPUs: ``SM`` where one of them has SMs."""
+    loads = [makers.words_of(name).load for name in dict.fromkeys(gpu.name for gpu in gpus)]
+    return "SM" if "SM" in loads or not loads else loads[0]
+
+
 def is_stale(gpu: Gpu, state: Finding) -> bool:
     """Whether a GPU's values are not current: it does not answer, or it was not sampled."""
     return gpu.status is not GpuStatus.OK or state.kind is FindingKind.OLD

@@ -10,6 +10,7 @@ from msgspec import Struct
 from gpumon.model.processes import GpuUse
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, duration, gib, gibibytes, number, printable
+from gpumon.ui.view.gpu_text import load_word
 from gpumon.ui.view.page_layout import (
     Fact,
     Section,
@@ -53,25 +54,25 @@ class JobView(Struct, frozen=True):
 
 def job_rows(view: JobView, gpus: Sequence[Gpu], context: RowContext, width: int) -> list[Row]:
     """The whole page, every row exactly ``width`` cells."""
-    job, now = view.job, context.now
+    job, now, load = view.job, context.now, load_word(gpus)
     uses = _merged(job)
     sections = [
-        Section("", lambda size: _summary(view, now, size), Side.BOTH),
+        Section("", lambda size: _summary(view, load, now, size), Side.BOTH),
         Section("Job", lambda size: fact_rows(_facts(job, now), size)),
         Section("On the GPUs", lambda size: use_rows(uses, job.memory, gpus, size), Side.RIGHT),
-        Section("Processes", lambda size: _processes(job, context, size), Side.BOTH),
+        Section("Processes", lambda size: _processes(job, load, context, size), Side.BOTH),
     ]
     return page_rows(sections, width)
 
 
-def _summary(view: JobView, now: float, width: int) -> list[Row]:
+def _summary(view: JobView, load: str, now: float, width: int) -> list[Row]:
     """The name and the main values."""
     job = view.job
     fields: list[Field] = [
         (", ".join(printable(user or UNKNOWN) for user in job.users), "user"),
         (f"   {gibibytes(job.memory)} {gib()}", "strong"),
         (f" on GPU {gpu_list(job.gpus)}", ""),
-        ("   SM ", "dim"),
+        (f"   {load} ", "dim"),
         (number(job.sm, " %"), ""),
     ]
     if job.started_at is not None and not view.gone:
@@ -119,8 +120,8 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def _processes(job: JobGroup, context: RowContext, width: int) -> list[Row]:
+def _processes(job: JobGroup, load: str, context: RowContext, width: int) -> list[Row]:
     columns = visible_columns(width)
     ordered = sort_processes(job.processes, _SORT, context)
     rows = [process_row(process, columns, context, width) for process in ordered]
-    return [heading_row(columns, _SORT, width), *rows]
+    return [heading_row(columns, _SORT, width, load), *rows]

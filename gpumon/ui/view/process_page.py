@@ -21,7 +21,11 @@ from gpumon.text.formatting import (
     number,
     printable,
 )
-from gpumon.ui.view.gpu_text import mig_indices, short_name
+from gpumon.ui.view.gpu_text import (
+    load_word,
+    mig_indices,
+    short_name,
+)
 from gpumon.ui.view.page_layout import (
     Chart,
     Fact,
@@ -136,7 +140,7 @@ def _summary(view: ProcessView, gpus: Sequence[Gpu], now: float, width: int) -> 
         fields += [
             (f"   {gibibytes(process.memory_used)} {gib()}", "strong"),
             (f" on GPU {devices(process, mig_indices(gpus))}", ""),
-            ("   SM ", "dim"),
+            (f"   {load_word(gpus)} ", "dim"),
             (number(process.sm, " %"), ""),
         ]
     if process.started_at is not None and not view.ended:
@@ -252,14 +256,16 @@ def use_rows(
     """A line for each use of a GPU, and their memory together."""
     names = {gpu.uuid: gpu.name for gpu in gpus}
     mig = mig_indices(gpus)
-    rows = [_use(use, short_name(names.get(use.gpu_uuid)), mig, width) for use in uses]
+    rows = [
+        _use(use, short_name(names.get(use.gpu_uuid)), load_word(gpus), mig, width) for use in uses
+    ]
     if len(uses) > 1:
         total = f"{gibibytes(memory):>7} {gib()}"
         rows.append(fill([(fit("together", 10), "dim"), (total, "strong")], width))
     return rows
 
 
-def _use(use: GpuUse, name: str, mig: MigIndices, width: int) -> Row:
+def _use(use: GpuUse, name: str, load: str, mig: MigIndices, width: int) -> Row:
     gpu = f"GPU {use.gpu_index}"
     if use.instance is not None:
         gpu = f"MIG {mig_name(use.gpu_index, mig.get((use.gpu_uuid, use.instance)))}"
@@ -267,7 +273,7 @@ def _use(use: GpuUse, name: str, mig: MigIndices, width: int) -> Row:
         (fit(gpu, 10), ""),
         (f"{gibibytes(use.memory_used):>7}", "strong"),
         (f" {gib()}", "dim"),
-        ("   SM", "dim"),
+        (f"   {load}", "dim"),
         (fit_right(number(use.sm), 4), ""),
         (" %" if use.sm is not None else "  ", "dim"),
     ]
@@ -288,9 +294,10 @@ def _span_title(process: GpuProcess, history: History) -> str:
 
 def _charts(process: GpuProcess, history: History, width: int) -> list[Row]:
     """Its memory and utilisation over time."""
+    gpus = () if history.latest is None else history.latest.gpus
     charts = [
         _bytes_chart(process, history, "memory_used", "GPU memory", process.memory_used),
-        _percent_chart(process, history, "sm", "SM", process.sm),
+        _percent_chart(process, history, "sm", load_word(gpus), process.sm),
         _percent_chart(process, history, "cpu_percent", "CPU", process.cpu_percent),
         _bytes_chart(process, history, "rss", "host memory", process.rss),
     ]

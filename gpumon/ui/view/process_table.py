@@ -248,12 +248,20 @@ class ColumnHeader(Protocol):
         """Whether the first press sorts in descending order."""
 
 
-def heading_row(columns: Sequence[ColumnHeader], sort: Sort, width: int) -> Row:
-    """The column labels, with an arrow at the sorted one."""
+def heading_row(columns: Sequence[ColumnHeader], sort: Sort, width: int, load: str = "SM") -> Row:
+    """The column labels, with an arrow at the sorted one.
+
+    Args:
+        columns: The columns.
+        sort: How the table is sorted.
+        width: Cells.
+        load: See ``load_word``.
+    """
     fields: list[Field] = [(" ", "heading")]
     for column in columns:
         marked = column.key == sort.column
-        label = column.label + (("▼" if sort.descending else "▲") if marked else "")
+        name = f"{load}%" if column.key == "sm" else column.label
+        label = name + (("▼" if sort.descending else "▲") if marked else "")
         size = column.width or max(0, width - _width_without_command(columns))
         text = fit(label, size) if column.left else fit_right(label, size)
         fields.append((text, "heading.sorted" if marked else "heading"))

@@ -8,7 +8,10 @@ from gpumon.findings import conditions, gpu_state, mig_state
 from gpumon.recording.history import History
 from gpumon.ui.view.gpu_table import gpu_rows
 from gpumon.ui.view.gpu_table_layout import GpusShape, gpu_lines, line_columns
-from gpumon.ui.view.gpu_text import mig_indices
+from gpumon.ui.view.gpu_text import (
+    load_word,
+    mig_indices,
+)
 from gpumon.ui.view.header_footer import Moment, Scrolled, header_row, rule_row
 from gpumon.ui.view.memo import Memo
 from gpumon.ui.view.process_table import (
@@ -76,7 +79,7 @@ def table(
         header_row(snapshot, Moment(), width),
         *gpu_rows(Memo(), snapshot, history, states, parts, width, shape),
         rule_row(snapshot, processes, Scrolled(tuple(narrowing)), width),
-        heading_row(columns, sort, width),
+        heading_row(columns, sort, width, load_word(snapshot.gpus)),
         *(process_row(process, columns, context, table) for process in processes),
     ]
     return "".join("".join(text for text, _ in row).rstrip() + "\n" for row in rows)

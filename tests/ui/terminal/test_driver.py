@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,8 +58,7 @@ def test_invalid_input_does_not_end_it(sequence: str) -> None:
 UNFINISHED = ("\x1b[200~", "\x1b]11;rgb:", "\x1bP>|XTerm(", "\x1b_Gi=31;", "\x1b[<0;5", "\x1b[48;1")
 
 
-@pytest.mark.parametrize("key", ["\x03", "q"])
-@pytest.mark.parametrize("sequence", UNFINISHED)
+@pytest.mark.parametrize(("sequence", "key"), zip(UNFINISHED, cycle("\x03q"), strict=False))
 def test_keys_act_again_after_a_sequence_that_never_ends(sequence: str, key: str) -> None:
     with Screen(DEMO) as screen:
         screen.wait_for(READY)

@@ -1,0 +1,80 @@
+"""The damaged lines of a log: counts them, and says how many there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.recording import RecordingError
+from gpumon.recording.csv.columns import GPU_COLUMNS, PROCESS_COLUMNS
+from gpumon.recording.csv.files import exists
+from gpumon.recording.csv.tables import Damage, samples
+from gpumon.text.formatting import counted, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from gpumon.recording.csv.files import LogFiles
+
+_MOST_FILES = 8
+"""Number of files whose damage is listed."""
+_SAMPLES = 100
+"""Samples that are read between two pauses."""
+
+
+def find_damage(parts: Iterable[LogFiles], pause: Callable[[], bool]) -> dict[Path, Damage] | None:
+    """Count the damaged lines of each file of a log. Reads all files.
+
+    Args:
+        parts: The parts of the log.
+        pause: Called now and then; whether to go on.
+
+    Returns:
+        The files with damaged lines; ``None`` if it was not to go on.
+    """
+    found = {}
+    for part in parts:
+        for path, columns, processes in (
+            (part.gpus, GPU_COLUMNS, False),
+            (part.processes, PROCESS_COLUMNS, True),
+        ):
+            damage = Damage()
+            try:
+                if not exists(path):
+                    continue
+                read = samples(path, columns, _nothing, processes=processes, damage=damage)
+                for number, _ in enumerate(read):
+                    if not number % _SAMPLES and not pause():
+                        return None
+            except RecordingError:
+                # Showing the log tells it.
+                continue
+            if damage.lines:
+                found[path] = damage
+    return found
+
+
+def _nothing(*_: object) -> None:
+    """The row of a line whose values are not needed."""
+
+
+def damage_notes(damages: Mapping[Path, Damage], most: int = _MOST_FILES) -> list[str]:
+    """The damaged lines of logs, in sentences for the user.
+
+    Args:
+        damages: The damage of each file, also of those without.
+        most: Number of files that get a sentence each.
+    """
+    found = []
+    for path, damage in damages.items():
+        if damage.lines:
+            lines = counted(damage.lines, "damaged line")
+            first = "" if damage.lines == 1 else "the first is "
+            found.append(
+                f"{path} has {lines}, {first}line {damage.first}; unreadable values"
+                " count as unknown."
+            )
+    more = len(found) - most
+    if more > 0:
+        found[most:] = [f"{counted(more, 'more file')} of these logs have damaged lines."]
+    return [printable(sentence) for sentence in found]

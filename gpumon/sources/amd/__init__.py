@@ -1,0 +1,1 @@
+"""The GPUs of AMD, as the kernel's driver ``amdgpu`` tells them."""

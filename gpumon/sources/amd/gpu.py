@@ -1,0 +1,418 @@
+"""Reads the values of an AMD GPU.
+
+The files are those of the kernel's ``Documentation/gpu/amdgpu/thermal.rst`` and
+``driver-misc.rst``; ``gpu_metrics`` has a module of its own. ``pcie_bw`` is never read: it counts
+packets for a second, and the read blocks so long.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, ClassVar
+
+from gpumon.host.power import read_word
+from gpumon.model.snapshot import Unknown
+from gpumon.sources.amd.gpu_metrics import TABLE_BYTES, GpuMetrics, parse_gpu_metrics
+from gpumon.sources.amd.names import gpu_name
+from gpumon.sources.amd.ras import read_bad_pages, read_ecc_mode, read_error_counts
+from gpumon.sources.amd.throttling import event_reasons
+from gpumon.sources.drm.gpu import DrmGpu
+from gpumon.sources.drm.pcie import PcieLink, read_link
+from gpumon.sources.drm.uses import Engines, ProcessUse
+
+if TYPE_CHECKING:
+    from gpumon.sources.amd.gpu_metrics import Residencies
+    from gpumon.sources.amd.kfd import KfdNode
+    from gpumon.sources.drm.calls import CallWatch
+    from gpumon.sources.drm.cards import DrmCard
+    from gpumon.sources.drm.clients import Client
+    from gpumon.system.clock import Clock
+
+_MILLI, _MICRO, _MHZ = 1_000, 1_000_000, 1_000_000
+_WHOLE, _MOST_PWM = 100, 255
+_MOST_DEGREES, _MOST_WATTS, _MOST_MHZ = 300, 10_000, 100_000
+"""Larger values are errors of the firmware: it answers with all bits set, or with noise."""
+
+_JOULES = 2.0**-16
+_WITH_ENERGY = ("gfx908", "gfx90a")
+"""MI100 and MI200 count energy in units of 15.3 µJ (``rsmi_dev_energy_count_get`` of ROCm). The
+discrete GPUs for displays have the same field of the same table without a documented unit."""
+
+_RAS_SECONDS = 10.0
+"""Reading the counters of errors asks the hardware, block by block."""
+
+_UNIFIED_VCN = 4
+"""From this version on one queue of the video engine decodes and encodes (``amdgpu_vcn.h``): the
+driver counts both as ``enc``."""
+
+_VCN = "ip_discovery/die/0/12/0/major"
+"""The version of the video engine; 12 is ``VCN_HWID`` of ``soc15_hw_ip.h``."""
+
+_UNIFIED = Engines(graphics=("gfx",), compute=("compute",))
+_SEPARATE = Engines(("gfx",), ("compute",), encoder=("enc", "enc_1"), decoder=("dec",))
+
+_LEVEL = re.compile(r"^[0-9S]{1,3}: ([0-9]{1,6})Mhz", re.MULTILINE | re.IGNORECASE)
+_CURRENT_LEVEL = re.compile(r"^[0-9S]{1,3}: ([0-9]{1,6})Mhz \*", re.MULTILINE | re.IGNORECASE)
+_AMD = "0x1002"
+_MOST_BRIDGES = 4
+
+_GENERATIONS = {25: 1, 50: 2, 80: 3, 160: 4, 320: 5, 640: 6}
+"""By tenths of GT/s."""
+
+_MI300A = 0x74A0
+"""The only APU without the voltage ``vddnb`` (``amdgpu_pm.c``: "APUs other than gc 9,4,3")."""
+
+
+_FIELDS = (
+    *("architecture", "vbios_version", "serial", "bar1_total", "energy", "fan_speed"),
+    *("memory_used", "memory_free", "memory_total"),
+    *("utilization_gpu", "utilization_memory", "utilization_decoder", "utilization_jpeg"),
+    *("temperature_gpu", "temperature_memory", "temperature_slowdown", "temperature_shutdown"),
+    *(
+        "power_draw",
+        "power_instant",
+        "power_average",
+        "power_limit",
+        "power_limit_min",
+        "power_limit_max",
+    ),
+    *(
+        "clock_sm",
+        "clock_memory",
+        "clock_video",
+        "clock_sm_max",
+        "clock_memory_max",
+        "clock_event_reasons",
+    ),
+    *("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max"),
+    *("ecc_mode", "ecc_corrected_volatile", "ecc_uncorrected_volatile"),
+    *("retired_pages_double_bit", "retired_pages_pending"),
+)
+
+
+def is_integrated(card: DrmCard) -> bool:
+    """Whether a GPU is part of a processor: an APU.
+
+    hwmon has the voltage ``vddnb`` (``in1``) of APUs alone (``hwmon_attributes_visible`` of
+    ``amdgpu_pm.c``). That the file is there is known without reading it, so no GPU wakes.
+    Neither KFD's count of cores (since Linux 6.6 an APU is a node without cores) nor the maker of
+    the memory (unknown on some cards, too) tells it.
+    """
+    if card.device == _MI300A:
+        return True
+    folder = f"{card.folder}/hwmon"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - pathlib is not imported before the first frame
+    except OSError:
+        return False
+    return any(os.path.exists(f"{folder}/{name}/in1_label") for name in names)  # noqa: PTH110 - as above
+
+
+def uuid_of(card: DrmCard) -> str:
+    """``GPU-`` with the unique ID as ROCm takes it, else ``PCI-`` with the bus ID.
+
+    The kernel has the unique ID in memory; reading it wakes no GPU.
+    """
+    word = read_word(f"{card.folder}/unique_id") or ""
+    if re.fullmatch(r"[0-9a-f]{16}", word) and word.strip("0"):
+        return f"GPU-{word}"
+    return f"PCI-{card.bus_id}"
+
+
+class AmdGpu(DrmGpu):
+    """An AMD GPU.
+
+    Attributes:
+        kfd_ids: KFD's numbers of the GPU: one, or one for each partition; none without KFD.
+
+    Args:
+        card: The card.
+        uuid: Its UUID, see ``uuid_of``.
+        nodes: KFD's nodes of this card.
+        calls: Publishes reads that may hang.
+        clock: Clock.
+    """
+
+    fields: ClassVar[frozenset[str]] = frozenset(_FIELDS)
+
+    def __init__(
+        self, card: DrmCard, uuid: str, nodes: list[KfdNode], calls: CallWatch, clock: Clock
+    ) -> None:
+        super().__init__(card, uuid, calls, clock, integrated=is_integrated(card))
+        self.kfd_ids = tuple(node.gpu_id for node in nodes)
+        self.engines = _UNIFIED if self._has_unified_video(nodes) else _SEPARATE
+        self._architecture = next((node.architecture for node in nodes), None)
+        self._hwmon = ""
+        self._sensors: dict[str, str] = {}
+        self._link = ""
+        self._residencies: Residencies | None = None
+        self._ras_at = 0.0
+        product = read_word(f"{card.folder}/product_name")
+        self.values.put("name", gpu_name(card.device, card.revision, product))
+        self.values.put("architecture", self._architecture or Unknown.NOT_SUPPORTED)
+
+    def _has_unified_video(self, nodes: list[KfdNode]) -> bool:
+        version = read_word(f"{self.card.folder}/{_VCN}") or ""
+        if version.isdecimal():
+            return int(version) >= _UNIFIED_VCN
+        return any((node.architecture or "").startswith(("gfx11", "gfx12")) for node in nodes)
+
+    # Reading
+
+    def read_once(self) -> None:
+        """See ``DrmGpu.read_once``."""
+        files, values = self.attributes, self.values
+        self._hwmon = files.hwmon("amdgpu") or "hwmon"
+        self._sensors = {}
+        for number in range(1, 4):
+            label = files.text(f"{self._hwmon}/temp{number}_label")
+            if not isinstance(label, Unknown):
+                self._sensors[label] = f"{self._hwmon}/temp{number}"
+        if not self._sensors:
+            # GCN before Vega has one sensor, and old kernels no label for it.
+            self._sensors["edge"] = f"{self._hwmon}/temp1"
+        self._residencies = None
+        self._ras_at = 0.0
+        self._link = "" if self.integrated else self._slot_link()
+        values.put("vbios_version", files.text("vbios_version"))
+        values.put("serial", files.text("serial_number"))
+        chip = self._chip()
+        values.put("temperature_slowdown", self._number(f"{chip}_crit", _MILLI, _MOST_DEGREES))
+        values.put("temperature_shutdown", self._number(f"{chip}_emergency", _MILLI, _MOST_DEGREES))
+        values.put("power_limit_min", self._watts("power1_cap_min", least=0))
+        values.put("power_limit_max", self._watts("power1_cap_max"))
+        values.put("clock_sm_max", self._highest_level("pp_dpm_sclk"))
+        values.put("clock_memory_max", self._highest_level("pp_dpm_mclk"))
+        window = (
+            Unknown.NOT_SUPPORTED if self.integrated else files.number("mem_info_vis_vram_total")
+        )
+        values.put("bar1_total", window)
+
+    def read_fast(self) -> None:
+        """See ``DrmGpu.read_fast``."""
+        values = self.values
+        self._read_memory()
+        values.put("utilization_gpu", self._number("gpu_busy_percent", 1, _WHOLE))
+        values.put("temperature_gpu", self._number(f"{self._chip()}_input", _MILLI, _MOST_DEGREES))
+        average, instant = self._watts("power1_average"), self._watts("power1_input")
+        values.put("power_average", average)
+        values.put("power_instant", instant)
+        values.put("power_draw", instant if average is Unknown.NOT_SUPPORTED else average)
+        values.put("clock_sm", self._number(f"{self._hwmon}/freq1_input", _MHZ, _MOST_MHZ))
+
+    def read_details(self) -> None:
+        """See ``DrmGpu.read_details``."""
+        values = self.values
+        table = self._metrics()
+        metrics = table if isinstance(table, GpuMetrics) else None
+        missing = Unknown.NOT_SUPPORTED if isinstance(table, GpuMetrics) else table
+        reasons, self._residencies = event_reasons(metrics, self._residencies)
+        values.put("clock_event_reasons", missing if reasons is None else reasons)
+        busy = self._number("mem_busy_percent", 1, _WHOLE)
+        if (
+            busy is Unknown.NOT_SUPPORTED
+            and metrics is not None
+            and metrics.umc_activity is not None
+        ):
+            busy = metrics.umc_activity
+        values.put("utilization_memory", busy)
+        memory = self._sensors.get("mem")
+        values.put(
+            "temperature_memory",
+            Unknown.NOT_SUPPORTED
+            if memory is None
+            else self._number(f"{memory}_input", _MILLI, _MOST_DEGREES),
+        )
+        clock = self._number(f"{self._hwmon}/freq2_input", _MHZ, _MOST_MHZ)
+        if clock is Unknown.NOT_SUPPORTED:
+            # APUs have no such sensor.
+            told = None if metrics is None else metrics.clock_memory
+            clock = told or self._current_level("pp_dpm_mclk")
+        values.put("clock_memory", clock)
+        values.put("clock_video", self._told(table, "clock_video"))
+        values.put("utilization_decoder", self._busiest(table, "vcn_activity"))
+        values.put("utilization_jpeg", self._busiest(table, "jpeg_activity"))
+        values.put("energy", self._energy(table))
+        self._put_link(table)
+
+    def read_slow(self) -> None:
+        """See ``DrmGpu.read_slow``."""
+        values = self.values
+        values.put("power_limit", self._watts("power1_cap"))
+        values.put("fan_speed", self._fan())
+        now = self.clock.monotonic()
+        if now >= self._ras_at:
+            self._ras_at = now + _RAS_SECONDS
+            counts = read_error_counts(self.attributes)
+            values.put("ecc_corrected_volatile", counts.corrected)
+            values.put("ecc_uncorrected_volatile", counts.uncorrected)
+            values.put("ecc_mode", read_ecc_mode(self.attributes))
+            pages = read_bad_pages(self.attributes)
+            if isinstance(pages, Unknown):
+                values.put("retired_pages_double_bit", pages)
+                values.put("retired_pages_pending", pages)
+            else:
+                values.put("retired_pages_double_bit", pages.number)
+                values.put("retired_pages_pending", pages.pending)
+
+    # Processes
+
+    def regions(self) -> tuple[str, ...]:
+        """See ``DrmGpu.regions``."""
+        return ("vram", "gtt") if self.integrated else ("vram",)
+
+    def uses_of(self, clients: list[Client], *, complete: bool) -> dict[int, ProcessUse]:
+        """See ``DrmGpu.uses_of``.
+
+        Where KFD runs, a process without a type may work through ROCm, whose time nobody counts.
+        """
+        uses = super().uses_of(clients, complete=complete)
+        if not self.kfd_ids:
+            return uses
+        return {
+            pid: use if use.types else ProcessUse(memory=use.memory) for pid, use in uses.items()
+        }
+
+    # Single values
+
+    def _chip(self) -> str:
+        """The sensor of the chip: its edge; MI200 and MI300 have only ``junction``."""
+        return self._sensors.get("edge") or self._sensors.get("junction") or f"{self._hwmon}/temp1"
+
+    def _number(self, name: str, unit: int, most: int) -> int | Unknown:
+        """A whole number in a larger unit than the file's; one that cannot be is not supported."""
+        value = self.attributes.number(name)
+        if isinstance(value, Unknown):
+            return value
+        value = round(value / unit)
+        return value if -most <= value <= most else Unknown.NOT_SUPPORTED
+
+    def _watts(self, name: str, least: int = 1) -> float | Unknown:
+        """Watts; no awake GPU draws none, and none has a limit of none.
+
+        The second die of an MI200 answers 0: its power is that of the first one.
+        """
+        value = self.attributes.number(f"{self._hwmon}/{name}")
+        if isinstance(value, Unknown):
+            return value
+        return value / _MICRO if least <= value <= _MOST_WATTS * _MICRO else Unknown.NOT_SUPPORTED
+
+    def _highest_level(self, name: str) -> int | Unknown:
+        """The highest clock of a list: ``2: 1750Mhz *``."""
+        text = self.attributes.text(name)
+        if isinstance(text, Unknown):
+            return text
+        return max(map(int, _LEVEL.findall(text)), default=0) or Unknown.NOT_SUPPORTED
+
+    def _current_level(self, name: str) -> int | Unknown:
+        """The clock of a list that is marked as the current one."""
+        text = self.attributes.text(name)
+        if isinstance(text, Unknown):
+            return text
+        match = _CURRENT_LEVEL.search(text)
+        return Unknown.NOT_SUPPORTED if match is None else int(match[1])
+
+    def _read_memory(self) -> None:
+        files, values = self.attributes, self.values
+        total, used = files.number("mem_info_vram_total"), files.number("mem_info_vram_used")
+        if self.integrated:
+            # The part that the firmware has set aside, and what may be taken of the rest. On an
+            # MI300A both are the same memory, and all that is used is in the second one
+            # (amdgpu_vram_mgr.c: "Setup dummy vram mgr").
+            if self.card.device != _MI300A:
+                total = _sum(total, files.number("mem_info_gtt_total"))
+            used = _sum(used, files.number("mem_info_gtt_used"))
+        values.put("memory_total", total)
+        values.put("memory_used", used)
+        if isinstance(total, Unknown) or isinstance(used, Unknown):
+            values.put("memory_free", total if isinstance(total, Unknown) else used)
+        else:
+            values.put("memory_free", max(0, total - used))
+
+    def _fan(self) -> int | Unknown:
+        """Percent of the highest speed that the driver has asked for."""
+        value = self.attributes.number(f"{self._hwmon}/pwm1")
+        if isinstance(value, Unknown):
+            return value
+        return (
+            round(value * _WHOLE / _MOST_PWM) if 0 <= value <= _MOST_PWM else Unknown.NOT_SUPPORTED
+        )
+
+    # The table of the firmware
+
+    def _metrics(self) -> GpuMetrics | Unknown:
+        data = self.attributes.raw("gpu_metrics", TABLE_BYTES)
+        if isinstance(data, Unknown):
+            return data
+        return parse_gpu_metrics(data) or Unknown.NOT_SUPPORTED
+
+    @staticmethod
+    def _told(table: GpuMetrics | Unknown, name: str) -> int | Unknown:
+        if isinstance(table, Unknown):
+            return table
+        value: int | None = getattr(table, name)
+        return Unknown.NOT_SUPPORTED if value is None else value
+
+    @staticmethod
+    def _busiest(table: GpuMetrics | Unknown, name: str) -> int | Unknown:
+        """Percent of the busiest of several engines.
+
+        Only formats of MI300 tell them one by one, whose video engines only decode.
+        """
+        if isinstance(table, Unknown):
+            return table
+        values: tuple[int, ...] = getattr(table, name) if table.format == 1 else ()
+        return max(values, default=Unknown.NOT_SUPPORTED)
+
+    def _energy(self, table: GpuMetrics | Unknown) -> float | Unknown:
+        if isinstance(table, Unknown):
+            return table
+        if table.energy is not None:
+            return table.energy
+        if self._architecture in _WITH_ENERGY and table.raw_energy is not None:
+            return table.raw_energy * _JOULES
+        return Unknown.NOT_SUPPORTED
+
+    # The link
+
+    def _slot_link(self) -> str:
+        """Where the files of the link to the slot are: ``../`` for each bridge on the card.
+
+        Since Vega 10 a card has a PCIe switch, and the GPU's own link ends there. As in
+        ``amdgpu_device_partner_bandwidth`` of the kernel, bridges with the vendor ID of
+        AMD's GPUs belong to the card.
+        """
+        path = ""
+        for _ in range(_MOST_BRIDGES):
+            if read_word(f"{self.card.folder}/{path}../vendor") != _AMD:
+                break
+            path += "../"
+        return path
+
+    def _put_link(self, table: GpuMetrics | Unknown) -> None:
+        """Set the link to the slot; an APU has none."""
+        values = self.values
+        none = PcieLink(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
+        now = none if self.integrated else read_link(self.attributes, "current", self._link)
+        most = none if self.integrated else read_link(self.attributes, "max", self._link)
+        if (
+            isinstance(now.generation, Unknown)
+            and not self.integrated
+            and isinstance(table, GpuMetrics)
+        ):
+            # Without such files in a virtual machine; old kernels have other units in the table.
+            generation = _GENERATIONS.get(table.pcie_speed or 0)
+            if generation is not None and table.pcie_width:
+                now = PcieLink(generation, table.pcie_width)
+        values.put("pcie_generation", now.generation)
+        values.put("pcie_width", now.width)
+        values.put("pcie_generation_max", most.generation)
+        values.put("pcie_width_max", most.width)
+
+
+def _sum(first: int | Unknown, second: int | Unknown) -> int | Unknown:
+    """The sum; an unknown part makes it unknown."""
+    if isinstance(first, Unknown):
+        return first
+    return second if isinstance(second, Unknown) else first + second

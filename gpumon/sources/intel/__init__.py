@@ -1,0 +1,1 @@
+"""The backend of Intel's GPUs, with the kernel's drivers ``i915`` and ``xe``."""

@@ -1,0 +1,30 @@
+"""The backend of Intel's GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from gpumon.model.makers import Maker
+from gpumon.sources.drm.backend import DrmBackend, device_files
+from gpumon.sources.intel.gpu import IntelGpu
+
+if TYPE_CHECKING:
+    from gpumon.sources.drm.cards import DrmCard
+    from gpumon.sources.drm.gpu import DrmGpu
+
+
+class IntelBackend(DrmBackend):
+    """The GPUs that the kernel's drivers ``i915`` and ``xe`` run; see ``DrmBackend``."""
+
+    name = "intel"
+    device_files = device_files(Maker.INTEL)
+    drivers: ClassVar[tuple[str, ...]] = ("i915", "xe")
+    maker: ClassVar[str] = "Intel"
+    advice: ClassVar[str] = (
+        "`lspci -nnk -d 8086:` lists those of the machine with their drivers, and "
+        "`sudo dmesg | grep -E 'i915|xe'` shows what the drivers report about them."
+    )
+
+    def new_gpu(self, card: DrmCard) -> DrmGpu:
+        """See ``DrmBackend.new_gpu``."""
+        return IntelGpu(card, self._calls, self._clock, self._dev)

@@ -1,0 +1,145 @@
+"""The variables that select GPUs of each maker."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpumon.host.visible_devices import (
+    assignment_line,
+    assignments,
+    is_restricted,
+    makers_of,
+    names_gpu,
+    visible_gpus,
+)
+from gpumon.model.makers import Maker, maker_of
+from tests.build import gpu
+
+NVIDIA = [gpu(uuid=f"GPU-{n}", index=n, name="NVIDIA H100") for n in range(2)]
+AMD = [
+    gpu(uuid=f"GPU-c0ffee000000000{n}", index=2 + n, name="AMD Instinct MI210") for n in range(3)
+]
+APU = gpu(uuid="PCI-0000:c4:00.0", index=5, name="AMD Radeon 780M")
+INTEL = [
+    gpu(
+        uuid=f"PCI-0000:{bus}:00.0",
+        index=6 + n,
+        name="Intel Arc B580",
+        pci_bus_id=f"0000:{bus}:00.0",
+    )
+    for n, bus in enumerate(("03", "83"))
+]
+ALL = [*NVIDIA, *AMD, APU, *INTEL]
+
+
+def seen(maker: Maker, gpus: object = ALL, **environment: str) -> list[int]:
+    meaning = visible_gpus(maker, environment, ALL if gpus is ALL else AMD)
+    return [device.gpu_index for device in meaning.devices]
+
+
+def test_the_maker_is_told_from_the_product_name() -> None:
+    assert makers_of(ALL) == (Maker.NVIDIA, Maker.AMD, Maker.INTEL)
+    assert maker_of("GeForce GTX 1080") is maker_of("Tesla V100") is Maker.NVIDIA
+    assert maker_of(None) is Maker.NVIDIA
+
+
+def test_a_cuda_program_gets_uuids() -> None:
+    assert assignments(Maker.NVIDIA, ["GPU-1", "GPU-0"], ALL) == {
+        "CUDA_VISIBLE_DEVICES": "GPU-1,GPU-0"
+    }
+
+
+def test_a_rocm_program_gets_uuids_and_counts_what_is_left() -> None:
+    # An inherited HIP_VISIBLE_DEVICES=2 would leave nothing of two GPUs.
+    assert assignments(Maker.AMD, [AMD[2].uuid, AMD[0].uuid], ALL) == {
+        "ROCR_VISIBLE_DEVICES": f"{AMD[2].uuid},{AMD[0].uuid}",
+        "HIP_VISIBLE_DEVICES": "0,1",
+    }
+
+
+def test_an_amd_gpu_without_uuid_is_counted() -> None:
+    assert assignments(Maker.AMD, [APU.uuid], [APU])["ROCR_VISIBLE_DEVICES"] == "0"
+    assert assignments(Maker.AMD, [APU.uuid], ALL)["ROCR_VISIBLE_DEVICES"] == "3"
+
+
+def test_a_level_zero_program_gets_indices_in_the_order_of_the_bus() -> None:
+    assert assignments(Maker.INTEL, [INTEL[1].uuid], ALL) == {
+        "ZE_AFFINITY_MASK": "1",
+        "ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1",
+    }
+
+
+def test_the_processors_gpu_counts_for_level_zero_though_it_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = ["0000:00:02.0", "0000:03:00.0", "0000:83:00.0"]
+    monkeypatch.setattr("gpumon.host.visible_devices.graphics_devices", lambda _: there)
+    assert assignments(Maker.INTEL, [INTEL[0].uuid], ALL)["ZE_AFFINITY_MASK"] == "1"
+    environment = {"ZE_AFFINITY_MASK": "0,2", "ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1"}
+    meaning = visible_gpus(Maker.INTEL, environment, ALL)
+    assert [device.gpu_index for device in meaning.devices] == [7]
+
+
+@pytest.mark.parametrize(
+    ("environment", "indices"),
+    [
+        ({}, [2, 3, 4, 5]),
+        ({"ROCR_VISIBLE_DEVICES": "1"}, [3]),
+        ({"ROCR_VISIBLE_DEVICES": f"{AMD[2].uuid},0"}, [4, 2]),
+        ({"ROCR_VISIBLE_DEVICES": AMD[2].uuid.replace("c0ffee", "C0FFEE")}, [4]),
+        ({"ROCR_VISIBLE_DEVICES": "2,9,0"}, [4]),
+        ({"ROCR_VISIBLE_DEVICES": "2,2,0"}, [4]),
+        ({"ROCR_VISIBLE_DEVICES": ""}, []),
+        ({"HIP_VISIBLE_DEVICES": "1,0"}, [3, 2]),
+        ({"ROCR_VISIBLE_DEVICES": "2,1", "HIP_VISIBLE_DEVICES": "1"}, [3]),
+        ({"ROCR_VISIBLE_DEVICES": "2,1", "CUDA_VISIBLE_DEVICES": "0"}, [4]),
+        # HIP_VISIBLE_DEVICES has precedence over CUDA's variable.
+        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1"}, [2]),
+        # UUIDs of NVIDIA's GPUs are no indices.
+        ({"CUDA_VISIBLE_DEVICES": "GPU-0"}, []),
+        ({"HIP_VISIBLE_DEVICES": "9" * 30}, []),
+    ],
+)
+def test_what_a_rocm_program_sees(environment: dict[str, str], indices: list[int]) -> None:
+    assert seen(Maker.AMD, **environment) == indices
+
+
+def test_the_order_of_different_amd_gpus_is_a_doubt_only_where_they_are_counted() -> None:
+    by_index = visible_gpus(Maker.AMD, {"ROCR_VISIBLE_DEVICES": "1"}, ALL)
+    assert not by_index.certain
+    assert by_index.sentence.startswith("probably device 0 is GPU 3")
+    assert visible_gpus(Maker.AMD, {"ROCR_VISIBLE_DEVICES": AMD[1].uuid}, ALL).certain
+    assert visible_gpus(Maker.AMD, {"ROCR_VISIBLE_DEVICES": "1"}, AMD).certain
+
+
+@pytest.mark.parametrize(
+    ("mask", "indices"), [("1", [7]), ("0.1,1.0", [6, 7]), ("1,x", [7]), ("7", []), ("", [6, 7])]
+)
+def test_what_a_level_zero_program_sees(mask: str, indices: list[int]) -> None:
+    order = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1"}
+    assert seen(Maker.INTEL, ZE_AFFINITY_MASK=mask, **order) == indices
+    assert visible_gpus(Maker.INTEL, {"ZE_AFFINITY_MASK": "1", **order}, ALL).certain
+    assert not visible_gpus(Maker.INTEL, {"ZE_AFFINITY_MASK": "1"}, ALL).certain
+
+
+def test_cuda_counts_nvidias_gpus_only() -> None:
+    assert seen(Maker.NVIDIA, CUDA_VISIBLE_DEVICES="1") == [1]
+    assert seen(Maker.NVIDIA, CUDA_VISIBLE_DEVICES="2") == []
+
+
+def test_a_variable_of_one_maker_says_nothing_of_another() -> None:
+    assert not is_restricted(Maker.INTEL, {"CUDA_VISIBLE_DEVICES": "0"})
+    assert not is_restricted(Maker.NVIDIA, {"ROCR_VISIBLE_DEVICES": "0"})
+    assert is_restricted(Maker.AMD, {"CUDA_VISIBLE_DEVICES": "0"})
+    assert names_gpu({"ROCR_VISIBLE_DEVICES": f"0,{AMD[1].uuid}"}, AMD[1].uuid)
+    assert not names_gpu({}, AMD[1].uuid)
+
+
+def test_a_line_for_a_shell_fits_the_maker() -> None:
+    assert assignment_line(["GPU-0"], ALL) == "CUDA_VISIBLE_DEVICES=GPU-0"
+    assert assignment_line([AMD[0].uuid], ALL) == (
+        f"ROCR_VISIBLE_DEVICES={AMD[0].uuid} HIP_VISIBLE_DEVICES=0"
+    )
+    assert assignment_line([INTEL[0].uuid], ALL) == (
+        "ZE_AFFINITY_MASK=0 ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"
+    )

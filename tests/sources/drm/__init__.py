@@ -1,0 +1,1 @@
+"""Tests of what the backends of AMD and Intel share."""

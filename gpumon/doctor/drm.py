@@ -101,7 +101,7 @@ def _version(case: DiagnosticContext, driver: str) -> str:
     if own:
         return f"{driver} {own}, installed beside the kernel (DKMS)"
     release = (case.machine.text("/proc/sys/kernel/osrelease") or "").strip()
-    return f"{driver} of Linux {release}" if release else f"{driver} of this kernel"
+    return f"{driver}, part of Linux {release}" if release else f"{driver}, part of the kernel"
 
 
 def _parameters(case: DiagnosticContext, drivers: dict[str, None]) -> list[str]:

@@ -161,7 +161,7 @@ def test_nvidias_driver_may_fail_beside_one_that_answers(radeon: Tree) -> None:
 
 
 def test_a_driver_beside_the_kernel_tells_its_own_version(radeon: Tree) -> None:
-    assert "amdgpu of Linux 6.8.0-45-generic." in words(drm.amd_driver(radeon.case(amd())))
+    assert "amdgpu, part of Linux 6.8.0-45-generic." in words(drm.amd_driver(radeon.case(amd())))
     radeon.write("/sys/module/amdgpu/version", "6.8.5\n")
     result = drm.amd_driver(radeon.case(amd()))
     assert verdict(result) is CheckVerdict.PASS
@@ -173,7 +173,7 @@ def test_intels_driver_is_named(tree: Tree, kernel_driver: str) -> None:
     tree.drm_card(INTEL_SLOT, kernel_driver, 128)
     result = drm.intel_driver(tree.case(arc()))
     assert verdict(result) is CheckVerdict.PASS
-    assert words(result).startswith(f"{kernel_driver} of ")
+    assert words(result).startswith(f"{kernel_driver}, part of ")
 
 
 @pytest.mark.parametrize(

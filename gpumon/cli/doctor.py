@@ -18,8 +18,8 @@ def add_options(command: MakeParser) -> None:
     """Add ``gpumon doctor`` to the parser."""
     doctor = command(
         parents=[drawing()],
-        description="Check driver, permissions, GPUs, CUDA, Python packages and terminal: PASS, "
-        "WARN or FAIL, with what to do. Nothing is changed. The exit status is 1 if a check "
+        description="Check drivers, permissions, GPUs, CUDA, ROCm, Python packages and terminal: "
+        "PASS, WARN or FAIL, with what to do. Nothing is changed. The exit status is 1 if a check "
         "fails. docs/doctor.md describes the checks.",
     )
     doctor.add_argument("--json", action="store_true", help="print JSON, for a program")

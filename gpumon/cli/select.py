@@ -40,9 +40,10 @@ def add_options(command: MakeParser) -> None:
         "--format",
         choices=("uuid", "index", "env", "json"),
         default="uuid",
-        help="uuid: UUIDs; index: nvidia-smi's indices; env: CUDA_VISIBLE_DEVICES with "
-        "CUDA_DEVICE_ORDER, so that CUDA counts in the same order; json: every detail (default: "
-        "%(default)s). With --hosts the name of the host comes first",
+        help="uuid: UUIDs; index: indices as on the screen; env: CUDA_VISIBLE_DEVICES with "
+        "CUDA_DEVICE_ORDER, so that CUDA counts in the same order, or the variables of another "
+        "maker; json: every detail (default: %(default)s). With --hosts the name of the host comes "
+        "first",
     )
 
 

@@ -25,6 +25,11 @@ _MAJOR = 195
 _CONTROL_MINOR = 255
 _GPU = re.compile(r"nvidia(\d+)")
 
+_OTHER_WAY = (
+    "An administrator must allow access: with the driver's parameter NVreg_DeviceFileMode=0666, "
+    "or with a udev rule."
+)
+
 _AGAIN = (
     "Start the container with its GPUs (--gpus all). If it lost them, as after `systemctl "
     "daemon-reload`, start it again. A batch system grants GPUs only to a job that requests them "
@@ -47,7 +52,8 @@ def _minor(file: Path) -> int:
     return int(match[1]) if match else -1
 
 
-def _in_container(case: DiagnosticContext) -> bool:
+def in_container(case: DiagnosticContext) -> bool:
+    """Whether this is a PID namespace other than the host's."""
     return not in_initial_pid_namespace(str(case.machine.path("/proc")))
 
 
@@ -63,7 +69,7 @@ def device_files(case: DiagnosticContext) -> Result | None:
             name,
             f"The driver is loaded, but there is no {missing}.",
             _AGAIN
-            if _in_container(case)
+            if in_container(case)
             else "Run `sudo nvidia-smi` or `sudo nvidia-modprobe -c 0` to create it.",
         )
     barred = [file for file in (control, *gpus) if not os.access(file, os.R_OK | os.W_OK)]
@@ -72,8 +78,8 @@ def device_files(case: DiagnosticContext) -> Result | None:
         return failed(
             name,
             f"You have no permission to open {names}.",
-            _how_to_get_in(barred[0]),
-            *(f"{case.machine.name(file)}  {_rights(file)}" for file in barred),
+            how_to_get_in(barred[0], _OTHER_WAY),
+            *(f"{case.machine.name(file)}  {rights(file)}" for file in barred),
         )
     return passed(name, f"You may open {_CONTROL} and the files of {len(gpus)} GPUs.")
 
@@ -88,23 +94,40 @@ def _group(file: Path) -> str:
         return str(number)
 
 
-def _rights(file: Path) -> str:
+def rights(file: Path) -> str:
+    """The mode and the group of a file."""
     import stat
 
     return f"{stat.filemode(file.stat().st_mode)} group {_group(file)}"
 
 
-def _how_to_get_in(file: Path) -> str:
+def how_to_get_in(file: Path, otherwise: str) -> str:
+    """What a user has to do who may not open a device file.
+
+    Args:
+        file: The device file.
+        otherwise: What to do if no group may open it.
+    """
     group = _group(file)
-    if file.stat().st_mode & 0o060 == 0o060 and group not in {"root", "0"}:
-        return (
-            f"Ask to be added to the group {group} (`sudo usermod -aG {group} $USER`), then log in "
-            "again."
-        )
+    if file.stat().st_mode & 0o060 != 0o060 or group in {"root", "0"}:
+        return otherwise
+    if _is_member(group):
+        return f"You are in the group {group}, but not in this session: log in again."
     return (
-        "An administrator must allow access: with the driver's parameter "
-        "NVreg_DeviceFileMode=0666, or with a udev rule."
+        f"Ask to be added to the group {group} (`sudo usermod -aG {group} $USER`), then log in "
+        "again."
     )
+
+
+def _is_member(group: str) -> bool:
+    """Whether the system has this user in a group, as it is after ``usermod`` before a login."""
+    import grp
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name in grp.getgrnam(group).gr_mem
+    except KeyError:
+        return False
 
 
 def unified_memory(case: DiagnosticContext) -> Result | None:
@@ -114,7 +137,7 @@ def unified_memory(case: DiagnosticContext) -> Result | None:
         return None
     if case.machine.path(_UVM).exists():
         return passed(name, f"{_UVM} exists; CUDA needs it.")
-    if _in_container(case):
+    if in_container(case):
         advice = "Run `nvidia-modprobe -u -c 0` on the host, then start the container again."
     else:
         advice = "Run `sudo nvidia-modprobe -u -c 0` or `sudo modprobe nvidia-uvm`."
@@ -196,16 +219,16 @@ def _allowed(rules: Sequence[str], minor: int) -> bool:
 
 
 def pid_namespace(case: DiagnosticContext) -> Result | None:
-    """Whether the driver's PIDs mean the same processes here."""
+    """Whether the PIDs of NVIDIA's driver mean the same processes here."""
     name = "process numbers"
     if not case.gpus and not _has_driver(case):
         return None
-    if not _in_container(case):
+    if not in_container(case):
         return passed(name, "This is the host's PID namespace: every process can be identified.")
     from gpumon.sources.nvml.pids import pid_trust
 
     trust = pid_trust(case.module_version or case.driver.library_version, False)
-    if not trust.processes:
+    if case.expects_nvidia and not trust.processes:
         return warned(
             name,
             "This is a container, and the driver reports PIDs of the host, which differ here: "

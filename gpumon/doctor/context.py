@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.doctor.pci import pci_gpus
+from gpumon.host.kernel_log import slot_of
+from gpumon.host.visible_devices import gpus_of
+from gpumon.model.makers import Maker
 from gpumon.model.snapshot import Snapshot, Trouble
 from gpumon.sources import SourceError
 from gpumon.system.clock import SystemClock
@@ -16,14 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.doctor.machine import Machine
+    from gpumon.doctor.pci import PciGpu
     from gpumon.model.snapshot import Gpu
 
 
 class DriverAnswer(Struct, frozen=True):
-    """The result of querying the driver.
+    """The result of querying the drivers.
 
     Attributes:
-        library: Whether the dynamic linker finds the driver's library.
+        library: Whether the dynamic linker finds the library of NVIDIA's driver.
         library_version: The driver's version that the library belongs to.
         snapshot: One sample; ``None`` where there is none.
         trouble: Why there is none.
@@ -56,16 +61,51 @@ class DiagnosticContext:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs that the driver knows."""
+        """The GPUs that the drivers know."""
         return () if self.driver.snapshot is None else self.driver.snapshot.gpus
 
+    def gpus_of(self, maker: Maker) -> list[Gpu]:
+        """Those of one maker."""
+        return gpus_of(maker, self.gpus)
+
     @cached_property
+    def cards(self) -> tuple[PciGpu, ...]:
+        """GPUs on the PCI bus, whatever driver they have."""
+        return pci_gpus(self.machine)
+
+    def cards_of(self, maker: Maker) -> tuple[PciGpu, ...]:
+        """Those of one maker."""
+        return tuple(card for card in self.cards if card.maker is maker)
+
+    @property
     def slots(self) -> tuple[str, ...]:
         """NVIDIA GPUs on the PCI bus by kernel name, whatever driver they have."""
-        from gpumon.host.power import graphics_devices
-        from gpumon.sources.nvml.sleep import PCI_VENDOR
+        return tuple(card.slot for card in self.cards_of(Maker.NVIDIA))
 
-        return tuple(graphics_devices(PCI_VENDOR, str(self.machine.path("/sys"))))
+    @cached_property
+    def hidden(self) -> tuple[PciGpu, ...]:
+        """GPUs of processors that gpumon leaves out because the machine has another GPU."""
+        shown = {slot_of(gpu.pci_bus_id) for gpu in self.gpus if gpu.pci_bus_id is not None}
+        return tuple(
+            card
+            for card in self.cards
+            if card.integrated and card.shown_by_gpumon and slot_of(card.slot) not in shown
+            if self.gpus
+        )
+
+    @property
+    def expects_nvidia(self) -> bool:
+        """Whether NVIDIA's driver should be here.
+
+        It should on a machine without any GPU too, because GPUs are not always on a PCI bus.
+        """
+        return bool(
+            self.slots
+            or self.module_version is not None
+            or self.in_wsl
+            or self.gpus_of(Maker.NVIDIA)
+            or not self.cards
+        )
 
     @cached_property
     def module_version(self) -> str | None:
@@ -91,7 +131,7 @@ class DiagnosticContext:
 
 
 def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
-    """Query the driver of this machine.
+    """Query the drivers of this machine.
 
     Args:
         take: Takes one sample.
@@ -99,20 +139,20 @@ def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
     from gpumon.sources.nvml.driver_errors import library_version
     from gpumon.sources.nvml.library import load_library
 
+    there, version = True, None
     try:
-        library = load_library(SystemClock())
+        version = library_version(load_library(SystemClock()))
     except OSError:
-        return DriverAnswer(library=False)
-    version = library_version(library)
+        there = False
     before = time.monotonic()
     try:
         snapshot = take()
     except SourceError as error:
         trouble: Trouble | None = Trouble(error.sentence, error.advice)
-        return DriverAnswer(True, version, None, trouble, time.monotonic() - before)
+        return DriverAnswer(there, version, None, trouble, time.monotonic() - before)
     trouble = snapshot.trouble
     return DriverAnswer(
-        True,
+        there,
         version,
         snapshot if trouble is None else None,
         trouble,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from gpumon.doctor.machine import found, read_text
 from gpumon.doctor.result import passed, unknown, warned
 from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.host.visible_devices import gpus_of
 from gpumon.model.makers import Maker
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def parse_version(text: str) -> Version | None:
 
 def newest(case: DiagnosticContext) -> Result | None:
     """The newest CUDA version that programs may be built for."""
-    if case.driver.snapshot is None:
+    if case.driver.snapshot is None or not case.gpus_of(Maker.NVIDIA):
         return None
     if case.cuda_version is None:
         return unknown("newest CUDA", "The driver does not report it.")
@@ -50,10 +49,12 @@ def newest(case: DiagnosticContext) -> Result | None:
     )
 
 
-def toolkits(case: DiagnosticContext) -> Result:
+def toolkits(case: DiagnosticContext) -> Result | None:
     """Installed CUDA toolkits, and whether the driver is new enough for them."""
     name = "toolkits"
     there = dict(_toolkits(case.machine))
+    if not there and not case.expects_nvidia:
+        return None
     if not there:
         return passed(name, "None: Python packages include their own; compilers need one.")
     details = tuple(f"{version or 'unknown version'}  {path}" for path, version in there.items())
@@ -175,12 +176,12 @@ def cudnn_of_packages(folder: Path) -> str | None:
 
 
 def visible(case: DiagnosticContext) -> Result | None:
-    """The GPUs that a program started from here would see."""
+    """The NVIDIA GPUs that a program started from here would see."""
     name = "visible GPUs"
     value = case.machine.environ.get("CUDA_VISIBLE_DEVICES")
-    if value is None:
+    if value is None or not case.expects_nvidia:
         return None
-    gpus = gpus_of(Maker.NVIDIA, case.gpus)
+    gpus = case.gpus_of(Maker.NVIDIA)
     if not gpus:
         return unknown(
             name, f"CUDA_VISIBLE_DEVICES={value}; without a driver its meaning is unknown."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.doctor.messages import count
 from gpumon.doctor.result import failed, passed, unknown, warned
+from gpumon.model.makers import Maker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 _SLOW_SECONDS = 5.0
 """Initialising eight GPUs without persistence mode takes longer than this; all else does not."""
 
-_GIVEN = {"vfio-pci", "pci-stub", "xen-pciback"}
+GIVEN = {"vfio-pci", "pci-stub", "xen-pciback"}
 """Drivers that hold a GPU for a virtual machine."""
+
+DRM_LOG = "amdgpu|i915|xe"
+"""Matches the lines of AMD's and Intel's drivers in the kernel's log."""
 
 _LIBRARY_FOLDERS = (
     "/usr/lib/wsl/lib",
@@ -34,23 +38,27 @@ _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 
 def gpus_on_the_bus(case: DiagnosticContext) -> Result | None:
-    """Whether the machine has a GPU, and which driver it has."""
+    """The GPUs of the machine, and whether NVIDIA's have NVIDIA's driver."""
     name = "GPUs on the bus"
     if case.in_wsl:
         return passed(name, "Windows controls the GPUs of this guest (WSL).")
-    if not case.slots:
+    if not case.cards:
         if case.module_version is not None or case.gpus:
             return None  # On some chips the GPU is not on a PCI bus.
         return failed(
             name,
-            "This machine has no NVIDIA GPU on its PCI bus.",
+            "This machine has no GPU of NVIDIA, AMD or Intel on its PCI bus.",
             "The host must assign a GPU to a virtual machine. A GPU that was just installed may "
-            "sit loose or lack power. `lspci -d 10de:` lists what the kernel sees.",
+            "sit loose or lack power. `lspci -nn` lists what the kernel sees.",
         )
-    drivers = {slot: _driver_of(case, slot) for slot in case.slots}
-    details = tuple(f"{slot}  {driver or 'no driver'}" for slot, driver in drivers.items())
-    gpus = count(len(drivers), "NVIDIA GPU")
-    other = sorted({driver for driver in drivers.values() if driver and driver != "nvidia"})
+    own = case.cards_of(Maker.NVIDIA)
+    details = tuple(card.line for card in case.cards)
+    gpus = ", ".join(
+        count(number, f"{maker.value} GPU")
+        for maker in Maker
+        if (number := len(case.cards_of(maker)))
+    )
+    other = {card.driver for card in own}
     if "nouveau" in other or "nova_core" in other:
         taken = "nouveau" if "nouveau" in other else "nova_core"
         return failed(
@@ -60,29 +68,21 @@ def gpus_on_the_bus(case: DiagnosticContext) -> Result | None:
             "/etc/modprobe.d, then rebuild the initramfs and reboot.",
             *details,
         )
-    idle = [slot for slot, driver in drivers.items() if driver is None]
+    idle = [card for card in own if card.driver is None]
     if idle and case.module_version is not None:
         return warned(
             name,
-            f"{gpus}, {len(idle)} of them without a driver.",
+            f"{gpus}; {len(idle)} of NVIDIA's without a driver.",
             "Run `sudo dmesg | grep NVRM` to see why the driver refused the GPU: the driver may be "
             "too old for it, or the open kernel modules do not support it (before Turing).",
             *details,
         )
-    given = [slot for slot, driver in drivers.items() if driver in _GIVEN]
+    given = [card for card in case.cards if card.driver in GIVEN]
     if given:
         return passed(
             name, f"{gpus}, {len(given)} of them reserved for virtual machines.", *details
         )
-    return passed(name, f"{gpus}.")
-
-
-def _driver_of(case: DiagnosticContext, slot: str) -> str | None:
-    link = case.machine.path(f"/sys/bus/pci/devices/{slot}/driver")
-    try:
-        return link.readlink().name
-    except OSError:
-        return None
+    return passed(name, f"{gpus}.", *(details if len(own) < len(case.cards) else ()))
 
 
 def kernel_module(case: DiagnosticContext) -> Result | None:
@@ -107,9 +107,11 @@ def kernel_module(case: DiagnosticContext) -> Result | None:
     )
 
 
-def library(case: DiagnosticContext) -> Result:
-    """The driver's library, and whether it matches the loaded module."""
+def library(case: DiagnosticContext) -> Result | None:
+    """The library of NVIDIA's driver, and whether it matches the loaded module."""
     name = "driver library"
+    if not case.expects_nvidia and not case.driver.library:
+        return None
     stubs = [
         entry
         for entry in case.machine.environ.get("LD_LIBRARY_PATH", "").split(":")
@@ -182,29 +184,48 @@ def _version_of(link: Path) -> str | None:
 
 
 def answer(case: DiagnosticContext) -> Result | None:
-    """Whether the driver responds, and how fast."""
+    """Whether the drivers respond, and how fast."""
     name = "answer"
-    if not case.driver.library:
+    if not case.driver.library and not any(card.shown_by_gpumon for card in case.cards):
         return None
     trouble, snapshot = case.driver.trouble, case.driver.snapshot
     if snapshot is None:
         sentence = "The driver does not answer." if trouble is None else trouble.sentence
         return failed(name, sentence, "" if trouble is None else trouble.advice)
+    for maker in Maker:
+        missing = _missing(case, maker)
+        if missing and snapshot.host.in_container is False:
+            return missing
     gpus = count(len(snapshot.gpus), "GPU")
-    expected = sum(_driver_of(case, slot) == "nvidia" for slot in case.slots)
-    if snapshot.host.in_container is False and expected > len(snapshot.gpus):
-        return failed(
-            name,
-            f"The driver reports {gpus}, but controls {expected} on the bus.",
-            "A GPU may have fallen off the bus or failed to start: run `sudo dmesg | grep NVRM` to "
-            "see which one and why. It often needs a reboot.",
-        )
     seconds = case.driver.seconds
     if seconds > _SLOW_SECONDS:
         return warned(
             name,
             f"{gpus}, but it took {seconds:.0f} s to answer.",
             "Turn on persistence mode, which keeps the GPUs initialised. If it is on, a GPU may be "
-            "faulty: run `sudo dmesg | grep NVRM`.",
+            "faulty: run `sudo dmesg | grep NVRM`."
+            if case.gpus_of(Maker.NVIDIA)
+            else f"A GPU may be faulty: run `sudo dmesg | grep -E '{DRM_LOG}'`.",
         )
     return passed(name, f"{gpus}, in {seconds:.1f} s.")
+
+
+def _missing(case: DiagnosticContext, maker: Maker) -> Result | None:
+    """The result if the driver of a maker reports fewer GPUs than it controls."""
+    if maker is Maker.NVIDIA and not case.driver.library:
+        return None  # Reported already.
+    reported = case.gpus_of(maker)
+    cards = [card for card in case.cards_of(maker) if card.shown_by_gpumon]
+    expected = len([card for card in cards if card not in case.hidden])
+    if expected <= len(reported):
+        return None
+    label = "NVRM" if maker is Maker.NVIDIA else DRM_LOG
+    whose = "" if len({gpu.maker for gpu in case.cards}) == 1 else f" of {maker.value}"
+    return failed(
+        "answer",
+        f"The driver reports {count(len(reported), 'GPU')}{whose}, but controls {expected} on the "
+        "bus.",
+        "A GPU may have fallen off the bus or failed to start: run `sudo dmesg | grep "
+        f"{label if label.isalnum() else f'-E {label!r}'}` to see which one and why. It often "
+        "needs a reboot.",
+    )

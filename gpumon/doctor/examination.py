@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpumon.doctor import access, cuda, driver, frameworks, gpus, own, terminal
+from gpumon.doctor import access, cuda, driver, drm, frameworks, gpus, own, rocm, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +22,8 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
             driver.kernel_module,
             driver.library,
             driver.cuda_library,
+            drm.amd_driver,
+            drm.intel_driver,
             driver.answer,
         ),
     ),
@@ -31,8 +33,11 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
             access.device_files,
             access.unified_memory,
             access.device_limits,
+            drm.render_nodes,
+            drm.compute_driver,
             access.pid_namespace,
             access.hidden_processes,
+            drm.process_lists,
         ),
     ),
     (
@@ -44,15 +49,19 @@ SECTIONS: tuple[tuple[str, tuple[Check, ...]], ...] = (
             gpus.profiling,
             gpus.reported_errors,
             gpus.asleep,
+            drm.processor_gpus,
         ),
     ),
     (
-        "CUDA",
+        "Computing",
         (
             cuda.newest,
             cuda.toolkits,
             cuda.cudnn,
+            rocm.rocm,
             cuda.visible,
+            drm.visible_amd,
+            drm.visible_intel,
             frameworks.torch,
             frameworks.tensorflow,
             frameworks.jax,

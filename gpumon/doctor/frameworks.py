@@ -1,4 +1,4 @@
-"""PyTorch, TensorFlow and JAX: the CUDA version each was built for, read from its files.
+"""PyTorch, TensorFlow and JAX: the CUDA or ROCm version each was built for, read from its files.
 
 No framework is imported: that takes seconds and GPU memory, and fails when it is most needed.
 """
@@ -13,9 +13,12 @@ from msgspec import Struct
 from gpumon.doctor.cuda import LEAST_DRIVER, cudnn_of_packages, parse_version
 from gpumon.doctor.machine import found, read_text
 from gpumon.doctor.result import failed, passed, unknown, warned
+from gpumon.doctor.rocm import rocm_versions
+from gpumon.host.visible_devices import makers_of
+from gpumon.model.makers import Maker, maker_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from gpumon.doctor.context import DiagnosticContext
@@ -23,10 +26,13 @@ if TYPE_CHECKING:
     from gpumon.doctor.result import Result
 
 _STRING = r"""['"]([^'"]*)['"]"""
-_ASSIGNED = re.compile(rf"^(__version__|cuda|hip)\b[^=\n]*=\s*(?:{_STRING}|None)", re.MULTILINE)
+_ASSIGNED = re.compile(rf"^(__version__|cuda|hip|xpu)\b[^=\n]*=\s*(?:{_STRING}|None)", re.MULTILINE)
 _TENSORFLOW = re.compile(rf"""['"](cuda|cudnn)_version['"]\s*[,:]\s*{_STRING}""")
 _CUDA_BUILD = re.compile(r"""['"]is_cuda_build['"]\s*[,:]\s*True""")
+_ROCM_BUILD = re.compile(r"""['"]is_rocm_build['"]\s*[,:]\s*True""")
 _PLUGIN = re.compile(r"jax_cuda(\d+)_(?:plugin|pjrt)")
+_ROCM_PLUGIN = re.compile(r"jax_rocm(\d)\d*_(?:plugin|pjrt)")
+"""``jax-rocm60-plugin``, and from ROCm 7 on ``jax-rocm7-plugin`` (jax-ml/jax#33067)."""
 _OLD_JAXLIB = re.compile(r"\+cuda(\d+)")
 
 
@@ -38,34 +44,74 @@ class Build(Struct, frozen=True):
         version: Its own.
         cuda: The CUDA that it was built for, ``12.4`` or ``12``; ``None`` without CUDA.
         extra: Further information.
+        rocm: The ROCm that it was built for; empty if its version is unknown.
+        xpu: The version of Intel's compiler that it was built with, for Intel's GPUs.
     """
 
     folder: str
     version: str
     cuda: str | None
     extra: str = ""
+    rocm: str | None = None
+    xpu: str | None = None
+
+    @property
+    def maker(self) -> Maker | None:
+        """The maker of the GPUs that it computes on."""
+        if self.cuda is not None:
+            return Maker.NVIDIA
+        if self.rocm is not None:
+            return Maker.AMD
+        return None if self.xpu is None else Maker.INTEL
+
+    @property
+    def platform(self) -> str:
+        """What it was built for."""
+        if self.cuda is not None:
+            return f"CUDA {self.cuda}"
+        if self.rocm is not None:
+            return f"ROCm {self.rocm}".rstrip()
+        return "no CUDA" if self.xpu is None else f"Intel's GPUs (XPU {self.xpu})"
+
+
+# The page "Get started" of pytorch.org, and the page "Installation" of docs.jax.dev.
+_TORCH = {
+    Maker.NVIDIA: "Run `pip install torch`: on Linux it includes CUDA.",
+    Maker.AMD: 'Install the build for ROCm: the page "Get started" of pytorch.org has the command.',
+    Maker.INTEL: "Install the build for XPU: pytorch.org has the command.",
+}
+_TENSORFLOW_ADVICE = {
+    Maker.NVIDIA: "Run `pip install 'tensorflow[and-cuda]'`.",
+    Maker.AMD: "Install tensorflow-rocm as ROCm's documentation says.",
+    Maker.INTEL: "Intel's extension for TensorFlow supports some of its GPUs.",
+}
+_JAX_ADVICE = {
+    Maker.NVIDIA: "Run `pip install 'jax[cuda12]'`, or cuda13 for newer drivers.",
+    Maker.AMD: "Install JAX's plugin for ROCm as docs.jax.dev says.",
+    Maker.INTEL: "Intel's extension for OpenXLA supports some of its GPUs.",
+}
 
 
 def torch(case: DiagnosticContext) -> Result | None:
     """PyTorch, by ``torch/version.py``."""
-    return _judged(case, "torch", _torch, "Run `pip install torch`: on Linux it includes CUDA.")
+    return _judged(case, "torch", _torch, _TORCH)
 
 
 def tensorflow(case: DiagnosticContext) -> Result | None:
     """TensorFlow, by its build information."""
-    advice = "Run `pip install 'tensorflow[and-cuda]'`."
-    return _judged(case, "TensorFlow", _tensorflow, advice)
+    return _judged(case, "TensorFlow", _tensorflow, _TENSORFLOW_ADVICE)
 
 
 def jax(case: DiagnosticContext) -> Result | None:
     """JAX, by its installed plugins."""
-    return _judged(
-        case, "JAX", _jax, "Run `pip install 'jax[cuda12]'`, or cuda13 for newer drivers."
-    )
+    return _judged(case, "JAX", _jax, _JAX_ADVICE)
 
 
 def _judged(
-    case: DiagnosticContext, name: str, read: Callable[[Path, str], Build | None], without: str
+    case: DiagnosticContext,
+    name: str,
+    read: Callable[[Path, str], Build | None],
+    advice: Mapping[Maker, str],
 ) -> Result | None:
     builds = [
         build
@@ -76,12 +122,16 @@ def _judged(
         return None
     first, *others = builds
     details = tuple(_line(build) for build in (first, *others))
+    makers = _makers(case)
+    if makers and first.maker not in makers:
+        return warned(
+            name,
+            f"{_built(first)}: it does not compute on these GPUs ({makers[0].value}).",
+            advice[makers[0]],
+            *details[1:],
+        )
     if first.cuda is None:
-        words = f"{first.version} in {first.folder} was built {first.extra or 'without CUDA'}"
-        if not case.gpus:
-            return passed(name, f"{words}.", *details[1:])
-        words += ": it does not compute on these GPUs."
-        return warned(name, words, without, *details[1:])
+        return passed(name, f"{_built(first)}.", *details[1:])
     built = _major(first.cuda)
     words = f"{first.version}, built for CUDA {first.cuda}"
     if case.cuda_version is None or built is None:
@@ -102,15 +152,40 @@ def _judged(
     return passed(name, f"{words}.", *details)
 
 
+def _built(build: Build) -> str:
+    """Where a build is, and what it was built for."""
+    platform = f"for {build.platform}" if build.maker else "without CUDA"
+    return f"{build.version} in {build.folder} was built {platform}"
+
+
 def _not_compared(
     case: DiagnosticContext, name: str, words: str, details: tuple[str, ...]
 ) -> Result:
     """The result if the driver's limit is unknown."""
-    if case.driver.snapshot is None:
+    if not case.gpus_of(Maker.NVIDIA):
         return passed(
-            name, f"{words}; without a driver there is nothing to compare it with.", *details
+            name, f"{words}; without NVIDIA's driver there is nothing to compare it with.", *details
         )
     return unknown(name, f"{words}; the newest CUDA that the driver supports is unknown.")
+
+
+def _makers(case: DiagnosticContext) -> tuple[Maker, ...]:
+    """The makers of the GPUs that programs should compute on.
+
+    The GPU of a processor is mostly there for the display: it counts if ROCm is installed.
+    """
+    makers = makers_of(
+        [
+            gpu
+            for gpu in case.gpus
+            if not gpu.memory_unified
+            or maker_of(gpu.name) is Maker.NVIDIA
+            or (maker_of(gpu.name) is Maker.AMD and rocm_versions(case.machine))
+        ]
+    )
+    # NVIDIA's driver may fail while the others answer: that has checks of its own.
+    silent = Maker.NVIDIA not in makers and any(card.driver == "nvidia" for card in case.cards)
+    return (*makers, Maker.NVIDIA) if makers and silent else makers
 
 
 def _major(cuda: str) -> int | None:
@@ -119,9 +194,8 @@ def _major(cuda: str) -> int | None:
 
 
 def _line(build: Build) -> str:
-    cuda = "no CUDA" if build.cuda is None else f"CUDA {build.cuda}"
     extra = f", {build.extra}" if build.extra else ""
-    return f"{build.version}  {cuda}{extra}  {build.folder}"
+    return f"{build.version}  {build.platform}{extra}  {build.folder}"
 
 
 def _torch(folder: Path, prefix: str) -> Build | None:
@@ -129,12 +203,11 @@ def _torch(folder: Path, prefix: str) -> Build | None:
     if text is None:
         return None
     known = dict(_ASSIGNED.findall(text))
-    hip = f"for ROCm {known['hip']}" if known.get("hip") else ""
     cudnn = cudnn_of_packages(folder)
     cuda = known.get("cuda") or None
-    extra = hip or ("" if cudnn is None or cuda is None else f"cuDNN {cudnn}")
+    extra = "" if cudnn is None or cuda is None else f"cuDNN {cudnn}"
     version = known.get("__version__") or "unknown version"
-    return Build(prefix, version, cuda, extra)
+    return Build(prefix, version, cuda, extra, known.get("hip") or None, known.get("xpu") or None)
 
 
 def _tensorflow(folder: Path, prefix: str) -> Build | None:
@@ -142,9 +215,11 @@ def _tensorflow(folder: Path, prefix: str) -> Build | None:
     if text is None:
         return None
     known = dict(_TENSORFLOW.findall(text)) if _CUDA_BUILD.search(text) else {}
-    version = _distribution(folder, "tensorflow") or _distribution(folder, "tensorflow_gpu")
+    names = ("tensorflow", "tensorflow_gpu", "tensorflow_rocm")
+    version = next(filter(None, (_distribution(folder, name) for name in names)), None)
     extra = f"cuDNN {known['cudnn']}" if known.get("cudnn") else ""
-    return Build(prefix, version or "unknown version", known.get("cuda"), extra)
+    rocm = "" if _ROCM_BUILD.search(text) else None
+    return Build(prefix, version or "unknown version", known.get("cuda"), extra, rocm)
 
 
 def _jax(folder: Path, prefix: str) -> Build | None:
@@ -158,7 +233,12 @@ def _jax(folder: Path, prefix: str) -> Build | None:
     ]
     old = _OLD_JAXLIB.search(_distribution(folder, "jaxlib") or "")
     cuda = max(plugins, key=int, default=old[1] if old else None)
-    return Build(prefix, version, cuda)
+    rocm = [
+        match[1]
+        for path in found(folder, "jax_rocm*.dist-info")
+        if (match := _ROCM_PLUGIN.match(path.name))
+    ]
+    return Build(prefix, version, cuda, rocm=max(rocm, key=int, default=None))
 
 
 def _distribution(folder: Path, name: str) -> str | None:

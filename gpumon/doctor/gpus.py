@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.availability.health import memory_faults, recovery_action
+from gpumon.doctor.driver import DRM_LOG
 from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
+from gpumon.model.makers import Maker, maker_of
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources.makers import XID_CATALOGUE, error_code
 from gpumon.sources.nvml.sleep import may_sleep
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.doctor.context import DiagnosticContext
     from gpumon.doctor.result import Result
@@ -34,6 +36,28 @@ _WRONG = {
 }
 
 
+_LOST = {
+    "NVIDIA": "Run `sudo dmesg | grep NVRM` to see what happened. To reset a GPU, end its "
+    "processes, then run `sudo nvidia-smi --gpu-reset -i INDEX`.",
+    "others": f"Run `sudo dmesg | grep -E '{DRM_LOG}'` to see what happened: these drivers reset a "
+    "GPU themselves.",
+}
+_REBOOT = "A GPU that fell off the bus often needs a reboot."
+
+_REPLACE = {
+    "NVIDIA": "End what uses the GPU, then `sudo nvidia-smi --gpu-reset -i INDEX`: a reset "
+    "replaces what is bad.",
+    "others": "Reboot: the driver then leaves out bad pages of memory. If errors return, show the "
+    "GPU's vendor the kernel's log.",
+}
+
+
+def _advice(texts: Mapping[str, str], gpus: Iterable[Gpu]) -> str:
+    """What to do about GPUs of these makers."""
+    kinds = {"NVIDIA" if maker_of(gpu.name) is Maker.NVIDIA else "others" for gpu in gpus}
+    return " ".join(text for kind, text in texts.items() if kind in kinds)
+
+
 def _gpus(gpus: Sequence[Gpu]) -> str:
     return f"GPU{'' if len(gpus) == 1 else 's'} {index_list(gpu.index for gpu in gpus)}"
 
@@ -50,9 +74,7 @@ def answering(case: DiagnosticContext) -> Result | None:
         return failed(
             name,
             f"{_gpus(wrong)} cannot be used.",
-            "Run `sudo dmesg | grep NVRM` to see what happened. To reset a GPU, end its processes, "
-            "then run `sudo nvidia-smi --gpu-reset -i INDEX`. A GPU that fell off the bus often "
-            "needs a reboot.",
+            f"{_advice(_LOST, wrong)} {_REBOOT}",
             *details,
         )
     if wrong:
@@ -74,14 +96,15 @@ def answering(case: DiagnosticContext) -> Result | None:
 
 
 def persistence(case: DiagnosticContext) -> Result | None:
-    """Whether GPUs stay initialised while they are unused."""
+    """Whether NVIDIA's GPUs stay initialised while they are unused."""
     name = "persistence mode"
-    if case.in_wsl or not case.gpus:
+    own = case.gpus_of(Maker.NVIDIA)
+    if case.in_wsl or not own:
         return None
     sys = str(case.machine.path("/sys"))
     server = [
         gpu
-        for gpu in case.gpus
+        for gpu in own
         if gpu.status is GpuStatus.OK
         and not (gpu.pci_bus_id is not None and may_sleep(gpu.pci_bus_id, sys))
     ]
@@ -126,8 +149,7 @@ def memory_health(case: DiagnosticContext) -> Result | None:
         return warned(
             name,
             f"There were errors on GPU{'' if len(troubled) == 1 else 's'} {index_list(troubled)}.",
-            "End what uses the GPU, then `sudo nvidia-smi --gpu-reset -i INDEX`: a reset replaces "
-            "what is bad.",
+            _advice(_REPLACE, (gpu for gpu, _ in (*faults, *asked))),
             *details,
         )
     if all(_tells_nothing(gpu) for gpu in gpus):
@@ -144,9 +166,9 @@ def _tells_nothing(gpu: Gpu) -> bool:
 
 
 def profiling(case: DiagnosticContext) -> Result | None:
-    """Whether the driver tells how much of a GPU works (GPM)."""
+    """Whether NVIDIA's driver tells how much of a GPU works (GPM)."""
     name = "work of the SMs"
-    gpus = [gpu for gpu in case.gpus if gpu.status is GpuStatus.OK]
+    gpus = [gpu for gpu in case.gpus_of(Maker.NVIDIA) if gpu.status is GpuStatus.OK]
     if not gpus:
         return None
     reasons = {gpu.index: gpu.unknown.get("sm_active") for gpu in gpus}
@@ -176,9 +198,9 @@ def profiling(case: DiagnosticContext) -> Result | None:
 
 
 def reported_errors(case: DiagnosticContext) -> Result | None:
-    """XIDs in the kernel log since the machine started."""
+    """XIDs, which are errors of NVIDIA's GPUs, in the kernel log since the machine started."""
     name = "reported errors"
-    if not case.gpus and not case.slots:
+    if not case.gpus_of(Maker.NVIDIA) and not case.slots:
         return None
     xids = _kernel_xids(case)
     if isinstance(xids, str):

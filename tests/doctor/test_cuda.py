@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from gpumon.doctor import CheckVerdict, cuda, frameworks
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import Gpu
 
 VENV = "/home/ann/venv"
 SITE = f"{VENV}/lib/python3.11/site-packages"
@@ -41,6 +46,7 @@ def test_toolkits_are_found_with_their_versions_each_once(tree: Tree) -> None:
     nvcc.chmod(0o755)
     result = cuda.toolkits(tree.case(environ={"CUDA_HOME": "/usr/local/cuda"}))
     assert verdict(result) is CheckVerdict.PASS
+    assert result is not None
     assert result.details == (
         "12.4.1  /usr/local/cuda",
         "10.2.89  /usr/local/cuda-10.2",
@@ -52,6 +58,7 @@ def test_a_compiler_on_the_path_is_named_where_it_is(tree: Tree) -> None:
     nvcc = tree.write("/usr/bin/nvcc", "#!/bin/sh\necho 'release 11.8, V11.8.89'\n")
     nvcc.chmod(0o755)
     result = cuda.toolkits(tree.case(environ={"PATH": "/usr/bin:/bin"}))
+    assert result is not None
     assert result.details == ("11.8  /usr/bin/nvcc",)
 
 
@@ -60,6 +67,7 @@ def test_a_broken_version_file_is_no_end(tree: Tree, text: str) -> None:
     tree.write("/usr/local/cuda-12.4/version.json", text)
     tree.write("/usr/local/cuda-12.4/bin/nvcc")
     result = cuda.toolkits(tree.case())
+    assert result is not None
     assert result.details == ("unknown version  /usr/local/cuda-12.4/bin/nvcc",)
 
 
@@ -147,6 +155,74 @@ def test_a_build_for_other_cards_is_told_as_such(tree: Tree) -> None:
     result = frameworks.torch(tree.case(environ=ENVIRON))
     assert verdict(result) is CheckVerdict.WARN
     assert "was built for ROCm 6.2.41: it does not compute on these GPUs" in words(result)
+
+
+def _other_torch(tree: Tree, version: str, **built: str) -> None:
+    """A build of PyTorch for ROCm (``hip``) or for Intel's GPUs (``xpu``)."""
+    lines = [f"{name}: Optional[str] = {built.get(name)!r}" for name in ("cuda", "hip", "xpu")]
+    text = f"__version__ = '{version}'\ndebug = False\n" + "\n".join(lines)
+    tree.write(f"{SITE}/torch/version.py", f"{text}\n")
+
+
+AMD = gpu(name="AMD Radeon RX 7900 XTX")
+APU = gpu(name="AMD Radeon 780M Graphics", memory_unified=True)
+INTEL = gpu(name="Intel Arc A770")
+
+
+@pytest.mark.parametrize(
+    ("cards", "built", "expected", "told"),
+    [
+        ((AMD,), {"hip": "6.2.41133"}, CheckVerdict.PASS, "was built for ROCm 6.2.41133."),
+        ((AMD,), {"cuda": "12.4"}, CheckVerdict.WARN, "CUDA 12.4: it does not compute on these"),
+        ((AMD,), {}, CheckVerdict.WARN, "Install the build for ROCm"),
+        ((INTEL,), {"xpu": "20250101"}, CheckVerdict.PASS, "XPU 20250101"),
+        ((INTEL,), {"cuda": "12.4"}, CheckVerdict.WARN, "Install the build for XPU"),
+        ((gpu(), AMD), {"cuda": "12.4"}, CheckVerdict.PASS, "built for CUDA 12.4"),
+        ((gpu(), AMD), {"hip": "6.2.41133"}, CheckVerdict.PASS, "ROCm"),
+        ((gpu(), AMD), {}, CheckVerdict.WARN, "it includes CUDA"),
+        ((APU,), {"cuda": "12.4"}, CheckVerdict.PASS, "nothing to compare it with"),
+        ((APU,), {}, CheckVerdict.PASS, "without CUDA"),
+    ],
+)
+def test_a_build_is_judged_by_the_makers_of_the_gpus(
+    tree: Tree, cards: tuple[Gpu, ...], built: dict[str, str], expected: CheckVerdict, told: str
+) -> None:
+    _other_torch(tree, "2.8.0", **built)
+    if cards[0].name != gpu().name:
+        tree.without_nvidia()
+    cuda_version = "12.8" if cards[0].name == gpu().name else None
+    result = frameworks.torch(tree.case(*cards, environ=ENVIRON, cuda=cuda_version))
+    assert verdict(result) is expected
+    assert told in words(result)
+
+
+def test_a_processors_gpu_is_to_compute_where_rocm_is_installed(tree: Tree) -> None:
+    tree.without_nvidia()
+    tree.write("/opt/rocm/.info/version", "7.1.1\n")
+    _other_torch(tree, "2.8.0")
+    assert verdict(frameworks.torch(tree.case(APU, environ=ENVIRON))) is CheckVerdict.WARN
+
+
+def test_builds_for_rocm_of_the_other_frameworks_are_known(tree: Tree) -> None:
+    tree.without_nvidia()
+    for name in ("jax-0.6.0", "jax_rocm7_plugin-0.6.0", "jax_rocm60_pjrt-0.6.0"):
+        tree.write(f"{SITE}/{name}.dist-info/METADATA")
+    tree.write(
+        f"{SITE}/tensorflow/python/platform/build_info.py",
+        TENSORFLOW.format(cuda="", built=False).replace("])", ", ('is_rocm_build', True)])"),
+    )
+    tree.write(f"{SITE}/tensorflow_rocm-2.18.1.dist-info/METADATA")
+    case = tree.case(AMD, environ=ENVIRON, cuda=None)
+    assert verdict(frameworks.jax(case)) is CheckVerdict.PASS
+    assert "was built for ROCm 7." in words(frameworks.jax(case))
+    assert verdict(frameworks.tensorflow(case)) is CheckVerdict.PASS
+    assert "2.18.1" in words(frameworks.tensorflow(case))
+
+
+def test_nvidias_driver_that_fails_beside_another_maker_blames_no_build(tree: Tree) -> None:
+    _other_torch(tree, "2.8.0", cuda="12.4")
+    result = frameworks.torch(tree.case(AMD, environ=ENVIRON, cuda=None))
+    assert verdict(result) is CheckVerdict.PASS
 
 
 def test_what_the_driver_allows_may_not_be_known(tree: Tree) -> None:

@@ -28,7 +28,7 @@ def test_a_healthy_driver_passes(tree: Tree) -> None:
 
 def test_a_machine_without_a_card_is_told_so_and_nothing_that_follows_from_it(tree: Tree) -> None:
     tree.unload()
-    tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x8086\n")
+    tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x1a03\n")
     case = tree.case(answer=MISSING)
     assert verdict(driver.gpus_on_the_bus(case)) is CheckVerdict.FAIL
     assert driver.kernel_module(case) is None
@@ -37,7 +37,7 @@ def test_a_machine_without_a_card_is_told_so_and_nothing_that_follows_from_it(tr
 
 def test_a_card_that_is_on_no_bus_but_answers_is_no_fault(tree: Tree) -> None:
     tree.unload()
-    tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x8086\n")
+    tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x1a03\n")
     assert driver.gpus_on_the_bus(tree.case()) is None
 
 
@@ -61,7 +61,7 @@ def test_a_card_that_the_driver_refused_is_named(tree: Tree) -> None:
     tree.card("0000:42:00.0", None)
     result = driver.gpus_on_the_bus(tree.case())
     assert verdict(result) is CheckVerdict.WARN
-    assert "0000:42:00.0  no driver" in words(result)
+    assert "0000:42:00.0  NVIDIA  no driver" in words(result)
 
 
 def test_a_module_that_is_not_loaded_is_a_fault_where_there_is_a_card(tree: Tree) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from gpumon.doctor import CheckVerdict, DiagnosticContext, DriverAnswer, Machine, Result
@@ -20,6 +21,8 @@ MODULE = (
     "(builder@host)  Fri Mar 7 21:22:01 UTC 2025\nGCC version:  gcc version 13.3.0\n"
 )
 SLOT = "0000:41:00.0"
+PROCESSOR = "0000:00:02.0"
+"""The place of the GPU of Intel's processors."""
 
 
 class Tree:
@@ -61,6 +64,33 @@ class Tree:
         if driver is not None:
             self.link(f"{folder}/driver", f"../../../bus/pci/drivers/{driver}")
 
+    def drm_card(
+        self, slot: str, driver: str | None, node: int | None = None, *, integrated: bool = False
+    ) -> None:
+        """An AMD GPU (amdgpu, radeon) or an Intel GPU (i915, xe) on the bus.
+
+        The files are those of the kernel's ``drivers/gpu/drm/drm_sysfs.c``; ``in1_label`` is that
+        of ``amdgpu_pm.c``.
+        """
+        self.card(slot, driver)
+        folder = f"/sys/bus/pci/devices/{slot}"
+        intel = slot == PROCESSOR or driver in {"i915", "xe"}
+        self.write(f"{folder}/vendor", "0x8086\n" if intel else "0x1002\n")
+        self.write(f"{folder}/class", "0x030000\n")
+        if node is not None:
+            self.write(f"{folder}/drm/renderD{node}/dev", f"226:{node}\n")
+            self.write(f"/dev/dri/renderD{node}")
+        if integrated and not intel:
+            self.write(f"{folder}/hwmon/hwmon3/in1_label", "vddnb\n")
+
+    def without_nvidia(self) -> None:
+        """Take away NVIDIA's GPU, its driver and its library."""
+        shutil.rmtree(self.path("/sys/bus/pci/devices") / SLOT)
+        shutil.rmtree(self.path("/usr/lib"))
+        self.unload()
+        for name in ("nvidiactl", "nvidia0", "nvidia-uvm", "nvidia-modeset"):
+            self.remove(f"/dev/{name}")
+
     def library(self, version: str) -> None:
         folder = "/usr/lib/x86_64-linux-gnu"
         self.write(f"{folder}/libcuda.so.{version}")
@@ -80,6 +110,7 @@ class Tree:
         root_user: bool = False,
         cuda: str | None = "12.8",
         in_container: bool = False,
+        library: bool = True,
     ) -> DiagnosticContext:
         """An examination of it, whose driver answers for these cards."""
         host = Host(
@@ -94,7 +125,7 @@ class Tree:
             try_open=try_open,
             uptime=lambda: 7200.0,
         )
-        told = answer or DriverAnswer(True, VERSION, snapshot, None, 0.2)
+        told = answer or DriverAnswer(library, VERSION if library else None, snapshot, None, 0.2)
         return DiagnosticContext(machine, lambda: told)
 
 

@@ -1,0 +1,103 @@
+"""The GPUs on the PCI bus, whoever made them and whichever driver they have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.doctor.machine import found
+from gpumon.host.power import read_word
+from gpumon.model.makers import Maker
+from gpumon.sources.intel.names import model_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.doctor.machine import Machine
+
+VENDORS = {Maker.NVIDIA: "0x10de", Maker.AMD: "0x1002", Maker.INTEL: "0x8086"}
+"""PCI vendor IDs, as the kernel writes them."""
+
+OWN_DRIVERS = {Maker.NVIDIA: ("nvidia",), Maker.AMD: ("amdgpu",), Maker.INTEL: ("i915", "xe")}
+"""The kernel drivers whose GPUs gpumon shows."""
+
+_DISPLAY, _ACCELERATOR = "0x03", "0x12"
+"""PCI base classes. The Instinct MI300 and later are accelerators (apache/cloudstack#11701), but so
+are the NPUs of Intel's processors."""
+
+_INTEL_PROCESSOR = "0000:00:02.0"
+"""The place of the GPU of Intel's processors."""
+
+_MI300A = "0x74a0"
+"""PCI device ID of a processor with a GPU that lacks what the others have."""
+
+
+class PciGpu(Struct, frozen=True):
+    """A GPU on the PCI bus.
+
+    Attributes:
+        slot: Its kernel name: ``0000:03:00.0``.
+        maker: Its maker.
+        driver: Its kernel driver; ``None`` without one.
+        render_nodes: Names of its render nodes: ``renderD128``.
+        integrated: Whether it is part of a processor. AMD's are known only with their driver.
+    """
+
+    slot: str
+    maker: Maker
+    driver: str | None
+    render_nodes: tuple[str, ...] = ()
+    integrated: bool = False
+
+    @property
+    def shown_by_gpumon(self) -> bool:
+        """Whether its driver is one of those that gpumon reads."""
+        return self.driver in OWN_DRIVERS[self.maker]
+
+    @property
+    def line(self) -> str:
+        """A line for a person."""
+        return f"{self.slot}  {self.maker.value}  {self.driver or 'no driver'}"
+
+
+def pci_gpus(machine: Machine) -> tuple[PciGpu, ...]:
+    """The GPUs of the three makers, by maker and place. No GPU wakes."""
+    folders = machine.folder("/sys/bus/pci/devices", "*")
+    vendors = {folder: read_word(f"{folder}/vendor") for folder in folders}
+    return tuple(
+        gpu
+        for maker, vendor in VENDORS.items()
+        for folder in folders
+        if vendors[folder] == vendor and (gpu := _gpu(folder, maker)) is not None
+    )
+
+
+def _gpu(folder: Path, maker: Maker) -> PciGpu | None:
+    """The GPU of a PCI device; ``None`` if it is something else."""
+    try:
+        driver: str | None = (folder / "driver").readlink().name
+    except OSError:
+        driver = None
+    classes = (_DISPLAY, _ACCELERATOR) if maker is Maker.AMD else (_DISPLAY,)
+    is_gpu = (read_word(f"{folder}/class") or "").startswith(classes)
+    # The drivers amdgpu, i915 and xe have nothing but GPUs.
+    if not is_gpu and (maker is Maker.NVIDIA or driver not in OWN_DRIVERS[maker]):
+        return None
+    nodes = tuple(path.name for path in found(folder, "drm/renderD*"))
+    return PciGpu(folder.name, maker, driver, nodes, _is_integrated(folder, maker))
+
+
+def _is_integrated(folder: Path, maker: Maker) -> bool:
+    device = read_word(f"{folder}/device") or ""
+    if maker is Maker.AMD:
+        # Of AMD's GPUs only those of processors have the voltage vddnb (``in1``), see
+        # ``hwmon_attributes_visible`` of the kernel's ``amdgpu_pm.c``.
+        return device == _MI300A or bool(found(folder, "hwmon/hwmon*/in1_label"))
+    if maker is Maker.INTEL:
+        try:
+            discrete = model_of(int(device, 16)).discrete
+        except ValueError:
+            discrete = None
+        return folder.name == _INTEL_PROCESSOR if discrete is None else not discrete
+    return False

@@ -1,0 +1,44 @@
+"""The installed versions of ROCm, AMD's libraries for computing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.doctor.messages import count
+from gpumon.doctor.result import passed
+from gpumon.model.makers import Maker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.doctor.context import DiagnosticContext
+    from gpumon.doctor.machine import Machine
+    from gpumon.doctor.result import Result
+
+
+def rocm(case: DiagnosticContext) -> Result | None:
+    """Installed versions of ROCm."""
+    name = "ROCm"
+    versions = rocm_versions(case.machine)
+    if not versions:
+        if not case.gpus_of(Maker.AMD):
+            return None
+        return passed(name, "None in /opt: Python packages include their own libraries.")
+    details = [f"{version}  {path}" for path, version in versions.items()]
+    retry = case.machine.environ.get("HSA_XNACK")
+    if retry is not None:
+        details.append(f"HSA_XNACK={retry}")
+    return passed(name, f"{count(len(versions), 'installation')}.", *details)
+
+
+def rocm_versions(machine: Machine) -> dict[str, str]:
+    """The version of ROCm by folder; the same folder once."""
+    found: dict[str, str] = {}
+    seen: set[Path] = set()
+    for folder in (machine.path("/opt/rocm"), *machine.folder("/opt", "rocm-*")):
+        name = machine.name(folder)
+        version = (machine.text(f"{name}/.info/version") or "").strip()
+        if version and folder.resolve() not in seen:
+            seen.add(folder.resolve())
+            found[name] = version
+    return found

@@ -1,0 +1,91 @@
+"""What is said of machines with real cards of AMD and Intel, as they were captured."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, driver, drm
+from gpumon.sampling.one_sample import take_one
+from gpumon.sources.machine import Roots, this_machine
+from gpumon.sources.nvml import library, source
+from tests.doctor.trees import verdict, words
+from tests.sources.amd import machines
+from tests.sources.drm.trees import Tree, write
+from tests.sources.intel import captures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulated driver of other tests stays loaded in this process."""
+
+    def missing(_: object) -> object:
+        raise OSError
+
+    monkeypatch.setattr(library, "load_library", missing)
+    monkeypatch.setattr(source, "load_library", missing)
+
+
+def _examined(root: Path) -> DiagnosticContext:
+    roots = Roots(str(root / "proc"), str(root / "sys"), str(root / "dev"))
+    return DiagnosticContext(
+        Machine(root=root, environ={}),
+        partial(ask_driver, partial(take_one, this_machine(roots=roots))),
+    )
+
+
+@pytest.mark.parametrize("model", machines.NAMES)
+def test_every_model_of_amd_passes(tmp_path: Path, model: str) -> None:
+    machines.machine(tmp_path, model)
+    case = _examined(tmp_path)
+    assert words(driver.gpus_on_the_bus(case)).startswith("1 AMD GPU.")
+    for check in (drm.amd_driver, drm.render_nodes, driver.answer):
+        assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
+    assert driver.library(case) is None
+    (card,) = case.cards
+    assert card.integrated == case.gpus[0].memory_unified
+
+
+CAPTURES = (
+    *(captures.a770_i915, captures.a750_xe, captures.b580_xe, captures.b60_xe, captures.b70_xe),
+    *(captures.max_1550_xe, captures.uhd_i915, captures.b390_xe),
+)
+
+
+@pytest.mark.parametrize("add", CAPTURES)
+def test_every_model_of_intel_passes(tmp_path: Path, add: Callable[[Tree], Path]) -> None:
+    add(Tree(tmp_path))
+    case = _examined(tmp_path)
+    assert words(driver.gpus_on_the_bus(case)).startswith("1 Intel GPU.")
+    for check in (drm.intel_driver, drm.render_nodes, driver.answer):
+        assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
+    (card,) = case.cards
+    assert card.integrated == case.gpus[0].memory_unified
+
+
+def test_the_gpu_of_a_processor_is_left_out_beside_a_card(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    captures.uhd_i915(tree)
+    machines.add(tree, "rx_6900_xt", number=1)
+    case = _examined(tmp_path)
+    assert [gpu.name for gpu in case.gpus] == ["AMD Radeon RX 6900 XT"]
+    assert "Intel's at 0000:00:02.0" in words(drm.processor_gpus(case))
+    assert verdict(driver.answer(case)) is CheckVerdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("vendor", "counts"), [("0x1002\n", True), ("0x8086\n", False), ("0x10de\n", False)]
+)
+def test_accelerators_of_amd_are_gpus_and_those_of_intel_are_not(
+    tmp_path: Path, vendor: str, counts: bool
+) -> None:
+    """The class of an Instinct MI325X (apache/cloudstack#11701), and of the NPUs of Intel."""
+    folder = Tree(tmp_path).pci("0000:05:00.0", {"vendor": vendor, "class": "0x120000\n"})
+    write(folder / "device", "0x74a5\n")
+    assert bool(_examined(tmp_path).cards) == counts

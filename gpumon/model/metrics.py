@@ -202,7 +202,7 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("fp16_active", "FP16 active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_PIPE_FP16_ACTIVE", "Share of cycles in which the FP16 units worked, mean of all SMs. The tensor cores do not count."),
     Metric("dram_active", "DRAM active", Unit.SHARE, Tier.MEDIUM, None, "DCGM_FI_PROF_DRAM_ACTIVE", "Share of cycles in which data moved to or from GPU memory. About 80 is the most in practice. It does not tell how full the memory is."),
     Metric("temperature_hotspot", "Hotspot temperature", Unit.CELSIUS, _FAST, None, None, "Temperature of the hottest place of the chip, which AMD calls junction. The other temperature is that of its edge."),
-    Metric("fan_rpm", "Fan", Unit.RPM, _SLOW, None, None, "Measured speed of the fan, of several the fastest."),
+    Metric("fan_rpm", "Fan speed, measured", Unit.RPM, _SLOW, None, None, "Measured speed of the fan, of several the fastest."),
 )
 # fmt: on
 

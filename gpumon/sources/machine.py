@@ -95,6 +95,22 @@ def _drm_backend(maker: Maker, selection: GpuSelection, roots: Roots) -> GpuBack
     return IntelBackend(selection, None, roots.proc, roots.sys, roots.dev)
 
 
+def _needs_nvidia(sys: str) -> bool:
+    """Whether a GPU of NVIDIA has its driver, or none: no other driver has taken it."""
+    from gpumon.host.power import graphics_devices
+    from gpumon.sources.nvml.sleep import PCI_VENDOR
+
+    for device in graphics_devices(PCI_VENDOR, sys):
+        link = f"{sys}/bus/pci/devices/{device}/driver"
+        try:
+            driver = os.readlink(link).rpartition("/")[2]  # noqa: PTH115 - as above
+        except OSError:
+            return True
+        if driver == "nvidia":
+            return True
+    return False
+
+
 def _combined(
     there: Collection[Maker],
     selection: GpuSelection,
@@ -104,14 +120,11 @@ def _combined(
     profiled: bool,
 ) -> GpuBackend:
     """NVIDIA's backend, which may find no driver, and these."""
-    from gpumon.host.power import graphics_devices
     from gpumon.sources.combined import CombinedBackend, Member
-    from gpumon.sources.nvml.sleep import PCI_VENDOR
     from gpumon.sources.nvml.source import NvmlBackend
 
     nvml = NvmlBackend(ALL, None, roots.proc, roots.sys, profiled=profiled)
-    expected = bool(graphics_devices(PCI_VENDOR, roots.sys))
-    members = [Member(nvml, "NVIDIA's driver", expected=expected)]
+    members = [Member(nvml, "NVIDIA's driver", expected=_needs_nvidia(roots.sys))]
     members += [
         Member(
             _drm_backend(maker, ALL, roots),

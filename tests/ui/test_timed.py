@@ -16,19 +16,20 @@ class Heard(TimedScreen):
     """A screen that keeps what it would say."""
 
     def __init__(self, viewed_time: Any) -> None:
-        super().__init__(viewed_time)
+        drawn_with: Any = None
+        super().__init__(viewed_time, drawn_with, drawn_with)
         self.said: list[str] = []
 
     def say(self, message: str, *, lasting: bool = False) -> None:  # noqa: ARG002 - see PaintedScreen
         self.said.append(message)
 
-    def repaint(self, palette: object) -> None:
-        pass
-
     def take(self) -> None:
         pass
 
     def _clear_message(self) -> None:
+        pass
+
+    def _expire_message(self) -> None:
         pass
 
 

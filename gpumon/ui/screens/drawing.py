@@ -15,7 +15,6 @@ from gpumon.ui.view.dashboard_layout import Layout
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.table_entries import Listing
 from gpumon.ui.view.update import ViewUpdate
-from gpumon.ui.widgets.cell_view import CellView
 from gpumon.ui.widgets.filter_bar import FilterBar
 
 if TYPE_CHECKING:
@@ -83,18 +82,15 @@ class DrawingScreen(TimedScreen):
             narrowing: The initial process filter.
             options: Columns, order, keys.
         """
-        super().__init__(viewed_time)
+        super().__init__(viewed_time, renderer, palette)
         self._session = session
         self._kill_controller = kill_controller
-        self._renderer = renderer
-        self._palette = palette
         self._view = first_view(
             session.collector.interval, narrowing, options, readonly=session.host.readonly
         )
         self._layout = Layout(self._view)
         self._dashboard = Dashboard(viewed_time.history)
         self._snapshot = viewed_time.history.latest
-        self._views: dict[str, CellView] = {}
         self._heights: tuple[int, ...] = ()
         self._bar = FilterBar()
         self._drawn_beneath = 0.0
@@ -102,12 +98,11 @@ class DrawingScreen(TimedScreen):
         self._shown_trouble = ""
         self._catch_up_timer: Timer | None = None
         self._key_pending = False
-        self._message_timer: Timer | None = None
         self._config_error = options.config_error
 
     def compose(self) -> ComposeResult:
         """Compose the parts from top to bottom."""
-        self._views = {name: CellView(self._renderer, self._palette, id=name) for name in _PARTS}
+        self._make_views(_PARTS)
         for name, view in self._views.items():
             if name == "footer":
                 yield self._bar
@@ -132,12 +127,6 @@ class DrawingScreen(TimedScreen):
     def on_screen_suspend(self) -> None:
         """Redraw without the footer's keys, which do not work under a dialog."""
         self.draw()
-
-    def repaint(self, palette: Palette) -> None:
-        """Apply other colours."""
-        self._palette = palette
-        for view in self._views.values():
-            view.repaint(palette)
 
     # -- what is shown ---------------------------------------------------------------------------
 
@@ -262,12 +251,8 @@ class DrawingScreen(TimedScreen):
     def say(self, message: str, *, lasting: bool = False) -> None:
         """Show a message in place of the footer, longer if it may contain a path."""
         self._show(replace(self._view, message=message))
-        if self._message_timer is not None:
-            self._message_timer.stop()
-        self._message_timer = None
-        if message:
-            seconds = _READING_SECONDS if lasting else _MESSAGE_SECONDS
-            self._message_timer = self.set_timer(seconds, self._expire_message)
+        seconds = _READING_SECONDS if lasting else _MESSAGE_SECONDS
+        self._expire_after(seconds if message else None)
 
     def _expire_message(self) -> None:
         self._show(replace(self._view, message=""))

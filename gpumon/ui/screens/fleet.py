@@ -21,7 +21,6 @@ from gpumon.ui.view.help_page import HelpSection
 from gpumon.ui.view.key_names import keycap
 from gpumon.ui.view.process_table import column_at
 from gpumon.ui.view.state_help import state_sections
-from gpumon.ui.widgets.cell_view import CellView
 from gpumon.ui.widgets.filter_bar import FilterBar
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.timer import Timer
 
     from gpumon.fleet.summaries import FleetSummaries
     from gpumon.model.processes import ProcessId
@@ -104,25 +102,21 @@ class FleetScreen(PaintedScreen):
             source: What the hosts are if they are not real, such as ``DEMO``.
             config_error: The errors in the configuration; empty if there are none.
         """
-        super().__init__()
+        super().__init__(renderer, palette)
         self._summaries = summaries
         self._view = view
         self._layout = FleetLayout(view)
         self._picture = FleetPicture()
-        self._renderer = renderer
-        self._palette = palette
         self._clock = clock
         self._source = source
         self._config_error = config_error
-        self._views: dict[str, CellView] = {}
         self._heights: tuple[int, ...] = ()
         self._bar = FilterBar()
         self._drawn: tuple[object, int] = None, 0
-        self._message_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Compose the parts from top to bottom."""
-        self._views = {name: CellView(self._renderer, self._palette, id=name) for name in _PARTS}
+        self._make_views(_PARTS)
         for name, view in self._views.items():
             if name == "footer":
                 yield self._bar
@@ -144,12 +138,6 @@ class FleetScreen(PaintedScreen):
     def on_screen_suspend(self) -> None:
         """Redraw without the footer's keys, which do not work under a dialog."""
         self.draw()
-
-    def repaint(self, palette: Palette) -> None:
-        """Apply other colours."""
-        self._palette = palette
-        for view in self._views.values():
-            view.repaint(palette)
 
     # -- what is shown ---------------------------------------------------------------------------
 
@@ -199,12 +187,8 @@ class FleetScreen(PaintedScreen):
     def say(self, message: str, *, lasting: bool = False) -> None:
         """Show a message in place of the footer."""
         self._view = replace(self._view, message=message)
-        if self._message_timer is not None:
-            self._message_timer.stop()
-        self._message_timer = None
-        if message:
-            seconds = _READING_SECONDS if lasting else _MESSAGE_SECONDS
-            self._message_timer = self.set_timer(seconds, self._expire_message)
+        seconds = _READING_SECONDS if lasting else _MESSAGE_SECONDS
+        self._expire_after(seconds if message else None)
         self.draw()
 
     def _expire_message(self) -> None:

@@ -14,7 +14,6 @@ from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.view.header_footer import footer_row, key_at
 from gpumon.ui.view.key_names import FooterKey, explained, footer_key
 from gpumon.ui.view.page_layout import page_header
-from gpumon.ui.widgets.cell_view import CellView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.timer import Timer
 
     from gpumon.config.key_action import KeyAction, Place
     from gpumon.host import Target
@@ -74,17 +72,13 @@ class PageScreen(PaintedScreen):
             renderer: Writes changed cells.
             palette: The colours.
         """
-        super().__init__()
+        super().__init__(renderer, palette)
         self._viewed_time = viewed_time
-        self._renderer = renderer
-        self._palette = palette
-        self._views: dict[str, CellView] = {}
         self._rows: list[Row] = []
         self._rows_width = 0
         self._drawn_from = _NOTHING
         self._top = 0
         self._message = ""
-        self._message_timer: Timer | None = None
 
     # -- provided by subclasses ------------------------------------------------------------------
 
@@ -129,10 +123,7 @@ class PageScreen(PaintedScreen):
 
     def compose(self) -> ComposeResult:
         """Compose header, body and footer."""
-        self._views = {
-            name: CellView(self._renderer, self._palette, id=name)
-            for name in ("header", "body", "footer")
-        }
+        self._make_views(("header", "body", "footer"))
         yield from self._views.values()
 
     def on_mount(self) -> None:
@@ -151,12 +142,6 @@ class PageScreen(PaintedScreen):
     def on_screen_suspend(self) -> None:
         """Redraw without the footer's keys, which do not work under a dialog."""
         self.draw()
-
-    def repaint(self, palette: Palette) -> None:
-        """Apply other colours."""
-        self._palette = palette
-        for view in self._views.values():
-            view.repaint(palette)
 
     def _refresh_page(self) -> None:
         """Rebuild the rows if their data has changed."""
@@ -218,11 +203,7 @@ class PageScreen(PaintedScreen):
     def say(self, message: str, *, lasting: bool = False) -> None:
         """Show a message in place of the footer: for a few seconds, or until the next key."""
         self._message = message
-        if self._message_timer is not None:
-            self._message_timer.stop()
-            self._message_timer = None
-        if message and not lasting:
-            self._message_timer = self.set_timer(_MESSAGE_SECONDS, self._expire_message)
+        self._expire_after(_MESSAGE_SECONDS if message and not lasting else None)
         self.draw()
 
     def _expire_message(self) -> None:

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 from textual.screen import Screen
 
+from gpumon.ui.widgets.cell_view import CellView
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from textual import events
+    from textual.timer import Timer
 
     from gpumon.findings.groups import JobGroup
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
     from gpumon.ui.palette import Palette
+    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.view.help_page import HelpSection
 
 
@@ -31,11 +37,41 @@ class TellRequested(Message):
 
 
 class PaintedScreen(Screen[None]):
-    """A screen with colours of its own and a line for messages."""
+    """A screen with colours of its own and a line for messages.
 
-    @abstractmethod
+    Args:
+        renderer: Writes changed cells.
+        palette: The colours.
+    """
+
+    def __init__(self, renderer: TerminalRenderer, palette: Palette) -> None:
+        super().__init__()
+        self._renderer = renderer
+        self._palette = palette
+        self._views: dict[str, CellView] = {}
+        self._message_timer: Timer | None = None
+
+    def _make_views(self, names: Iterable[str]) -> None:
+        """Make the parts of the screen."""
+        self._views = {name: CellView(self._renderer, self._palette, id=name) for name in names}
+
     def repaint(self, palette: Palette) -> None:
         """Apply other colours."""
+        self._palette = palette
+        for view in self._views.values():
+            view.repaint(palette)
+
+    def _expire_after(self, seconds: float | None) -> None:
+        """Remove the message after these seconds; ``None`` leaves it."""
+        if self._message_timer is not None:
+            self._message_timer.stop()
+        self._message_timer = (
+            None if seconds is None else self.set_timer(seconds, self._expire_message)
+        )
+
+    @abstractmethod
+    def _expire_message(self) -> None:
+        """Remove the message."""
 
     @abstractmethod
     def say(self, message: str, *, lasting: bool = False) -> None:

@@ -12,14 +12,24 @@ from gpumon.ui.view.key_names import keycap
 
 if TYPE_CHECKING:
     from gpumon.recording.playback import Player
+    from gpumon.ui.palette import Palette
+    from gpumon.ui.terminal.renderer import TerminalRenderer
     from gpumon.ui.viewed_time import ViewedTime
 
 
 class TimedScreen(PaintedScreen):
-    """The key actions that move through the past and back to the present."""
+    """The key actions that move through the past and back to the present.
 
-    def __init__(self, viewed_time: ViewedTime) -> None:
-        super().__init__()
+    Args:
+        viewed_time: The source of snapshots and history.
+        renderer: Writes changed cells.
+        palette: The colours.
+    """
+
+    def __init__(
+        self, viewed_time: ViewedTime, renderer: TerminalRenderer, palette: Palette
+    ) -> None:
+        super().__init__(renderer, palette)
         self._viewed_time = viewed_time
 
     @abstractmethod

@@ -238,24 +238,3 @@ def test_an_amd_gpu_is_waited_for(amd: Machine) -> None:
         amd.bury()
         assert waiting.wait(60) == 0
         assert "GPU 0 is free" in waiting.stderr.read()
-
-
-def test_an_amd_gpu_that_vanishes_is_told_by_an_alert(amd: Machine, tmp_path: Path) -> None:
-    settings = tmp_path / "config/gpumon/config.toml"
-    write(settings, '[[alerts]]\nname = "gone"\nwhen = "lost"\n')
-    watching = subprocess.Popen(
-        [*amd.command, "watch", "-n", "0.2"],
-        env={**amd.env, "XDG_CONFIG_HOME": str(tmp_path / "config"), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert watching.stdout is not None
-    assert watching.stderr is not None
-    with watching:
-        try:
-            assert "watching" in watching.stderr.readline()
-            amd.tree.unplug(CARD)
-            assert "GPU 0 (RX 6900 XT)" in watching.stdout.readline()
-        finally:
-            watching.terminate()

@@ -5,8 +5,8 @@
   ``CUDA_VISIBLE_DEVICES``, has indices among the GPUs that are left (rocm.docs.amd.com, "GPU
   isolation techniques" and "HIP environment variables").
 - Intel: ``ZE_AFFINITY_MASK`` has indices, ``0,1.0``; a part after a point is a tile. They follow
-  the PCI bus if ``ZE_ENABLE_PCI_ID_DEVICE_ORDER`` is 1 (Level Zero specification, "Environment
-  Variables").
+  the PCI bus if ``ZE_ENABLE_PCI_ID_DEVICE_ORDER`` is 1, and count cards, not tiles, if
+  ``ZE_FLAT_DEVICE_HIERARCHY`` is COMPOSITE (Level Zero specification, "Environment Variables").
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _CUDA, _CUDA_ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 _ROCR, _HIP = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
 _MASK, _MASK_ORDER = "ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
+_HIERARCHY, _BY_CARD = "ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"
 
 MAIN_VARIABLE = {Maker.NVIDIA: _CUDA, Maker.AMD: _ROCR, Maker.INTEL: _MASK}
 """The variable that selects GPUs of a maker for any program."""
@@ -34,7 +35,7 @@ MAIN_VARIABLE = {Maker.NVIDIA: _CUDA, Maker.AMD: _ROCR, Maker.INTEL: _MASK}
 VARIABLES = {
     Maker.NVIDIA: (_CUDA, _CUDA_ORDER),
     Maker.AMD: (_ROCR, _HIP),
-    Maker.INTEL: (_MASK, _MASK_ORDER),
+    Maker.INTEL: (_MASK, _MASK_ORDER, _HIERARCHY),
 }
 """The variables that decide which GPUs of a maker a program sees."""
 
@@ -68,7 +69,8 @@ def assignments(maker: Maker, uuids: Sequence[str], gpus: Sequence[Gpu]) -> dict
     if maker is Maker.INTEL:
         order = _bus_order(own)
         by_uuid = {gpu.uuid: order.index(_bus(gpu)) for gpu in own}
-        return {_MASK: ",".join(str(by_uuid[uuid]) for uuid in uuids), _MASK_ORDER: "1"}
+        mask = ",".join(str(by_uuid[uuid]) for uuid in uuids)
+        return {_MASK: mask, _MASK_ORDER: "1", _HIERARCHY: _BY_CARD}
     # Older GPUs and processors have no UUID: they are counted.
     indices = {gpu.uuid: str(place) for place, gpu in enumerate(own)}
     listed = ",".join(uuid if uuid.startswith(_UUID) else indices[uuid] for uuid in uuids)
@@ -99,7 +101,9 @@ def names_gpu(environment: Mapping[str, str], uuid: str) -> bool:
 def is_restricted(maker: Maker, environment: Mapping[str, str]) -> bool:
     """Whether an environment selects some of a maker's GPUs."""
     if maker is Maker.AMD:
-        return any(name in environment for name in (_ROCR, _HIP, _CUDA))
+        return any(environment.get(name) is not None for name in (_ROCR, _HIP)) or bool(
+            environment.get(_CUDA)
+        )
     return MAIN_VARIABLE[maker] in environment
 
 
@@ -164,11 +168,11 @@ def _amd(environment: Mapping[str, str], own: Sequence[Gpu]) -> Meaning:
     first = environment.get(_ROCR)
     if first is not None:
         seen = reading.take(first, own, uuids=True)
-        counted = any(not part.strip().startswith(_UUID) for part in first.split(",") if part)
+        counted = bool(seen) and any(part.strip().isdigit() for part in first.split(","))
     second = environment.get(_HIP, environment.get(_CUDA))
     if second is not None:
-        counted = counted or first is None
         seen = reading.take(second, seen, uuids=False)
+        counted = counted or (first is None and bool(seen))
     if counted and len({gpu.name for gpu in own}) > 1:
         reading.doubts.append(
             "the GPUs are not all of one model, and in which order ROCm counts them is not known "
@@ -186,6 +190,8 @@ def _intel(environment: Mapping[str, str], own: Sequence[Gpu]) -> Meaning:
     slots = _bus_order(own)
     if environment.get(_MASK_ORDER) != "1" and len(slots) > 1:
         reading.doubts.append(f"without {_MASK_ORDER}=1 the order of the GPUs is not known here")
+    if environment.get(_HIERARCHY) != _BY_CARD and any(" Max 1" in (gpu.name or "") for gpu in own):
+        reading.doubts.append(f"without {_HIERARCHY}={_BY_CARD} the tiles of a card are counted")
     found: dict[str, Gpu] = {}
     for entry in map(str.strip, value.split(",")):
         number = entry.partition(".")[0]

@@ -66,6 +66,7 @@ def test_a_level_zero_program_gets_indices_in_the_order_of_the_bus() -> None:
     assert assignments(Maker.INTEL, [INTEL[1].uuid], ALL) == {
         "ZE_AFFINITY_MASK": "1",
         "ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1",
+        "ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE",
     }
 
 
@@ -141,5 +142,10 @@ def test_a_line_for_a_shell_fits_the_maker() -> None:
         f"ROCR_VISIBLE_DEVICES={AMD[0].uuid} HIP_VISIBLE_DEVICES=0"
     )
     assert assignment_line([INTEL[0].uuid], ALL) == (
-        "ZE_AFFINITY_MASK=0 ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"
+        "ZE_AFFINITY_MASK=0 ZE_ENABLE_PCI_ID_DEVICE_ORDER=1 ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE"
     )
+
+
+def test_a_uuid_of_another_maker_leaves_no_doubt_about_amds_gpus() -> None:
+    meaning = visible_gpus(Maker.AMD, {"CUDA_VISIBLE_DEVICES": "GPU-0"}, ALL)
+    assert (meaning.devices, meaning.certain) == ((), True)

@@ -221,6 +221,9 @@ def _job_maker(gpus: Sequence[Gpu], requirements: Requirements) -> Maker:
     """
     if requirements.maker is not None:
         return requirements.maker
+    if gpus and gpus[0].index > 0 and not requirements.only and not requirements.models:
+        # The first indices are kept for NVIDIA's GPUs, whose driver does not respond now.
+        return Maker.NVIDIA
     for gpu in gpus:
         named = not requirements.models or any(
             part in (gpu.name or "").lower() for part in requirements.models

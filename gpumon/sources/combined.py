@@ -34,8 +34,8 @@ class Member:
 
     Attributes:
         backend: The backend.
-        expected: Whether the machine has GPUs of this driver: if it does not respond, that is an
-            error, and not the absence of such GPUs.
+        expected: Number of GPUs that this driver should have: if it does not respond, that is an
+            error, and not the absence of such GPUs, and their indices are kept for them.
         label: How a message calls its driver.
         hides_integrated: Whether GPUs that are part of a processor are left out while the machine
             has another one.
@@ -45,7 +45,7 @@ class Member:
     """
 
     def __init__(
-        self, backend: GpuBackend, label: str, *, expected: bool, hides_integrated: bool = False
+        self, backend: GpuBackend, label: str, *, expected: int, hides_integrated: bool = False
     ) -> None:
         self.backend = backend
         self.label = label
@@ -213,7 +213,8 @@ class CombinedBackend(GpuBackend):
         for member in self._members:
             member.first_index = max(member.first_index, index)
             index = max(
-                [member.first_index + gpu.index + 1 for gpu in member.gpus] + [member.first_index]
+                [member.first_index + gpu.index + 1 for gpu in member.gpus]
+                + [member.first_index + (0 if member.gpus else member.expected)]
             )
         names = [member.backend.name for member in self._members if member.gpus]
         self.name = "+".join(names) or self._members[0].backend.name
@@ -225,7 +226,7 @@ class CombinedBackend(GpuBackend):
     def _has_others(self) -> bool:
         """Whether the machine has a GPU that is never left out, or should have one."""
         return any(
-            (member.expected and member.problem is not None)
+            (bool(member.expected) and member.problem is not None)
             or (member.is_open and not member.is_hidden)
             for member in self._members
         )

@@ -95,20 +95,20 @@ def _drm_backend(maker: Maker, selection: GpuSelection, roots: Roots) -> GpuBack
     return IntelBackend(selection, None, roots.proc, roots.sys, roots.dev)
 
 
-def _needs_nvidia(sys: str) -> bool:
-    """Whether a GPU of NVIDIA has its driver, or none: no other driver has taken it."""
+def _nvidia_gpus(sys: str) -> int:
+    """Number of NVIDIA's GPUs that have its driver, or none: no other driver has taken them."""
     from gpumon.host.power import graphics_devices
     from gpumon.sources.nvml.sleep import PCI_VENDOR
 
+    count = 0
     for device in graphics_devices(PCI_VENDOR, sys):
         link = f"{sys}/bus/pci/devices/{device}/driver"
         try:
             driver = os.readlink(link).rpartition("/")[2]  # noqa: PTH115 - as above
         except OSError:
-            return True
-        if driver == "nvidia":
-            return True
-    return False
+            driver = "nvidia"
+        count += driver == "nvidia"
+    return count
 
 
 def _combined(
@@ -124,12 +124,12 @@ def _combined(
     from gpumon.sources.nvml.source import NvmlBackend
 
     nvml = NvmlBackend(ALL, None, roots.proc, roots.sys, profiled=profiled)
-    members = [Member(nvml, "NVIDIA's driver", expected=_needs_nvidia(roots.sys))]
+    members = [Member(nvml, "NVIDIA's driver", expected=_nvidia_gpus(roots.sys))]
     members += [
         Member(
             _drm_backend(maker, ALL, roots),
             f"{maker.value}'s driver",
-            expected=False,
+            expected=0,
             hides_integrated=backend == makers.AUTO,
         )
         for maker in there

@@ -324,13 +324,19 @@ def test_the_gpus_that_are_asked_for_decide_whose_they_are() -> None:
     assert fitting(Requirements(models=("mi210",)), *machine) == [1]
     assert fitting(Requirements(maker=Maker.AMD), *machine) == [1]
     assert fitting(Requirements(only=parse_selection("0-1"), least=2, most=2), *machine) == [0]
-    assert fitting(ANY, AMD, ARC) == [1]
+    assert fitting(ANY, replace(AMD, index=0), ARC) == [0]
+
+
+def test_a_job_does_not_get_another_makers_gpu_while_nvidias_driver_is_away() -> None:
+    # The index 0 is kept for NVIDIA's GPU.
+    assert fitting(ANY, AMD, ARC) == []
+    assert fitting(Requirements(maker=Maker.AMD), AMD, ARC) == [1]
 
 
 def test_a_processors_gpu_is_given_where_it_is_the_only_one_or_named() -> None:
-    assert fitting(ANY, OWN) == [3]
-    assert fitting(ANY, AMD, OWN) == [1]
+    assert fitting(ANY, replace(OWN, index=0)) == [0]
+    assert fitting(ANY, replace(AMD, index=0), OWN) == [0]
     assert fitting(Requirements(only=parse_selection("3")), AMD, OWN) == [3]
-    refused = judge(snapshot(NOON, AMD, OWN), ANY, Circumstances())[1].refusal
+    refused = judge(snapshot(NOON, replace(AMD, index=0), OWN), ANY, Circumstances())[1].refusal
     assert refused is not None
     assert (refused.kind, refused.passing) == ("integrated", False)

@@ -89,7 +89,7 @@ def combined(
         Member(
             one,
             f"{one.device_files.maker.value if one.device_files.maker else ''}'s driver",
-            expected=expected and one.name == "nvml",
+            expected=2 if expected and one.name == "nvml" else 0,
             hides_integrated=hides and one.name != "nvml",
         )
         for one in drivers
@@ -178,7 +178,8 @@ def test_a_missing_driver_is_said_beside_the_version_of_the_other() -> None:
     first, second = nvidia(), amd()
     first.trouble = GONE
     reading = opened(first, second).read()
-    assert [one.index for one in reading.gpus] == [0, 1]
+    # The indices 0 and 1 are those of NVIDIA's GPUs: nobody else's GPU is taken for one of them.
+    assert [one.index for one in reading.gpus] == [2, 3]
     assert reading.driver.version == "amdgpu 6.8, NVIDIA's driver does not respond"
 
 

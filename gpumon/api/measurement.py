@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from gpumon.api.local import selection_of, source_and_host
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
 from gpumon.host.process_tree import DescendantFinder
-from gpumon.host.visible_devices import is_restricted, makers_of, visible_gpus
+from gpumon.host.visible_devices import makers_of, selecting_variable, visible_gpus
 from gpumon.model.selection import ALL
 from gpumon.sampling.collector import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
@@ -235,7 +235,7 @@ class Measurement:
 
 def _visible(gpus: Sequence[Gpu]) -> frozenset[str] | None:
     """The GPUs that this process's environment names; ``None`` if it names none for sure."""
-    makers = [maker for maker in makers_of(gpus) if is_restricted(maker, os.environ)]
+    makers = [one for one in makers_of(gpus) if selecting_variable(one, os.environ, gpus)]
     meanings = [visible_gpus(maker, os.environ, gpus) for maker in makers]
     sure = [one for one in meanings if one.devices or one.certain]
     if not sure:

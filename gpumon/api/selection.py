@@ -48,9 +48,12 @@ class Selected(Struct, frozen=True):
     def cuda_visible_devices(self) -> str:
         """The value of ``CUDA_VISIBLE_DEVICES`` with which a program sees just these.
 
-        For GPUs of other makers use ``variables`` or ``env``.
+        Raises:
+            ValueError: They are of another maker: ``variables`` and ``env`` have its variables.
         """
-        return self.variables.get("CUDA_VISIBLE_DEVICES", "")
+        if "CUDA_VISIBLE_DEVICES" not in self.variables:
+            raise ValueError(f"not NVIDIA's GPUs: use variables or env, {self.variables}")
+        return self.variables["CUDA_VISIBLE_DEVICES"]
 
     @property
     def env(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ from gpumon.doctor.driver import GIVEN
 from gpumon.doctor.messages import count
 from gpumon.doctor.result import failed, passed, warned
 from gpumon.doctor.rocm import rocm_versions
-from gpumon.host.visible_devices import VARIABLES, is_restricted, visible_gpus
+from gpumon.host.visible_devices import VARIABLES, selecting_variable, visible_gpus
 from gpumon.model.makers import Maker
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def visible_intel(case: DiagnosticContext) -> Result | None:
 def _visible(case: DiagnosticContext, maker: Maker, names: tuple[str, ...]) -> Result | None:
     name = f"visible {maker.value}"
     environ = case.machine.environ
-    if not case.gpus_of(maker) or not is_restricted(maker, environ):
+    if not case.gpus_of(maker) or not selecting_variable(maker, environ, case.gpus):
         return None
     meaning = visible_gpus(maker, environ, case.gpus)
     given = [one for one in names if one in environ]

@@ -67,6 +67,19 @@ def graphics_devices(vendor: str, sys: str = "/sys") -> list[str]:
     ]
 
 
+def driver_of(device: str, sys: str = "/sys") -> str | None:
+    """Name of the kernel's driver of a PCI device; ``None`` without one.
+
+    Args:
+        device: Its kernel name (``0000:1b:00.0``).
+        sys: Where the system file system is mounted.
+    """
+    try:
+        return os.readlink(os.path.join(sys, _DEVICES, device, "driver")).rpartition("/")[2]  # noqa: PTH115 - pathlib is not imported before the first frame
+    except OSError:
+        return None
+
+
 def read_word(path: str) -> str | None:
     """The content of a file of one word; ``None`` if it cannot be read."""
     try:

@@ -2,8 +2,10 @@
 
 - NVIDIA: see ``cuda_visible_devices``.
 - AMD: ``ROCR_VISIBLE_DEVICES`` has indices or UUIDs; ``HIP_VISIBLE_DEVICES``, or if that is not set
-  ``CUDA_VISIBLE_DEVICES``, has indices among the GPUs that are left (rocm.docs.amd.com, "GPU
-  isolation techniques" and "HIP environment variables").
+  ``CUDA_VISIBLE_DEVICES``, has indices among the GPUs that are left, and ``GPU_DEVICE_ORDINAL`` the
+  same for OpenCL (rocm.docs.amd.com, "GPU isolation techniques" and "HIP environment variables").
+  The first hides all GPUs if it is empty; the others count as not set then (``rocdevice.cpp`` of
+  ROCm/clr).
 - Intel: ``ZE_AFFINITY_MASK`` has indices, ``0,1.0``; a part after a point is a tile. They follow
   the PCI bus if ``ZE_ENABLE_PCI_ID_DEVICE_ORDER`` is 1, and count cards, not tiles, if
   ``ZE_FLAT_DEVICE_HIERARCHY`` is COMPOSITE (Level Zero specification, "Environment Variables").
@@ -15,7 +17,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from gpumon.host.cuda_visible_devices import Meaning, Visible, mapping, quoted, visible_devices
-from gpumon.host.power import graphics_devices
+from gpumon.host.power import driver_of, graphics_devices
 from gpumon.model.makers import Maker, maker_of
 from gpumon.text.formatting import printable
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _CUDA, _CUDA_ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 _ROCR, _HIP = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
+_OPENCL = "GPU_DEVICE_ORDINAL"
 _MASK, _MASK_ORDER = "ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
 _HIERARCHY, _BY_CARD = "ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"
 
@@ -39,7 +42,9 @@ VARIABLES = {
 }
 """The variables that decide which GPUs of a maker a program sees."""
 
-_INTEL_VENDOR = "0x8086"
+_KERNEL_DRIVERS = {Maker.AMD: ("0x1002", ("amdgpu",)), Maker.INTEL: ("0x8086", ("i915", "xe"))}
+"""The PCI vendor IDs of the makers whose GPUs are counted, and the drivers of those that count."""
+
 _UUID = "GPU-"
 
 
@@ -66,16 +71,31 @@ def assignments(maker: Maker, uuids: Sequence[str], gpus: Sequence[Gpu]) -> dict
     if maker is Maker.NVIDIA:
         return {_CUDA: ",".join(uuids)}
     own = gpus_of(maker, gpus)
+    order = _bus_order(maker, own)
+    indices = {gpu.uuid: str(order.index(_bus(gpu))) for gpu in own}
     if maker is Maker.INTEL:
-        order = _bus_order(own)
-        by_uuid = {gpu.uuid: order.index(_bus(gpu)) for gpu in own}
-        mask = ",".join(str(by_uuid[uuid]) for uuid in uuids)
+        mask = ",".join(indices[uuid] for uuid in uuids)
         return {_MASK: mask, _MASK_ORDER: "1", _HIERARCHY: _BY_CARD}
     # Older GPUs and processors have no UUID: they are counted.
-    indices = {gpu.uuid: str(place) for place, gpu in enumerate(own)}
     listed = ",".join(uuid if uuid.startswith(_UUID) else indices[uuid] for uuid in uuids)
-    # An inherited HIP_VISIBLE_DEVICES would select again among what is left.
-    return {_ROCR: listed, _HIP: ",".join(map(str, range(len(uuids))))}
+    # Inherited values would select again among what is left.
+    left = ",".join(map(str, range(len(uuids))))
+    return {_ROCR: listed, _HIP: left, _OPENCL: left}
+
+
+def doubt_of_counting(maker: Maker, uuids: Sequence[str], gpus: Sequence[Gpu]) -> str:
+    """Why a program may count AMD's GPUs otherwise than ``assignments``; usually empty.
+
+    Args:
+        maker: Their maker.
+        uuids: Their UUIDs.
+        gpus: All GPUs of the machine.
+    """
+    several = len(_bus_order(maker, gpus_of(maker, gpus))) > 1
+    counted = [uuid for uuid in uuids if not uuid.startswith(_UUID)]
+    if maker is not Maker.AMD or not counted or not several:
+        return ""
+    return f"{', '.join(counted)} has no UUID and is counted, and ROCm may count otherwise"
 
 
 def assignment_line(uuids: Sequence[str], gpus: Sequence[Gpu]) -> str:
@@ -92,19 +112,37 @@ def assignment_line(uuids: Sequence[str], gpus: Sequence[Gpu]) -> str:
 
 
 def names_gpu(environment: Mapping[str, str], uuid: str) -> bool:
-    """Whether a variable of an environment contains the UUID of a GPU or MIG device."""
-    return any(
-        uuid in environment.get(variable, "").split(",") for variable in MAIN_VARIABLE.values()
-    )
+    """Whether a variable of an environment contains the UUID of a GPU or MIG device.
+
+    One without a UUID has an index there, which may be that of any GPU.
+    """
+    values = [environment[name] for name in MAIN_VARIABLE.values() if name in environment]
+    if uuid.startswith("PCI-"):
+        return bool(values)
+    return any(uuid in value.split(",") for value in values)
 
 
-def is_restricted(maker: Maker, environment: Mapping[str, str]) -> bool:
-    """Whether an environment selects some of a maker's GPUs."""
+def selecting_variable(
+    maker: Maker, environment: Mapping[str, str], gpus: Sequence[Gpu]
+) -> str | None:
+    """The variable by which an environment selects some of a maker's GPUs.
+
+    Where a machine has GPUs of NVIDIA, CUDA's variable means those, although HIP reads it too.
+
+    Args:
+        maker: The maker.
+        environment: Variables by name.
+        gpus: All GPUs of the machine.
+    """
+    main = MAIN_VARIABLE[maker]
+    if main in environment:
+        return main
     if maker is Maker.AMD:
-        return any(environment.get(name) is not None for name in (_ROCR, _HIP)) or bool(
-            environment.get(_CUDA)
-        )
-    return MAIN_VARIABLE[maker] in environment
+        if environment.get(_HIP):
+            return _HIP
+        if environment.get(_CUDA) and Maker.NVIDIA not in makers_of(gpus):
+            return _CUDA
+    return None
 
 
 def visible_gpus(maker: Maker, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Meaning:
@@ -169,9 +207,9 @@ def _amd(environment: Mapping[str, str], own: Sequence[Gpu]) -> Meaning:
     if first is not None:
         seen = reading.take(first, own, uuids=True)
         counted = bool(seen) and any(part.strip().isdigit() for part in first.split(","))
-    second = environment.get(_HIP, environment.get(_CUDA))
-    if second is not None:
-        seen = reading.take(second, seen, uuids=False)
+    second = environment.get(_HIP) or environment.get(_CUDA)
+    if second:
+        seen = reading.take(second, seen, uuids=True)
         counted = counted or (first is None and bool(seen))
     if counted and len({gpu.name for gpu in own}) > 1:
         reading.doubts.append(
@@ -187,7 +225,7 @@ def _intel(environment: Mapping[str, str], own: Sequence[Gpu]) -> Meaning:
     if not value:
         return reading.meaning(own)
     by_bus = {_bus(gpu): gpu for gpu in own}
-    slots = _bus_order(own)
+    slots = _bus_order(Maker.INTEL, own)
     if environment.get(_MASK_ORDER) != "1" and len(slots) > 1:
         reading.doubts.append(f"without {_MASK_ORDER}=1 the order of the GPUs is not known here")
     if environment.get(_HIERARCHY) != _BY_CARD and any(" Max 1" in (gpu.name or "") for gpu in own):
@@ -208,12 +246,13 @@ def _bus(gpu: Gpu) -> str:
     return (gpu.pci_bus_id or "").lower()
 
 
-def _bus_order(own: Sequence[Gpu]) -> list[str]:
-    """The bus IDs of Intel's GPUs in the order of the bus.
+def _bus_order(maker: Maker, own: Sequence[Gpu]) -> list[str]:
+    """The bus IDs of a maker's GPUs in the order of the bus.
 
     A processor's own GPU counts although it may not be shown. It is left out if these GPUs are
     those of another machine.
     """
     known = sorted(map(_bus, own))
-    there = graphics_devices(_INTEL_VENDOR)
+    vendor, drivers = _KERNEL_DRIVERS[maker]
+    there = [one for one in graphics_devices(vendor) if driver_of(one) in drivers]
     return there if set(known) <= set(there) else known

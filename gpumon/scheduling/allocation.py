@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.visible_devices import (
-    MAIN_VARIABLE,
     VARIABLES,
     gpus_of,
-    is_restricted,
     makers_of,
+    selecting_variable,
     visible_gpus,
 )
 from gpumon.model.makers import Maker
@@ -46,13 +45,6 @@ def _uncertain(sentence: str, passing: bool) -> UncertainAllocationError:
     return UncertainAllocationError(sentence, passing=passing)
 
 
-_INHERITED = {
-    Maker.NVIDIA: (),
-    Maker.AMD: (VARIABLES[Maker.AMD][1], MAIN_VARIABLE[Maker.NVIDIA]),
-    Maker.INTEL: (),
-}
-"""Further variables that select GPUs of a maker."""
-
 _SURE = {
     Maker.NVIDIA: "Set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the GPUs by their UUIDs.",
     Maker.AMD: "Name the GPUs by their UUIDs in ROCR_VISIBLE_DEVICES.",
@@ -71,31 +63,35 @@ def allowance(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Allowance:
     Raises:
         UncertainAllocationError: It names GPUs by indices that only CUDA can resolve.
     """
-    makers = makers_of(gpus)
-    restricted = [maker for maker in makers if is_restricted(maker, environment)]
-    if not restricted:
+    names = {maker: selecting_variable(maker, environment, gpus) for maker in makers_of(gpus)}
+    if not any(names.values()):
         return Allowance()
     named: set[str] = set()
     reasons: dict[Maker, str] = {}
-    for maker in makers:
-        if maker in restricted:
-            found, reasons[maker] = _allowed(maker, environment, gpus)
-            named |= found
-        else:
+    for maker, name in names.items():
+        if name is None:
             named |= {gpu.uuid for gpu in gpus_of(maker, gpus)}
+        else:
+            found, reasons[maker] = _allowed(maker, name, environment, gpus)
+            named |= found
     return Allowance(frozenset(named), reasons)
 
 
 def _allowed(
-    maker: Maker, environment: Mapping[str, str], gpus: Sequence[Gpu]
+    maker: Maker, name: str, environment: Mapping[str, str], gpus: Sequence[Gpu]
 ) -> tuple[set[str], str]:
     """The UUIDs of a maker's GPUs that an environment allows, and why the others are not allowed.
+
+    Args:
+        maker: The maker.
+        name: The variable that selects.
+        environment: Variables by name.
+        gpus: All GPUs of the machine.
 
     Raises:
         UncertainAllocationError: See ``allowance``.
     """
     meaning = visible_gpus(maker, environment, gpus)
-    name = next(one for one in (MAIN_VARIABLE[maker], *_INHERITED[maker]) if one in environment)
     if not meaning.devices and not meaning.certain:
         raise UncertainAllocationError(
             f"{name} is set, and which GPUs it leaves is uncertain: {meaning.why}. {_SURE[maker]}",

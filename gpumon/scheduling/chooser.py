@@ -7,9 +7,11 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.allocation import allowance
-from gpumon.scheduling.eligibility import Circumstances, is_identified, judge
+from gpumon.scheduling.eligibility import Circumstances, is_identified, job_maker, judge
 from gpumon.scheduling.messages import many
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.stability import StabilityWindow, look_back
@@ -71,7 +73,10 @@ class Chooser:
     def join_queue(self, snapshot: Snapshot) -> None:
         """Join the queue, so that later waiters leave our GPUs to us; until ``leave_queue``."""
         if self._queue is not None:
-            self._queue.join(self.requirements, allowance(self._environment, snapshot.gpus))
+            allowed = allowance(self._environment, snapshot.gpus)
+            # What it follows from is not known to the other waiters.
+            maker = job_maker(snapshot.gpus, self.requirements, allowed)
+            self._queue.join(replace(self.requirements, maker=maker), allowed)
 
     def leave_queue(self) -> None:
         """Leave the queue. May be called at any time."""

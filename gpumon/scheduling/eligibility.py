@@ -214,23 +214,34 @@ def _verdict(
     )
 
 
-def _job_maker(gpus: Sequence[Gpu], requirements: Requirements) -> Maker:
-    """The maker of a job's GPUs: of those that are asked for, the first one's.
+def job_maker(gpus: Sequence[Gpu], requirements: Requirements, allowance: Allowance) -> Maker:
+    """The maker of a job's GPUs: of those that are asked for and allowed, the first one's.
 
     A program uses the GPUs of one maker, and a CUDA program that is given others runs without any.
+    What the environment names comes before what it does not mention.
     """
     if requirements.maker is not None:
         return requirements.maker
     if gpus and gpus[0].index > 0 and not requirements.only and not requirements.models:
         # The first indices are kept for NVIDIA's GPUs, whose driver does not respond now.
         return Maker.NVIDIA
-    for gpu in gpus:
-        named = not requirements.models or any(
-            part in (gpu.name or "").lower() for part in requirements.models
-        )
-        if named and requirements.only.includes(gpu.index, gpu.uuid):
-            return maker_of(gpu.name)
-    return maker_of(gpus[0].name) if gpus else Maker.NVIDIA
+    asked = [
+        gpu
+        for gpu in gpus
+        if requirements.only.includes(gpu.index, gpu.uuid) and _is_one_of(requirements.models, gpu)
+    ]
+    allowed = [gpu for gpu in asked if any(map(allowance.allows, _all_candidates(gpu)))]
+    mentioned = [gpu for gpu in allowed if maker_of(gpu.name) in allowance.reasons]
+    first = next(iter(mentioned or allowed or asked or gpus), None)
+    return Maker.NVIDIA if first is None else maker_of(first.name)
+
+
+def _is_one_of(models: Sequence[str], gpu: Gpu) -> bool:
+    return not models or any(part in (gpu.name or "").lower() for part in models)
+
+
+def _all_candidates(gpu: Gpu) -> list[Candidate]:
+    return [Candidate(gpu), *(Candidate(gpu, mig) for mig in gpu.mig)]
 
 
 def _other_maker(maker: Maker, wanted: Maker) -> str:
@@ -264,10 +275,11 @@ class _Evaluation:
             sorted(computing, key=lambda one: -(self._memory_of([one]) or 0)),
         )
         self.free = self._free()
-        self._maker = _job_maker(snapshot.gpus, requirements)
+        self._maker = job_maker(snapshot.gpus, requirements, circumstances.allowance)
         # A processor's own GPU is for jobs only where it is the only one.
         self._is_spare = bool(self._gpu.memory_unified) and any(
-            gpu.memory_unified is False for gpu in snapshot.gpus
+            gpu.memory_unified is False and maker_of(gpu.name) is self._maker
+            for gpu in snapshot.gpus
         )
         held = circumstances.held
         self.holder = held.get(candidate.uuid) or held.get(candidate.gpu.uuid)
@@ -325,7 +337,7 @@ class _Evaluation:
     def _mismatches(self) -> Iterator[tuple[str, bool, str]]:
         """For each mismatch: its kind, whether the GPU reported the value, and a sentence."""
         gpu, asked = self._gpu, self._asked
-        if asked.models and not any(part in (gpu.name or "").lower() for part in asked.models):
+        if not _is_one_of(asked.models, gpu):
             sentence = f"it is {_named(gpu.name)}, not {_either(asked.models)}"
             yield "model", gpu.name is not None, sentence
         if asked.architectures and (gpu.architecture or "").lower() not in asked.architectures:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.host.visible_devices import assignments, gpus_of
+from gpumon.host.visible_devices import assignments, doubt_of_counting, gpus_of
 from gpumon.model.makers import Maker, maker_of
 from gpumon.text.formatting import cell_width, fit, printable
 
@@ -63,8 +63,11 @@ def doubt_of_indices(candidates: Sequence[Candidate], gpus: Sequence[Gpu]) -> st
         candidates: The chosen GPUs.
         gpus: All GPUs of the machine.
     """
-    others = maker_of(candidates[0].gpu.name) is not Maker.NVIDIA
-    if others or any(one.mig is not None for one in candidates):
+    maker = maker_of(candidates[0].gpu.name)
+    if maker is not Maker.NVIDIA:
+        doubt = doubt_of_counting(maker, [one.uuid for one in candidates], gpus)
+        return f"{doubt}." if doubt else ""
+    if any(one.mig is not None for one in candidates):
         return ""
     meaning = visible_devices(as_index(candidates, gpus), _ORDER, gpus_of(Maker.NVIDIA, gpus))
     if meaning.certain:

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from gpumon.model.makers import Maker, maker_of
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.gpu_sampler import GpuSampler
 from gpumon.scheduling.outputs import (
@@ -99,7 +100,7 @@ def select(
     if options.verbose:
         tell(choice.reason)
         write(table(verdicts, choice, columns()))
-    if options.form in {"index", "env"}:
+    if options.form in {"index", "env"} or maker_of(chosen[0].gpu.name) is not Maker.NVIDIA:
         tell(doubt_of_indices(chosen, snapshot.gpus))
     if requirements.mig and len(chosen) > 1:
         tell("CUDA gives a program the first of several MIG devices alone: hand them out singly.")

@@ -227,7 +227,7 @@ class CombinedBackend(GpuBackend):
         """Whether the machine has a GPU that is never left out, or should have one."""
         return any(
             (bool(member.expected) and member.problem is not None)
-            or (member.is_open and not member.is_hidden)
+            or (member.is_open and not member.is_hidden and (member.reading is None or member.gpus))
             for member in self._members
         )
 
@@ -321,7 +321,7 @@ def _uses(process: ListedProcess, first: int, shown: set[str]) -> Iterable[GpuUs
 def _merged(before: ListedProcess | None, kind: str, uses: tuple[GpuUse, ...]) -> ListedProcess:
     if before is None:
         return ListedProcess(kind, uses)
-    kinds = dict.fromkeys((*before.type.split("+"), *kind.split("+")))
+    kinds = sorted({*before.type.split("+"), *kind.split("+")}, key="MCG".find)
     return ListedProcess("+".join(kinds), (*before.uses, *uses))
 
 

@@ -97,18 +97,11 @@ def _drm_backend(maker: Maker, selection: GpuSelection, roots: Roots) -> GpuBack
 
 def _nvidia_gpus(sys: str) -> int:
     """Number of NVIDIA's GPUs that have its driver, or none: no other driver has taken them."""
-    from gpumon.host.power import graphics_devices
+    from gpumon.host.power import driver_of, graphics_devices
     from gpumon.sources.nvml.sleep import PCI_VENDOR
 
-    count = 0
-    for device in graphics_devices(PCI_VENDOR, sys):
-        link = f"{sys}/bus/pci/devices/{device}/driver"
-        try:
-            driver = os.readlink(link).rpartition("/")[2]  # noqa: PTH115 - as above
-        except OSError:
-            driver = "nvidia"
-        count += driver == "nvidia"
-    return count
+    devices = graphics_devices(PCI_VENDOR, sys)
+    return sum(driver_of(device, sys) in {"nvidia", None} for device in devices)
 
 
 def _combined(

@@ -426,9 +426,13 @@ def test_the_amd_gpus_that_programs_see_are_named(tree: Tree) -> None:
     result = drm.visible_amd(tree.case(*cards, environ=environ))
     assert verdict(result) is CheckVerdict.PASS
     assert "ROCR_VISIBLE_DEVICES=GPU-00aa11bb22cc33dd: device 0 is GPU 1." in words(result)
-    result = drm.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": ""}))
+    result = drm.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": "9"}))
     assert verdict(result) is CheckVerdict.WARN
     assert "unset HIP_VISIBLE_DEVICES" in words(result)
+    # ROCm takes an empty variable as not set, but for the first one.
+    assert drm.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": ""})) is None
+    result = drm.visible_amd(tree.case(*cards, environ={"ROCR_VISIBLE_DEVICES": ""}))
+    assert verdict(result) is CheckVerdict.WARN
 
 
 def test_cuda_visible_devices_counts_for_amd_where_there_is_no_nvidia(radeon: Tree) -> None:

@@ -129,10 +129,15 @@ def test_a_free_amd_gpu_is_selected_and_a_job_sees_it_alone(amd: Machine) -> Non
     assert amd.printed("select", "--format", "env").splitlines() == [
         f"ROCR_VISIBLE_DEVICES={UUID}",
         "HIP_VISIBLE_DEVICES=0",
+        "GPU_DEVICE_ORDINAL=0",
     ]
     told = json.loads(amd.printed("select", "--format", "json"))
     assert told["cuda_visible_devices"] is None
-    assert told["environment"] == {"ROCR_VISIBLE_DEVICES": UUID, "HIP_VISIBLE_DEVICES": "0"}
+    assert told["environment"] == {
+        "ROCR_VISIBLE_DEVICES": UUID,
+        "HIP_VISIBLE_DEVICES": "0",
+        "GPU_DEVICE_ORDINAL": "0",
+    }
     inside = (
         "import os; print(os.environ['ROCR_VISIBLE_DEVICES'], os.environ['HIP_VISIBLE_DEVICES'])"
     )

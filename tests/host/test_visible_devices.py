@@ -7,9 +7,10 @@ import pytest
 from gpumon.host.visible_devices import (
     assignment_line,
     assignments,
-    is_restricted,
+    doubt_of_counting,
     makers_of,
     names_gpu,
+    selecting_variable,
     visible_gpus,
 )
 from gpumon.model.makers import Maker, maker_of
@@ -17,9 +18,15 @@ from tests.build import gpu
 
 NVIDIA = [gpu(uuid=f"GPU-{n}", index=n, name="NVIDIA H100") for n in range(2)]
 AMD = [
-    gpu(uuid=f"GPU-c0ffee000000000{n}", index=2 + n, name="AMD Instinct MI210") for n in range(3)
+    gpu(
+        uuid=f"GPU-c0ffee000000000{n}",
+        index=2 + n,
+        name="AMD Instinct MI210",
+        pci_bus_id=f"0000:a{n}:00.0",
+    )
+    for n in range(3)
 ]
-APU = gpu(uuid="PCI-0000:c4:00.0", index=5, name="AMD Radeon 780M")
+APU = gpu(uuid="PCI-0000:c4:00.0", index=5, name="AMD Radeon 780M", pci_bus_id="0000:c4:00.0")
 INTEL = [
     gpu(
         uuid=f"PCI-0000:{bus}:00.0",
@@ -54,6 +61,7 @@ def test_a_rocm_program_gets_uuids_and_counts_what_is_left() -> None:
     assert assignments(Maker.AMD, [AMD[2].uuid, AMD[0].uuid], ALL) == {
         "ROCR_VISIBLE_DEVICES": f"{AMD[2].uuid},{AMD[0].uuid}",
         "HIP_VISIBLE_DEVICES": "0,1",
+        "GPU_DEVICE_ORDINAL": "0,1",
     }
 
 
@@ -73,8 +81,15 @@ def test_a_level_zero_program_gets_indices_in_the_order_of_the_bus() -> None:
 def test_the_processors_gpu_counts_for_level_zero_though_it_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    there = ["0000:00:02.0", "0000:03:00.0", "0000:83:00.0"]
-    monkeypatch.setattr("gpumon.host.visible_devices.graphics_devices", lambda _: there)
+    # A card that a virtual machine has does not count.
+    there = {
+        "0000:00:02.0": "i915",
+        "0000:01:00.0": "vfio-pci",
+        "0000:03:00.0": "xe",
+        "0000:83:00.0": "xe",
+    }
+    monkeypatch.setattr("gpumon.host.visible_devices.graphics_devices", lambda _: list(there))
+    monkeypatch.setattr("gpumon.host.visible_devices.driver_of", there.get)
     assert assignments(Maker.INTEL, [INTEL[0].uuid], ALL)["ZE_AFFINITY_MASK"] == "1"
     environment = {"ZE_AFFINITY_MASK": "0,2", "ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1"}
     meaning = visible_gpus(Maker.INTEL, environment, ALL)
@@ -94,6 +109,9 @@ def test_the_processors_gpu_counts_for_level_zero_though_it_is_not_shown(
         ({"HIP_VISIBLE_DEVICES": "1,0"}, [3, 2]),
         ({"ROCR_VISIBLE_DEVICES": "2,1", "HIP_VISIBLE_DEVICES": "1"}, [3]),
         ({"ROCR_VISIBLE_DEVICES": "2,1", "CUDA_VISIBLE_DEVICES": "0"}, [4]),
+        # Empty is as good as not set, but for the first one.
+        ({"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "1"}, [3]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, [2, 3, 4, 5]),
         # HIP_VISIBLE_DEVICES has precedence over CUDA's variable.
         ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1"}, [2]),
         # UUIDs of NVIDIA's GPUs are no indices.
@@ -129,9 +147,17 @@ def test_cuda_counts_nvidias_gpus_only() -> None:
 
 
 def test_a_variable_of_one_maker_says_nothing_of_another() -> None:
-    assert not is_restricted(Maker.INTEL, {"CUDA_VISIBLE_DEVICES": "0"})
-    assert not is_restricted(Maker.NVIDIA, {"ROCR_VISIBLE_DEVICES": "0"})
-    assert is_restricted(Maker.AMD, {"CUDA_VISIBLE_DEVICES": "0"})
+    cuda, rocr = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
+    assert selecting_variable(Maker.INTEL, {cuda: "0"}, ALL) is None
+    assert selecting_variable(Maker.NVIDIA, {rocr: "0"}, ALL) is None
+    assert selecting_variable(Maker.AMD, {rocr: ""}, ALL) == rocr
+    # HIP reads CUDA's variable, which means NVIDIA's GPUs where there are some.
+    assert selecting_variable(Maker.AMD, {cuda: "0"}, ALL) is None
+    assert selecting_variable(Maker.AMD, {cuda: "0"}, AMD) == cuda
+    assert selecting_variable(Maker.AMD, {cuda: ""}, AMD) is None
+    # What has no UUID is named by an index, which may be that of any GPU.
+    assert names_gpu({"ZE_AFFINITY_MASK": "1"}, INTEL[0].uuid)
+    assert not names_gpu({}, INTEL[0].uuid)
     assert names_gpu({"ROCR_VISIBLE_DEVICES": f"0,{AMD[1].uuid}"}, AMD[1].uuid)
     assert not names_gpu({}, AMD[1].uuid)
 
@@ -139,7 +165,7 @@ def test_a_variable_of_one_maker_says_nothing_of_another() -> None:
 def test_a_line_for_a_shell_fits_the_maker() -> None:
     assert assignment_line(["GPU-0"], ALL) == "CUDA_VISIBLE_DEVICES=GPU-0"
     assert assignment_line([AMD[0].uuid], ALL) == (
-        f"ROCR_VISIBLE_DEVICES={AMD[0].uuid} HIP_VISIBLE_DEVICES=0"
+        f"ROCR_VISIBLE_DEVICES={AMD[0].uuid} HIP_VISIBLE_DEVICES=0 GPU_DEVICE_ORDINAL=0"
     )
     assert assignment_line([INTEL[0].uuid], ALL) == (
         "ZE_AFFINITY_MASK=0 ZE_ENABLE_PCI_ID_DEVICE_ORDER=1 ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE"
@@ -149,3 +175,9 @@ def test_a_line_for_a_shell_fits_the_maker() -> None:
 def test_a_uuid_of_another_maker_leaves_no_doubt_about_amds_gpus() -> None:
     meaning = visible_gpus(Maker.AMD, {"CUDA_VISIBLE_DEVICES": "GPU-0"}, ALL)
     assert (meaning.devices, meaning.certain) == ((), True)
+
+
+def test_counting_is_a_doubt_where_there_are_several_gpus_of_amd() -> None:
+    assert "PCI-0000:c4:00.0 has no UUID" in doubt_of_counting(Maker.AMD, [APU.uuid], ALL)
+    assert doubt_of_counting(Maker.AMD, [APU.uuid], [APU]) == ""
+    assert doubt_of_counting(Maker.AMD, [AMD[0].uuid], ALL) == ""

@@ -70,7 +70,7 @@ AMD = [
         ({"HIP_VISIBLE_DEVICES": "0"}, [0, 1, 2, 3, 4]),
         ({"CUDA_VISIBLE_DEVICES": "GPU-2a", "ROCR_VISIBLE_DEVICES": AMD[0].uuid}, [2]),
         ({"CUDA_VISIBLE_DEVICES": "2", "ROCR_VISIBLE_DEVICES": "0"}, [2]),
-        ({"CUDA_VISIBLE_DEVICES": "1"}, [1, 5]),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, [1, 4, 5]),
         ({"CUDA_VISIBLE_DEVICES": "2", "HIP_VISIBLE_DEVICES": "0"}, [2, 4]),
     ],
 )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpumon.model.makers import Maker
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
-from gpumon.scheduling.allocation import UncertainAllocationError
+from gpumon.scheduling.allocation import UncertainAllocationError, allowance
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge, judge_over_time
 from gpumon.scheduling.requirements import Requirements
@@ -340,3 +340,16 @@ def test_a_processors_gpu_is_given_where_it_is_the_only_one_or_named() -> None:
     refused = judge(snapshot(NOON, replace(AMD, index=0), OWN), ANY, Circumstances())[1].refusal
     assert refused is not None
     assert (refused.kind, refused.passing) == ("integrated", False)
+
+
+def test_what_the_environment_allows_decides_whose_a_jobs_gpus_are() -> None:
+    machine = snapshot(NOON, IDLE, AMD)
+    for environment, indices in (
+        ({"ROCR_VISIBLE_DEVICES": AMD.uuid}, [1]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, [1]),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, [0]),
+        ({}, [0]),
+    ):
+        verdicts = judge(machine, ANY, Circumstances(allowance(environment, machine.gpus)))
+        fits = [one.candidate.gpu.index for one in verdicts if one.refusal is None]
+        assert fits == indices, environment

@@ -286,7 +286,7 @@ class AmdGpu(DrmGpu):
         return value if -most <= value <= most else Unknown.NOT_SUPPORTED
 
     def _watts(self, name: str, least: int = 1) -> float | Unknown:
-        """Watts; no awake GPU draws none, and none has a limit of none.
+        """Watts. A draw or a limit of 0 is not a measurement.
 
         The second die of an MI200 answers 0: its power is that of the first one.
         """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class AmdBackend(DrmBackend):
     """The GPUs that the kernel's driver ``amdgpu`` runs; see ``DrmBackend``.
 
-    GPUs of the older driver ``radeon``, which tells next to nothing, and those that were given to a
+    GPUs of the older driver ``radeon``, which reports few values, and those that were given to a
     virtual machine (``vfio-pci``) are not among them.
     """
 

@@ -223,7 +223,7 @@ class DrmBackend(GpuBackend):
         self._gpus = tuple(gpu for gpu in ordered if self._selection.includes(gpu.index, gpu.uuid))
         self._partitions = partition_nodes(self.drivers, self._sys)
         self._describe()
-        # At last: if this thread is given up meanwhile, the next one finds them again.
+        # Last: if this thread is given up meanwhile, the next one finds them again.
         self._found = found
         self._lists_due = now
 

@@ -116,8 +116,8 @@ class FileHolders:
         self._take_turns(pids, now, until)
         self._scanned = True
         self.unseen = sum(one.unseen for one in self._known.values())
-        # Whoever may not look at the first process may not see others either: with hidepid=2 they
-        # do not even appear.
+        # A user who may not look at the first process may not see others either: with hidepid=2
+        # they do not even appear.
         self.complete = not left and not self.unseen and _FIRST_PROCESS in self._known
         return {pid: one.files for pid, one in sorted(self._known.items()) if one.files}
 

@@ -183,4 +183,6 @@ class GpuScreen(PageScreen):
         """Copy the assignment with which a program sees this GPU, and show it."""
         snapshot = self._history.latest
         gpus = () if snapshot is None else snapshot.gpus
+        if self._gpu is not None and all(gpu.uuid != self._uuid for gpu in gpus):
+            gpus = (*gpus, self._gpu)
         self.say(copy(self.app, assignment_line([self._uuid], gpus)), lasting=True)

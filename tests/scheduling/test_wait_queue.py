@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +14,17 @@ from msgspec.structs import replace
 
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GpuStatus
+from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
+from gpumon.scheduling.reservation.locks import Locks
 from gpumon.scheduling.wait_queue import GATHERS_AFTER, TAKES_SECONDS, WaitQueue
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.command import wait_until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpumon.scheduling.reservation.lock_folder import Folder
 
 CARDS = [gpu(index=index, memory_used=0, memory_reserved=0) for index in range(4)]
@@ -167,3 +172,20 @@ def test_a_signal_while_the_file_is_made_leaves_no_place_behind(
         waiting.join(ANY, Allowance())
     waiting.leave()
     assert folder.names() == []
+
+
+def test_a_waiter_keeps_gpus_of_the_maker_that_its_environment_names(tmp_path: Path) -> None:
+    folder = tmp_path / "locks"
+    folder.mkdir(mode=0o1777)
+    folder.chmod(0o1777)
+    amd = gpu(index=4, uuid="GPU-a", name="AMD Instinct MI210", memory_used=0, memory_reserved=0)
+    seen = snapshot(NOON, CARDS[0], amd)
+    with closing(Locks(str(folder), {})) as theirs, closing(Locks(str(folder), {})) as mine:
+        first = Chooser(ANY, {"ROCR_VISIBLE_DEVICES": amd.uuid}, theirs)
+        first.join_queue(seen)
+        try:
+            kinds = [one.refusal and one.refusal.kind for one in Chooser(ANY, {}, mine).judge(seen)]
+            # NVIDIA's GPU is not kept for somebody who waits for AMD's.
+            assert kinds == [None, "maker"]
+        finally:
+            first.leave_queue()

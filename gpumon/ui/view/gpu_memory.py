@@ -60,7 +60,7 @@ def holders_of(gpu: Gpu, snapshot: Snapshot | None, history: History) -> list[Ho
     outside = _held(processes, lambda use: use.gpu_uuid == gpu.uuid and use.instance not in devices)
     return [
         *(_device_holder(one, gpu, processes, history) for one in gpu.mig),
-        *(_process_holder(process, memory, history) for process, memory in outside),
+        *(_process_holder(process, memory, gpu, history) for process, memory in outside),
     ]
 
 
@@ -68,7 +68,7 @@ def process_holders(gpu: Gpu, snapshot: Snapshot | None, history: History) -> li
     """The processes on a GPU and its MIG devices, largest first."""
     processes = () if snapshot is None else snapshot.processes
     held = _held(processes, lambda use: use.gpu_uuid == gpu.uuid)
-    return [_process_holder(process, memory, history) for process, memory in held]
+    return [_process_holder(process, memory, gpu, history) for process, memory in held]
 
 
 def _held(
@@ -84,14 +84,14 @@ def _held(
     return sorted(held, key=lambda one: (one[1] is None, -(one[1] or 0)))
 
 
-def _process_holder(process: GpuProcess, memory: int | None, history: History) -> Holder:
+def _process_holder(process: GpuProcess, memory: int | None, gpu: Gpu, history: History) -> Holder:
     user, pid = printable(process.user or UNKNOWN), process.id.pid
     places = () if process.place is None else process.place.labels[:1]
     return Holder(
         f"{fit(user, _USER - 1)} {pid}",
         memory,
         gibibytes(memory),
-        _work(process, history),
+        _work(process, gpu, history),
         "  ".join((*map(printable, places), command_line(process))),
     )
 
@@ -109,19 +109,18 @@ def _device_holder(
         f"MIG {mig_name(gpu.index, device.index)} {printable(device.profile or '')}",
         device.memory_used,
         f"{gibibytes(device.memory_used)}/{gibibytes(device.memory_total)}",
-        _work(held[0][0], history) if len(held) == 1 else "",
+        _work(held[0][0], gpu, history) if len(held) == 1 else "",
         ", ".join(names),
     )
 
 
-def _work(process: GpuProcess, history: History) -> str:
+def _work(process: GpuProcess, gpu: Gpu, history: History) -> str:
     """``idle 3h12m``, with ``≥`` if its start was not observed; otherwise the SM use."""
     interval = history.process_idle(process.id)
     if interval is not None and interval.seconds >= history.thresholds.idle_after:
         least = "" if interval.start_observed else "≥"
         return f"idle {least}{duration(interval.seconds)}"
-    gpus = () if history.latest is None else history.latest.gpus
-    return "" if process.sm is None else f"{load_word(gpus)} {number(process.sm)} %"
+    return "" if process.sm is None else f"{load_word([gpu])} {number(process.sm)} %"
 
 
 def memory_rows(account: Account, holders: Sequence[Holder], width: int, most: int) -> list[Row]:

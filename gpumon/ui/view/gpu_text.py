@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.findings import Finding
-    from gpumon.model.processes import GpuProcess
+    from gpumon.model.processes import GpuProcess, GpuUse
     from gpumon.model.snapshot import Gpu
     from gpumon.text.cells import Field
 
@@ -85,9 +85,16 @@ def short_name(name: str | None) -> str:
     return makers.short_name(printable(name)) or UNKNOWN
 
 
-def load_word(gpus: Iterable[Gpu]) -> str:
-    """What the load of a process is called on these GPUs: ``SM`` where one of them has SMs."""
-    loads = [makers.words_of(name).load for name in dict.fromkeys(gpu.name for gpu in gpus)]
+def load_word(gpus: Iterable[Gpu], uses: Iterable[GpuUse] | None = None) -> str:
+    """What the load of a process is called on these GPUs: ``SM`` where one of them has SMs.
+
+    Args:
+        gpus: The GPUs.
+        uses: Its uses, if only the GPUs of these count.
+    """
+    used = None if uses is None else {use.gpu_uuid for use in uses}
+    names = dict.fromkeys(gpu.name for gpu in gpus if used is None or gpu.uuid in used)
+    loads = [makers.words_of(name).load for name in names]
     return "SM" if "SM" in loads or not loads else loads[0]
 
 

@@ -54,8 +54,9 @@ class JobView(Struct, frozen=True):
 
 def job_rows(view: JobView, gpus: Sequence[Gpu], context: RowContext, width: int) -> list[Row]:
     """The whole page, every row exactly ``width`` cells."""
-    job, now, load = view.job, context.now, load_word(gpus)
+    job, now = view.job, context.now
     uses = _merged(job)
+    load = load_word(gpus, uses)
     sections = [
         Section("", lambda size: _summary(view, load, now, size), Side.BOTH),
         Section("Job", lambda size: fact_rows(_facts(job, now), size)),

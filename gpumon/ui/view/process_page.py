@@ -140,7 +140,7 @@ def _summary(view: ProcessView, gpus: Sequence[Gpu], now: float, width: int) -> 
         fields += [
             (f"   {gibibytes(process.memory_used)} {gib()}", "strong"),
             (f" on GPU {devices(process, mig_indices(gpus))}", ""),
-            (f"   {load_word(gpus)} ", "dim"),
+            (f"   {load_word(gpus, process.uses)} ", "dim"),
             (number(process.sm, " %"), ""),
         ]
     if process.started_at is not None and not view.ended:
@@ -257,7 +257,8 @@ def use_rows(
     names = {gpu.uuid: gpu.name for gpu in gpus}
     mig = mig_indices(gpus)
     rows = [
-        _use(use, short_name(names.get(use.gpu_uuid)), load_word(gpus), mig, width) for use in uses
+        _use(use, short_name(names.get(use.gpu_uuid)), load_word(gpus, [use]), mig, width)
+        for use in uses
     ]
     if len(uses) > 1:
         total = f"{gibibytes(memory):>7} {gib()}"
@@ -297,7 +298,7 @@ def _charts(process: GpuProcess, history: History, width: int) -> list[Row]:
     gpus = () if history.latest is None else history.latest.gpus
     charts = [
         _bytes_chart(process, history, "memory_used", "GPU memory", process.memory_used),
-        _percent_chart(process, history, "sm", load_word(gpus), process.sm),
+        _percent_chart(process, history, "sm", load_word(gpus, process.uses), process.sm),
         _percent_chart(process, history, "cpu_percent", "CPU", process.cpu_percent),
         _bytes_chart(process, history, "rss", "host memory", process.rss),
     ]

@@ -165,7 +165,10 @@ class _Plan:
         ]
         self._split = max([header.time, *(place for place, _ in self._cells)]) + 1
         # The time comes before the values.
-        places = {column.field: 1 + place for place, column in enumerate(wanted)}
+        # The host has fields of the same names, such as its memory.
+        places = {
+            column.field: 1 + place for place, column in enumerate(wanted) if column.part == "gpu"
+        }
         self._limits = [
             (places[part], places[whole])
             for part, whole in ([] if processes else LIMITS)

@@ -316,6 +316,18 @@ def test_a_value_that_no_card_can_have_is_unknown_to_every_reader(
             assert getattr(read.gpus[0], field) is None, text
 
 
+def test_a_machine_with_less_memory_than_its_gpu_has_no_damaged_lines(tmp_path: Path) -> None:
+    taken = busy(0)
+    host = replace(taken.host, memory_total=GIB // 4, memory_used=GIB // 8)
+    path = write_log(tmp_path / "run.csv", [replace(taken, host=host)])
+    damage = Damage()
+    wanted = [column.name for column in GPU_COLUMNS]
+    found = rows(path, wanted, processes=False, damage=damage)
+    place = 1 + wanted.index("memory.used [MiB]")
+    assert [row[place] for row in found] == [GIB // 2] * len(taken.gpus)
+    assert damage == Damage()
+
+
 def test_damaged_lines_are_counted_wherever_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,11 @@ def words_of(line: str) -> list[str]:
     return [] if values is None else values[0].split()[:4]
 
 
+def without_limit(word: str) -> str:
+    """A value whose limit is unknown: ``350W`` for ``350/700W``."""
+    return re.sub(r"/[\d.]+", "", word)
+
+
 def wait_for_line(screen: Screen, index: int, pattern: str) -> None:
     screen.wait(
         lambda it: re.search(pattern, gpu_line(it, index)) is not None,
@@ -177,8 +182,7 @@ def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> 
 
 def test_a_driver_that_says_unknown_now_and_then_makes_nothing_up(driver: Driver) -> None:
     seen = 0
-    # Briefly, as what is asked for less often is not given up so soon; and more than once, so that
-    # a streak of bad luck is not all there is.
+    # More than once, so that a streak of bad luck is not all there is.
     seeds = (7, 8, 9)
     for seed in seeds:
         driver.random_unknown(0.0)
@@ -193,7 +197,11 @@ def test_a_driver_that_says_unknown_now_and_then_makes_nothing_up(driver: Driver
                 for index, words in enumerate(usual):
                     now = words_of(gpu_line(screen, index))
                     assert len(now) == len(words)
-                    assert all(word in (was, "–") for word, was in zip(now, words, strict=True))
+                    assert [
+                        (word, was)
+                        for word, was in zip(now, words, strict=True)
+                        if word not in (was, "–", without_limit(was))
+                    ] == []
                     seen += now == words
     # Three in a row are needed for a value to be given up.
     assert seen > 7 * 12 * len(seeds) / 2

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.ranking import GpuChoice
 
-FORMATS = ("uuid", "index", "env", "json")
 SCHEMA = "gpumon.select/1"
 _GAP = "  "
 _LEAST_ROOM = 24

@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from gpumon.config.themes import ThemeLibrary, resolve_styles
+from gpumon.config.themes import resolve_styles
 from gpumon.config.themes.styles import PREFIX
 from gpumon.ui.colours import shown_as
 from gpumon.ui.view.cell_writer import SgrStyle, SgrStyles
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from rich.color import ColorSystem
 
     from gpumon.config.themes import ThemeFile
-
-
-def load_theme(name: str) -> Theme:
-    """Read one of gpumon's or the user's own themes.
-
-    Raises:
-        ThemeError: It cannot be used.
-    """
-    return to_textual(ThemeLibrary().read(name))
 
 
 def to_textual(file: ThemeFile) -> Theme:

@@ -16,6 +16,7 @@ from rich.color import ColorSystem
 from textual.app import App
 from textual.screen import Screen as TextualScreen
 
+from gpumon.config.themes import ThemeLibrary
 from gpumon.findings import conditions
 from gpumon.host import Details
 from gpumon.host.details import read_details
@@ -23,7 +24,7 @@ from gpumon.host.processes import ProcessReader
 from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
-from gpumon.ui.palette import Palette, load_theme
+from gpumon.ui.palette import Palette, to_textual
 from gpumon.ui.screens.gpu import GpuScreen
 from gpumon.ui.screens.page import EndRequested, PageScreen
 from gpumon.ui.screens.process import ProcessScreen
@@ -52,7 +53,7 @@ class Pages(App[int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_theme(load_theme("gpumon"))
+        self.register_theme(to_textual(ThemeLibrary().read("gpumon")))
         self.theme = "gpumon"
         self.palette = Palette(self.get_css_variables(), ColorSystem.TRUECOLOR)
         self.renderer = TerminalRenderer(self, self.palette.sgr_styles)

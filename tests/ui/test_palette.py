@@ -9,10 +9,16 @@ from textual.theme import BUILTIN_THEMES, Theme
 from gpumon.config.themes import TEXTUAL_THEMES, ThemeLibrary, resolve_styles
 from gpumon.config.themes.colours import contrast
 from gpumon.config.themes.styles import DRAWN
-from gpumon.ui.palette import Palette, load_theme
+from gpumon.ui.palette import Palette, to_textual
 from gpumon.ui.view.gpu_text import STATE_STYLES
 
 TEXTUALS = [BUILTIN_THEMES[name] for name in TEXTUAL_THEMES]
+
+
+def load_theme(name: str) -> Theme:
+    return to_textual(ThemeLibrary().read(name))
+
+
 THEMES = [*map(load_theme, ThemeLibrary().shipped()), *TEXTUALS]
 
 

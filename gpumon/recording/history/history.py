@@ -248,15 +248,11 @@ class History(Observations):
         """
         return self._peak(self.process_series(process), _PROCESS_FIELD[field], seconds)
 
-    def gpu_slope(self, uuid: str, field: str, seconds: float) -> float | None:
-        """The rise of a GPU's field per second: the least-squares line through ``gpu_window``.
+    def process_slope(self, process: ProcessId, field: str, seconds: float) -> float | None:
+        """The rise of a process's field per second: the least-squares line of ``process_window``.
 
         ``None`` with fewer than two points in time.
         """
-        return _slope(self.gpu_window(uuid, field, seconds))
-
-    def process_slope(self, process: ProcessId, field: str, seconds: float) -> float | None:
-        """``gpu_slope`` for a process and a field of ``PROCESS_CHARTED``."""
         return _slope(self.process_window(process, field, seconds))
 
     def gpu_series(self, uuid: str) -> Series | None:

@@ -29,8 +29,6 @@ class DrmCard(Struct, frozen=True):
         vendor: PCI vendor ID.
         device: PCI device ID.
         revision: PCI revision.
-        subsystem_vendor: PCI ID of the board's maker.
-        subsystem_device: That maker's ID of the board.
     """
 
     bus_id: str
@@ -41,8 +39,6 @@ class DrmCard(Struct, frozen=True):
     vendor: int | None
     device: int | None
     revision: int | None
-    subsystem_vendor: int | None
-    subsystem_device: int | None
 
 
 def find_cards(drivers: tuple[str, ...], sys: str = "/sys") -> list[DrmCard]:
@@ -116,8 +112,6 @@ def _card(node: str, folder: str, driver: str) -> DrmCard:
         vendor=_hex(f"{folder}/vendor"),
         device=_hex(f"{folder}/device"),
         revision=_hex(f"{folder}/revision"),
-        subsystem_vendor=_hex(f"{folder}/subsystem_vendor"),
-        subsystem_device=_hex(f"{folder}/subsystem_device"),
     )
 
 

@@ -6,11 +6,9 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.cli import values
 from gpumon.cli.common import reservations, source_and_host
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import add_machine, drawing
-from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
+from gpumon.cli.options import add_interval, add_machine, drawing
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -34,15 +32,7 @@ def add_options(command: MakeParser) -> None:
         default=_LISTEN,
         help="where to listen; :9835 is every address of this machine (default: %(default)s)",
     )
-    exporter.add_argument(
-        "-n",
-        "--interval",
-        metavar="SECONDS",
-        type=values.interval,
-        default=argparse.SUPPRESS,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
-        f"(default: {_INTERVAL:g})",
-    )
+    add_interval(exporter, _INTERVAL)
     exporter.add_argument(
         "--web-config",
         metavar="FILE",

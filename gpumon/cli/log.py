@@ -10,8 +10,8 @@ from gpumon.cli import values
 from gpumon.cli.common import source_and_host
 from gpumon.cli.fleet import hosts_fault, open_fleet
 from gpumon.cli.messages import EXIT_USAGE, explain, fail
-from gpumon.cli.options import add_hosts, drawing, samples
-from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
+from gpumon.cli.options import add_hosts, add_interval, drawing, samples
+from gpumon.cli.plain import LOG_INTERVAL
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -36,15 +36,7 @@ def add_options(command: MakeParser) -> None:
         "run.processes.csv; an existing log is continued; in a directory the log gets the default "
         "name (default: gpumon-HOST-DATE-TIME.csv)",
     )
-    log.add_argument(
-        "-n",
-        "--interval",
-        metavar="SECONDS",
-        type=values.interval,
-        default=argparse.SUPPRESS,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
-        f"(default: {LOG_INTERVAL:g})",
-    )
+    add_interval(log, LOG_INTERVAL)
     log.add_argument(
         "--for",
         metavar="TIME",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli import values
 from gpumon.cli.help import Parser
+from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
 from gpumon.model.makers import BACKEND_OF, BACKENDS
 
 if TYPE_CHECKING:
@@ -132,6 +133,24 @@ def add_columns(to: argparse._ActionsContainer, default: object = argparse.SUPPR
         default=default,
         help="columns of the process table, in order, such as pid,user,memory_used,command, and "
         "of the list of GPUs, such as fan_speed; or a set: default, nvitop",
+    )
+
+
+def add_interval(to: argparse._ActionsContainer, default: float | None) -> None:
+    """Add ``--interval``.
+
+    Args:
+        to: A parser or a group of it.
+        default: Seconds, for the help; ``None`` if the configuration decides.
+    """
+    otherwise = "" if default is None else f" (default: {default:g})"
+    to.add_argument(
+        "-n",
+        "--interval",
+        metavar="SECONDS",
+        type=values.interval,
+        default=argparse.SUPPRESS,
+        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}{otherwise}",
     )
 
 

@@ -6,10 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli import values
 from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import add_columns, add_hosts, add_theme, drawing, samples
-from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
+from gpumon.cli.options import add_columns, add_hosts, add_interval, add_theme, drawing, samples
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -56,14 +54,7 @@ def add_options(command: MakeParser) -> None:
         _VISITOR, action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
     screen = serve.add_argument_group("the dashboard")
-    screen.add_argument(
-        "-n",
-        "--interval",
-        metavar="SECONDS",
-        type=values.interval,
-        default=argparse.SUPPRESS,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}",
-    )
+    add_interval(screen, None)
     add_columns(screen)
     add_theme(screen)
     add_hosts(serve)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
-from gpumon.cli import values
 from gpumon.cli.common import reservations, source_and_host
 from gpumon.cli.messages import cannot_write, explain
-from gpumon.cli.options import add_gpus, add_source
-from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
+from gpumon.cli.options import add_gpus, add_interval, add_source
+from gpumon.cli.plain import LOG_INTERVAL
 
 if TYPE_CHECKING:
+    import argparse
+
     from gpumon.cli.help import MakeParser
 
 
@@ -22,15 +22,7 @@ def add_options(command: MakeParser) -> None:
         "Ctrl+C or SIGTERM: first the whole state of this machine, then what changed. "
         "docs/stream.md describes the lines.",
     )
-    stream.add_argument(
-        "-n",
-        "--interval",
-        metavar="SECONDS",
-        type=values.interval,
-        default=argparse.SUPPRESS,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
-        f"(default: {LOG_INTERVAL:g})",
-    )
+    add_interval(stream, LOG_INTERVAL)
     add_gpus(stream)
     add_source(stream)
 

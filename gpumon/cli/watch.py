@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
-from gpumon.cli import values
 from gpumon.cli.alert import add_alert_file, alerts_of
 from gpumon.cli.common import reservations, source_and_host, take_output
 from gpumon.cli.messages import EXIT_USAGE, cannot_write, explain, fail
-from gpumon.cli.options import add_machine, drawing
-from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
+from gpumon.cli.options import add_interval, add_machine, drawing
 
 if TYPE_CHECKING:
+    import argparse
+
     from gpumon.cli.help import MakeParser
 
 _INTERVAL = 5.0
@@ -25,15 +24,7 @@ def add_options(command: MakeParser) -> None:
         description="Tell the alerts of the configuration until Ctrl+C or SIGTERM, with a line "
         "for each on standard output. docs/alerts.md describes them, and has a unit for systemd.",
     )
-    watch.add_argument(
-        "-n",
-        "--interval",
-        metavar="SECONDS",
-        type=values.interval,
-        default=argparse.SUPPRESS,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g} "
-        f"(default: {_INTERVAL:g})",
-    )
+    add_interval(watch, _INTERVAL)
     add_alert_file(watch)
     add_machine(watch)
 

@@ -45,6 +45,8 @@ class KeyAction(Struct, frozen=True):
         group: Its group on the help page and in the command palette.
         fixed: Whether its keys cannot be changed.
         priority: Whether it takes precedence over the focused widget's keys.
+        beyond_looking: Whether it does more than show something: visitors in a browser
+            (``gpumon serve``) do not have it.
     """
 
     name: str
@@ -56,6 +58,7 @@ class KeyAction(Struct, frozen=True):
     group: str = ""
     fixed: bool = False
     priority: bool = False
+    beyond_looking: bool = False
 
     @property
     def id(self) -> str:
@@ -114,6 +117,11 @@ def fixed(
 def in_group(group: str, *actions: KeyAction) -> tuple[KeyAction, ...]:
     """Actions in the order in which the help page and the command palette list them."""
     return tuple(replace(one, group=group) for one in actions)
+
+
+def beyond_looking(*actions: KeyAction) -> tuple[KeyAction, ...]:
+    """Actions that visitors in a browser do not have."""
+    return tuple(replace(one, beyond_looking=True) for one in actions)
 
 
 def also_on_fleet(*actions: KeyAction) -> tuple[KeyAction, ...]:

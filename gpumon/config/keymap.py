@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from gpumon.config.chart_windows import WINDOWS
 from gpumon.config.columns import COLUMNS
-from gpumon.config.key_action import KeyAction, also_on_fleet, changeable, fixed, in_group
+from gpumon.config.key_action import (
+    KeyAction,
+    also_on_fleet,
+    beyond_looking,
+    changeable,
+    fixed,
+    in_group,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,42 +112,48 @@ KEYMAP: tuple[KeyAction, ...] = (
             )
             for one in WINDOWS
         ),
-        changeable(
-            "secrets", "s", "reveal", "Show what looks like secrets (toggle)", place="process"
+        *beyond_looking(
+            changeable(
+                "secrets", "s", "reveal", "Show what looks like secrets (toggle)", place="process"
+            )
         ),
     ),
     *in_group(
         "End",
-        KeyAction(
-            "end",
-            ("k", "f9", "delete"),
-            "end",
-            {
-                "dashboard": "End the process or job, or the tagged ones …",
-                "gpu": "End the processes that hold the GPU unlisted …",
-                "process": "End the process …",
-                "job": "End the job …",
-            },
-            "end…",
-            ("K", "f9", "delete"),
-        ),
-        changeable("tag", "space", "tag", "Tag the process (toggle)", "tag"),
-        changeable("tag_all", "a", "tag_all", "Tag all listed processes (toggle)"),
-        KeyAction(
-            "copy",
-            ("y",),
-            "copy",
-            {
-                "dashboard": "Copy the kill command, or the GPU's CUDA_VISIBLE_DEVICES",
-                "gpu": "Copy the GPU's CUDA_VISIBLE_DEVICES",
-                "process": "Copy the kill command",
-            },
-            "copy",
+        *beyond_looking(
+            KeyAction(
+                "end",
+                ("k", "f9", "delete"),
+                "end",
+                {
+                    "dashboard": "End the process or job, or the tagged ones …",
+                    "gpu": "End the processes that hold the GPU unlisted …",
+                    "process": "End the process …",
+                    "job": "End the job …",
+                },
+                "end…",
+                ("K", "f9", "delete"),
+            ),
+            changeable("tag", "space", "tag", "Tag the process (toggle)", "tag"),
+            changeable("tag_all", "a", "tag_all", "Tag all listed processes (toggle)"),
+            KeyAction(
+                "copy",
+                ("y",),
+                "copy",
+                {
+                    "dashboard": "Copy the kill command, or the GPU's CUDA_VISIBLE_DEVICES",
+                    "gpu": "Copy the GPU's CUDA_VISIBLE_DEVICES",
+                    "process": "Copy the kill command",
+                },
+                "copy",
+            ),
         ),
     ),
     *in_group(
         "Log",
-        changeable("log", "L", "log", "Log every sample to a file (toggle)", "log"),
+        *beyond_looking(
+            changeable("log", "L", "log", "Log every sample to a file (toggle)", "log"),
+        ),
     ),
     *in_group(
         "Time",
@@ -239,7 +252,7 @@ KEYMAP: tuple[KeyAction, ...] = (
         ),
         changeable("theme", "T", "themes", "Choose a theme …", "theme", place="app"),
         changeable("own_cost", "o", "own_cost", "Show what gpumon itself costs (toggle)"),
-        fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend"),
+        *beyond_looking(fixed("app", "ctrl+z", "suspend_process", "Suspend gpumon", "suspend")),
         fixed("app", "ctrl+c ctrl+q", "leave", "Quit", "interrupt", priority=True),
     ),
     *in_group(
@@ -342,10 +355,6 @@ NAMED = {one.name: one for one in KEYMAP if one.name}
 """Actions that footers and messages can refer to."""
 ACTIONS = {name: one for name, one in NAMED.items() if not one.fixed}
 """Actions whose keys can be configured."""
-
-BEYOND_LOOKING = frozenset({"end", "tag", "tag_all", "copy", "log", "secrets", "suspend"})
-"""Actions that do more than show something: visitors in a browser (``gpumon serve``) have none of
-them."""
 
 
 def fixed_keys(*places: Place, preset: Preset = "default") -> dict[str, KeyAction]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.config.keymap import BEYOND_LOOKING, KEYMAP, NAMED, display
+from gpumon.config.keymap import KEYMAP, NAMED, display
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpumon.config.key_action import KeyAction, Place
 
-_METHODS_BEYOND_LOOKING = frozenset(NAMED[name].method for name in BEYOND_LOOKING)
+_METHODS_BEYOND_LOOKING = frozenset(one.method for one in KEYMAP if one.beyond_looking)
 
 
 class FooterKey(Struct, frozen=True):
@@ -57,7 +57,7 @@ def use_keys(changed: Mapping[str, Sequence[str]], *, visitor: bool = False) -> 
 
 def is_refused(name: str) -> bool:
     """Whether an action is refused because the user only looks on."""
-    return _Current.visitor and name in BEYOND_LOOKING
+    return _Current.visitor and name in NAMED and NAMED[name].beyond_looking
 
 
 def is_method_refused(method: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.alerts.filter_languages import AlertFacts, GpuFacts
-from gpumon.alerts.states import ANSWERING, absent
+from gpumon.alerts.states import absent
 from gpumon.findings import gpu_findings, not_free
 from gpumon.findings.finding import FindingKind
 from gpumon.findings.process_rules import growing_process, idle_process
+from gpumon.model.snapshot import ANSWERING
 from gpumon.recording.history import PATIENCE
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from gpumon.alerts.episode import Change, Episode, Phase
 from gpumon.alerts.filter_languages import meets
 from gpumon.alerts.memory import RememberedAlert, RememberedProcess
 from gpumon.alerts.notice import gpu_key, process_key
-from gpumon.alerts.states import ANSWERING, FORECASTS
+from gpumon.alerts.states import FORECASTS
 from gpumon.alerts.watcher import MOST_SUBJECTS, copied, remembered
 from gpumon.findings.finding import FindingKind
+from gpumon.model.snapshot import ANSWERING
 
 if TYPE_CHECKING:
     from gpumon.alerts.alert import Alert

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.findings.finding import FindingKind as Kind
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import ANSWERING, Unknown
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
@@ -50,8 +50,6 @@ OFFERED = tuple(kind.value for kind in Kind if kind in STATE_NAMES.values())
 _STATUS_STATES = frozenset(
     {Kind.LOST, Kind.RESET_REQUIRED, Kind.NO_ANSWER, Kind.FAILING, Kind.NO_PERMISSION, Kind.ASLEEP}
 )
-ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
-"""The statuses of a GPU whose values are known."""
 _PROCESSES = "processes"
 _NEEDED: dict[Kind, tuple[str, ...]] = {
     Kind.MEMORY_ERRORS: ("ecc_uncorrected_volatile", "remapped_rows_pending"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import ANSWERING, Unknown
 from gpumon.report.sums import Energy, Slowed, WeightedMean
 from gpumon.text.formatting import UNKNOWN, memory_size, number
 from gpumon.ui.view.gpu_text import short_name
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import GpuUse
     from gpumon.model.snapshot import Gpu
-
-_ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 
 
 class GpuUsage(Struct, frozen=True):
@@ -152,7 +150,7 @@ class UsageTally:
         self._newest = sample
         if sample.own is not None:
             self._own = sample.own.seen or bool(self._own)
-        if sample.gpu.status not in _ANSWERING:
+        if sample.gpu.status not in ANSWERING:
             # Its values are old, if there are any.
             return
         last, self._last = self._last, sample
@@ -243,7 +241,7 @@ def _energy_source(energy: Energy) -> str | None:
 
 def _why(gpu: Gpu, name: str) -> str:
     """Why a figure is unknown."""
-    if gpu.status not in _ANSWERING:
+    if gpu.status not in ANSWERING:
         return f"GPU {gpu.status.value}"
     figure = name.removesuffix("_mean").removesuffix("_peak")
     field = {

@@ -64,6 +64,10 @@ class GpuStatus(str, Enum):
     """Most calls to it fail, with errors that name no known cause."""
 
 
+ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
+"""The statuses of a GPU whose values are known."""
+
+
 class MigInstance(Struct, frozen=True, gc=False):
     """A MIG device: a slice of a GPU, with the few values that a driver reports for it.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
+from gpumon.model.snapshot import ANSWERING, Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sources import CallGivenUpError, SourceError
 from gpumon.system.clock import Clock, SystemClock
@@ -37,9 +37,6 @@ _LONGEST_PATIENCE = 3.0
 3 s."""
 _REMINDER = 1.0
 """Minimum number of seconds between two reports of a hung call, which show whole seconds."""
-
-_ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
-"""The states that change to ``NO_ANSWER``: a GPU that is lost or asleep does not respond anyway."""
 
 
 class _Listener(NamedTuple):
@@ -437,7 +434,8 @@ def unanswering(snapshot: Snapshot, since: float) -> Snapshot:
 
 
 def _unanswering(gpu: Gpu, since: float) -> Gpu:
-    if gpu.status not in _ANSWERING:
+    # A GPU that is lost or asleep does not respond anyway.
+    if gpu.status not in ANSWERING:
         return gpu
     return replace(gpu, status=GpuStatus.NO_ANSWER, status_since=since)
 

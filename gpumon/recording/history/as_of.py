@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
+from gpumon.model.snapshot import ANSWERING
 from gpumon.recording.history.history import History
 from gpumon.recording.history.holdings import holdings
 from gpumon.recording.history.intervals import Interval
-from gpumon.recording.history.observations import ANSWERING
 from gpumon.recording.history.records import PATIENCE
 
 if TYPE_CHECKING:

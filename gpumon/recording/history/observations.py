@@ -14,7 +14,7 @@ from msgspec import structs
 
 from gpumon.availability import FRESH_SECONDS
 from gpumon.model.jobs import job_key, launchers_of
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.snapshot import ANSWERING
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history.accrual import Accrual
 from gpumon.recording.history.holdings import Holding, holdings
@@ -99,7 +99,6 @@ USERS_KEPT = 300
 _EMPTY = Holding()
 _gpu_values = attrgetter(*CHARTED)
 _process_values = attrgetter(*PROCESS_CHARTED)
-ANSWERING = (GpuStatus.OK, GpuStatus.FAILING)
 
 
 class Observations:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.availability import is_full
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.snapshot import ANSWERING, GpuStatus
 from gpumon.recording import Event, EventKind
 from gpumon.text.formatting import gib, gibibytes
 
@@ -27,7 +27,6 @@ many seconds after it last was so, it has not begun anew."""
 _HELD_KEPT = 256
 """Of more moments those are forgotten that are older than ``HYSTERESIS``."""
 
-_LISTED = (GpuStatus.OK, GpuStatus.FAILING)
 _BROKEN = {
     GpuStatus.LOST: "is lost",
     GpuStatus.RESET_REQUIRED: "requires reset",
@@ -130,7 +129,7 @@ def _listed(snapshot: Snapshot) -> set[str]:
     return {
         gpu.uuid
         for gpu in snapshot.gpus
-        if gpu.status in _LISTED and "processes" not in gpu.unknown
+        if gpu.status in ANSWERING and "processes" not in gpu.unknown
     }
 
 

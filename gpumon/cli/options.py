@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.help import Parser
 from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
-from gpumon.model.makers import BACKEND_OF, BACKENDS
+from gpumon.model.makers import BACKENDS, MAKERS
 
 if TYPE_CHECKING:
     from gpumon.scheduling.requirements import Requirements
@@ -297,7 +297,7 @@ def requirements(options: argparse.Namespace) -> Requirements:
         capability=options.capability,
         only=getattr(options, "gpus", ALL),
         never=options.never or ALL,
-        maker=next((maker for maker, name in BACKEND_OF.items() if name == backend), None),
+        maker=next((maker for maker, facts in MAKERS.items() if facts.backend == backend), None),
         mig=options.mig,
         mine_is_free=options.mine_is_free,
         stable=options.stable,

@@ -8,19 +8,13 @@ from msgspec import Struct
 
 from gpumon.doctor.machine import found
 from gpumon.host.power import read_word
-from gpumon.model.makers import Maker
+from gpumon.model.makers import MAKERS, Maker
 from gpumon.sources.intel.names import model_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.doctor.machine import Machine
-
-VENDORS = {Maker.NVIDIA: "0x10de", Maker.AMD: "0x1002", Maker.INTEL: "0x8086"}
-"""PCI vendor IDs, as the kernel writes them."""
-
-OWN_DRIVERS = {Maker.NVIDIA: ("nvidia",), Maker.AMD: ("amdgpu",), Maker.INTEL: ("i915", "xe")}
-"""The kernel drivers whose GPUs gpumon shows."""
 
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
 """PCI base classes. The Instinct MI300 and later are accelerators (apache/cloudstack#11701), but so
@@ -53,7 +47,7 @@ class PciGpu(Struct, frozen=True):
     @property
     def shown_by_gpumon(self) -> bool:
         """Whether its driver is one of those that gpumon reads."""
-        return self.driver in OWN_DRIVERS[self.maker]
+        return self.driver in MAKERS[self.maker].kernel_drivers
 
     @property
     def line(self) -> str:
@@ -67,9 +61,9 @@ def pci_gpus(machine: Machine) -> tuple[PciGpu, ...]:
     vendors = {folder: read_word(f"{folder}/vendor") for folder in folders}
     return tuple(
         gpu
-        for maker, vendor in VENDORS.items()
+        for maker, facts in MAKERS.items()
         for folder in folders
-        if vendors[folder] == vendor and (gpu := _gpu(folder, maker)) is not None
+        if vendors[folder] == facts.pci_vendor and (gpu := _gpu(folder, maker)) is not None
     )
 
 
@@ -82,7 +76,7 @@ def _gpu(folder: Path, maker: Maker) -> PciGpu | None:
     classes = (_DISPLAY, _ACCELERATOR) if maker is Maker.AMD else (_DISPLAY,)
     is_gpu = (read_word(f"{folder}/class") or "").startswith(classes)
     # The drivers amdgpu, i915 and xe have nothing but GPUs.
-    if not is_gpu and (maker is Maker.NVIDIA or driver not in OWN_DRIVERS[maker]):
+    if not is_gpu and (maker is Maker.NVIDIA or driver not in MAKERS[maker].kernel_drivers):
         return None
     nodes = tuple(path.name for path in found(folder, "drm/renderD*"))
     return PciGpu(folder.name, maker, driver, nodes, _is_integrated(folder, maker))

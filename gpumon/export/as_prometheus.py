@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from gpumon.model.makers import Maker, maker_of
+from gpumon.model.makers import MAKERS, maker_of
 from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
 from gpumon.text.formatting import printable
 
@@ -187,9 +187,6 @@ GPU_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
 """The labels of every metric of a GPU: dcgm-exporter's."""
 
 
-_DEVICES = {Maker.NVIDIA: "nvidia", Maker.AMD: "amdgpu", Maker.INTEL: "intel"}
-
-
 def gpu_labels(gpu: Gpu, host: str) -> list[str]:
     """The values of ``GPU_LABELS``, safe to print.
 
@@ -198,7 +195,7 @@ def gpu_labels(gpu: Gpu, host: str) -> list[str]:
         host: Name of its machine.
     """
     # dcgm-exporter's device is the index too, not the minor number.
-    device = f"{_DEVICES[maker_of(gpu.name)]}{gpu.index}"
+    device = f"{MAKERS[maker_of(gpu.name)].device}{gpu.index}"
     texts = (gpu.uuid, gpu.pci_bus_id or "", device, gpu.name or "", host)
     return [str(gpu.index), *map(printable, texts)]
 

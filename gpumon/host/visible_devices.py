@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.cuda_visible_devices import Meaning, Visible, mapping, quoted, visible_devices
 from gpumon.host.power import driver_of, graphics_devices
-from gpumon.model.makers import Maker, maker_of
+from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ VARIABLES = {
     Maker.INTEL: (_MASK, _MASK_ORDER, _HIERARCHY),
 }
 """The variables that decide which GPUs of a maker a program sees."""
-
-_KERNEL_DRIVERS = {Maker.AMD: ("0x1002", ("amdgpu",)), Maker.INTEL: ("0x8086", ("i915", "xe"))}
-"""The PCI vendor IDs of the makers whose GPUs are counted, and the drivers of those that count."""
 
 _UUID = "GPU-"
 
@@ -253,6 +250,7 @@ def _bus_order(maker: Maker, own: Sequence[Gpu]) -> list[str]:
     those of another machine.
     """
     known = sorted(map(_bus, own))
-    vendor, drivers = _KERNEL_DRIVERS[maker]
-    there = [one for one in graphics_devices(vendor) if driver_of(one) in drivers]
+    facts = MAKERS[maker]
+    devices = graphics_devices(facts.pci_vendor)
+    there = [one for one in devices if driver_of(one) in facts.kernel_drivers]
     return there if set(known) <= set(there) else known

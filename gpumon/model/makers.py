@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 
 class Maker(str, Enum):
@@ -28,9 +29,28 @@ def maker_of(name: str | None) -> Maker:
     return Maker.NVIDIA
 
 
-BACKEND_OF = {Maker.NVIDIA: "nvml", Maker.AMD: "amdgpu", Maker.INTEL: "intel"}
-"""How ``--backend`` calls the drivers of a maker's GPUs."""
+class MakerFacts(NamedTuple):
+    """What distinguishes a maker's GPUs for programs.
+
+    Attributes:
+        backend: How ``--backend`` calls their drivers.
+        pci_vendor: The PCI vendor ID, as the kernel writes it.
+        kernel_drivers: The kernel drivers whose GPUs gpumon shows.
+        device: The word before the index in Prometheus' label ``device``.
+    """
+
+    backend: str
+    pci_vendor: str
+    kernel_drivers: tuple[str, ...]
+    device: str
+
+
+MAKERS = {
+    Maker.NVIDIA: MakerFacts("nvml", "0x10de", ("nvidia",), "nvidia"),
+    Maker.AMD: MakerFacts("amdgpu", "0x1002", ("amdgpu",), "amdgpu"),
+    Maker.INTEL: MakerFacts("intel", "0x8086", ("i915", "xe"), "intel"),
+}
 
 AUTO, ALL = "auto", "all"
-BACKENDS = (AUTO, *BACKEND_OF.values(), ALL)
+BACKENDS = (AUTO, *(facts.backend for facts in MAKERS.values()), ALL)
 """The values of ``--backend``."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
-from gpumon.model.makers import BACKEND_OF, Maker, maker_of
+from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.messages import gib, holders_named, many
 from gpumon.scheduling.reservation.holders import holder_sentence
@@ -245,7 +245,7 @@ def _all_candidates(gpu: Gpu) -> list[Candidate]:
 
 
 def _other_maker(maker: Maker, wanted: Maker) -> str:
-    selects = f"--backend {BACKEND_OF[maker]} selects it"
+    selects = f"--backend {MAKERS[maker].backend} selects it"
     return f"it is {maker.value}'s, and a job gets {wanted.value}'s: {selects}"
 
 

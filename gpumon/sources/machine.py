@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model import makers
-from gpumon.model.makers import BACKEND_OF, Maker
+from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.selection import ALL, GpuSelection
+from gpumon.sources.drm import DRM_MAKERS
 from gpumon.sources.nvml.source import NvmlSource
 from gpumon.sources.sampler import Sampler
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpumon.sources.backend import GpuBackend
-
-_DRM_DRIVERS = {Maker.AMD: ("amdgpu",), Maker.INTEL: ("i915", "xe")}
-"""The kernel drivers of the backends that read the kernel's DRM subsystem."""
 
 
 class Roots(Struct, frozen=True):
@@ -52,11 +50,13 @@ def this_machine(
     """
     if backend in {makers.AUTO, makers.ALL}:
         drivers = _drivers(roots.sys)
-        there = [maker for maker, own in _DRM_DRIVERS.items() if not drivers.isdisjoint(own)]
+        there = [
+            maker for maker in DRM_MAKERS if not drivers.isdisjoint(MAKERS[maker].kernel_drivers)
+        ]
         if there:
             return _sampler(_combined(there, selection, backend, roots, profiled=profiled), roots)
-    for maker in _DRM_DRIVERS:
-        if backend == BACKEND_OF[maker]:
+    for maker in DRM_MAKERS:
+        if backend == MAKERS[maker].backend:
             return _sampler(_drm_backend(maker, selection, roots), roots)
     return NvmlSource(selection, proc=roots.proc, sys=roots.sys, profiled=profiled)
 
@@ -98,10 +98,10 @@ def _drm_backend(maker: Maker, selection: GpuSelection, roots: Roots) -> GpuBack
 def _nvidia_gpus(sys: str) -> int:
     """Number of NVIDIA's GPUs that have its driver, or none: no other driver has taken them."""
     from gpumon.host.power import driver_of, graphics_devices
-    from gpumon.sources.nvml.sleep import PCI_VENDOR
 
-    devices = graphics_devices(PCI_VENDOR, sys)
-    return sum(driver_of(device, sys) in {"nvidia", None} for device in devices)
+    nvidia = MAKERS[Maker.NVIDIA]
+    devices = graphics_devices(nvidia.pci_vendor, sys)
+    return sum(driver_of(device, sys) in {*nvidia.kernel_drivers, None} for device in devices)
 
 
 def _combined(

@@ -6,6 +6,8 @@ import platform
 import threading
 
 from gpumon import __version__
+from gpumon.model.makers import MAKERS
+from gpumon.sources.drm import DRM_MAKERS
 
 _PATIENCE = 2.0
 """Seconds for the driver's library to load and tell its version. It need not ask the driver, but a
@@ -66,7 +68,8 @@ def kernel_drivers(sys: str = "/sys", proc: str = "/proc") -> tuple[str, ...]:
     """The versions of the kernel's drivers of AMD's and Intel's GPUs that this machine has."""
     from gpumon.sources.drm.cards import driver_version, list_nodes
 
-    drivers = sorted({driver for *_, driver in list_nodes(("amdgpu", "i915", "xe"), sys)})
+    shown = tuple(driver for maker in DRM_MAKERS for driver in MAKERS[maker].kernel_drivers)
+    drivers = sorted({driver for *_, driver in list_nodes(shown, sys)})
     return tuple(f"{driver} {driver_version(driver, sys, proc)}" for driver in drivers)
 
 

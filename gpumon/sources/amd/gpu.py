@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.host.power import read_word
+from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.snapshot import Unknown
 from gpumon.sources.amd.gpu_metrics import TABLE_BYTES, GpuMetrics, parse_gpu_metrics
 from gpumon.sources.amd.names import gpu_name
@@ -54,7 +55,6 @@ _SEPARATE = Engines(("gfx",), ("compute",), encoder=("enc", "enc_1"), decoder=("
 
 _LEVEL = re.compile(r"^[0-9S]{1,3}: ([0-9]{1,6})Mhz", re.MULTILINE | re.IGNORECASE)
 _CURRENT_LEVEL = re.compile(r"^[0-9S]{1,3}: ([0-9]{1,6})Mhz \*", re.MULTILINE | re.IGNORECASE)
-_AMD = "0x1002"
 _MOST_BRIDGES = 4
 
 _GENERATIONS = {25: 1, 50: 2, 80: 3, 160: 4, 320: 5, 640: 6}
@@ -389,7 +389,7 @@ class AmdGpu(DrmGpu):
         """
         path = ""
         for _ in range(_MOST_BRIDGES):
-            if read_word(f"{self.card.folder}/{path}../vendor") != _AMD:
+            if read_word(f"{self.card.folder}/{path}../vendor") != MAKERS[Maker.AMD].pci_vendor:
                 break
             path += "../"
         return path

@@ -39,8 +39,7 @@ class AmdBackend(DrmBackend):
     device_files = replace(
         device_files(Maker.AMD), others=(DeviceFiles("/dev/kfd", "/dev/kfd", Maker.AMD),)
     )
-    drivers: ClassVar[tuple[str, ...]] = ("amdgpu",)
-    maker: ClassVar[str] = "AMD"
+    maker: ClassVar[Maker] = Maker.AMD
     advice: ClassVar[str] = (
         "`lspci -nnk -d 1002:` lists those of the machine with their drivers, and "
         "`sudo dmesg | grep amdgpu` shows what the driver reports about them."

@@ -17,6 +17,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.host.device_files import DeviceFiles
+from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble
 from gpumon.sources import NoSuchGpuError, SourceError, gpus_there
@@ -37,7 +38,6 @@ from gpumon.system.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from gpumon.model.makers import Maker
     from gpumon.sources import Call
     from gpumon.sources.backend import ListedProcess
     from gpumon.sources.drm.clients import ClientScan
@@ -70,13 +70,11 @@ _LISTS_SHARE = 0.05
 class DrmBackend(GpuBackend):
     """The GPUs of some DRM drivers.
 
-    A subclass defines ``name``, ``device_files``, ``drivers``, ``maker``, ``advice`` and
-    ``new_gpu``, and may define ``known_pids`` and ``add_uses`` for processes that ``fdinfo`` does
-    not tell.
+    A subclass defines ``name``, ``device_files``, ``maker``, ``advice`` and ``new_gpu``, and may
+    define ``known_pids`` and ``add_uses`` for processes that ``fdinfo`` does not tell.
 
     Attributes:
-        drivers: Names of the kernel's drivers.
-        maker: The maker, for messages.
+        maker: The maker.
         advice: What to do if there is no GPU of these drivers.
         unseen: Number of processes that could not be looked at, which needs root.
 
@@ -88,8 +86,7 @@ class DrmBackend(GpuBackend):
         dev: Where the device files are.
     """
 
-    drivers: ClassVar[tuple[str, ...]]
-    maker: ClassVar[str]
+    maker: ClassVar[Maker]
     advice: ClassVar[str]
 
     def __init__(
@@ -103,6 +100,7 @@ class DrmBackend(GpuBackend):
         self._selection = selection
         self._clock: Clock = clock or SystemClock()
         self._proc = proc
+        self._drivers = MAKERS[self.maker].kernel_drivers
         self._sys = sys
         self._dev = dev
         self._calls = CallWatch(self._clock)
@@ -142,7 +140,7 @@ class DrmBackend(GpuBackend):
         """See ``Source.open``."""
         self._find(self._clock.monotonic())
         if not self._known:
-            raise SourceError(f"No GPU of {self.maker} was found.", self.advice)
+            raise SourceError(f"No GPU of {self.maker.value} was found.", self.advice)
         uuids = [gpu.uuid for gpu in self._known.values()]
         missing = self._selection.missing(len(uuids), uuids)
         if missing:
@@ -201,13 +199,13 @@ class DrmBackend(GpuBackend):
                 gpu.attributes.forget_missing()
         if now >= self._forget_due:
             self._forget_due = now + _FORGET_SECONDS
-        found = list_nodes(self.drivers, self._sys)
+        found = list_nodes(self._drivers, self._sys)
         if found == self._found:
             return
         known = dict(self._known)
         for gpu in known.values():
             gpu.present = False
-        for card in find_cards(self.drivers, self._sys):
+        for card in find_cards(self._drivers, self._sys):
             before = known.get(card.bus_id)
             if before is not None and before.card != card:
                 # Another GPU in this slot, or another node or driver of this one.
@@ -221,7 +219,7 @@ class DrmBackend(GpuBackend):
             gpu.check_power()
         self._known = {gpu.card.bus_id: gpu for gpu in ordered}
         self._gpus = tuple(gpu for gpu in ordered if self._selection.includes(gpu.index, gpu.uuid))
-        self._partitions = partition_nodes(self.drivers, self._sys)
+        self._partitions = partition_nodes(self._drivers, self._sys)
         self._describe()
         # Last: if this thread is given up meanwhile, the next one finds them again.
         self._found = found
@@ -243,7 +241,7 @@ class DrmBackend(GpuBackend):
         count = len(self._known)
         if count:
             return Trouble("This machine has none of the selected GPUs.", gpus_there(count))
-        return Trouble(f"No GPU of {self.maker} was found.", self.advice)
+        return Trouble(f"No GPU of {self.maker.value} was found.", self.advice)
 
     # Reading
 

@@ -18,8 +18,7 @@ class IntelBackend(DrmBackend):
 
     name = "intel"
     device_files = device_files(Maker.INTEL)
-    drivers: ClassVar[tuple[str, ...]] = ("i915", "xe")
-    maker: ClassVar[str] = "Intel"
+    maker: ClassVar[Maker] = Maker.INTEL
     advice: ClassVar[str] = (
         "`lspci -nnk -d 8086:` lists those of the machine with their drivers, and "
         "`sudo dmesg | grep -E 'i915|xe'` shows what the drivers report about them."

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 
 from gpumon.host.power import graphics_devices, read_word, runtime_status
+from gpumon.model.makers import MAKERS, Maker
 
-PCI_VENDOR = "0x10de"
 SUSPENDED = "suspended"
 
 
@@ -25,7 +25,7 @@ def sleeping_gpus(count: int, sys: str) -> dict[int, str]:
         count: Number of GPUs that NVML counts.
         sys: Where the system file system is mounted.
     """
-    devices = graphics_devices(PCI_VENDOR, sys)
+    devices = graphics_devices(MAKERS[Maker.NVIDIA].pci_vendor, sys)
     if len(devices) != count:
         return {}
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from gpumon.model.makers import Maker
 from gpumon.sources.drm.backend import DrmBackend
 from gpumon.sources.drm.gpu import DrmGpu
 from gpumon.sources.drm.uses import Engines
@@ -41,8 +42,7 @@ class ExampleGpu(DrmGpu):
 
 class ExampleBackend(DrmBackend):
     name = "example"
-    drivers: ClassVar[tuple[str, ...]] = ("amdgpu", "xe")
-    maker: ClassVar[str] = "Acme"
+    maker: ClassVar[Maker] = Maker.AMD
     advice: ClassVar[str] = "Buy one."
 
     def new_gpu(self, card: DrmCard) -> DrmGpu:

@@ -107,7 +107,7 @@ def test_a_selected_gpu_that_is_not_there_is_named(
 def test_without_a_gpu_it_is_said_what_to_do(tree: Tree, clock: HandClock) -> None:
     with pytest.raises(SourceError) as caught:
         opened(tree, clock)
-    assert caught.value.sentence == "No GPU of Acme was found."
+    assert caught.value.sentence == "No GPU of AMD was found."
     assert caught.value.advice == "Buy one."
 
 

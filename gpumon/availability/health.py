@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
@@ -52,7 +52,7 @@ def memory_faults(gpu: Gpu) -> list[MemoryFault]:
             )
         )
     if errors := gpu.ecc_uncorrected_volatile:
-        words = f"{errors} uncorrected ECC error{'' if errors == 1 else 's'}"
+        words = counted(errors, "uncorrected ECC error")
         faults.append(
             MemoryFault(
                 f"{words} since the driver was loaded: what was in that memory is lost",

@@ -7,9 +7,9 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import failed, passed, warned
 from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.text.formatting import index_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.messages import count
 from gpumon.doctor.result import failed, passed, unknown, warned
 from gpumon.model.makers import Maker
+from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def gpus_on_the_bus(case: DiagnosticContext) -> Result | None:
     own = case.cards_of(Maker.NVIDIA)
     details = tuple(card.line for card in case.cards)
     gpus = ", ".join(
-        count(number, f"{maker.value} GPU")
+        counted(number, f"{maker.value} GPU")
         for maker in Maker
         if (number := len(case.cards_of(maker)))
     )
@@ -196,7 +196,7 @@ def answer(case: DiagnosticContext) -> Result | None:
         missing = _missing(case, maker)
         if missing and snapshot.host.in_container is False:
             return missing
-    gpus = count(len(snapshot.gpus), "GPU")
+    gpus = counted(len(snapshot.gpus), "GPU")
     seconds = case.driver.seconds
     if seconds > _SLOW_SECONDS:
         return warned(
@@ -223,8 +223,8 @@ def _missing(case: DiagnosticContext, maker: Maker) -> Result | None:
     whose = "" if len({gpu.maker for gpu in case.cards}) == 1 else f" of {maker.value}"
     return failed(
         "answer",
-        f"The driver reports {count(len(reported), 'GPU')}{whose}, but controls {expected} on the "
-        "bus.",
+        f"The driver reports {counted(len(reported), 'GPU')}{whose}, but controls {expected} on "
+        "the bus.",
         "A GPU may have fallen off the bus or failed to start: run `sudo dmesg | grep "
         f"{label if label.isalnum() else f'-E {label!r}'}` to see which one and why. It often "
         "needs a reboot.",

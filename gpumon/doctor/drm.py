@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from gpumon.doctor.access import how_to_get_in, in_container, rights
 from gpumon.doctor.driver import GIVEN
-from gpumon.doctor.messages import count
 from gpumon.doctor.result import failed, passed, warned
 from gpumon.doctor.rocm import rocm_versions
 from gpumon.host.visible_devices import VARIABLES, selecting_variable, visible_gpus
 from gpumon.model.makers import Maker
+from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ def _driver(case: DiagnosticContext, maker: Maker) -> Result | None:
         complain = warned if case.gpus else failed
         return complain(
             name,
-            f"{count(len(idle), f'{maker.value} GPU')} without a driver.",
+            f"{counted(len(idle), f'{maker.value} GPU')} without a driver.",
             _NO_DRIVER[maker],
             *details,
         )

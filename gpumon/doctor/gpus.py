@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.doctor.driver import DRM_LOG
-from gpumon.doctor.messages import index_list
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
 from gpumon.model.makers import Maker, maker_of
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources.makers import XID_CATALOGUE, error_code
 from gpumon.sources.nvml.sleep import may_sleep
-from gpumon.text.formatting import duration
+from gpumon.text.formatting import counted, duration, index_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -215,7 +214,7 @@ def reported_errors(case: DiagnosticContext) -> Result | None:
         return passed(name, f"There are only errors that programs caused{rest}.", *details)
     return warned(
         name,
-        f"The GPUs themselves caused {len(own)} XID{'' if len(own) == 1 else 's'}.",
+        f"The GPUs themselves caused {counted(len(own), 'XID')}.",
         f"Do what is said of each; NVIDIA's XID catalogue ({XID_CATALOGUE}) has more.",
         *details,
     )

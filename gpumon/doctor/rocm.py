@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.doctor.messages import count
 from gpumon.doctor.result import passed
 from gpumon.model.makers import Maker
+from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def rocm(case: DiagnosticContext) -> Result | None:
     retry = case.machine.environ.get("HSA_XNACK")
     if retry is not None:
         details.append(f"HSA_XNACK={retry}")
-    return passed(name, f"{count(len(versions), 'installation')}.", *details)
+    return passed(name, f"{counted(len(versions), 'installation')}.", *details)
 
 
 def rocm_versions(machine: Machine) -> dict[str, str]:

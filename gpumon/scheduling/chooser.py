@@ -12,12 +12,11 @@ from msgspec.structs import replace
 from gpumon.model.snapshot import ReservationHolder
 from gpumon.scheduling.allocation import allowance
 from gpumon.scheduling.eligibility import Circumstances, is_identified, job_maker, judge
-from gpumon.scheduling.messages import many
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.stability import StabilityWindow, look_back
 from gpumon.scheduling.wait_queue import WaitQueue
 from gpumon.sources import NoSuchGpuError
-from gpumon.text.formatting import duration
+from gpumon.text.formatting import counted, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -182,16 +181,16 @@ class Chooser:
         there = sum(1 for one in verdicts if not asked.mig or one.candidate.mig is not None)
         if self.hopeless(verdicts):
             if there < asked.least:
-                return f"this machine has {many(there, thing) if there else f'no {thing}'}"
+                return f"this machine has {counted(there, thing) if there else f'no {thing}'}"
             possible = sum(1 for one in verdicts if one.may_come)
-            return f"only {many(possible, thing)} can fit" if possible else f"no {thing} fits"
+            return f"only {counted(possible, thing)} can fit" if possible else f"no {thing} fits"
         fitting = sum(1 for one in verdicts if one.refusal is None)
         watched = sum(1 for one in verdicts if self.may_still_fit(one))
         if asked.stable is not None and fitting < asked.least <= watched:
             return f"the GPUs have not been observed for {duration(asked.stable)} yet"
         if not fitting:
             return f"no {thing} fits"
-        return f"only {many(fitting, thing)} {'fits' if fitting == 1 else 'fit'}"
+        return f"only {counted(fitting, thing)} {'fits' if fitting == 1 else 'fit'}"
 
     def hopeless(self, verdicts: Sequence[Eligibility]) -> bool:
         """Whether waiting cannot help, because too few GPUs are of the requested kind."""

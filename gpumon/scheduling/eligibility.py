@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
 from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
-from gpumon.scheduling.messages import gib, holders_named, many
+from gpumon.scheduling.messages import gib, holders_named
 from gpumon.scheduling.reservation.holders import holder_sentence
-from gpumon.text.formatting import duration, mig_name, printable
+from gpumon.text.formatting import counted, duration, mig_name, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -399,7 +399,7 @@ class _Evaluation:
         held = holders_named(self.others, self._candidate.use_of)
         if most == 0:
             return held
-        return f"{many(len(self.others), 'process')} compute on it, {most} may; {held}"
+        return f"{counted(len(self.others), 'process', 'es')} compute on it, {most} may; {held}"
 
     def _not_free_reasons(self) -> Iterator[tuple[str, str]]:
         gpu, mig = self._candidate.gpu, self._candidate.mig

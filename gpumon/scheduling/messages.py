@@ -20,12 +20,6 @@ def gib(size: float) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-def many(count: int, thing: str) -> str:
-    """``1 process``, ``3 processes``, ``2 GPUs``."""
-    ending = "" if count == 1 else "es" if thing.endswith("s") else "s"
-    return f"{count} {thing}{ending}"
-
-
 def holders_named(
     processes: Sequence[GpuProcess], use_of: Callable[[GpuProcess], GpuUse | None]
 ) -> str:

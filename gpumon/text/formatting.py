@@ -9,8 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from gpumon.text.units import degrees, memory_units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ELLIPSIS = "…"
 UNKNOWN = "–"
@@ -139,6 +143,17 @@ def _cut(text: str, width: int) -> str:
 def counted(count: int, noun: str, plural: str = "s") -> str:
     """``1 sample``, ``86,400 samples``."""
     return f"{count:,} {noun}{'' if count == 1 else plural}"
+
+
+def index_list(indices: Iterable[int]) -> str:
+    """Indices as ranges: ``0-3, 5``."""
+    spans: list[list[int]] = []
+    for index in sorted(set(indices)):
+        if spans and spans[-1][1] == index - 1:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
 
 
 def number(value: float | None, unit: str = "") -> str:

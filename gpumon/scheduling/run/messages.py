@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.report.messages import unit_of
-from gpumon.scheduling.messages import gib, many, name_of
-from gpumon.text.formatting import printable
+from gpumon.scheduling.messages import gib, name_of
+from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +102,7 @@ def _holders(fill: Fill, candidate: Candidate) -> str:
     for size, process in sorted(sizes, key=lambda one: -(one[0] or 0))[:_NAMED]:
         parts.append(f"{_amount(size)} by {name_of(process)}")
     if len(sizes) > _NAMED:
-        parts.append(f"and {many(len(sizes) - _NAMED, 'other')}")
+        parts.append(f"and {counted(len(sizes) - _NAMED, 'other')}")
     return ", ".join(parts)
 
 

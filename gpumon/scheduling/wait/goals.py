@@ -10,10 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.scheduling.chooser import Chooser
-from gpumon.scheduling.messages import many
 from gpumon.scheduling.outputs import table
 from gpumon.scheduling.wait.kinds import KINDS
-from gpumon.text.formatting import duration, memory_size, printable
+from gpumon.text.formatting import counted, duration, memory_size, printable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -218,7 +217,7 @@ def gpus_in_use(snapshot: Snapshot, pid: int) -> str:
             gpus = ", ".join(map(str, process.gpu_indices))
             size = process.memory_used
             held = "" if size is None else f" {memory_size(size)}"
-            return f"{many(len(process.gpu_indices), 'GPU')} ({gpus}){held}"
+            return f"{counted(len(process.gpu_indices), 'GPU')} ({gpus}){held}"
     return ""
 
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.scheduling.allocation import UncertainAllocationError
 from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
-from gpumon.scheduling.messages import many
 from gpumon.scheduling.wait.goals import GpuGoal, HopelessError, gpus_in_use
 from gpumon.scheduling.wait.kinds import KINDS
 from gpumon.scheduling.wait.targets import hold, wait_for_one
 from gpumon.system.own_terminal import write_to_terminal
-from gpumon.text.formatting import duration, printable
+from gpumon.text.formatting import counted, duration, printable
 from gpumon.text.notification import BELL, notification
 from gpumon.text.status_line import StatusLine
 
@@ -296,7 +295,8 @@ def _wait_for_all(
     while alive := [process for process in alive if not process.ended()]:
         first = alive[0]
         more = len(alive) - 1
-        head = f"for {first.words} to end" + (f" and {many(more, 'process')} more" if more else "")
+        others = f" and {counted(more, 'process', 'es')} more" if more else ""
+        head = f"for {first.words} to end{others}"
         newest = sampler.newest
         held = "" if newest is None else gpus_in_use(newest, first.pid)
         display.show([head, f"runs {first.age}", *([held] if held else [])])

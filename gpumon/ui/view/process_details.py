@@ -9,7 +9,7 @@ from gpumon.host.visible_devices import MAIN_VARIABLE, VARIABLES, makers_of, vis
 from gpumon.model.makers import Maker
 from gpumon.model.process_states import HALTED
 from gpumon.text.cells import Field, Row, fill
-from gpumon.text.formatting import UNKNOWN, cell_width, fit, printable
+from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, printable
 from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.page_layout import Fact, fact_rows, text_rows
 
@@ -137,7 +137,7 @@ def environment_title(details: Details, revealed: bool) -> str:
         return "Environment"
     if revealed:
         return f"Environment, secrets shown: {keycap('secrets')} hides them"
-    values = f"{secrets} value{'' if secrets == 1 else 's'}"
+    values = counted(secrets, "value")
     shows = "" if is_refused("secrets") else f": {keycap('secrets')} shows all"
     return f"Environment, {values} hidden{shows}"
 

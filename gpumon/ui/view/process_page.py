@@ -12,6 +12,7 @@ from gpumon.text.cells import Field, Row, fill, row_width
 from gpumon.text.command_lines import command_line, script_of, split_command
 from gpumon.text.formatting import (
     UNKNOWN,
+    counted,
     duration,
     fit,
     fit_right,
@@ -181,7 +182,7 @@ def _process(view: ProcessView, now: float, width: int) -> list[Row]:
             "state",
             "ended" if view.ended else state_words(state, channel),
             "" if view.ended else _state_style(state),
-            "" if threads is None else f"{threads} thread{'' if threads == 1 else 's'}",
+            "" if threads is None else counted(threads, "thread"),
         )
     )
     if process.started_at is not None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
 import threading
 from contextlib import ExitStack
-from ipaddress import ip_address
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.exporter.access import PageAccess
 from gpumon.exporter.metrics_page import MetricsPages
-from gpumon.exporter.server import MetricsServer, listen
+from gpumon.exporter.server import MetricsServer
 from gpumon.host.recorded import RecordedHost
+from gpumon.http.listening import authority, is_loopback, listen, listen_fault
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sources import NoSuchGpuError, SourceError
@@ -23,6 +21,8 @@ from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
 
 if TYPE_CHECKING:
+    import socket
+
     from gpumon.sampling.enrichment import Reservations
     from gpumon.sources import Source
 
@@ -55,14 +55,8 @@ class ListenError(Exception):
     """
 
     def __init__(self, options: ExporterOptions, error: OSError) -> None:
-        reason = error.strerror or str(error)
-        if error.errno is not None and not isinstance(error, socket.gaierror):
-            # create_server has added the address.
-            reason = os.strerror(error.errno)
-        self.sentence = (
-            f"cannot listen at {_place(options.host, options.port)}: {reason}; choose another"
-            " address or port with --listen"
-        )
+        fault = listen_fault(options.host, options.port, error)
+        self.sentence = f"{fault}; choose another address or port with --listen"
         super().__init__(self.sentence)
 
 
@@ -182,11 +176,11 @@ def _beginning(listener: socket.socket, access: PageAccess, options: ExporterOpt
     """What to say at the start: the address of the page, and who else can read it."""
     rules = access.rules()
     secured = rules is not None and rules.context is not None
-    place = _place(options.host, listener.getsockname()[1])
+    place = authority(options.host, listener.getsockname()[1])
     every = f"{options.interval:g} s"
     scheme = "https" if secured else "http"
     sentences = [f"serving {scheme}://{place}/metrics, a sample every {every}"]
-    if _is_loopback(listener):
+    if is_loopback(listener):
         return sentences
     if rules is None or not rules.authenticates:
         sentences.append(
@@ -199,13 +193,3 @@ def _beginning(listener: socket.socket, access: PageAccess, options: ExporterOpt
             f" {options.web_config}"
         )
     return sentences
-
-
-def _is_loopback(listener: socket.socket) -> bool:
-    address = ip_address(listener.getsockname()[0].partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
-def _place(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 64
 DEADLINE = 10.0
 """Seconds for a whole connection: handshake, request and answer."""
-_BACKLOG = 128
 _ROOM_AFTER = 1.0
 """While all threads are in use, the oldest connection ends if it has lasted this many seconds."""
 _PAUSE = 0.05
@@ -44,25 +43,6 @@ _ROOT = b"""<!DOCTYPE html>
 <html lang="en"><head><title>gpumon exporter</title></head>
 <body><h1>gpumon exporter</h1><p><a href="/metrics">Metrics</a> for Prometheus</p></body></html>
 """
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket.
-
-    Args:
-        host: A name or an address; empty for every address of this machine.
-        port: 0 for one that is free.
-
-    Raises:
-        OSError: It cannot listen there.
-    """
-    if host in {"", "::"} and socket.has_dualstack_ipv6():
-        return socket.create_server(
-            ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
-        )
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = found[0]
-    return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
 
 
 class MetricsServer(TCPServer):

@@ -1,1 +1,1 @@
-"""HTTP to one server, in bounded time and bounded size."""
+"""HTTP: questions to a server in bounded time and size, and sockets to answer from."""

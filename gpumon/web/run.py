@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 import sys
 from contextlib import ExitStack, suppress
-from ipaddress import ip_address
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpumon.http.listening import is_loopback, listen, listen_fault
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine, tell
@@ -86,7 +85,7 @@ def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
             status.say(printable(sentence))
 
         try:
-            listeners = listen(options.address, options.port)
+            listeners = open_listeners(options.address, options.port)
         except OSError as error:
             raise ServeError(_cannot_listen(options, error)) from None
         for listener in listeners:
@@ -103,7 +102,7 @@ def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
         place = f"[{shown}]" if ":" in shown else shown
         port = listeners[0].getsockname()[1]
         tunnel = f"ssh -L {port}:localhost:{port} {machine}"
-        if all(_is_loopback(listener) for listener in listeners):
+        if all(is_loopback(listener) for listener in listeners):
             tell(f"for a browser on another machine, there: {printable(tunnel)}")
         else:
             tell(_WARNING.format(tunnel=printable(tunnel)))
@@ -135,7 +134,7 @@ async def _serve(
         await runner.cleanup()
 
 
-def listen(address: str, port: int) -> list[socket.socket]:
+def open_listeners(address: str, port: int) -> list[socket.socket]:
     """The listening sockets: for ``localhost`` at each of its addresses.
 
     Otherwise another user of this machine could listen at the other one, and would get the token
@@ -149,10 +148,7 @@ def listen(address: str, port: int) -> list[socket.socket]:
         OSError: It cannot listen there.
     """
     if address != LOCALHOST:
-        if address in {"", "::"} and socket.has_dualstack_ipv6():
-            return [socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)]
-        found = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM)
-        return [socket.create_server(found[0][4][:2], family=found[0][0])]
+        return [listen(address, port)]
     for _ in range(_TRIES - 1):
         with suppress(OSError):
             return _listen_at_localhost(port)
@@ -174,12 +170,6 @@ def _listen_at_localhost(port: int) -> list[socket.socket]:
     return listeners
 
 
-def _is_loopback(listener: socket.socket) -> bool:
-    address = ip_address(listener.getsockname()[0].partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
 def _names(address: str, machine: str) -> set[str]:
     """The names under which a browser may know the server."""
     names = {LOCALHOST, machine, machine.partition(".")[0]}
@@ -190,12 +180,5 @@ def _names(address: str, machine: str) -> set[str]:
 
 
 def _cannot_listen(options: ServeOptions, error: OSError) -> str:
-    reason = error.strerror or str(error)
-    if error.errno is not None and not isinstance(error, socket.gaierror):
-        # create_server has added the address.
-        reason = os.strerror(error.errno)
-    place = f"[{options.address}]" if ":" in options.address else options.address or "*"
-    return (
-        f"cannot listen at {place}:{options.port}: {reason}; choose another port with --port, or"
-        " another address with --address"
-    )
+    fault = listen_fault(options.address, options.port, error)
+    return f"{fault}; choose another port with --port, or another address with --address"

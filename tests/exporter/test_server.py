@@ -15,7 +15,8 @@ import pytest
 from gpumon.exporter import server
 from gpumon.exporter.access import PageAccess
 from gpumon.exporter.metrics_page import MetricsPages, Page
-from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer, listen
+from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer
+from gpumon.http.listening import listen
 from gpumon.sources.demo import DemoSource
 from tests.driver import Driver, h100
 from tests.exporter.exporting import Scrape, exporting, wait_until

@@ -76,6 +76,23 @@ class FindingKind(str, Enum):
     UNKNOWN = "unknown"
 
 
+_Kind = FindingKind
+USUAL_SEVERITY = {
+    **dict.fromkeys(_Kind, Severity.NOTE),
+    **dict.fromkeys((_Kind.LOST, _Kind.RESET_REQUIRED, _Kind.NO_ANSWER), Severity.CRITICAL),
+    **dict.fromkeys(
+        (
+            *(_Kind.FAILING, _Kind.MEMORY_ERRORS, _Kind.RECOVERY, _Kind.HOT, _Kind.THROTTLED),
+            *(_Kind.XID, _Kind.STUCK, _Kind.UNATTRIBUTED, _Kind.NVLINK_ERRORS),
+        ),
+        Severity.WARNING,
+    ),
+    _Kind.FREE: Severity.GOOD,
+    **dict.fromkeys((_Kind.WORKING, _Kind.UNKNOWN), Severity.QUIET),
+}
+"""The severity of each kind where only the kind is known, as from another gpumon's exporter."""
+
+
 class Finding(Struct, frozen=True):
     """A statement about a GPU or a process.
 

@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from gpumon.findings.finding import FindingKind, Severity
+from gpumon.findings.finding import USUAL_SEVERITY, FindingKind
 from gpumon.model.metrics import GPU_METRICS, Unit
 from gpumon.model.snapshot import (
     Gpu,
@@ -34,13 +34,6 @@ _KIND = {
     "stuck?": FindingKind.STUCK,
 }
 """The kinds of findings by the words of gpumon's exporter."""
-_CRITICAL = {FindingKind.LOST, FindingKind.RESET_REQUIRED, FindingKind.NO_ANSWER}
-_WARNING = {
-    *(FindingKind.FAILING, FindingKind.MEMORY_ERRORS, FindingKind.RECOVERY, FindingKind.HOT),
-    *(FindingKind.THROTTLED, FindingKind.XID, FindingKind.STUCK, FindingKind.UNATTRIBUTED),
-    FindingKind.NVLINK_ERRORS,
-}
-_QUIET = {FindingKind.WORKING, FindingKind.UNKNOWN}
 _MOST_INDEX = 9999
 _NO_INDEX = math.inf
 _TEXT_CHARACTERS = 256
@@ -77,17 +70,7 @@ def states(reading: HostReading) -> tuple[GpuState, ...]:
     if not any(gpu.state[0] for _, _, gpu in ordered):
         return ()
     found = [(uuid, _KIND.get(gpu.state[0], FindingKind.UNKNOWN)) for _, uuid, gpu in ordered]
-    return tuple([GpuState(uuid, kind, _severity(kind)) for uuid, kind in found])
-
-
-def _severity(kind: FindingKind) -> Severity:
-    if kind in _CRITICAL:
-        return Severity.CRITICAL
-    if kind in _WARNING:
-        return Severity.WARNING
-    if kind is FindingKind.FREE:
-        return Severity.GOOD
-    return Severity.QUIET if kind in _QUIET else Severity.NOTE
+    return tuple([GpuState(uuid, kind, USUAL_SEVERITY[kind]) for uuid, kind in found])
 
 
 def _order(reading: HostReading) -> list[tuple[int, str, GpuReading]]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from gpumon.model.processes import GpuUse, Place, ProcessId  # noqa: TC001 - msgspec resolves them
+from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.model.processes import GpuProcess, HolderScan
+    from gpumon.model.processes import HolderScan
     from gpumon.model.snapshot import Snapshot
 
 
@@ -55,6 +55,26 @@ class RelatedProcess(Struct, frozen=True):
     started_at: float | None = None
     protected: bool = False
     stack_start: int | None = None
+
+    def on_no_gpu(self, place: Place | None = None) -> GpuProcess:
+        """It as a process that uses no GPU.
+
+        Args:
+            place: Where it runs, if that is known.
+        """
+        return GpuProcess(
+            self.id,
+            "",
+            (),
+            user=self.user,
+            uid=self.uid,
+            name=self.name,
+            command=self.command,
+            state=self.state,
+            rss=self.rss,
+            started_at=self.started_at,
+            place=place,
+        )
 
 
 class Details(Struct, frozen=True):

@@ -298,8 +298,6 @@ class DashboardScreen(DrawingScreen):
         if self._viewed_time.player is not None:
             back = f"; {keycap('last_line')} returns to now" if self._viewed_time.is_live else ""
             self.say(f"this is the past: nothing can be ended in it{back}")
-        elif self._session.host.readonly:
-            self.say("gpumon is read-only here: no signal is sent")
         elif not chosen and self._kill_controller.ask_again():
             pass
         elif not chosen:

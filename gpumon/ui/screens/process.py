@@ -220,16 +220,4 @@ def _unlisted(details: Details) -> GpuProcess:
     itself = next((kin for kin in details.family if kin.id == details.id), None)
     if itself is None:
         return GpuProcess(id=details.id, type="", uses=(), command=details.command)
-    return GpuProcess(
-        id=details.id,
-        type="",
-        uses=(),
-        user=itself.user,
-        uid=itself.uid,
-        name=itself.name,
-        command=itself.command,
-        state=itself.state,
-        rss=itself.rss,
-        started_at=itself.started_at,
-        place=details.place,
-    )
+    return itself.on_no_gpu(details.place)

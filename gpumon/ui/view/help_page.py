@@ -146,7 +146,13 @@ def other_sections() -> list[HelpSection]:
         ),
         HelpSection(
             "Columns of a GPU",
-            (*_GPU_COLUMNS, *((one.label, f"{one.about} {added}") for one in GPU_COLUMNS)),
+            (
+                *_GPU_COLUMNS,
+                *(
+                    (one.label, one.about if one.shown else f"{one.about} {added}")
+                    for one in GPU_COLUMNS
+                ),
+            ),
         ),
         HelpSection("Process columns", tuple((one.label, one.about) for one in COLUMNS)),
         HelpSection(

@@ -273,7 +273,7 @@ def tree_entries(
     known = {relative.id: relative for relative in relatives}
     by_pid = {relative.id.pid: relative.id for relative in relatives}
     for identity in _with_families(shown, known, by_pid):
-        process = shown.get(identity) or _as_process(known[identity])
+        process = shown.get(identity) or known[identity].on_no_gpu()
         nodes[identity] = _Node(process, rank.get(identity, _LAST))
     roots: list[_Node] = []
     for identity, node in nodes.items():
@@ -311,21 +311,6 @@ def _with_families(
                 wanted[child] = None
                 waiting.append(child)
     return list(wanted)
-
-
-def _as_process(relative: RelatedProcess) -> GpuProcess:
-    return GpuProcess(
-        relative.id,
-        "",
-        (),
-        user=relative.user,
-        uid=relative.uid,
-        name=relative.name,
-        command=relative.command,
-        state=relative.state,
-        rss=relative.rss,
-        started_at=relative.started_at,
-    )
 
 
 def _sort_siblings(nodes: list[_Node]) -> None:

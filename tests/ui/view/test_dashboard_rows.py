@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.config.columns import COLUMNS, DEFAULT_COLUMNS, GPU_COLUMNS
+from gpumon.config.columns import COLUMNS, DEFAULT_PROCESS_COLUMNS, GPU_COLUMNS
 from gpumon.filters import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.model.processes import ProcessId
@@ -854,7 +854,7 @@ def test_who_is_idle_is_told_in_a_narrow_terminal_too(width: int) -> None:
 def test_the_memory_and_the_command_are_the_last_columns_to_go() -> None:
     kept = [column.key for column in visible_columns(1)]
     assert kept == ["memory_used", "command"]
-    assert tuple(column.key for column in visible_columns(200)) == DEFAULT_COLUMNS
+    assert tuple(column.key for column in visible_columns(200)) == DEFAULT_PROCESS_COLUMNS
     everything = tuple(column.key for column in COLUMNS)
     assert tuple(column.key for column in visible_columns(300, everything)) == everything
 

@@ -23,9 +23,35 @@ QUICK_SECONDS = 0.5
 SLOW_SECONDS = 2.0
 """Maximum seconds between two samples: a GPU that becomes free is noticed within this."""
 _SLOWER = 1.25
+"""Factor from one interval to the next."""
 _STEP_BYTES = 256 * 2**20
 
 _T = TypeVar("_T")
+
+
+class PollInterval:
+    """The interval between two samples: it grows while nothing changes.
+
+    Args:
+        shortest: Seconds at first, and after a change.
+        longest: The maximum.
+    """
+
+    def __init__(self, shortest: float = QUICK_SECONDS, longest: float = SLOW_SECONDS) -> None:
+        self._shortest, self._longest = shortest, longest
+        self._last: Hashable = None
+        self.seconds = shortest
+
+    def after(self, mark: Hashable) -> bool:
+        """Set the interval after a sample; returns whether something has changed.
+
+        Args:
+            mark: A value that changes with every relevant change.
+        """
+        changed = mark != self._last
+        self.seconds = self._shortest if changed else min(self._longest, self.seconds * _SLOWER)
+        self._last = mark
+        return changed
 
 
 def wait_for(
@@ -52,17 +78,17 @@ def wait_for(
     """
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     first_by = max(deadline, time.monotonic() + QUICK_PATIENCE)
-    before: Hashable = None
-    pace = QUICK_SECONDS
+    interval = PollInterval()
     if seconds is not None:
-        sampler.interval = pace
+        sampler.interval = interval.seconds
+    seen = False
     while True:
-        left = (first_by if before is None else deadline) - time.monotonic()
+        left = (deadline if seen else first_by) - time.monotonic()
         if left <= 0:
             return None
         try:
-            first = seconds is None and before is None
-            snapshot = sampler.look() if first else sampler.next(min(pace, left))
+            first = seconds is None and not seen
+            snapshot = sampler.look() if first else sampler.next(min(interval.seconds, left))
             if snapshot is None:
                 continue  # The collector prints it at the right time.
             taken = found(snapshot)
@@ -74,10 +100,9 @@ def wait_for(
             tell_trouble(error.sentence)
         else:
             tell(snapshot)
-            now = _outline(snapshot)
-            pace = min(pace * _SLOWER, SLOW_SECONDS) if now == before else QUICK_SECONDS
-            before = now
-            sampler.interval = pace
+            seen = True
+            interval.after(_outline(snapshot))
+            sampler.interval = interval.seconds
 
 
 def _outline(snapshot: Snapshot) -> Hashable:

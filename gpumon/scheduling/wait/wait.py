@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.scheduling.allocation import UncertainAllocationError
 from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
+from gpumon.scheduling.polling import PollInterval
 from gpumon.scheduling.wait.goals import GpuGoal, HopelessError, gpus_in_use
 from gpumon.scheduling.wait.kinds import KINDS
 from gpumon.scheduling.wait.targets import hold, wait_for_one
@@ -22,7 +23,7 @@ from gpumon.text.notification import BELL, notification
 from gpumon.text.status_line import StatusLine
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.wait.goals import Progress
@@ -37,7 +38,6 @@ _HELD_SECONDS = 15.0
 """Seconds between two samples of a process's use of the GPUs."""
 FASTEST, SLOWEST = 1.0, 5.0
 """Seconds between two samples; ``StabilityWindow`` requires at most ``GAP_SECONDS``."""
-_SLOWER = 1.3
 
 
 class WaitOptions(NamedTuple):
@@ -112,25 +112,6 @@ def _announce(sentence: str, options: WaitOptions) -> None:
         os.execv("/bin/sh", ["sh", "-c", options.command])  # noqa: S606 - a shell was asked for
 
 
-class PollInterval:
-    """The interval between two samples: it grows while nothing changes."""
-
-    def __init__(self) -> None:
-        self._last: Hashable = None
-        self.seconds = FASTEST
-
-    def after(self, mark: Hashable) -> bool:
-        """Set the interval after a sample; returns whether something has changed.
-
-        Args:
-            mark: A value that changes with every relevant change.
-        """
-        changed = mark != self._last
-        self.seconds = FASTEST if changed else min(SLOWEST, self.seconds * _SLOWER)
-        self._last = mark
-        return changed
-
-
 class _Timeout:
     """The elapsed and the remaining time.
 
@@ -189,7 +170,7 @@ def _wait_for_gpus(
     if KINDS[options.kind].to_use and locks.trouble:
         display.say(f"what other users have reserved is not known: {locks.trouble}")
     goal = GpuGoal(options.kind, options.requirements, os.environ, locks, options.past)
-    poll_interval = PollInterval()
+    poll_interval = PollInterval(FASTEST, SLOWEST)
     with GpuSampler(source, FASTEST) as sampler:
         trouble, progress = "", None
         while True:

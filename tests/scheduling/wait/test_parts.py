@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.scheduling.polling import PollInterval
 from gpumon.scheduling.stability import GAP_SECONDS
 from gpumon.scheduling.wait import targets as lives
 from gpumon.scheduling.wait.goals import CoolingEstimate
 from gpumon.scheduling.wait.targets import hold, wait_for_one
-from gpumon.scheduling.wait.wait import FASTEST, SLOWEST, PollInterval
+from gpumon.scheduling.wait.wait import FASTEST, SLOWEST
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def test_samples_become_rare_while_nothing_changes_and_frequent_after_a_change() -> None:
-    pace = PollInterval()
+    pace = PollInterval(FASTEST, SLOWEST)
     assert pace.after("a")
     seconds = [pace.seconds]
     for _ in range(10):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpumon.alerts.notice import Notice, gpu_key, process_key
 from gpumon.findings.finding import Severity
 from gpumon.findings.phrases import at_most, spaced
-from gpumon.sources.makers import error_code, short_name
+from gpumon.sources.maker_words import error_code, short_name
 from gpumon.text.formatting import gib, gibibytes, number, printable, temperature
 from gpumon.text.units import degree
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gpumon.findings.finding import Severity
-from gpumon.sources.makers import ErrorSeverity, error_code
+from gpumon.sources.maker_words import ErrorSeverity, error_code
 
 _ORDER = (
     ErrorSeverity.BY_PROGRAM,

@@ -99,16 +99,16 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.sources import SourceError
 
     terms = WaitOptions(
-        options.what or DEFAULT_KIND,
-        requirements(options),
-        options.pid,
-        options.timeout,
-        options.verbose,
-        options.bell,
-        options.notify,
-        options.shell,
-        options.lock_dir,
-        options.past,
+        kind=options.what or DEFAULT_KIND,
+        requirements=requirements(options),
+        pids=options.pid,
+        timeout=options.timeout,
+        verbose=options.verbose,
+        bell=options.bell,
+        notify=options.notify,
+        command=options.shell,
+        lock_dir=options.lock_dir,
+        past=options.past,
     )
     source, _ = all_gpus(options)
     try:

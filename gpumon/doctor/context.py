@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from gpumon.doctor.pci import pci_gpus
 from gpumon.host.kernel_log import slot_of
-from gpumon.host.visible_devices import gpus_of
-from gpumon.model.makers import Maker
+from gpumon.model.makers import Maker, gpus_of
 from gpumon.model.snapshot import Snapshot, Trouble
 from gpumon.sources import SourceError
 from gpumon.system.clock import SystemClock

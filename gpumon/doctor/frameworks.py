@@ -14,8 +14,7 @@ from gpumon.doctor.cuda import LEAST_DRIVER, cudnn_of_packages, parse_version
 from gpumon.doctor.machine import found, read_text
 from gpumon.doctor.result import failed, passed, unknown, warned
 from gpumon.doctor.rocm import rocm_versions
-from gpumon.host.visible_devices import makers_of
-from gpumon.model.makers import Maker, maker_of
+from gpumon.model.makers import Maker, maker_of, makers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

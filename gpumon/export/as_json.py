@@ -16,8 +16,8 @@ The schema, ``gpumon.snapshot/1``, is told key by key in ``docs/snapshot.md``. I
 The text is strict JSON: no NaN, no half characters. Other people's names and command lines are in
 it as they are, but characters that could act on a terminal are written as escapes.
 
-Fields come from the metric table and from the model; there is no other list of them here. The lines
-of ``gpumon stream`` have the same keys.
+Fields come from the metric table and from the model; only units that neither tells are here. The
+lines of ``gpumon stream`` have the same keys.
 """
 
 from __future__ import annotations

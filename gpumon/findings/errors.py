@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
 from gpumon.findings.phrases import at_most, time_of_day
-from gpumon.sources.makers import error_code
+from gpumon.sources.maker_words import error_code
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
-    from gpumon.sources.makers import ErrorCode
+    from gpumon.sources.maker_words import ErrorCode
 
 
 def memory_errors(_history: History, gpu: Gpu, _thresholds: Thresholds) -> Finding | None:

@@ -10,7 +10,7 @@ from gpumon.findings.finding import FindingKind
 from gpumon.findings.phrases import spaced, time_of_day
 from gpumon.host.visible_devices import MAIN_VARIABLE
 from gpumon.model.makers import Maker, maker_of
-from gpumon.sources.makers import words_of
+from gpumon.sources.maker_words import words_of
 
 if TYPE_CHECKING:
     from gpumon.findings.finding import Finding

@@ -14,7 +14,7 @@ from gpumon.findings.conditions import (
 )
 from gpumon.findings.finding import SHORT_CELLS, Finding, FindingKind, Severity
 from gpumon.findings.phrases import at_most, long_duration, or_unknown, spaced, with_duration
-from gpumon.sources.makers import words_of
+from gpumon.sources.maker_words import words_of
 from gpumon.text.formatting import temperature
 from gpumon.text.units import degree, degrees_between
 

@@ -10,7 +10,7 @@ from gpumon.findings.errors import advice_on
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import first_part, spaced, time_of_day
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sources.makers import error_code, words_of
+from gpumon.sources.maker_words import error_code, words_of
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.host.cuda_visible_devices import Meaning, Visible, mapping, quoted, visible_devices
 from gpumon.host.power import driver_of, graphics_devices
-from gpumon.model.makers import MAKERS, Maker, maker_of
+from gpumon.model.makers import MAKERS, Maker, gpus_of, maker_of, makers_of
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
@@ -43,18 +43,6 @@ VARIABLES = {
 """The variables that decide which GPUs of a maker a program sees."""
 
 _UUID = "GPU-"
-
-
-def gpus_of(maker: Maker, gpus: Sequence[Gpu]) -> list[Gpu]:
-    """The GPUs of a maker, by index."""
-    own = [gpu for gpu in gpus if maker_of(gpu.name) is maker]
-    return sorted(own, key=lambda gpu: gpu.index)
-
-
-def makers_of(gpus: Sequence[Gpu]) -> tuple[Maker, ...]:
-    """The makers of these GPUs, in the order of their first GPU."""
-    ordered = sorted(gpus, key=lambda gpu: gpu.index)
-    return tuple(dict.fromkeys(maker_of(gpu.name) for gpu in ordered))
 
 
 def assignments(maker: Maker, uuids: Sequence[str], gpus: Sequence[Gpu]) -> dict[str, str]:

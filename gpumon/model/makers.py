@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.model.snapshot import Gpu
 
 
 class Maker(str, Enum):
@@ -27,6 +32,18 @@ def maker_of(name: str | None) -> Maker:
         if name is not None and name.startswith(f"{maker.value} "):
             return maker
     return Maker.NVIDIA
+
+
+def gpus_of(maker: Maker, gpus: Sequence[Gpu]) -> list[Gpu]:
+    """The GPUs of a maker, by index."""
+    own = [gpu for gpu in gpus if maker_of(gpu.name) is maker]
+    return sorted(own, key=lambda gpu: gpu.index)
+
+
+def makers_of(gpus: Sequence[Gpu]) -> tuple[Maker, ...]:
+    """The makers of these GPUs, in the order of their first GPU."""
+    ordered = sorted(gpus, key=lambda gpu: gpu.index)
+    return tuple(dict.fromkeys(maker_of(gpu.name) for gpu in ordered))
 
 
 class MakerFacts(NamedTuple):

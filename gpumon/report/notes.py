@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.report.figures import ReportRow, UsageReport, energy_source, share
 from gpumon.report.messages import KNOWN, PARTLY, energy_unit, gpu_name, length
 from gpumon.report.owners import BY_PROCESSES
-from gpumon.sources.makers import error_code
+from gpumon.sources.maker_words import error_code
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from gpumon.host.cuda_visible_devices import visible_devices
 from gpumon.host.visible_devices import (
     VARIABLES,
-    gpus_of,
-    makers_of,
     selecting_variable,
     visible_gpus,
 )
-from gpumon.model.makers import Maker
+from gpumon.model.makers import Maker, gpus_of, makers_of
 from gpumon.scheduling.eligibility import Allowance
 
 if TYPE_CHECKING:

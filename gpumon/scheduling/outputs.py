@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpumon.host.cuda_visible_devices import visible_devices
-from gpumon.host.visible_devices import assignments, doubt_of_counting, gpus_of
-from gpumon.model.makers import Maker, maker_of
+from gpumon.host.visible_devices import assignments, doubt_of_counting
+from gpumon.model.makers import Maker, gpus_of, maker_of
 from gpumon.text.formatting import cell_width, fit, printable
 
 if TYPE_CHECKING:

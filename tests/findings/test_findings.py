@@ -23,7 +23,7 @@ from gpumon.findings import (
 from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, Suspect
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.history import History
-from gpumon.sources.makers import error_code
+from gpumon.sources.maker_words import error_code
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
 

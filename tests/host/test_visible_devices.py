@@ -8,12 +8,11 @@ from gpumon.host.visible_devices import (
     assignment_line,
     assignments,
     doubt_of_counting,
-    makers_of,
     names_gpu,
     selecting_variable,
     visible_gpus,
 )
-from gpumon.model.makers import Maker, maker_of
+from gpumon.model.makers import Maker, maker_of, makers_of
 from tests.build import gpu
 
 NVIDIA = [gpu(uuid=f"GPU-{n}", index=n, name="NVIDIA H100") for n in range(2)]

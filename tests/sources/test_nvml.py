@@ -15,7 +15,7 @@ from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources import SourceError
-from gpumon.sources.makers import is_meant_for
+from gpumon.sources.maker_words import is_meant_for
 from gpumon.sources.nvml.gpm import METRICS
 from gpumon.sources.nvml.gpu import NvmlGpu
 from gpumon.sources.nvml.metric_readers import metric_queries

@@ -13,7 +13,7 @@ from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_pas
 from gpumon.recording import EventKind
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
-from gpumon.sources.makers import ErrorSeverity, error_code
+from gpumon.sources.maker_words import ErrorSeverity, error_code
 from gpumon.sources.nvml import kernel_xids
 from gpumon.sources.nvml.kernel_xids import KERNEL_THREAD
 from gpumon.sources.nvml.xid_reports import XidOrigin, XidReports

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gpumon.host.kernel_log import KMSG, KernelLog, Xid
-from gpumon.sources.makers import error_code
+from gpumon.sources.maker_words import error_code
 from gpumon.sources.nvml.xid_reports import XidOrigin
 
 if TYPE_CHECKING:

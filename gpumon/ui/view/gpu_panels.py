@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.sources.makers import is_meant_for, words_of
+from gpumon.sources.maker_words import is_meant_for, words_of
 from gpumon.text.cells import Field, Row, bar, bar_style, braille, fill, restyle, row_width
 from gpumon.text.formatting import (
     cell_width,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.host.visible_devices import makers_of
-from gpumon.model.makers import Maker
+from gpumon.model.makers import Maker, makers_of
 from gpumon.text.formatting import cell_width, gibibytes, mig_name, number
 from gpumon.ui.view.gpu_text import core_name, short_name
 

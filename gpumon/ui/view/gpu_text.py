@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gpumon.findings import FindingKind, Severity
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources import makers
+from gpumon.sources import maker_words
 from gpumon.text.formatting import (
     UNKNOWN,
     cell_width,
@@ -82,7 +82,7 @@ def short_name(name: str | None) -> str:
     """A GPU's name without the brand."""
     if name is None:
         return UNKNOWN
-    return makers.short_name(printable(name)) or UNKNOWN
+    return maker_words.short_name(printable(name)) or UNKNOWN
 
 
 def load_word(gpus: Iterable[Gpu], uses: Iterable[GpuUse] | None = None) -> str:
@@ -94,7 +94,7 @@ def load_word(gpus: Iterable[Gpu], uses: Iterable[GpuUse] | None = None) -> str:
     """
     used = None if uses is None else {use.gpu_uuid for use in uses}
     names = dict.fromkeys(gpu.name for gpu in gpus if used is None or gpu.uuid in used)
-    loads = [makers.words_of(name).load for name in names]
+    loads = [maker_words.words_of(name).load for name in names]
     return "SM" if "SM" in loads or not loads else loads[0]
 
 

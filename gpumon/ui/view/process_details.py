@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpumon.host.details import is_secret
-from gpumon.host.visible_devices import MAIN_VARIABLE, VARIABLES, makers_of, visible_gpus
-from gpumon.model.makers import Maker
+from gpumon.host.visible_devices import MAIN_VARIABLE, VARIABLES, visible_gpus
+from gpumon.model.makers import Maker, makers_of
 from gpumon.model.process_states import HALTED
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, printable

@@ -22,7 +22,7 @@ from gpumon.model.processes import (
 )
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Snapshot, Unknown
 from gpumon.recording.history import History
-from gpumon.sources.makers import is_meant_for
+from gpumon.sources.maker_words import is_meant_for
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import printable
 from gpumon.ui.view.gpu_charts import least_rows

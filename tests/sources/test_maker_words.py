@@ -6,7 +6,7 @@ import pytest
 
 from gpumon.model.makers import Maker
 from gpumon.model.metrics import GPU_METRICS
-from gpumon.sources import makers
+from gpumon.sources import maker_words
 from gpumon.sources.amd.gpu import AmdGpu
 from gpumon.sources.intel.gpu import IntelGpu
 
@@ -19,7 +19,7 @@ from gpumon.sources.intel.gpu import IntelGpu
 def test_what_a_driver_tells_is_never_left_out(
     name: str, gpu: type[AmdGpu] | type[IntelGpu]
 ) -> None:
-    assert [field for field in gpu.fields if not makers.is_meant_for(field, name)] == []
+    assert [field for field in gpu.fields if not maker_words.is_meant_for(field, name)] == []
 
 
 def test_features_of_one_maker_are_left_out_for_another() -> None:
@@ -28,7 +28,7 @@ def test_features_of_one_maker_are_left_out_for_another() -> None:
         ("AMD Instinct MI300X", {"xid", "nvlink_active", "mig_mode", "sm_active"}),
         ("NVIDIA H100", {"fan_rpm", "temperature_hotspot"}),
     ):
-        assert {field for field in fields if not makers.is_meant_for(field, name)} >= absent
+        assert {field for field in fields if not maker_words.is_meant_for(field, name)} >= absent
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def test_features_of_one_maker_are_left_out_for_another() -> None:
     ],
 )
 def test_a_short_name_has_neither_maker_nor_brand(name: str, short: str) -> None:
-    assert makers.short_name(name) == short
+    assert maker_words.short_name(name) == short
 
 
 def test_clocks_bear_the_makers_words() -> None:
-    assert makers.metric_label("SM clock, highest", "NVIDIA H100") == "SM clock, highest"
-    assert makers.metric_label("SM clock", "AMD Instinct MI300X") == "Shader clock"
-    assert makers.metric_label("SM clock, highest", "Intel Arc A770") == "GT clock, highest"
-    assert makers.metric_label("Fan speed", "Intel Arc A770") == "Fan speed"
-    assert makers.words_of("Intel Arc A770") is makers.WORDS[Maker.INTEL]
+    assert maker_words.metric_label("SM clock, highest", "NVIDIA H100") == "SM clock, highest"
+    assert maker_words.metric_label("SM clock", "AMD Instinct MI300X") == "Shader clock"
+    assert maker_words.metric_label("SM clock, highest", "Intel Arc A770") == "GT clock, highest"
+    assert maker_words.metric_label("Fan speed", "Intel Arc A770") == "Fan speed"
+    assert maker_words.words_of("Intel Arc A770") is maker_words.WORDS[Maker.INTEL]

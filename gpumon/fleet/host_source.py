@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LONGEST_WAIT = 0.9
 """Seconds that ``sample`` waits: a collector takes a longer sample for a hung one."""
+_DELAY = 1.0
+"""Seconds that a sample may arrive late; if it is older than that, a clock was set back."""
 _RETRIED = "It is tried again; the other hosts go on."
 
 
@@ -41,6 +43,7 @@ class HostSource:
         self._changed = Event()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._given: Snapshot | None = None
+        self._given_at = float("-inf")
 
     def open(self) -> None:
         """See ``Source.open``; never fails."""
@@ -53,6 +56,14 @@ class HostSource:
         If none arrives, the last one is returned with the current time: the age of its values
         grows. GPUs of a host that is silent or down do not answer.
         """
+        snapshot = self._sample()
+        # A sample that arrives late is from before the time that the last one was returned with.
+        if 0 < self._given_at - snapshot.time < _DELAY:
+            snapshot = replace(snapshot, time=self._given_at)
+        self._given_at = snapshot.time
+        return snapshot
+
+    def _sample(self) -> Snapshot:
         state = self._awaited()
         if state.snapshot is None:
             sentence = state.sentence or f"{self._name} has not answered yet"

@@ -349,6 +349,10 @@ class Screen:
         """The terminal's settings now."""
         return list(termios.tcgetattr(self._slave))
 
+    def foreground(self) -> int:
+        """The process group that the terminal's keys reach."""
+        return os.tcgetpgrp(self._master)
+
     def hang_up(self) -> None:
         """Take the terminal away, as a dropped connection does: the kernel sends SIGHUP."""
         self._hung_up = True

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-DEMO = [sys.executable, "-m", "gpumon", "--demo"]
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR", "GPUMON_ASCII")
 
 COLOURS = re.compile(rb"\x1b\[([0-9;:]*)m")
@@ -29,7 +29,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
 def seen(given: Mapping[str, str], term: str = "xterm-256color") -> bytes:
     """All that a terminal is sent of the dashboard, its dialogs, a page, the past, and the help."""
     env = environment(given)
-    with Screen(DEMO, env, term=term, colorterm=None) as screen:
+    with Screen(COARSE_DEMO, env, term=term, colorterm=None) as screen:
         screen.wait_for(r"q quit")
         # No Escape: together with the key behind it, it would be another key.
         screen.type("\x1b[Bk")
@@ -83,7 +83,7 @@ def test_a_locale_without_utf_8_is_sent_ascii_alone() -> None:
 def test_ascii_may_be_asked_for() -> None:
     for given, arguments in [({}, ["--ascii"]), ({"GPUMON_ASCII": "1"}, [])]:
         env = environment({"LC_ALL": "C.UTF-8", **given})
-        with Screen([*DEMO, *arguments], env) as screen:
+        with Screen([*COARSE_DEMO, *arguments], env) as screen:
             screen.wait_for(r"GPU-MEMv[\s\S]*q quit")
             screen.type("q")
             screen.wait_end()
@@ -91,12 +91,12 @@ def test_ascii_may_be_asked_for() -> None:
 
 
 def test_an_environment_that_says_nothing_is_taken_for_utf_8() -> None:
-    with Screen(DEMO, environment({})) as screen:
+    with Screen(COARSE_DEMO, environment({})) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*q quit")
 
 
 def test_a_letter_of_another_locale_can_be_typed_and_is_shown() -> None:
-    with Screen(DEMO, environment({"LC_ALL": "de_DE.ISO-8859-1"})) as screen:
+    with Screen(COARSE_DEMO, environment({"LC_ALL": "de_DE.ISO-8859-1"})) as screen:
         screen.wait_for(r"q quit")
         screen.type("/")
         screen.wait_for(r"Enter keep")
@@ -106,7 +106,7 @@ def test_a_letter_of_another_locale_can_be_typed_and_is_shown() -> None:
 
 
 def test_a_byte_that_is_no_letter_ends_nothing() -> None:
-    with Screen(DEMO, environment({"LC_ALL": "C"})) as screen:
+    with Screen(COARSE_DEMO, environment({"LC_ALL": "C"})) as screen:
         screen.wait_for(r"q quit")
         screen.send(b"\xff\xfc")
         screen.type("t")
@@ -152,13 +152,13 @@ def test_without_colours_none_is_sent_and_what_is_chosen_is_reversed(
 
 def test_an_empty_no_color_refuses_nothing() -> None:
     env = environment({"NO_COLOR": "", "LC_ALL": "C.UTF-8"})
-    with Screen(DEMO, env) as screen:
+    with Screen(COARSE_DEMO, env) as screen:
         screen.wait_for(r"q quit")
         assert b"38;2;" in screen.output
 
 
 def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
-    with Screen(DEMO, environment({}), columns=60, lines=15) as screen:
+    with Screen(COARSE_DEMO, environment({}), columns=60, lines=15) as screen:
         screen.wait_for(r"q quit")
         screen.type("\x1b[Bk")
         screen.wait_for(r"Send TERM to 8")
@@ -173,7 +173,7 @@ def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
 
 
 def test_a_page_opened_in_the_past_says_so_and_waits_for_nothing() -> None:
-    with Screen(DEMO, environment({})) as screen:
+    with Screen(COARSE_DEMO, environment({})) as screen:
         screen.wait_for(r"q quit")
         screen.type("\x1b[B[")
         screen.wait_for(r"paused")
@@ -184,7 +184,7 @@ def test_a_page_opened_in_the_past_says_so_and_waits_for_nothing() -> None:
 
 def test_a_log_and_its_report_are_told_in_ascii_too(tmp_path: Path) -> None:
     env = environment({"LC_ALL": "C", "NO_COLOR": "1"})
-    log = [*DEMO, "log", str(tmp_path / "run.csv"), "-n", "0.1", "--for", "2s"]
+    log = [*COARSE_DEMO, "log", str(tmp_path / "run.csv"), "-n", "0.1", "--for", "2s"]
     with Screen(log, env, columns=160) as screen:
         assert screen.wait_end() == 0
         assert screen.output.isascii()
@@ -204,7 +204,7 @@ def test_a_log_and_its_report_are_told_in_ascii_too(tmp_path: Path) -> None:
 def test_what_a_program_reads_stays_utf_8_whatever_the_terminal_shows() -> None:
     for form in ("json", "prometheus"):
         done = subprocess.run(
-            [*DEMO, "snapshot", "--ascii", "--format", form],
+            [*COARSE_DEMO, "snapshot", "--ascii", "--format", form],
             env=environment({"LC_ALL": "C"}),
             capture_output=True,
             check=True,

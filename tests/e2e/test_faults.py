@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gpumon
+from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
-from tests.e2e.test_terminal import DEMO, READY, left_clean, whole
+from tests.e2e.test_terminal import READY, left_clean, whole
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
@@ -245,7 +246,7 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
     program = (
         "def none(*_, **__):\n"
         "    raise MemoryError\n"
-        "from gpumon.cli import main\n"
+        "from tests.demo import main\n"
         "from gpumon.sources.demo import DemoSource\n"
         "from gpumon.ui.terminal.driver import TerminalDriver\n"
         "from gpumon.ui.screens.dashboard import DashboardScreen\n"
@@ -254,7 +255,7 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
         f"    if {sampling}: DemoSource.sample = none\n"
         "    else: none()\n"
         "DashboardScreen.action_move = pressed\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "raise SystemExit(main())\n"
     )
     with Screen([sys.executable, "-c", program]) as screen:
         screen.wait_for(READY)
@@ -439,7 +440,7 @@ def threads_of(pid: int) -> int:
 
 
 def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("P")
         screen.wait_for("PID▲")
@@ -467,7 +468,7 @@ def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None
 
 @pytest.mark.parametrize("closed", ["0<&-", "0</dev/null"])
 def test_without_anything_to_read_keys_from_it_says_what_to_use(closed: str) -> None:
-    with Screen(["sh", "-c", f"exec {closed}; exec {sys.executable} -m gpumon --demo"]) as screen:
+    with Screen(["sh", "-c", f"exec {closed}; exec {sys.executable} -m tests.demo"]) as screen:
         assert screen.wait_end() == 1
         assert "use gpumon snapshot" in " ".join(screen.text().split())
         assert screen.attributes() == screen.attributes_before

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
-DEMO = [sys.executable, "-m", "gpumon", "--demo"]
 READY = r"\n q quit"
 SEARCH = "type to search"
 
 
 @pytest.mark.parametrize(("columns", "beside"), [(200, 5), (120, 3), (100, 2), (80, 2), (60, 1)])
 def test_the_groups_of_keys_fill_the_width(columns: int, beside: int) -> None:
-    with Screen(DEMO, columns=columns, lines=24) as screen:
+    with Screen(COARSE_DEMO, columns=columns, lines=24) as screen:
         screen.wait_for(READY)
         screen.type("?")
         screen.wait_for(r"Find[\s\S]*Esc +Clear in turn")
@@ -25,7 +24,7 @@ def test_the_groups_of_keys_fill_the_width(columns: int, beside: int) -> None:
 
 
 def test_the_first_screen_has_what_is_used_most() -> None:
-    with Screen(DEMO, columns=100, lines=24) as screen:
+    with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
         screen.wait_for(READY)
         screen.type("?")
         screen.wait_gone(" q quit")
@@ -37,7 +36,7 @@ def test_the_first_screen_has_what_is_used_most() -> None:
 
 
 def test_typing_searches_and_escape_clears_then_closes() -> None:
-    with Screen(DEMO, columns=100, lines=24) as screen:
+    with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
         screen.wait_for(READY)
         screen.type("?")
         screen.wait_for(SEARCH)
@@ -58,7 +57,7 @@ def test_typing_searches_and_escape_clears_then_closes() -> None:
 
 
 def test_what_is_typed_together_with_its_key_is_searched_for() -> None:
-    with Screen(DEMO, columns=100, lines=24) as screen:
+    with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
         screen.wait_for(READY)
         for _ in range(5):
             screen.type("?sq?")
@@ -70,7 +69,7 @@ def test_what_is_typed_together_with_its_key_is_searched_for() -> None:
 
 
 def test_what_closes_the_page_closes_it_until_something_is_typed() -> None:
-    with Screen(DEMO, columns=100, lines=24) as screen:
+    with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
         screen.wait_for(READY)
         for key in ("q", "?"):
             screen.type("?")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEMO = [sys.executable, "-m", "gpumon", "--demo"]
 READY = r"18 processes[\s\S]*\n q quit"
 
 
@@ -30,7 +29,7 @@ def marked(screen: Screen) -> str:
 
 @pytest.mark.usefixtures("vim")
 def test_vim_moves_on_the_dashboard() -> None:
-    with Screen(DEMO, lines=40) as screen:
+    with Screen(COARSE_DEMO, lines=40) as screen:
         screen.wait_for(READY)
         screen.type("j")
         screen.wait_for("▸")
@@ -57,7 +56,7 @@ def test_vim_moves_on_the_dashboard() -> None:
 
 @pytest.mark.usefixtures("vim")
 def test_vim_ends_with_shift_and_moves_in_the_dialog() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("j")
         screen.wait_for("K end…")
@@ -75,7 +74,7 @@ def test_vim_ends_with_shift_and_moves_in_the_dialog() -> None:
 
 @pytest.mark.usefixtures("vim")
 def test_vim_scrolls_pages_and_types_where_one_types() -> None:
-    with Screen(DEMO, lines=15) as screen:
+    with Screen(COARSE_DEMO, lines=15) as screen:
         screen.wait_for(r"\n q quit")
         screen.type("\t\r")
         screen.wait_for(r" 1–13 of ")
@@ -94,7 +93,7 @@ def test_vim_scrolls_pages_and_types_where_one_types() -> None:
 
 
 def test_j_does_nothing_in_the_usual_keys() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         # Hands that know vim go down first, then up: nothing may ask to end a process.
         screen.type("jjk")

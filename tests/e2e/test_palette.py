@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
-
-GPUMON = [sys.executable, "-m", "gpumon", "--demo"]
 
 
 def test_what_a_page_can_do_is_found_by_its_name_there() -> None:
-    with Screen(GPUMON, columns=120, lines=30) as screen:
+    with Screen(COARSE_DEMO, columns=120, lines=30) as screen:
         screen.wait_for(r"18 processes")
         screen.type("\t\r")
         screen.wait_for(r"2\[5m\]")
@@ -23,7 +20,7 @@ def test_what_a_page_can_do_is_found_by_its_name_there() -> None:
 
 
 def test_it_opens_with_what_is_used_most_and_then_the_groups() -> None:
-    with Screen(GPUMON, columns=100, lines=60) as screen:
+    with Screen(COARSE_DEMO, columns=100, lines=60) as screen:
         screen.wait_for(r"18 processes")
         screen.type("\x10")
         text = screen.wait_for(r"Filter the processes[\s\S]*Sort by GPU-MEM[\s\S]*Quit\n +key q")
@@ -38,7 +35,7 @@ def test_it_opens_with_what_is_used_most_and_then_the_groups() -> None:
 
 
 def test_what_is_typed_into_it_is_bounded() -> None:
-    with Screen(GPUMON, columns=180, lines=30) as screen:
+    with Screen(COARSE_DEMO, columns=180, lines=30) as screen:
         screen.wait_for(r"18 processes")
         screen.type("\x10")
         screen.wait_for("Search for commands")

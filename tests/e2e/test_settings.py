@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-GPUMON = [sys.executable, "-m", "gpumon", "--demo"]
+GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def started(tmp_path: Path) -> Callable[..., Screen]:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
         env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
-        return Screen([*GPUMON, *arguments], env, columns, 30)
+        return Screen([*COARSE_DEMO, *arguments], env, columns, 30)
 
     return start
 
@@ -229,7 +230,7 @@ def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) 
     path.parent.mkdir()
     path.write_text("themee = 1\n", encoding="utf-8")
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "GPUMON_UNITS": "GB"}
-    command = [*GPUMON[:3], "snapshot", "--demo"]
+    command = [*GPUMON, "snapshot", "--demo"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert done.stderr == (f"gpumon: {path}, line 1: themee is no setting (did you mean theme?).\n")
     assert "/85.5G" in done.stdout
@@ -253,7 +254,7 @@ def test_a_replay_goes_by_thresholds_and_units_too(tmp_path: Path) -> None:
     path = tmp_path / "gpumon" / "config.toml"
     path.parent.mkdir()
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
-    command = [*GPUMON[:3], "replay", "--paused", "--at", "03:01:50", str(log)]
+    command = [*GPUMON, "replay", "--paused", "--at", "03:01:50", str(log)]
     with Screen(command, env, 120, 30) as screen:
         usual = screen.wait_for(r"\n ❚❚ paused[\s\S]*\n q quit")
         assert "/80.0G" in usual

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.ui.view.timeline import SIGNS
+from tests.demo import COARSE_DEMO
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def test_the_demo_shows_every_card_and_says_that_it_is_a_demo() -> None:
 
 def test_a_demo_in_which_a_process_was_ended_leaves_no_file(tmp_path: Path) -> None:
     places = {name: str(tmp_path) for name in ("TMPDIR", "XDG_STATE_HOME", "HOME")}
-    with Screen(DEMO, {**os.environ, **places}) as screen:
+    with Screen(COARSE_DEMO, {**os.environ, **places}) as screen:
         screen.wait_for(READY)
         screen.type("/58204\rk")
         screen.wait_for(CAN_SEND)
@@ -81,7 +82,7 @@ def whole(screen: Screen) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.signal(number)
         assert screen.wait_end() == -number
@@ -89,7 +90,7 @@ def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(number: signal.Signa
 
 
 def test_control_c_quits() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("\x03")
         assert screen.wait_end() == 0
@@ -118,7 +119,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.parametrize("between", [[], ["sh", "-c", '"$@"; exit $?', "sh"]], ids=["", "script"])
 def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again(between: list[str]) -> None:
-    with Screen([sys.executable, "-c", SHELL, *between, *DEMO]) as screen:
+    with Screen([sys.executable, "-c", SHELL, *between, *COARSE_DEMO]) as screen:
         screen.wait_for(READY)
         for _ in range(2):
             screen.type("\x1a")
@@ -134,7 +135,7 @@ def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again(between: 
 
 @pytest.mark.parametrize("between", [[], ["sh", "-c", '"$@"; exit $?', "sh"]], ids=["", "script"])
 def test_where_no_shell_could_continue_it_nothing_stops_it(between: list[str]) -> None:
-    with Screen([*between, *DEMO], lines=60) as screen:
+    with Screen([*between, *COARSE_DEMO], lines=60) as screen:
         screen.wait_for(READY)
         screen.type("\x1a")
         screen.wait_for("not suspended: no shell here could continue it")
@@ -160,8 +161,8 @@ def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
         "import gpumon.ui.screens.dashboard as dashboard\n"
         "def broken(self, step): raise RuntimeError('a bug for the test')\n"
         "dashboard.DashboardScreen.action_move = broken\n"
-        "from gpumon.cli import main\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "from tests.demo import main\n"
+        "raise SystemExit(main())\n"
     )
     with Screen([sys.executable, "-c", crash]) as screen:
         screen.wait_for(READY)
@@ -173,7 +174,7 @@ def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
 
 
 def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
-    with Screen([*DEMO, "-n", "0.1"], columns=200, lines=50) as screen:
+    with Screen([*COARSE_DEMO, "-n", "0.1"], columns=200, lines=50) as screen:
         screen.wait_for(READY)
         screen.hold()
         # Each of these asks for a whole repaint by Textual itself: the pty and all queues fill up,
@@ -188,7 +189,7 @@ def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
 
 
 def test_keys_on_a_terminal_that_takes_no_output_do_not_block_it() -> None:
-    with Screen([*DEMO, "-n", "0.1"]) as screen:
+    with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
         screen.wait_for(READY)
         screen.hold()
         for _ in range(100):
@@ -202,7 +203,7 @@ def test_keys_on_a_terminal_that_takes_no_output_do_not_block_it() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_the_moment_it_takes_the_terminal_gives_it_back(number: signal.Signals) -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait(lambda it: b"\x1b[?1049h" in it.output, "waiting for the alternate screen")
         screen.signal(number)
         assert screen.wait_end() in (-number, 128 + number)
@@ -211,7 +212,7 @@ def test_a_signal_in_the_moment_it_takes_the_terminal_gives_it_back(number: sign
 
 
 def test_a_picture_that_was_held_is_followed_by_the_present_and_not_by_the_next_sample() -> None:
-    with Screen([*DEMO, "-n", "60"]) as screen:
+    with Screen([*COARSE_DEMO, "-n", "60"]) as screen:
         screen.wait_for(READY)
         screen.type("p")
         screen.wait_for("PAUSED")
@@ -224,14 +225,14 @@ def test_a_picture_that_was_held_is_followed_by_the_present_and_not_by_the_next_
 
 
 def test_a_dropped_connection_ends_it() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.hang_up()
         assert screen.process.wait(PATIENCE) in (-signal.SIGHUP, 128 + signal.SIGHUP)
 
 
 def test_any_size_at_any_moment_shows_what_a_fresh_start_at_that_size_shows() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         for columns, lines in ((200, 50), (1, 1), (60, 15), (30, 5), (300, 80), (2, 60), (80, 24)):
             screen.resize(columns, lines)
@@ -249,8 +250,8 @@ def test_a_size_that_is_told_late_does_not_stand_for_the_one_that_came_after_it(
         "        fcntl.ioctl(1, termios.TIOCSWINSZ, last)\n"
         "    return size\n"
         "shutil.get_terminal_size = told\n"
-        "from gpumon.cli import main\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "from tests.demo import main\n"
+        "raise SystemExit(main())\n"
     )
     with Screen([sys.executable, "-c", nested], lines=30) as screen:
         screen.wait_for(READY)
@@ -261,7 +262,7 @@ def test_a_size_that_is_told_late_does_not_stand_for_the_one_that_came_after_it(
 
 
 def test_what_a_window_cut_off_that_was_smaller_for_a_moment_is_drawn_again() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("p")
         held = screen.wait_for("PAUSED(.|\n)* q quit")
@@ -276,7 +277,7 @@ def test_what_a_window_cut_off_that_was_smaller_for_a_moment_is_drawn_again() ->
 def test_a_terminal_too_small_for_the_dashboard_gets_a_short_honest_view(
     columns: int, lines: int
 ) -> None:
-    with Screen(DEMO, columns=columns, lines=lines) as screen:
+    with Screen(COARSE_DEMO, columns=columns, lines=lines) as screen:
         # What is wrong is shown first when not all cards fit.
         screen.wait_for(r"6 ✖" if columns < 20 else r"6 ✖ LOST")
         screen.type("q")
@@ -284,7 +285,7 @@ def test_a_terminal_too_small_for_the_dashboard_gets_a_short_honest_view(
 
 
 def test_keys_for_a_table_that_is_not_there_do_nothing_but_say_why() -> None:
-    with Screen(DEMO, columns=40, lines=10) as screen:
+    with Screen(COARSE_DEMO, columns=40, lines=10) as screen:
         screen.wait_for(r"6 ✖ LOST")
         for key in "k/ ju":
             screen.type(key)
@@ -301,8 +302,8 @@ def test_a_key_for_a_process_says_what_helps_while_a_card_has_the_cursor() -> No
     lasting = (
         "import gpumon.ui.screens.drawing as drawing\n"
         "drawing._MESSAGE_SECONDS = 3600\n"
-        "from gpumon.cli import main\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "from tests.demo import main\n"
+        "raise SystemExit(main())\n"
     )
     with Screen([sys.executable, "-c", lasting]) as screen:
         screen.wait_for(READY)
@@ -317,7 +318,7 @@ def test_a_key_for_a_process_says_what_helps_while_a_card_has_the_cursor() -> No
 
 
 def test_keys_and_clicks_sort_the_table() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         text = screen.wait_for(READY)
         screen.type("P")
         screen.wait_for("PID▲")
@@ -344,7 +345,7 @@ def test_keys_and_clicks_sort_the_table() -> None:
 
 
 def test_keys_and_clicks_sort_the_users_and_leave_the_processes_as_they_were() -> None:
-    with Screen(DEMO, columns=80) as screen:
+    with Screen(COARSE_DEMO, columns=80) as screen:
         screen.wait_for(READY)
         screen.type("uU")
         screen.wait_for(r"USER▲[\s\S]*\n +ann[\s\S]*\n +bo")
@@ -362,7 +363,7 @@ def test_keys_and_clicks_sort_the_users_and_leave_the_processes_as_they_were() -
 
 
 def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("\x1b[B\x1b[B")
         text = screen.wait_for(r"▸.*erin")
@@ -381,7 +382,7 @@ def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
 
 
 def test_clicking_a_row_selects_it_and_the_wheel_scrolls() -> None:
-    with Screen(DEMO, columns=80, lines=20) as screen:
+    with Screen(COARSE_DEMO, columns=80, lines=20) as screen:
         text = screen.wait_for(READY)
         lines = text.splitlines()
         heading = next(y for y, line in enumerate(lines) if "COMMAND" in line)
@@ -396,7 +397,7 @@ def test_clicking_a_row_selects_it_and_the_wheel_scrolls() -> None:
 
 @pytest.mark.parametrize("keys", ["/dara", "j/dara", "/dor\x7f\x7fara", "/xx\x15dara"])
 def test_a_filter_that_arrives_in_one_packet_loses_no_letter(keys: str) -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type(keys)
         screen.wait_for(r"\d of 18 processes · /dara ")
@@ -405,7 +406,7 @@ def test_a_filter_that_arrives_in_one_packet_loses_no_letter(keys: str) -> None:
 
 @pytest.mark.parametrize("paste", ["{}", "\x1b[200~{}\x1b[201~"], ids=["keys", "bracketed"])
 def test_a_long_text_in_the_filter_line_is_cut_off_and_keys_stay_alive(paste: str) -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("/")
         screen.wait_for("Enter keep")
@@ -417,7 +418,7 @@ def test_a_long_text_in_the_filter_line_is_cut_off_and_keys_stay_alive(paste: st
 
 
 def test_keys_after_the_filter_in_one_packet_are_commands_again() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("/")
         screen.wait_for("Enter keep")
@@ -428,7 +429,7 @@ def test_keys_after_the_filter_in_one_packet_are_commands_again() -> None:
 
 
 def test_pause_holds_the_picture_and_going_on_shows_the_present() -> None:
-    with Screen([*DEMO, "-n", "0.1"]) as screen:
+    with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
         screen.wait_for(READY)
         screen.type("p")
         held = screen.wait_for(r"PAUSED[\s\S]*the picture is held").splitlines()[1:-1]
@@ -440,7 +441,7 @@ def test_pause_holds_the_picture_and_going_on_shows_the_present() -> None:
 
 
 def test_plus_and_minus_change_the_interval() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("-")
         screen.wait_for(r"0\.2s *$|0\.2s *\n")
@@ -451,7 +452,7 @@ def test_plus_and_minus_change_the_interval() -> None:
 
 
 def test_the_help_page_names_every_key_sign_and_metric() -> None:
-    with Screen(DEMO, columns=120, lines=300) as screen:
+    with Screen(COARSE_DEMO, columns=120, lines=300) as screen:
         screen.wait_for(READY)
         screen.type("?")
         for word in ("Hold the picture", "Sort by GPU-MEM", "Quit", "itself", "✖", "PCIe receive"):
@@ -462,7 +463,7 @@ def test_the_help_page_names_every_key_sign_and_metric() -> None:
 
 
 def test_the_help_explains_every_sign_that_the_bar_of_time_can_show() -> None:
-    with Screen(DEMO, columns=110, lines=300) as screen:
+    with Screen(COARSE_DEMO, columns=110, lines=300) as screen:
         screen.wait_for(READY)
         screen.type("?")
         text = screen.wait_for("Compute mode")
@@ -481,7 +482,7 @@ def test_the_help_explains_every_sign_that_the_bar_of_time_can_show() -> None:
 
 
 def test_help_from_a_page_explains_the_keys_of_that_page_first() -> None:
-    with Screen([*DEMO, "--readonly"], columns=120, lines=100) as screen:
+    with Screen([*COARSE_DEMO, "--readonly"], columns=120, lines=100) as screen:
         screen.wait_for(READY)
         screen.type("\x1b[B\r")
         screen.wait_for("Esc back")
@@ -496,7 +497,7 @@ def test_help_from_a_page_explains_the_keys_of_that_page_first() -> None:
 
 
 def test_every_key_of_the_dashboard_is_found_by_its_name() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("\x10")
         screen.wait_for("Search for commands")
@@ -519,7 +520,7 @@ def test_every_key_of_the_dashboard_is_found_by_its_name() -> None:
 
 
 def test_the_screen_is_whole_after_help_and_palette() -> None:
-    with Screen([*DEMO, "-n", "0.1"]) as screen:
+    with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
         screen.wait_for(READY)
         screen.type("?")
         screen.wait_gone(" q quit")
@@ -534,7 +535,7 @@ def test_the_screen_is_whole_after_help_and_palette() -> None:
 
 @pytest.mark.parametrize("elsewhere", ["2>/dev/null", "2>&-"])
 def test_the_screen_appears_where_standard_error_is_not_the_terminal(elsewhere: str) -> None:
-    shell = f"{sys.executable} -m gpumon --demo {elsewhere}"
+    shell = f"{sys.executable} -m tests.demo {elsewhere}"
     with Screen(["sh", "-c", shell]) as screen:
         screen.wait_for(READY)
         screen.type("q")
@@ -543,18 +544,18 @@ def test_the_screen_appears_where_standard_error_is_not_the_terminal(elsewhere: 
 
 def test_an_exported_size_does_not_stand_in_for_the_terminals_own() -> None:
     exported = {**os.environ, "COLUMNS": "61", "LINES": "16"}
-    with Screen(DEMO, env=exported, columns=120, lines=30) as screen:
+    with Screen(COARSE_DEMO, env=exported, columns=120, lines=30) as screen:
         screen.wait(lambda it: it.rows()[29].startswith(" q quit"), "waiting for the footer")
 
 
 def test_a_dumb_terminal_is_told_what_to_use() -> None:
-    with Screen(DEMO, term="dumb") as screen:
+    with Screen(COARSE_DEMO, term="dumb") as screen:
         assert screen.wait_end() == 1
         assert "gpumon snapshot" in screen.text()
 
 
 def test_no_colour_is_respected_and_states_still_differ() -> None:
-    with Screen(DEMO, env={**os.environ, "NO_COLOR": "1"}) as screen:
+    with Screen(COARSE_DEMO, env={**os.environ, "NO_COLOR": "1"}) as screen:
         text = screen.wait_for(READY)
         styles = re.findall(rb"\x1b\[([\d;]*)m", bytes(screen.output))
         assert not [style for style in styles if re.search(rb"\b[34][0-8]\b", style)]
@@ -577,8 +578,8 @@ def test_keys_are_read_where_textual_keeps_its_parser_elsewhere() -> None:
     moved = (
         "import gpumon.ui.terminal.driver as driver\n"
         "driver.LenientParser = None\n"
-        "from gpumon.cli import main\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "from tests.demo import main\n"
+        "raise SystemExit(main())\n"
     )
     assert_keys_are_read(moved)
 
@@ -589,7 +590,7 @@ def test_keys_are_read_among_thousands_of_open_files() -> None:
         "import os, resource\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (2048,) * 2)\n"
         "kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(1100)]\n"
-        "from gpumon.cli import main\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "from tests.demo import main\n"
+        "raise SystemExit(main())\n"
     )
     assert_keys_are_read(crowded)

@@ -373,6 +373,7 @@ def test_in_a_pipeline_the_terminal_is_everybody_s(driver: Driver, tmp_path: Pat
         wait_for_file(ready)
         screen.type("\x1a")
         screen.wait_for("Stopped")
+        wait_until(lambda: screen.foreground() == screen.process.pid, "the shell's terminal")
         screen.type("fg\n")
         # The shell names the job before it gives it the terminal; until then Ctrl+C is its own.
         wait_until(lambda: screen.foreground() != screen.process.pid, "the job at the terminal")

@@ -50,8 +50,10 @@ def wait_for_samples(screen: Screen, driver: Driver) -> None:
     screen.wait(lambda _: samples_of(driver) > before + 20, "waiting for samples")
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(200, 50), (80, 24), (60, 15)])
-@pytest.mark.parametrize("arguments", [[], ["--ascii"]])
+@pytest.mark.parametrize(
+    ("columns", "lines", "arguments"),
+    [(200, 50, []), (80, 24, ["--ascii"]), (60, 15, []), (60, 15, ["--ascii"])],
+)
 def test_a_gpu_under_the_cursor_is_explained_first(
     columns: int, lines: int, arguments: list[str]
 ) -> None:

@@ -129,7 +129,7 @@ def test_the_same_key_again_cancels_and_the_page_of_a_process_has_it_too(driver:
             screen.wait_for("Nothing has been told")
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(200, 50), (80, 24), (60, 15)])
+@pytest.mark.parametrize(("columns", "lines"), [(200, 50), (60, 15)])
 def test_an_alert_of_the_configuration_is_told_once_however_it_flaps(
     driver: Driver, tmp_path: Path, columns: int, lines: int
 ) -> None:

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
@@ -74,10 +72,18 @@ def codes(output: bytes) -> set[str]:
     return found
 
 
-def test_a_locale_without_utf_8_is_sent_ascii_alone() -> None:
-    output = seen({"LC_ALL": "C"})
+def test_a_locale_without_utf_8_is_sent_ascii_alone_and_a_terminal_without_colours_none() -> None:
+    output = seen({"LC_ALL": "C"}, "vt100")
     assert output.isascii()
     assert b"GPU-MEMv" in output
+    assert_no_colours(output)
+
+
+def assert_no_colours(output: bytes) -> None:
+    """What is chosen is reversed, and nothing has a colour."""
+    sent = codes(output)
+    assert "7" in sent
+    assert not {code for code in sent if int(code.partition(";")[0]) >= 30}
 
 
 def test_ascii_may_be_asked_for() -> None:
@@ -88,11 +94,6 @@ def test_ascii_may_be_asked_for() -> None:
             screen.type("q")
             screen.wait_end()
             assert screen.output.isascii()
-
-
-def test_an_environment_that_says_nothing_is_taken_for_utf_8() -> None:
-    with Screen(COARSE_DEMO, environment({})) as screen:
-        screen.wait_for(r"GPU-MEM▼[\s\S]*q quit")
 
 
 def test_a_letter_of_another_locale_can_be_typed_and_is_shown() -> None:
@@ -141,25 +142,18 @@ def test_a_terminal_of_256_colours_is_sent_no_others() -> None:
     assert not {code for code in sent if code.isdigit() and 30 <= int(code) <= 107}
 
 
-@pytest.mark.parametrize(("given", "term"), [({"NO_COLOR": "1"}, "xterm-256color"), ({}, "vt100")])
-def test_without_colours_none_is_sent_and_what_is_chosen_is_reversed(
-    given: dict[str, str], term: str
-) -> None:
-    sent = codes(seen({"LC_ALL": "C.UTF-8", **given}, term))
-    assert "7" in sent
-    assert not {code for code in sent if int(code.partition(";")[0]) >= 30}
-
-
-def test_an_empty_no_color_refuses_nothing() -> None:
-    env = environment({"NO_COLOR": "", "LC_ALL": "C.UTF-8"})
-    with Screen(COARSE_DEMO, env) as screen:
-        screen.wait_for(r"q quit")
-        assert b"38;2;" in screen.output
+def test_no_color_is_respected_and_states_still_differ() -> None:
+    output = seen({"LC_ALL": "C.UTF-8", "NO_COLOR": "1"})
+    assert_no_colours(output)
+    assert "▲ hot" in output.decode()
+    assert "○ free" in output.decode()
 
 
 def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
-    with Screen(COARSE_DEMO, environment({}), columns=60, lines=15) as screen:
-        screen.wait_for(r"q quit")
+    # An environment that says nothing is taken for UTF-8, and an empty NO_COLOR refuses nothing.
+    with Screen(COARSE_DEMO, environment({"NO_COLOR": ""}), columns=60, lines=15) as screen:
+        screen.wait_for(r"GPU-MEM▼[\s\S]*q quit")
+        assert b"38;2;" in screen.output
         screen.type("\x1b[Bk")
         screen.wait_for(r"Send TERM to 8")
         for name in ("INT", "TERM", "KILL", "HUP", "QUIT", "STOP", "CONT", "USR1", "USR2"):

@@ -541,15 +541,6 @@ def test_a_dumb_terminal_is_told_what_to_use() -> None:
         assert "gpumon snapshot" in screen.text()
 
 
-def test_no_colour_is_respected_and_states_still_differ() -> None:
-    with Screen(COARSE_DEMO, env={**os.environ, "NO_COLOR": "1"}) as screen:
-        text = screen.wait_for(READY)
-        styles = re.findall(rb"\x1b\[([\d;]*)m", bytes(screen.output))
-        assert not [style for style in styles if re.search(rb"\b[34][0-8]\b", style)]
-        assert "▲ hot" in text
-        assert "○ free" in text
-
-
 def assert_keys_are_read(program: str) -> None:
     """The demo that this program runs moves its cursor and ends by a key."""
     with Screen([sys.executable, "-c", program]) as screen:

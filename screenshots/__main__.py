@@ -1,13 +1,15 @@
 """Makes every picture anew, as SVG and PNG: ``python -m screenshots [FOLDER]``.
 
 The same pictures come out each time: the demo is a pure function of its clock, and that stands
-still. Without a folder they replace those beside this file.
+still. Without a folder they replace those beside this file. ``CHECKSUMS`` there says which PNG was
+drawn from which SVG, so that a test need not draw all of them: that takes most of the time.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import os
 import sys
 import time
@@ -22,6 +24,7 @@ from screenshots.scenes import SCENES, machine, svg_of_fleet, svg_of_scene
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+CHECKSUMS = "checksums.txt"
 _ABOUT = "Makes every picture of the program anew, as SVG and PNG."
 
 
@@ -36,7 +39,14 @@ def main() -> int:
         metavar="FOLDER",
         help="where they go (default: in place of those that are there)",
     )
-    folder: Path = parser.parse_args().folder
+    parser.add_argument(
+        "--png",
+        action="append",
+        metavar="NAME",
+        help="a picture that is drawn as PNG too; repeatable (default: all)",
+    )
+    options = parser.parse_args()
+    folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as empty:
         # Whatever terminal, place and person this is started by.
@@ -44,21 +54,43 @@ def main() -> int:
         os.environ |= {"XDG_CONFIG_HOME": empty, "XDG_STATE_HOME": empty}
         os.environ.pop("NO_COLOR", None)
         time.tzset()
-        return _make(folder)
+        return _make(folder, options.png)
 
 
-def _make(folder: Path) -> int:
+def _make(folder: Path, drawn: list[str] | None) -> int:
     missing: RendererMissingError | None = None
+    sums = checksums(folder)
     for name, svg in _pictures():
         (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+        if drawn is not None and name not in drawn:
+            continue
         try:
-            (folder / f"{name}.png").write_bytes(png_of(svg))
+            png = png_of(svg)
         except RendererMissingError as error:
             missing = error
+            continue
+        (folder / f"{name}.png").write_bytes(png)
+        sums[name] = checksum(svg.encode(), png)
+    lines = [f"{sums[name]}  {name}\n" for name in sorted(sums)]
+    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
     if missing is not None:
         sys.stderr.write(f"python -m screenshots: only SVG files were written: {missing}.\n")
         return 1
     return 0
+
+
+def checksum(svg: bytes, png: bytes) -> str:
+    """Of a picture in both forms."""
+    return hashlib.sha256(svg + png).hexdigest()
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Those of the pictures in a folder, by name."""
+    path = folder / CHECKSUMS
+    if not path.exists():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {name: sum_ for sum_, name in (line.split() for line in lines)}
 
 
 def _pictures() -> Iterator[tuple[str, str]]:

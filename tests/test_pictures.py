@@ -10,6 +10,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 
+from screenshots.__main__ import CHECKSUMS, checksum, checksums
 from screenshots.cells import Cell, cells_of
 from screenshots.drawing import svg_of
 from screenshots.png import RendererMissingError, png_of
@@ -17,30 +18,40 @@ from screenshots.scenes import SCENES
 
 ROOT = Path(__file__).parent.parent
 PICTURES = {f"{scene.name}.{form}" for scene in SCENES for form in ("svg", "png")}
+KEPT = ROOT / "screenshots"
+DRAWN = "one-card-80x24"
+"""The picture of which the PNG is drawn anew: the smallest."""
 MOST_BYTES = 300_000
 
 
 def test_the_pictures_show_the_program_as_it_is(tmp_path: Path) -> None:
     made = subprocess.run(
-        [sys.executable, "-m", "screenshots", str(tmp_path)],
+        [sys.executable, "-m", "screenshots", str(tmp_path), "--png", DRAWN],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert made.returncode == 0, made.stderr
-    kept = ROOT / "screenshots"
     stale = [
         path.name
-        for path in sorted(tmp_path.iterdir())
-        if not (kept / path.name).exists() or path.read_bytes() != (kept / path.name).read_bytes()
+        for path in sorted([*tmp_path.glob("*.svg"), *tmp_path.glob("*.png")])
+        if not (KEPT / path.name).exists() or path.read_bytes() != (KEPT / path.name).read_bytes()
     ]
     assert not stale, "look at them, then take them anew: python -m screenshots"
-    assert {path.name for path in tmp_path.iterdir()} == PICTURES
+    svgs = {f"{scene.name}.svg" for scene in SCENES}
+    assert {path.name for path in tmp_path.iterdir()} == {*svgs, f"{DRAWN}.png", CHECKSUMS}
+    sums = checksums(KEPT)
+    assert checksums(tmp_path) == {DRAWN: sums[DRAWN]}
+    # The others were drawn from these SVG files.
+    assert sums == {
+        name: checksum((KEPT / f"{name}.svg").read_bytes(), (KEPT / f"{name}.png").read_bytes())
+        for name in (scene.name for scene in SCENES)
+    }
 
 
 def test_no_picture_is_left_over_and_none_is_heavy() -> None:
-    kept = [*(ROOT / "screenshots").glob("*.svg"), *(ROOT / "screenshots").glob("*.png")]
+    kept = [*KEPT.glob("*.svg"), *KEPT.glob("*.png")]
     assert {path.name for path in kept} == PICTURES
     assert [path.name for path in kept if path.stat().st_size > MOST_BYTES] == []
 

@@ -7,26 +7,21 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.config.ui_state import NAME, UiState, load
+from tests.demo import COARSE_DEMO
 from tests.e2e.test_past import await_past
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEMO = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
+FAST = ["-n", "0.1"]
+DEMO = [sys.executable, "-m", "gpumon", "--demo", *FAST]
 STRIP = r"cpu +\d+% [▁-▇ ·]+ram +\d+/1008G [▁-▇ ·]+load +[\d.]+/96 "
 
 
-def screen_of(state: Path) -> Screen:
-    return Screen(DEMO, {**os.environ, "XDG_STATE_HOME": str(state)})
-
-
-def test_c_cycles_what_the_small_graph_shows(tmp_path: Path) -> None:
-    with screen_of(tmp_path) as screen:
-        screen.wait_for("last 60 s")
-        for heading in ("mem 60 s", "power 60s", "temp 60 s", "SMs 60 s", "DRAM 60 s", "last 60 s"):
-            screen.type("c")
-            screen.wait_for(rf"(?m)°C .*  {heading}$")
+def screen_of(state: Path, columns: int = 100, lines: int = 24) -> Screen:
+    environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+    return Screen([*COARSE_DEMO, *FAST], environment, columns, lines)
 
 
 def test_h_shows_the_machine_and_that_is_remembered(tmp_path: Path) -> None:
@@ -51,9 +46,14 @@ def test_h_shows_the_machine_and_that_is_remembered(tmp_path: Path) -> None:
         screen.wait(lambda _: kept(False), "waiting for the file")
 
 
-def test_the_page_of_a_card_has_charts_over_a_time_to_choose(tmp_path: Path) -> None:
+def test_c_cycles_the_small_graph_and_the_page_of_a_card_has_charts_over_a_time_to_choose(
+    tmp_path: Path,
+) -> None:
     with screen_of(tmp_path) as screen:
-        screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
+        screen.wait_for(r"last 60 s[\s\S]*GPU-MEM▼[\s\S]*\n q quit")
+        for heading in ("mem 60 s", "power 60s", "temp 60 s", "SMs 60 s", "DRAM 60 s", "last 60 s"):
+            screen.type("c")
+            screen.wait_for(rf"(?m)°C .*  {heading}$")
         screen.type("\t\r")
         screen.wait_for(r"The last 5 minutes[\s\S]*utilisation[\s\S]*100%┤[\s\S]*700W┤╌")
         for key, title in (
@@ -74,7 +74,7 @@ def has_times(row: str) -> bool:
 
 
 def test_in_the_past_the_charts_end_at_that_moment(tmp_path: Path) -> None:
-    with screen_of(tmp_path) as screen:
+    with Screen(DEMO, {**os.environ, "XDG_STATE_HOME": str(tmp_path)}) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
         await_past(screen)
         screen.type("(" * 30)
@@ -93,8 +93,7 @@ def test_in_the_past_the_charts_end_at_that_moment(tmp_path: Path) -> None:
 
 
 def test_a_click_on_a_large_graph_points_at_its_card_and_another_opens_it(tmp_path: Path) -> None:
-    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-    with Screen(DEMO, environment, columns=200, lines=50) as screen:
+    with screen_of(tmp_path, columns=200, lines=50) as screen:
         screen.wait_for(r"▲ 5  util 100%[\s\S]*\n q quit")
         y = next(y for y, row in enumerate(screen.rows()) if "▲ 5  util" in row)
         screen.click(screen.rows()[y].index("▲ 5  util") + 20, y + 3)

@@ -8,15 +8,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-DEMO = [sys.executable, "-m", "gpumon", "--demo"]
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR", "GPUMON_ASCII")
 
 COLOURS = re.compile(rb"\x1b\[([0-9;:]*)m")
@@ -29,7 +27,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
 def seen(given: Mapping[str, str], term: str = "xterm-256color") -> bytes:
     """All that a terminal is sent of the dashboard, its dialogs, a page, the past, and the help."""
     env = environment(given)
-    with Screen(DEMO, env, term=term, colorterm=None) as screen:
+    with Screen(COARSE_DEMO, env, term=term, colorterm=None) as screen:
         screen.wait_for(r"q quit")
         # No Escape: together with the key behind it, it would be another key.
         screen.type("\x1b[Bk")
@@ -74,29 +72,32 @@ def codes(output: bytes) -> set[str]:
     return found
 
 
-def test_a_locale_without_utf_8_is_sent_ascii_alone() -> None:
-    output = seen({"LC_ALL": "C"})
+def test_a_locale_without_utf_8_is_sent_ascii_alone_and_a_terminal_without_colours_none() -> None:
+    output = seen({"LC_ALL": "C"}, "vt100")
     assert output.isascii()
     assert b"GPU-MEMv" in output
+    assert_no_colours(output)
+
+
+def assert_no_colours(output: bytes) -> None:
+    """What is chosen is reversed, and nothing has a colour."""
+    sent = codes(output)
+    assert "7" in sent
+    assert not {code for code in sent if int(code.partition(";")[0]) >= 30}
 
 
 def test_ascii_may_be_asked_for() -> None:
     for given, arguments in [({}, ["--ascii"]), ({"GPUMON_ASCII": "1"}, [])]:
         env = environment({"LC_ALL": "C.UTF-8", **given})
-        with Screen([*DEMO, *arguments], env) as screen:
+        with Screen([*COARSE_DEMO, *arguments], env) as screen:
             screen.wait_for(r"GPU-MEMv[\s\S]*q quit")
             screen.type("q")
             screen.wait_end()
             assert screen.output.isascii()
 
 
-def test_an_environment_that_says_nothing_is_taken_for_utf_8() -> None:
-    with Screen(DEMO, environment({})) as screen:
-        screen.wait_for(r"GPU-MEM▼[\s\S]*q quit")
-
-
 def test_a_letter_of_another_locale_can_be_typed_and_is_shown() -> None:
-    with Screen(DEMO, environment({"LC_ALL": "de_DE.ISO-8859-1"})) as screen:
+    with Screen(COARSE_DEMO, environment({"LC_ALL": "de_DE.ISO-8859-1"})) as screen:
         screen.wait_for(r"q quit")
         screen.type("/")
         screen.wait_for(r"Enter keep")
@@ -106,7 +107,7 @@ def test_a_letter_of_another_locale_can_be_typed_and_is_shown() -> None:
 
 
 def test_a_byte_that_is_no_letter_ends_nothing() -> None:
-    with Screen(DEMO, environment({"LC_ALL": "C"})) as screen:
+    with Screen(COARSE_DEMO, environment({"LC_ALL": "C"})) as screen:
         screen.wait_for(r"q quit")
         screen.send(b"\xff\xfc")
         screen.type("t")
@@ -141,25 +142,19 @@ def test_a_terminal_of_256_colours_is_sent_no_others() -> None:
     assert not {code for code in sent if code.isdigit() and 30 <= int(code) <= 107}
 
 
-@pytest.mark.parametrize(("given", "term"), [({"NO_COLOR": "1"}, "xterm-256color"), ({}, "vt100")])
-def test_without_colours_none_is_sent_and_what_is_chosen_is_reversed(
-    given: dict[str, str], term: str
-) -> None:
-    sent = codes(seen({"LC_ALL": "C.UTF-8", **given}, term))
-    assert "7" in sent
-    assert not {code for code in sent if int(code.partition(";")[0]) >= 30}
-
-
-def test_an_empty_no_color_refuses_nothing() -> None:
-    env = environment({"NO_COLOR": "", "LC_ALL": "C.UTF-8"})
-    with Screen(DEMO, env) as screen:
-        screen.wait_for(r"q quit")
-        assert b"38;2;" in screen.output
+def test_no_color_is_respected_and_states_still_differ() -> None:
+    output = seen({"LC_ALL": "C.UTF-8", "NO_COLOR": "1"})
+    assert_no_colours(output)
+    assert "▲ hot" in output.decode()
+    assert "○ free" in output.decode()
 
 
 def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
-    with Screen(DEMO, environment({}), columns=60, lines=15) as screen:
-        screen.wait_for(r"q quit")
+    # An environment that says nothing is taken for UTF-8, and an empty NO_COLOR refuses nothing.
+    with Screen(COARSE_DEMO, environment({"NO_COLOR": ""}), columns=60, lines=15) as screen:
+        screen.wait_for(r"GPU-MEM▼[\s\S]*q quit")
+        assert b"38;2;" in screen.output
+        before = len(screen.output)
         screen.type("\x1b[Bk")
         screen.wait_for(r"Send TERM to 8")
         for name in ("INT", "TERM", "KILL", "HUP", "QUIT", "STOP", "CONT", "USR1", "USR2"):
@@ -170,10 +165,12 @@ def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
         text = screen.wait_for(r"Space show or hide[\s\S]*Esc cancel")
         # A line for each column.
         assert re.search(r"● TYPE .*….*\n.*● GPU-MEM", text)
+        # Textual has its own rule.
+        assert b"38;2;" in screen.output[before:]
 
 
 def test_a_page_opened_in_the_past_says_so_and_waits_for_nothing() -> None:
-    with Screen(DEMO, environment({})) as screen:
+    with Screen(COARSE_DEMO, environment({})) as screen:
         screen.wait_for(r"q quit")
         screen.type("\x1b[B[")
         screen.wait_for(r"paused")
@@ -184,7 +181,7 @@ def test_a_page_opened_in_the_past_says_so_and_waits_for_nothing() -> None:
 
 def test_a_log_and_its_report_are_told_in_ascii_too(tmp_path: Path) -> None:
     env = environment({"LC_ALL": "C", "NO_COLOR": "1"})
-    log = [*DEMO, "log", str(tmp_path / "run.csv"), "-n", "0.1", "--for", "2s"]
+    log = [*COARSE_DEMO, "log", str(tmp_path / "run.csv"), "-n", "0.1", "--for", "2s"]
     with Screen(log, env, columns=160) as screen:
         assert screen.wait_end() == 0
         assert screen.output.isascii()
@@ -204,7 +201,7 @@ def test_a_log_and_its_report_are_told_in_ascii_too(tmp_path: Path) -> None:
 def test_what_a_program_reads_stays_utf_8_whatever_the_terminal_shows() -> None:
     for form in ("json", "prometheus"):
         done = subprocess.run(
-            [*DEMO, "snapshot", "--ascii", "--format", form],
+            [*COARSE_DEMO, "snapshot", "--ascii", "--format", form],
             env=environment({"LC_ALL": "C"}),
             capture_output=True,
             check=True,

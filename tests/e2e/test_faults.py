@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gpumon
+from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
-from tests.e2e.test_terminal import DEMO, READY, left_clean, whole
+from tests.e2e.test_terminal import READY, left_clean, whole
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
@@ -72,8 +73,7 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
         is_alive(screen, driver.cards[1], 1, 77)
 
 
-@pytest.mark.parametrize("code", [3, 4, 13, 25])
-def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver, code: int) -> None:
+def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver) -> None:
     refusing = driver.cards[0]
     refusing.memory_used = 30 * GIB
 
@@ -85,11 +85,14 @@ def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver, code
     with screen_of(driver) as screen:
         wait_for_line(screen, 0, r" 30\.0/79\.6G .* 13%")
         usual = shown(screen)
-        for function in ("nvmlDeviceGetMemoryInfo_v2", None):
-            refusing.fail(function, code)
-            screen.wait(lambda it: "30.0/79.6G" not in shown(it), "waiting for the refusal")
-            refusing.heal()
-            screen.wait(lambda it: shown(it) == usual, f"waiting for {usual} once more")
+        for code in (3, 4, 13, 25):
+            for function in ("nvmlDeviceGetMemoryInfo_v2", None):
+                refusing.fail(function, code)
+                screen.wait(
+                    lambda it: "30.0/79.6G" not in shown(it), f"waiting for {function}: {code}"
+                )
+                refusing.heal()
+                screen.wait(lambda it: shown(it) == usual, f"waiting for {usual} after {code}")
         is_alive(screen, driver.cards[1], 1, 77)
 
 
@@ -245,7 +248,7 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
     program = (
         "def none(*_, **__):\n"
         "    raise MemoryError\n"
-        "from gpumon.cli import main\n"
+        "from tests.demo import main\n"
         "from gpumon.sources.demo import DemoSource\n"
         "from gpumon.ui.terminal.driver import TerminalDriver\n"
         "from gpumon.ui.screens.dashboard import DashboardScreen\n"
@@ -254,7 +257,7 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
         f"    if {sampling}: DemoSource.sample = none\n"
         "    else: none()\n"
         "DashboardScreen.action_move = pressed\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "raise SystemExit(main())\n"
     )
     with Screen([sys.executable, "-c", program]) as screen:
         screen.wait_for(READY)
@@ -290,8 +293,10 @@ def said_by(screen: Screen) -> str:
     return " ".join(screen.text().split())
 
 
-@pytest.mark.parametrize("arguments", ["", "--demo"])
-@pytest.mark.parametrize("files", [5, 6, 7, 8, 9, 10, 12])
+@pytest.mark.parametrize(
+    ("files", "arguments"),
+    [*((files, "") for files in (5, 6, 7, 8, 9, 10, 12)), (5, "--demo"), (8, "--demo")],
+)
 def test_where_few_files_can_be_opened_the_dashboard_says_so(
     driver: Driver, files: int, arguments: str
 ) -> None:
@@ -403,8 +408,7 @@ sys.exit(main(["-n", "0.1"]))
 """
 
 
-@pytest.mark.parametrize("seconds", [-7200, 7200, -1_600_000_000])
-def test_a_clock_that_is_set_is_followed(driver: Driver, tmp_path: Path, seconds: int) -> None:
+def test_a_clock_that_is_set_is_followed(driver: Driver, tmp_path: Path) -> None:
     shift = tmp_path / "shift"
     command = [sys.executable, "-c", CLOCK, str(shift)]
     with (
@@ -413,16 +417,22 @@ def test_a_clock_that_is_set_is_followed(driver: Driver, tmp_path: Path, seconds
     ):
         driver.cards[0].processes = [Owner(owner.pid, memory=GIB)]
         screen.wait_for("train.py")
-        clock = clock_of(screen)
-        (tmp_path / "new").write_text(str(seconds))
-        (tmp_path / "new").rename(shift)
-        screen.wait(lambda it: clock_of(it)[:2] != clock[:2], "waiting for the other time")
-        is_alive(screen, driver.cards[1], 1, 77)
-        assert not re.search(r" -\d+[smhd]", screen.text()), "no length of time is negative"
-        for keys, what in (("\x1b[B\r", "Esc back"), ("q", "q quit"), ("[", "REWIND"), ("q", None)):
-            screen.type(keys)
-            if what is not None:
+        for place, seconds in enumerate((-7200, 7200, -1_600_000_000)):
+            clock = clock_of(screen)
+            (tmp_path / "new").write_text(str(seconds))
+            (tmp_path / "new").rename(shift)
+            screen.wait(
+                lambda it, clock=clock: clock_of(it)[:2] not in ("", clock[:2]),  # type: ignore[misc]  # a default binds the value
+                f"waiting for the time {seconds} s from here",
+            )
+            is_alive(screen, driver.cards[1], 1, 77 + place)
+            assert not re.search(r" -\d+[smhd]", screen.text()), "no length of time is negative"
+            for keys, what in (("\x1b[B\r", "Esc back"), ("q", "q quit"), ("[", "REWIND")):
+                screen.type(keys)
                 screen.wait_for(what)
+            screen.type("\x1b[F")
+            screen.wait_gone("REWIND")
+        screen.type("q")
         assert screen.wait_end() == 0
 
 
@@ -439,7 +449,7 @@ def threads_of(pid: int) -> int:
 
 
 def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("P")
         screen.wait_for("PID▲")
@@ -467,7 +477,7 @@ def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None
 
 @pytest.mark.parametrize("closed", ["0<&-", "0</dev/null"])
 def test_without_anything_to_read_keys_from_it_says_what_to_use(closed: str) -> None:
-    with Screen(["sh", "-c", f"exec {closed}; exec {sys.executable} -m gpumon --demo"]) as screen:
+    with Screen(["sh", "-c", f"exec {closed}; exec {sys.executable} -m tests.demo"]) as screen:
         assert screen.wait_end() == 1
         assert "use gpumon snapshot" in " ".join(screen.text().split())
         assert screen.attributes() == screen.attributes_before

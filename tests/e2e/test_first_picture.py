@@ -18,6 +18,7 @@ from gpumon.ui.palette import Palette
 from gpumon.ui.terminal.first_picture import first_styles
 from tests.bench.line import Line
 from tests.bench.sight import Sight
+from tests.demo import COARSE_DEMO
 from tests.driver import Driver, Owner, a100
 from tests.screen import Screen
 
@@ -111,7 +112,7 @@ def test_it_follows_the_size_of_the_terminal() -> None:
 
 
 def test_a_key_pressed_before_textual_is_there_is_not_lost() -> None:
-    with Screen(GPUMON) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait(lambda it: ENTER in it.output, "waiting for the first picture")
         screen.type("q")
         assert screen.wait_end() == 0
@@ -147,7 +148,7 @@ def test_what_goes_wrong_after_it_is_told_on_the_screen_that_stays() -> None:
 
 
 def test_a_terminal_of_few_colours_waits_for_textual() -> None:
-    with Screen(GPUMON, colorterm=None, term="xterm") as screen:
+    with Screen(COARSE_DEMO, colorterm=None, term="xterm") as screen:
         screen.wait(lambda it: ENTER in it.output, "waiting for Textual")
         assert b"\x1b[2J" not in screen.output
         screen.wait_for(r"\n q quit")
@@ -247,8 +248,8 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
         "        print(gc.isenabled(), file=file)\n"
         "startup.first_styles = tell\n"
         "GpumonApp.run = tell\n"
-        "from gpumon.cli import main\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "from tests.demo import main\n"
+        "raise SystemExit(main())\n"
     )
     with Screen([sys.executable, "-c", program, str(told)]) as screen:
         assert screen.wait_end() == 0
@@ -259,8 +260,8 @@ def test_a_line_that_is_behind_at_the_hand_over_shows_no_blank_screen() -> None:
     behind = (
         "from gpumon.ui.terminal.renderer import TerminalRenderer\n"
         "TerminalRenderer.behind = lambda _: True\n"
-        "from gpumon.cli import main\n"
-        "raise SystemExit(main(['--demo']))\n"
+        "from tests.demo import main\n"
+        "raise SystemExit(main())\n"
     )
     with Screen([sys.executable, "-c", behind]) as screen:
         screen.wait_for_mouse()

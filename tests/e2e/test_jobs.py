@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
-from tests.e2e.test_terminal import DEMO, READY
+from tests.demo import COARSE_DEMO
+from tests.e2e.test_terminal import READY
 from tests.screen import Screen
 
 DOWN, LEFT = "\x1b[B", "\x1b[D"
 
 
 def test_a_job_is_selected_folded_tagged_and_opened_by_its_heading() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("g")
         screen.wait_for(r"slurm 88117 · 2 p")
@@ -38,7 +39,7 @@ def test_a_job_is_selected_folded_tagged_and_opened_by_its_heading() -> None:
 
 
 def test_the_page_of_a_job_shows_the_past_it_was_opened_in_and_ends_nothing_there() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         screen.type("g[")
         screen.wait_for(r"paused[\s\S]*slurm 88117 · 2 p|slurm 88117 · 2 p[\s\S]*paused")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEMO = [sys.executable, "-m", "gpumon", "--demo"]
 READY = r"18 processes[\s\S]*\n q quit"
 
 
@@ -29,8 +28,8 @@ def marked(screen: Screen) -> str:
 
 
 @pytest.mark.usefixtures("vim")
-def test_vim_moves_on_the_dashboard() -> None:
-    with Screen(DEMO, lines=40) as screen:
+def test_vim_moves_on_the_dashboard_and_in_the_dialog_and_ends_with_shift() -> None:
+    with Screen(COARSE_DEMO, lines=40) as screen:
         screen.wait_for(READY)
         screen.type("j")
         screen.wait_for("▸")
@@ -53,16 +52,9 @@ def test_vim_moves_on_the_dashboard() -> None:
         screen.wait_for("#▲")
         screen.type("H")
         screen.wait_for(r"load +[\d.]+/\d+")
-
-
-@pytest.mark.usefixtures("vim")
-def test_vim_ends_with_shift_and_moves_in_the_dialog() -> None:
-    with Screen(DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type("j")
         screen.wait_for("K end…")
         screen.type("K")
-        screen.wait_for("Send TERM to 8")
+        screen.wait_for("Send TERM to ")
         # To the other button, back to Cancel, and over it to the other one again.
         screen.type("lhl\r")
         screen.wait_for(r"SIGTERM|TERM")
@@ -75,7 +67,7 @@ def test_vim_ends_with_shift_and_moves_in_the_dialog() -> None:
 
 @pytest.mark.usefixtures("vim")
 def test_vim_scrolls_pages_and_types_where_one_types() -> None:
-    with Screen(DEMO, lines=15) as screen:
+    with Screen(COARSE_DEMO, lines=15) as screen:
         screen.wait_for(r"\n q quit")
         screen.type("\t\r")
         screen.wait_for(r" 1–13 of ")
@@ -94,7 +86,7 @@ def test_vim_scrolls_pages_and_types_where_one_types() -> None:
 
 
 def test_j_does_nothing_in_the_usual_keys() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
         # Hands that know vim go down first, then up: nothing may ask to end a process.
         screen.type("jjk")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
-GPUMON = [sys.executable, "-m", "gpumon", "--demo"]
 
-
-def test_what_a_page_can_do_is_found_by_its_name_there() -> None:
-    with Screen(GPUMON, columns=120, lines=30) as screen:
+def test_what_a_page_can_do_is_found_by_its_name_there_and_what_is_typed_is_bounded() -> None:
+    with Screen(COARSE_DEMO, columns=180, lines=30) as screen:
         screen.wait_for(r"18 processes")
+        screen.type("\x10")
+        screen.wait_for("Search for commands")
+        screen.type("x" * 150)
+        text = screen.wait_for("x{100}")
+        assert "x" * 101 not in text
+        screen.type("\x1b")
+        screen.wait_gone("x{100}")
         screen.type("\t\r")
         screen.wait_for(r"2\[5m\]")
         screen.type("\x10")
@@ -23,7 +27,7 @@ def test_what_a_page_can_do_is_found_by_its_name_there() -> None:
 
 
 def test_it_opens_with_what_is_used_most_and_then_the_groups() -> None:
-    with Screen(GPUMON, columns=100, lines=60) as screen:
+    with Screen(COARSE_DEMO, columns=100, lines=60) as screen:
         screen.wait_for(r"18 processes")
         screen.type("\x10")
         text = screen.wait_for(r"Filter the processes[\s\S]*Sort by GPU-MEM[\s\S]*Quit\n +key q")
@@ -35,13 +39,3 @@ def test_it_opens_with_what_is_used_most_and_then_the_groups() -> None:
         screen.type("\x1b[A")
         # The last of the last group: a list goes round.
         screen.wait_for(r"Sort by COMMAND[^\n]*\n +key N +Sort")
-
-
-def test_what_is_typed_into_it_is_bounded() -> None:
-    with Screen(GPUMON, columns=180, lines=30) as screen:
-        screen.wait_for(r"18 processes")
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("x" * 150)
-        text = screen.wait_for("x{100}")
-        assert "x" * 101 not in text

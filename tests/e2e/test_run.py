@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RUN = [sys.executable, "-m", "gpumon", "run"]
 PATIENT = 120.0
-"""Seconds for twenty programs that start at once."""
+"""Seconds for ten programs that start at once."""
 
 
 @pytest.fixture
@@ -101,20 +101,20 @@ def wait_for_file(path: Path) -> str:
 # Nobody meets anybody
 
 
-def test_twenty_at_once_share_no_card_and_all_have_their_turn(locks: Path, tmp_path: Path) -> None:
+def test_ten_at_once_share_no_card_and_all_have_their_turn(locks: Path, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     job = "; sleep 0.3; ".join(
         f'echo "{sign} $CUDA_VISIBLE_DEVICES" >> {diary}' for sign in ("+", "-")
     )
-    with Driver([h100() for _ in range(8)]) as driver:
-        started = [start(driver, "--wait", *script(job)) for _ in range(20)]
+    with Driver([h100() for _ in range(4)]) as driver:
+        started = [start(driver, "--wait", *script(job)) for _ in range(10)]
         with ended(*started):
             for process in started:
                 _, words = process.communicate(timeout=PATIENT)
                 assert process.returncode == 0, words
         uuids = {card.uuid for card in driver.cards}
     events = [line.split() for line in diary.read_text().splitlines()]
-    assert len(events) == 40
+    assert len(events) == 20
     at_work: set[str] = set()
     for sign, uuid in events:
         assert uuid in uuids
@@ -180,18 +180,19 @@ def test_kill_9_frees_the_cards_and_what_the_job_still_holds_is_seen(
             os.kill(job, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
-def test_who_gives_up_waiting_is_not_waited_for(driver: Driver, locks: Path, name: str) -> None:
+def test_who_gives_up_waiting_is_not_waited_for(driver: Driver, locks: Path) -> None:
     with ended(start(driver, "-n", "2", "--", "sleep", "60")):
         wait_until(lambda: len(holders(driver, locks)) == 2, "both GPUs reserved")
-        with ended(start(driver, "--wait", "--", "true")) as process:
-            wait_for_places(locks, 1)
-            process.send_signal(signal.Signals[name])
-            _, words = process.communicate(timeout=PATIENCE)
-            assert "Traceback" not in words
-            expected = -signal.SIGKILL if name == "SIGKILL" else 128 + signal.Signals[name]
-            assert process.returncode == expected
-    wait_for_places(locks, int(name == "SIGKILL"))
+        # The last one leaves its place behind, and nobody waits for it all the same.
+        for name in ("SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"):
+            with ended(start(driver, "--wait", "--", "true")) as process:
+                wait_for_places(locks, 1)
+                process.send_signal(signal.Signals[name])
+                _, words = process.communicate(timeout=PATIENCE)
+                assert "Traceback" not in words
+                expected = -signal.SIGKILL if name == "SIGKILL" else 128 + signal.Signals[name]
+                assert process.returncode == expected
+            wait_for_places(locks, int(name == "SIGKILL"))
     assert run(driver, "--", "true").returncode == 0
 
 
@@ -373,8 +374,10 @@ def test_in_a_pipeline_the_terminal_is_everybody_s(driver: Driver, tmp_path: Pat
         wait_for_file(ready)
         screen.type("\x1a")
         screen.wait_for("Stopped")
+        wait_until(lambda: screen.foreground() == screen.process.pid, "the shell's terminal")
         screen.type("fg\n")
-        screen.wait_for(r"\$ fg\n.* -- sh ")
+        # The shell names the job before it gives it the terminal; until then Ctrl+C is its own.
+        wait_until(lambda: screen.foreground() != screen.process.pid, "the job at the terminal")
         screen.type("\x03")
         screen.wait_for("killed by SIGINT")
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-GPUMON = [sys.executable, "-m", "gpumon", "--demo"]
+GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def started(tmp_path: Path) -> Callable[..., Screen]:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
         env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
-        return Screen([*GPUMON, *arguments], env, columns, 30)
+        return Screen([*COARSE_DEMO, *arguments], env, columns, 30)
 
     return start
 
@@ -67,17 +68,13 @@ def test_the_command_line_goes_over_a_variable_and_that_over_the_file(
         assert screen.rows()[0].rstrip().endswith(" 5s")
 
 
-def test_thresholds_decide_what_is_said_of_a_card(started: Callable[..., Screen]) -> None:
-    with started("") as screen:
-        screen.wait_for(r"◐ idle")
-    with started('[thresholds]\nidle_after = "7d"\n') as screen:
+def test_thresholds_and_units_are_those_of_the_file(started: Callable[..., Screen]) -> None:
+    text = 'units = {memory = "GB", temperature = "F"}\n[thresholds]\nidle_after = "7d"\n'
+    with started(text) as screen:
         # The last of the cards: all of them are drawn.
-        assert "◐ idle" not in screen.wait_for(r"\n 7 H100.* unattr")
-
-
-def test_units_are_those_of_the_file(started: Callable[..., Screen]) -> None:
-    with started('units = {memory = "GB", temperature = "F"}\n') as screen:
-        told = screen.wait_for(r"\n 7 H100.*/85\.5G")
+        told = screen.wait_for(r"\n 7 H100.* unattr.*/85\.5G")
+        # By default this threshold is passed, as the test of a broken file shows.
+        assert "◐ idle" not in told
         assert "°F" in told
         assert "79.6G" not in told
 
@@ -105,10 +102,31 @@ sort_before = "A"
 def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> None:
     with started(KEYS, columns=160) as screen:
         heading(screen)
+        # What was a key is none, and letters are letters where one types.
+        screen.type("?z")
+        screen.wait_for("Enter keep")
+        screen.type("hx")
+        assert "Filter the processes" not in screen.wait_for("hx")
+        screen.type("\x1b")
+        screen.wait_for(r"18 processes[\s\S]*\n q quit")
+        # The help page tells the changed keys.
+        screen.type("i")
+        screen.wait_for(r"F5 z +Filter the processes[\s\S]*x +End the process")
+        screen.wait_gone(r"\n q quit")
+        screen.type("\x1b")
+        screen.wait_for(r"18 processes[\s\S]*\n q quit")
         screen.type("\x1b[B\x1b[B")
         screen.wait_for(" i help .*x end….*F5 filter")
         screen.type(",")
         screen.wait_for("AGE▼")
+        screen.type("kx")
+        screen.wait_for("Send TERM")
+        screen.type("\x1b")
+        screen.wait_gone("Send TERM")
+        # Pages go by them too.
+        screen.wait_for("Enter details")
+        screen.type("\r")
+        screen.wait_for("Esc back.* x end….*s show secrets")
         screen.type("kx")
         screen.wait_for("Send TERM")
 
@@ -126,35 +144,6 @@ def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(
             screen.wait_for(shown)
             screen.type("\x1b")
             screen.wait_gone(shown)
-
-
-def test_what_was_a_key_is_none_and_letters_are_letters_where_one_types(
-    started: Callable[..., Screen],
-) -> None:
-    with started(KEYS, columns=160) as screen:
-        heading(screen)
-        screen.type("?z")
-        screen.wait_for("Enter keep")
-        screen.type("hx")
-        assert "Filter the processes" not in screen.wait_for("hx")
-
-
-def test_the_help_page_tells_changed_keys(started: Callable[..., Screen]) -> None:
-    with started(KEYS, columns=160) as screen:
-        heading(screen)
-        screen.type("i")
-        screen.wait_for(r"F5 z +Filter the processes[\s\S]*x +End the process")
-
-
-def test_pages_go_by_changed_keys_too(started: Callable[..., Screen]) -> None:
-    with started(KEYS, columns=160) as screen:
-        heading(screen)
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for("Enter details")
-        screen.type("\r")
-        screen.wait_for("Esc back.* x end….*s show secrets")
-        screen.type("kx")
-        screen.wait_for("Send TERM")
 
 
 def test_sentences_and_footers_call_changed_keys_by_their_names(
@@ -220,6 +209,7 @@ def test_a_broken_file_is_told_on_screen_and_defaults_hold(
     with started(text) as screen:
         screen.wait_for(words)
         assert screen.rows()[0].rstrip().endswith(" 0.5s")
+        screen.wait_for(r"◐ idle .*/79\.6G")
         screen.type("q")
         assert screen.wait_end() == 0
 
@@ -229,7 +219,7 @@ def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) 
     path.parent.mkdir()
     path.write_text("themee = 1\n", encoding="utf-8")
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "GPUMON_UNITS": "GB"}
-    command = [*GPUMON[:3], "snapshot", "--demo"]
+    command = [*GPUMON, "snapshot", "--demo"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert done.stderr == (f"gpumon: {path}, line 1: themee is no setting (did you mean theme?).\n")
     assert "/85.5G" in done.stdout
@@ -253,7 +243,7 @@ def test_a_replay_goes_by_thresholds_and_units_too(tmp_path: Path) -> None:
     path = tmp_path / "gpumon" / "config.toml"
     path.parent.mkdir()
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
-    command = [*GPUMON[:3], "replay", "--paused", "--at", "03:01:50", str(log)]
+    command = [*GPUMON, "replay", "--paused", "--at", "03:01:50", str(log)]
     with Screen(command, env, 120, 30) as screen:
         usual = screen.wait_for(r"\n ❚❚ paused[\s\S]*\n q quit")
         assert "/80.0G" in usual

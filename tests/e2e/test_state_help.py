@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.demo import COARSE_DEMO
 from tests.driver import Driver, h100
 from tests.e2e.test_fleet import ALL, FLEET
 from tests.e2e.test_past import samples_of, screen_of
-from tests.e2e.test_terminal import DEMO, READY
+from tests.e2e.test_terminal import READY
 from tests.screen import Screen
 
 DOWN, ESCAPE, TAB = "\x1b[B", "\x1b", "\t"
@@ -49,13 +50,15 @@ def wait_for_samples(screen: Screen, driver: Driver) -> None:
     screen.wait(lambda _: samples_of(driver) > before + 20, "waiting for samples")
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(200, 50), (80, 24), (60, 15)])
-@pytest.mark.parametrize("arguments", [[], ["--ascii"]])
+@pytest.mark.parametrize(
+    ("columns", "lines", "arguments"),
+    [(200, 50, []), (80, 24, ["--ascii"]), (60, 15, []), (60, 15, ["--ascii"])],
+)
 def test_a_gpu_under_the_cursor_is_explained_first(
     columns: int, lines: int, arguments: list[str]
 ) -> None:
     sign = r"\^" if arguments else "▲"
-    with Screen([*DEMO, *arguments], columns=columns, lines=lines) as screen:
+    with Screen([*COARSE_DEMO, *arguments], columns=columns, lines=lines) as screen:
         screen.wait_for(r"COMMAND[\s\S]*\n q quit")
         # The past of the demo, in which it has been stuck.
         screen.wait_for(r"stuck\?")
@@ -75,9 +78,9 @@ def test_a_gpu_under_the_cursor_is_explained_first(
 
 
 def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_come_first() -> None:
-    with Screen(DEMO) as screen:
+    with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
-        screen.wait_for(r"idle 3h1\dm")
+        screen.wait_for(r"idle ≥?3h3\dm")
         ask(screen)
         screen.wait_for(TOP + "Find ")
         back(screen)
@@ -85,7 +88,7 @@ def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_com
         screen.wait_for("▸ +3 +20991 ")
         ask(screen)
         screen.wait_for(
-            rf"{TOP}◐ process 20991: idle 3h1\dm[\s\S]*a notebook that was left open"
+            rf"{TOP}◐ process 20991: idle ≥?3h3\dm[\s\S]*a notebook that was left open"
             r"[\s\S]*\n\n +Find "
         )
         back(screen)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.config.themes import ThemeLibrary
+from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 GPUMON = [sys.executable, "-m", "gpumon"]
@@ -31,7 +32,7 @@ class Person:
         self.memory = folder / "state" / "gpumon" / "theme"
 
     def start(self, *arguments: str, **more: str) -> Screen:
-        return Screen([*GPUMON, "--demo", *arguments], {**self.env, **more})
+        return Screen([*COARSE_DEMO, *arguments], {**self.env, **more})
 
     def theme(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

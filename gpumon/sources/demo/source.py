@@ -44,7 +44,7 @@ ADA = DemoMachine()
 
 # (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
 # charts of that past look, and no finer, since all of it is told before the screen takes keys.
-_PAST_STEPS = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
+_PAST_STEPS: tuple[tuple[float, float], ...] = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
 
 
 class _Lists(Struct, frozen=True):

@@ -31,6 +31,8 @@ Graphs: TypeAlias = "list[list[float | None]]"
 HOUR = 3600.0
 PATIENCE = 60.0
 FEW = {1, 2, 3, 5}
+CLOSELY = (range(700), range(3500, 3600), range(4900, 5100), range(6800, 7200))
+"""Seconds of the demo in which there is a sample each second; in others there is one in three."""
 
 
 def told(shown: Snapshot, history: History) -> dict[str, object]:
@@ -60,14 +62,15 @@ def gpu_hours(shown: Snapshot, history: History) -> dict[str | None, float]:
 
 @functools.cache
 def demo() -> list[Snapshot]:
-    """The four hours before the demo, and two of four GPUs of it at a sample a second."""
+    """The four hours before the demo, and two of it; of four GPUs."""
     clock = CreepingClock(0.0, epoch=0.0)
     clock.now = NOON
     source = DemoSource(clock=clock)
     seen = list(map(with_few_gpus, source.past()))
     for second in range(int(2 * HOUR)):
-        clock.now = NOON + second
-        seen.append(with_few_gpus(source.sample()))
+        if second % 3 == 0 or any(second in closely for closely in CLOSELY):
+            clock.now = NOON + second
+            seen.append(with_few_gpus(source.sample()))
     return seen
 
 

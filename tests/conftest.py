@@ -41,9 +41,9 @@ os.environ |= {
 
 # A busy machine is no failure; and what CI finds, everybody must find again.
 settings.register_profile(
-    "here", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100"))
+    "here", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "50"))
 )
-settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 # Under nohup or in the background of a script some are ignored, and so they would be in all that

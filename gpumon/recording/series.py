@@ -117,15 +117,23 @@ class _Rows:
             self._values[place : place + self._columns] = array(self._type, row)
         self.end += 1
 
-    def fill(self, row: Sequence[float], count: int) -> None:
-        """Add the same row that many times."""
-        packed = array(self._type, row)
+    def packed(self, row: Sequence[float]) -> array[float]:
+        """The row as it is kept."""
+        return array(self._type, row)
+
+    def fill(self, packed: array[float], count: int) -> None:
+        """Add the same packed row that many times."""
+        number = self.end - self._origin
+        if number + count <= self._capacity:
+            self._values.extend(packed * count)
+            self.end += count
+            return
         if count >= self._capacity:
             self._values = packed * self._capacity
             self.end += count
             self._origin = self.end - self._capacity
             return
-        place = (self.end - self._origin) % self._capacity
+        place = number % self._capacity
         before_the_turn = min(count, self._capacity - place)
         after_it = count - before_the_turn
         begin = place * self._columns
@@ -351,7 +359,8 @@ class Series:
         """Close the open second, then fill the time its last value holds for, then the gap."""
         if self._open:
             self._seconds.append(self._open_row())
-            self._complete_ten()
+            if not self._seconds.end % 10:
+                self._complete_ten()
         if second > self._seconds.end:
             self._pass_over(second)
         self._second = second
@@ -367,30 +376,35 @@ class Series:
 
     def _fill(self, row: Sequence[float], end: int) -> None:
         """Add the same row for every second before ``end``."""
-        whole = min(end, math.ceil(self._seconds.end / 10) * 10)
-        if whole > self._seconds.end:
-            self._seconds.fill(row, whole - self._seconds.end)
+        seconds = self._seconds
+        if end <= seconds.end:
+            return
+        packed = seconds.packed(row)
+        # The seconds to the end of the ten that is open, if that comes first.
+        whole = -seconds.end % 10
+        if 0 < whole <= end - seconds.end:
+            seconds.fill(packed, whole)
             self._complete_ten()
-        tens = (end - self._seconds.end) // 10
-        if tens > 0:
-            self._seconds.fill(row, 10 * tens)
-            self._tens.fill(row, tens)
-        if end > self._seconds.end:
-            self._seconds.fill(row, end - self._seconds.end)
+        if end > seconds.end:
+            tens = 0 if seconds.end % 10 else (end - seconds.end) // 10
+            seconds.fill(packed, end - seconds.end)
+            if tens:
+                self._tens.fill(packed, tens)
 
     def _complete_ten(self) -> None:
-        """Close a ten-second slot if its last second has just been closed."""
-        if self._seconds.end % 10:
-            return
+        """Close the ten-second slot whose last second has just been closed."""
         fields, columns = self._depth.fields, self._depth.fields + self._depth.peaks
-        values = self._seconds.newest(min(10, self._seconds.end - self._seconds.start))
+        count = min(10, self._seconds.end - self._seconds.start)
+        values = self._seconds.newest(count)
         row = []
-        is_known = math.isfinite(sum(values))
         for column in range(columns):
             known = values[column::columns]
-            if not is_known:
+            total = sum(known)
+            if not math.isfinite(total):
                 known = [value for value in known if not math.isnan(value)]
-            row.append(_summary(known, column >= fields))
+                row.append(_summary(known, column >= fields))
+            else:
+                row.append(total / count if column < fields else max(known))
         self._tens.append(row)
 
     def _open_row(self) -> Sequence[float]:

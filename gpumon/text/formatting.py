@@ -51,8 +51,12 @@ def printable(text: str) -> str:
 
 
 def _find_printable(text: str) -> str:
+    text = unicodedata.normalize("NFC", text)
+    if _NARROW.fullmatch(text):
+        # All of these are visible; one by one, a long command line takes a millisecond.
+        return text
     kept: list[str] = []
-    for character in unicodedata.normalize("NFC", text):
+    for character in text:
         if character.isspace():
             kept.append(" ")
             continue

@@ -62,7 +62,7 @@ def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
     return seconds
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @example([("cool", 1), ("hot", 1), ("vanished", 1), ("hot", 5)], 30.0, 0.0)
 @given(courses, st.sampled_from([0.0, 30.0, 100.0]), st.sampled_from([0.0, 300.0]))
 def test_each_transition_is_told_once(course: _Course, lasting: float, cooldown: float) -> None:
@@ -90,7 +90,7 @@ def test_each_transition_is_told_once(course: _Course, lasting: float, cooldown:
     assert told == {}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     courses,
     st.sampled_from([0.0, 30.0]),

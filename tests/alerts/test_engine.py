@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.alerts.alert import AlertCommand, Bell
+from gpumon.alerts.watcher import MOST_SUBJECTS
 from gpumon.findings.finding import Severity
 from gpumon.model.processes import GpuProcess, Place
 from gpumon.model.snapshot import Gpu, GpuStatus, Trouble, Unknown
@@ -479,9 +480,11 @@ def test_memory_is_bounded_where_thousands_of_processes_come_and_go(tmp_path: Pa
     state = tmp_path / "state.json"
     machine = Machine(alert("user:me", ended=True), alert("ends user:me"), state=state)
     machine.see(2, gpu())
-    for first in range(0, 20_000, 100):
+    # More than any alert remembers at once.
+    count = 2 * MOST_SUBJECTS
+    for first in range(0, count, 100):
         machine.see(5, gpu(), processes=tuple(working(pid) for pid in range(first, first + 100)))
-    assert len({notice.pid for notice in machine.told if notice.alert == "user:me"}) == 20_000
+    assert len({notice.pid for notice in machine.told if notice.alert == "user:me"}) == count
     machine.restart()
     assert state.stat().st_size < 1_000_000
     machine.see(200, gpu())

@@ -36,6 +36,8 @@ _LIBRARY = "libnvidia-ml.so.1"
 
 _CACHE = Path(__file__).parents[2] / "build" / "simulated-driver"
 """In the checkout: whoever runs the tests may have no home directory."""
+_COMPILER_CACHE = _CACHE / "zig"
+"""What the compiler keeps, such as its own parts of every program."""
 
 
 def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
@@ -67,7 +69,7 @@ def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
         done = subprocess.run(
             [sys.executable, "-m", "ziglang", "cc", *options, "-o", target, *sources, "-lm"],
             cwd=work,
-            env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_CACHE / "zig")},
+            env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(_COMPILER_CACHE)},
             check=False,
             capture_output=True,
             text=True,

@@ -33,7 +33,7 @@ POWER_CAP, POWER_BRAKE = 0x04, 0x88
 
 
 class Watched:
-    """A room with a GPU, and the history of what was sampled there, at a sample a second."""
+    """A room with a GPU, and the history of what was sampled there."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -45,11 +45,13 @@ class Watched:
         """The GPU of the driver."""
         return self.room.driver.cards[0]
 
-    def sample(self, seconds: int, change: Callable[[int], None] = lambda _: None) -> None:
-        """So many seconds, each after a change of the driver's values."""
-        for second in range(seconds):
+    def sample(
+        self, seconds: int, change: Callable[[int], None] = lambda _: None, *, step: int = 1
+    ) -> None:
+        """So many seconds, sampled every few, each after a change of the driver's values."""
+        for second in range(0, seconds, step):
             change(second)
-            self.history.add(self.room.sample(1.0))
+            self.history.add(self.room.sample(float(step)))
 
     def found(self) -> dict[FindingKind, Finding]:
         """The findings of the GPU."""
@@ -115,7 +117,7 @@ def test_nvlink_errors_that_grow_are_a_warning(watch: Callable[..., Watched]) ->
     assert found.severity is Severity.WARNING
     assert found.short == "42 NVLink errors"
     assert "1042 counted since the driver was loaded" in found.evidence
-    seen.sample(3_600)
+    seen.sample(3_600, step=10)
     assert FindingKind.NVLINK_ERRORS not in seen.found()
 
 
@@ -137,10 +139,10 @@ def test_a_power_cap_is_told_with_its_share_and_never_leads(watch: Callable[...,
     assert found.short == "SW power cap 100% lately"
     assert seen.state().kind is not FindingKind.SLOWED_LATELY
     assert next(iter(seen.found())) is seen.state().kind
-    seen.sample(2_300)
+    seen.sample(2_300, step=10)
     seen.card.clock_event_reasons = 0
     # 1,200 of its 3,000 seconds are in the last hour.
-    seen.sample(2_400)
+    seen.sample(2_400, step=10)
     assert FindingKind.SLOWED_LATELY not in seen.found()
 
 
@@ -160,7 +162,7 @@ def test_a_power_brake_says_its_share_of_the_last_hour(watch: Callable[..., Watc
     found = seen.found()[FindingKind.SLOWED_LATELY]
     assert "HW power brake 19 %" in found.sentence
     assert found.severity is Severity.QUIET
-    seen.sample(3_700, lambda _: brake(50))
+    seen.sample(3_700, lambda _: brake(50), step=10)
     assert FindingKind.SLOWED_LATELY not in seen.found()
 
 

@@ -139,7 +139,7 @@ def test_a_past_bucket_never_changes_while_it_scrolls(
     width = seconds / count
     seen: dict[int, float | None] = {}
     time = NOON
-    for _ in range(int(1.5 * seconds / step)):
+    for _ in range(int(1.25 * seconds / step)):
         time += step * dice.uniform(0.8, 1.2)
         value = dice.choice([None, *range(100)])
         history.add(snapshot(time, gpu(utilization_gpu=value)))
@@ -277,7 +277,8 @@ def test_a_field_that_is_not_kept_is_an_error() -> None:
 
 def test_values_are_kept_for_two_minutes_an_hour_and_a_day() -> None:
     history = History({})
-    for second in range(25 * 3600):
+    # Where every second is not looked at, samples are rarer.
+    for second in (*range(0, 23 * 3600, 5), *range(23 * 3600, 25 * 3600)):
         history.add(snapshot(NOON + second, gpu(utilization_gpu=second // 3600)))
     for seconds, points in ((120, 121), (3600, 3600), (86400, 8640)):
         window = history.gpu_window("GPU-0", "utilization_gpu", seconds)
@@ -289,7 +290,7 @@ def test_values_are_kept_for_two_minutes_an_hour_and_a_day() -> None:
 @pytest.mark.parametrize("step", [7, 60, 2 * 3600])
 def test_a_value_stands_until_the_next_one_at_any_pace(step: int) -> None:
     history = History({})
-    feed(history, *range(50 * 3600 // step), step=step)
+    feed(history, *range(32 * 3600 // step), step=step)
     for seconds, slot, kept in ((3600, 1, 3600), (86400, 10, 8640)):
         window = history.gpu_window("GPU-0", "utilization_gpu", seconds)
         # Of the newest value only the beginning has passed.
@@ -332,7 +333,7 @@ def test_memory_stays_within_what_the_module_says() -> None:
 
     run(0, 25 * 3600)
     day = size(history)
-    run(25 * 3600, 50 * 3600)
+    run(25 * 3600, 32 * 3600)
     assert len(history.process_window(one[0].id, "sm", 900)) == pytest.approx(900, abs=10)
     assert 500_000 < day < (980 + 155 + 132 + 81) * 1000 + 10_000
     assert size(history) - day < 20_000
@@ -341,7 +342,7 @@ def test_memory_stays_within_what_the_module_says() -> None:
 def test_a_process_is_kept_for_a_quarter_of_an_hour_in_seconds_and_half_a_day_in_tens() -> None:
     history = History({})
     one = process()
-    for second in range(0, 13 * 3600, 2):
+    for second in (*range(0, 12 * 3600, 10), *range(12 * 3600, 13 * 3600, 2)):
         grown = msgspec.structs.replace(one, cpu_percent=second / 3600, rss=second)
         history.add(snapshot(NOON + second, gpu(), processes=(grown,)))
     for seconds, points in ((120, 120), (900, 900), (1800, 180), (43200, 4320)):

@@ -58,13 +58,13 @@ def changed(taken: Snapshot, index: int, **changes: object) -> Snapshot:
 def eventful_night(start: float) -> Iterator[Sample]:
     """A night of the demo with all that makes figures hard, told twice: as two runs of gpumon.
 
-    Twenty minutes by the second; then nothing for forty minutes; then a reloaded driver, whose
+    Five minutes by the second; then nothing for nearly an hour; then a reloaded driver, whose
     energy counters begin anew, and a sample each five seconds, with values that are unknown for a
     while, errors, and a clock that is set back by twenty minutes.
     """
     clock = HandClock(start, epoch=0.0)
     source = DemoSource(clock=clock)
-    for second in range(1200):
+    for second in range(300):
         clock.now = start + second
         yield source.sample(), float(second)
     counted = {card.uuid: card.energy or 0.0 for card in source.sample().gpus}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import itertools
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.report.logs import Sample
+
 OfNight: TypeAlias = "Callable[[str], dict[str, Any]]"
 
 START = 1_760_000_000.0
@@ -37,8 +38,13 @@ def told(path: Path, by: str, **options: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_log(tmp_path_factory.mktemp("night") / "night.csv", eventful_night(START))
+def samples() -> list[Sample]:
+    return list(eventful_night(START))
+
+
+@pytest.fixture(scope="module")
+def night(samples: list[Sample], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_log(tmp_path_factory.mktemp("night") / "night.csv", samples)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +54,9 @@ def of_night(night: Path) -> OfNight:
 
 
 @pytest.fixture(scope="module")
-def short_night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def short_night(samples: list[Sample], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same night with every twentieth sample."""
-    few = itertools.islice(eventful_night(START), 0, None, 20)
-    return write_log(tmp_path_factory.mktemp("short") / "night.csv", few)
+    return write_log(tmp_path_factory.mktemp("short") / "night.csv", samples[::20])
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +151,7 @@ def test_power_stands_in_where_the_counter_does_not_tell(
     lines = lines_of(of_night("gpu"), "index")
     assert lines[0]["energy_source"] == "counter+power"  # the driver was loaded anew in the gap
     assert lines[3]["energy_known"] == 1
-    assert lines[4]["energy_known"] == pytest.approx(1 - 500 / 6206.5, abs=0.0005)
+    assert lines[4]["energy_known"] == pytest.approx(1 - 500 / 5306.5, abs=0.0005)
     assert lines[6]["energy_kwh"] is None
 
 

@@ -72,6 +72,14 @@ def long_day(seed: int) -> Iterator[Sample]:
         energy = round(energy + 700 * random.random(), 3)
 
 
+def of_gpus(indices: set[int], samples: Iterator[Sample]) -> Iterator[Sample]:
+    """The samples with the GPUs of these indices, and the processes on no others."""
+    for taken, elapsed in samples:
+        gpus = tuple(one for one in taken.gpus if one.index in indices)
+        there = tuple(one for one in taken.processes if indices.issuperset(one.gpu_indices))
+        yield msgspec.structs.replace(taken, gpus=gpus, processes=there), elapsed
+
+
 def report(path: Path, by: str, monkeypatch: pytest.MonkeyPatch, least: int, **bounds: str) -> Any:
     monkeypatch.setattr(output, "PART_BYTES", least)
     out = io.StringIO()
@@ -126,20 +134,22 @@ def assert_near(one: Any, other: Any) -> None:
         assert one == (pytest.approx(other, rel=1e-6) if isinstance(one, float) else other)
 
 
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that tests only read."""
+    return write_log(tmp_path_factory.mktemp("day") / "day.csv", long_day(0))
+
+
 @pytest.fixture(autouse=True)
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "_usable_cores", lambda: 4)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_parts_say_what_the_whole_says(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = write_log(tmp_path / "day.csv", long_day(seed))
+def test_the_parts_say_what_the_whole_says(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tallied = watch_parts(monkeypatch)
     for by in ("gpu", "host"):
-        alone = report(log, by, monkeypatch, sys.maxsize)
-        in_parts = report(log, by, monkeypatch, 1)
+        alone = report(day, by, monkeypatch, sys.maxsize)
+        in_parts = report(day, by, monkeypatch, 1)
         assert_near(in_parts, alone)
         if by == "gpu":
             lines = in_parts["lines"]
@@ -147,12 +157,13 @@ def test_the_parts_say_what_the_whole_says(
     assert tallied == [False, True, False, True]
 
 
-@pytest.mark.parametrize("last", [4000.5, 4001.0])
 def test_an_end_between_samples_counts_as_in_one_piece(
-    last: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = write_log(tmp_path / "day.csv", (one for one in long_day(0) if not 3990 < one[1] < 3999))
-    for end in (last, 3995.0):
+    samples = (one for one in long_day(1) if one[1] < 4100 and not 3990 < one[1] < 3999)
+    log = write_log(tmp_path / "day.csv", samples)
+    # Between two samples, at a sample, and in a gap.
+    for end in (4000.5, 4001.0, 3995.0):
         bounds = {"first": _iso(START + 100.5), "last": _iso(START + end)}
         tallied = watch_parts(monkeypatch)
         alone = report(log, "gpu", monkeypatch, sys.maxsize, **bounds)
@@ -178,19 +189,27 @@ def test_an_error_that_is_logged_late_is_counted(
 def test_whatever_a_log_has_it_is_cut_only_where_that_changes_nothing(
     samples: Callable[[float], Iterator[Sample]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = write_log(tmp_path / "day.csv", samples(START))
-    for by in ("gpu", "host", "user"):
+    log = write_log(tmp_path / "day.csv", of_gpus({1, 2, 4, 5, 6}, samples(START)))
+    for by in ("gpu", "host"):
         alone = report(log, by, monkeypatch, sys.maxsize)
         assert_near(report(log, by, monkeypatch, 1), alone)
 
 
-def test_a_damaged_log_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = write_log(tmp_path / "day.csv", long_day(0))
-    lines = log.read_text().splitlines(keepends=True)
+@pytest.mark.parametrize("by", ["user", "process", "job"])
+def test_what_depends_on_all_that_was_seen_before_is_read_as_a_whole(by: str, day: Path) -> None:
+    assert not in_parts(day, by)
+
+
+def test_a_damaged_log_is_read_as_a_whole(
+    day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "day.csv"
+    lines = day.read_text().splitlines(keepends=True)
     lines[5000] = "garbage\n"
     log.write_text("".join(lines))
-    assert not in_parts(log)
+    tallied = watch_parts(monkeypatch)
     (said, *_) = report(log, "gpu", monkeypatch, 1)["notes"]
+    assert tallied == [False]
     assert said.startswith(f"{log} has 2 damaged lines, the first is line 5001;")
 
 
@@ -205,10 +224,9 @@ def test_a_gpu_that_comes_later_is_not_lost(tmp_path: Path) -> None:
     assert not in_parts(write_log(tmp_path / "day.csv", some()))
 
 
-def test_short_logs_are_read_in_one_process(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "day.csv", long_day(0))
-    logs = find_logs([str(log)])
-    size = log_files(log).gpus.stat().st_size
+def test_short_logs_are_read_in_one_process(day: Path) -> None:
+    logs = find_logs([str(day)])
+    size = log_files(day).gpus.stat().st_size
     for least in (size, size // 2 + 1):
         assert parallel.tally_parts(logs, "gpu", TimeWindow(), HostChoice(), least) is None
 
@@ -229,10 +247,9 @@ output.print_report(sys.argv[1:])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_however_it_ends_no_process_is_left(number: signal.Signals, tmp_path: Path) -> None:
-    log = write_log(tmp_path / "day.csv", long_day(0))
+def test_however_it_ends_no_process_is_left(number: signal.Signals, day: Path) -> None:
     program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(log)], stderr=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", PROGRAM, str(day)], stderr=subprocess.PIPE, start_new_session=True
     )
     with program:
         deadline = time.monotonic() + PATIENCE

@@ -72,20 +72,27 @@ def night(seed: int) -> list[dict[str, Snapshot]]:
     return found
 
 
-@pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize("seed", range(3))
-def test_hosts_in_one_log_have_the_figures_of_logs_of_their_own(
-    tmp_path: Path, by: str, seed: int
-) -> None:
-    taken = night(seed)
-    path = write_several(tmp_path / "run.csv", taken)
+@pytest.fixture(scope="module", params=range(2))
+def logs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[Path]]:
+    """A log of several hosts, and the logs of each of them; tests only read them."""
+    folder, taken = tmp_path_factory.mktemp("logs"), night(request.param)
     apart = [
         write_log(
-            tmp_path / f"{host}.csv",
+            folder / f"{host}.csv",
             [(tick[host], tick[host].time - NOON) for tick in taken if host in tick],
         )
         for host in HOSTS
     ]
+    return write_several(folder / "run.csv", taken), apart
+
+
+@pytest.mark.parametrize("by", BY)
+def test_hosts_in_one_log_have_the_figures_of_logs_of_their_own(
+    logs: tuple[Path, list[Path]], by: str
+) -> None:
+    path, apart = logs
     together, of_each = report([path], by), report(apart, by)
     assert {line["host"] for line in together["lines"]} == set(HOSTS)
     assert together["lines"] == of_each["lines"]

@@ -7,6 +7,7 @@ sample, card and process.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -54,13 +55,18 @@ class Witness:
         here = self.listed[(self.listed["index"] == index) & (self.listed["type"] != "G")]
         return float(here.groupby("sample")["weight"].first().sum() / 3600)
 
-    def subject(self, column: str, value: object) -> dict[str, Any]:
-        """What it knows of those processes whose column has a value."""
+    @cached_property
+    def _given_out(self) -> Any:
+        """The rows of the processes, each with its part of the energy of its card."""
         listed = self.listed
         whole = listed.groupby(["sample", "uuid"])["sm [%]"].transform("sum", min_count=1)
         number = listed.groupby(["sample", "uuid"])["pid"].transform("count")
         part = (listed["sm [%]"] / whole).where(whole > 0, 1 / number)
-        mine = listed.assign(energy=part * listed["joules"])[listed[column] == value]
+        return listed.assign(energy=part * listed["joules"])
+
+    def subject(self, column: str, value: object) -> dict[str, Any]:
+        """What it knows of those processes whose column has a value."""
+        mine = self._given_out[self.listed[column] == value]
         on_gpu = mine.groupby(["sample", "uuid"]).agg(
             weight=("weight", "first"), sm=("sm [%]", "sum"), energy=("energy", "sum")
         )

@@ -96,6 +96,10 @@ def test_what_is_measured_without_a_table_is_one_cell_in_the_screens_own() -> No
     assert len(narrow) > 1000
     assert {cell_len(character) for character in narrow} == {1}
     assert cell_width("a訓b") == 4, "what stands between is measured too"
+    # Nor are they looked at one by one to see whether they are visible.
+    assert unicodedata.normalize("NFC", "".join(narrow)) == "".join(narrow)
+    assert {unicodedata.category(character)[0] for character in narrow} == set("LNPSZ")
+    assert [character for character in narrow if character.isspace()] == [" "]
 
 
 def test_the_table_is_imported_for_text_that_needs_it_only() -> None:

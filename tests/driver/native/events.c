@@ -93,7 +93,7 @@ static int look_for_event(struct sim *s, struct event_set *set, struct event_dat
 static int wait_for_event(const struct call *call, struct event_set *set, struct event_data *out,
                           unsigned timeout_ms)
 {
-    enum { LOOK_EVERY_MS = 250 };
+    enum { LOOK_EVERY_MS = 50 };
     if (!is_set(set) || !out)
         return INVALID_ARGUMENT;
     uint64_t until = call->started + timeout_ms * 1000000ull;

@@ -19,7 +19,7 @@ from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.tables import Damage
 from tests.build import GIB, NOON, gpu, snapshot
-from tests.recording.csv.reading import opened, rows, times_of
+from tests.recording.csv.reading import cuts, opened, rows, times_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -249,7 +249,7 @@ def test_a_last_line_that_breaks_off_is_no_row(tmp_path: Path, content: str) -> 
     wanted = ("index", "power.draw [W]", "temperature.gpu", "memory.used [MiB]")
     path.write_text(content)
     whole = list(rows(path, wanted, processes=False))
-    for size in range(content.index("\n") + 1, len(content)):
+    for size in cuts(content.encode(), content.index("\n") + 1):
         path.write_text(content[:size])
         ended = content[:size].count("\n") - 1
         assert list(rows(path, wanted, processes=False)) == whole[:ended]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.recorder import LogStatus
 
 MIB = 2**20
-LIVES = 100
+LIVES = 60
 
 
 class Bench:
@@ -500,7 +500,7 @@ def test_a_fault_in_the_recorder_reaches_whoever_hands_snapshots_over(
     assert "fault of gpumon's own" in (bench.recorder.stop().trouble or "")
 
 
-def test_ten_minutes_at_ten_hertz_keep_nothing(tmp_path: Path) -> None:
+def test_four_minutes_at_ten_hertz_keep_nothing(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.recorder.start()
 
@@ -516,12 +516,12 @@ def test_ten_minutes_at_ten_hertz_keep_nothing(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         before = minutes(0, 1)
-        after = minutes(1, 10)
+        after = minutes(1, 4)
     finally:
         tracemalloc.stop()
     status = bench.recorder.stop()
 
-    assert (status.samples, status.lost) == (6000, 0)
-    assert after < before + 50_000
+    assert (status.samples, status.lost) == (2400, 0)
+    assert after < before + 20_000
     text = io.StringIO(bench.path.read_text())
-    assert sum(1 for _ in csv.reader(text)) == 6001
+    assert sum(1 for _ in csv.reader(text)) == 2401

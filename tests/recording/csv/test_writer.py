@@ -19,6 +19,7 @@ from gpumon.recording.csv.opening import LogError
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
 from gpumon.recording.csv.writer import LogWriter
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
+from tests.recording.csv.reading import cuts
 from tests.recording.csv.recording import CARDS, numbers, rows, sample
 
 if TYPE_CHECKING:
@@ -109,9 +110,9 @@ def test_a_sample_cut_short_anywhere_is_cut_off_when_the_log_is_continued(log: L
         log.written()
         return log.processes.read_bytes(), log.gpus.read_bytes()
 
-    for end in range(len(lists), len(more_lists) + 1):
+    for end in (*cuts(more_lists, len(lists)), len(more_lists)):
         assert continued(more_lists[:end], cards) == (lists, cards)
-    for end in range(len(cards), len(more_cards)):
+    for end in cuts(more_cards, len(cards)):
         # Between two lines the cut shows only at the end of a page; see below.
         if more_cards[end - 1 : end] != b"\n" or end == len(cards):
             assert continued(more_lists, more_cards[:end]) == (lists, cards), end

@@ -96,7 +96,7 @@ SNAPSHOTS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(SNAPSHOTS, min_size=1, max_size=6))
 def test_what_goes_into_a_block_comes_out_of_it(snapshots: list[Snapshot]) -> None:
     assert opened(snapshots) == snapshots

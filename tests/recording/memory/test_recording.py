@@ -88,17 +88,17 @@ def test_an_empty_tape_knows_nothing() -> None:
 
 
 def test_a_tape_of_hours_gives_back_what_it_was_given() -> None:
-    given = {one.time: one for one in map(changing, range(6 * 3600))}
+    given = {one.time: one for one in map(changing, range(3 * 3600))}
     tape = filled(given.values())
 
     kept = everything(tape)
-    assert len(kept) > 7000
+    assert len(kept) > 6000
     assert all(one == given[one.time] for one in kept)
-    assert (tape.first, tape.last) == (NOON, NOON + 6 * 3600 - 1)
+    assert (tape.first, tape.last) == (NOON, NOON + 3 * 3600 - 1)
 
 
 def test_further_back_it_is_coarser_and_nowhere_has_holes() -> None:
-    tape = filled(snapshot(NOON + number) for number in range(6 * 3600))
+    tape = filled(snapshot(NOON + number) for number in range(3 * 3600))
 
     times = [one.time for one in everything(tape)]
     assert times[0] == NOON
@@ -107,7 +107,7 @@ def test_further_back_it_is_coarser_and_nowhere_has_holes() -> None:
         # A level keeps at least as many as it says, and its seconds are the clock's.
         finest = 1 if age < 6000 else 4 if age < 7200 else 16
         assert later - earlier <= finest
-    assert len(times) < 6 * 3600
+    assert len(times) < 3 * 3600
 
 
 def test_the_demo_comes_back_with_its_places_and_holders() -> None:
@@ -201,10 +201,10 @@ def test_it_answers_as_a_tape_that_keeps_everything(
 
 
 def test_many_hours_are_thinned_evenly_to_about_as_many_as_asked_for() -> None:
-    tape = filled(snapshot(NOON + number) for number in range(8 * 3600))
+    tape = filled(snapshot(NOON + number) for number in range(4 * 3600))
 
-    for hours in (0.5, 1, 3, 8):
-        end = NOON + 8 * 3600 - 1
+    for hours in (0.5, 1, 2, 4):
+        end = NOON + 4 * 3600 - 1
         times = [one.time for one in tape.between(end - hours * 3600, end, 400)]
         assert 200 <= len(times) <= 401
         assert times[-1] == end
@@ -218,11 +218,11 @@ def test_what_happened_is_seen_at_its_moment_where_all_else_is_coarse() -> None:
         here = (process(number // 1000 + 1),) if 500 <= number % 1000 < 503 else ()
         return snapshot(NOON + number, processes=here)
 
-    tape = filled(map(visited, range(6 * 3600)))
+    tape = filled(map(visited, range(3 * 3600)))
 
     marks = tape.events(NOON, math.inf)
     assert [mark.time - NOON for mark in marks[:4]] == [500, 503, 1500, 1503]
-    assert len(marks) == 2 * 21 + 2
+    assert len(marks) == 2 * 11
     for mark in marks:
         assert isinstance(mark.subject, ProcessId)
         then = tape.at(mark.time)
@@ -331,12 +331,12 @@ def test_a_step_back_is_what_the_history_takes_for_one() -> None:
 
 @pytest.mark.parametrize(
     ("count", "samples", "cards", "words"),
-    [(1000, 10, 64, 0), (10000, 2, 64, 0), (20, 100, 1, 32)],
+    [(300, 10, 64, 0), (3000, 2, 64, 0), (20, 30, 1, 32)],
 )
 def test_a_hostile_machine_stays_within_the_bound(
     count: int, samples: int, cards: int, words: int
 ) -> None:
-    most = 3 * 2**20
+    most = 2**20
     tape = MemoryRecording(SHARE, most)
     last = crowd(0, count, cards, words)
     tracemalloc.start()
@@ -354,18 +354,18 @@ def test_a_hostile_machine_stays_within_the_bound(
 
 
 def test_where_much_changes_older_times_are_given_up_first() -> None:
-    tape = filled((crowd(number, 500) for number in range(60)), 2**19)
+    tape = filled((crowd(number, 250) for number in range(60)), 2**18)
 
     assert tape.last == NOON + 59
-    assert tape.at(NOON + 59) == crowd(59, 500)
+    assert tape.at(NOON + 59) == crowd(59, 250)
     times = [one.time for one in everything(tape)]
     assert times[0] > NOON
     assert NOON + 58 in times
 
 
 def test_one_may_fill_it_while_others_ask() -> None:
-    given = [changing(number) for number in range(8000)]
-    tape = filled(given[:100], most_bytes=2**19)
+    given = [changing(number) for number in range(4000)]
+    tape = filled(given[:100], most_bytes=2**18)
     failures: list[str] = []
     full = threading.Event()
 
@@ -403,6 +403,7 @@ def test_one_may_fill_it_while_others_ask() -> None:
         for thread in asking:
             thread.join()
     assert failures == []
+    assert len(everything(tape)) < len(given), "some were given up meanwhile"
 
 
 def test_it_is_a_tape_and_so_is_the_one_for_tests() -> None:

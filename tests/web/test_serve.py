@@ -18,6 +18,7 @@ from aiohttp import web
 
 from gpumon.cli import main
 from gpumon.web.server import WebServer
+from tests.command import run_here
 from tests.driver import Driver, h100
 from tests.ports import free_place
 from tests.screen import PATIENCE
@@ -73,14 +74,7 @@ async def served(server: Served) -> AsyncIterator[Served]:
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
-    done = subprocess.run(
-        [*SERVE, "--port", "0", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=PATIENCE,
-    )
+    done = run_here("serve", "--port", "0", *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     assert re.fullmatch(rf"gpumon: .*{re.escape(said)}.*\n", done.stderr)

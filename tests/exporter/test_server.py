@@ -18,7 +18,7 @@ from gpumon.exporter.metrics_page import MetricsPages, Page
 from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer, listen
 from gpumon.sources.demo import DemoSource
 from tests.driver import Driver, h100
-from tests.exporter.exporting import Scrape, exporting, wait_until
+from tests.exporter.exporting import Answer, Scrape, exporting, wait_until
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -137,12 +137,15 @@ def test_whatever_is_sent_it_goes_on(demo: Exporter, sent: bytes) -> None:
 def test_a_hundred_scrapes_at_once_are_all_answered(demo: Exporter) -> None:
     start = threading.Barrier(100)
 
-    def scrape(_: int) -> float | None:
+    def scrape(_: int) -> Answer:
         start.wait(PATIENCE)
-        return demo.scrape().up
+        return demo.get()
 
     with ThreadPoolExecutor(100) as pool:
-        assert list(pool.map(scrape, range(100))) == [1.0] * 100
+        answers = list(pool.map(scrape, range(100)))
+    assert [answer.status for answer in answers] == [200] * 100
+    pages = {answer.body for answer in answers}
+    assert {Scrape(page.decode()).up for page in pages} == {1.0}
 
 
 def test_a_scrape_takes_no_sample_and_does_not_wait_for_one() -> None:

@@ -42,13 +42,13 @@ def connected(port: int) -> socket.socket:
 
 def all_of(connection: socket.socket) -> bytes:
     """What comes until the other end closes."""
-    received = b""
+    received = bytearray()
     try:
         while more := connection.recv(65536):
             received += more
     except ConnectionResetError:
         pass
-    return received
+    return bytes(received)
 
 
 def test_a_scrape_is_the_text_format_of_prometheus(demo: Exporter) -> None:
@@ -221,6 +221,7 @@ def test_a_client_that_does_not_read_is_dropped(quick: MetricsServer) -> None:
     quick.newest = lambda: huge
     with connected(port_of(quick)) as client:
         client.sendall(REQUEST)
+        wait_until(lambda: quick._began, "a beginning")
         wait_until(lambda: not quick._began, "an end")
         assert len(all_of(client)) < 50_000_000
 

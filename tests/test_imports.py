@@ -108,7 +108,9 @@ def test_a_snapshot_of_real_cards_does_not_import_textual() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["snapshot"], ["snapshot", "--format", "json"]], ids=" ".join
+    "arguments",
+    [["snapshot"], ["snapshot", "--format", "json"], ["snapshot", "--filter", "mem>1G"]],
+    ids=" ".join,
 )
 def test_a_snapshot_imports_no_second_module_of_types(arguments: list[str]) -> None:
     told = "import sys\n" + _AFTER_MAIN + "\nprint(*sys.modules)"

@@ -123,8 +123,11 @@ def _open_standard_streams() -> None:
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     from gpumon.cli.parser import make_parser
+    from gpumon.system.startup_imports import replaced
 
-    return make_parser(arguments).parse_args(arguments)
+    # Reading a size, and saying what is wrong, imports msgspec: see `import_msgspec`.
+    with replaced("typing_extensions", None):
+        return make_parser(arguments).parse_args(arguments)
 
 
 def _bound(arguments: Sequence[str]) -> Sequence[str]:

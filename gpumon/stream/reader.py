@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import gpumon
 from gpumon.model.processes import ProcessId
 from gpumon.recording import Event, EventKind
-from gpumon.stream.line import decode_line
 from gpumon.stream.sample import (
     MOST_LINE,
     VERSION,
@@ -35,6 +34,10 @@ class StreamReader:
     """Makes samples of the bytes of a stream."""
 
     def __init__(self) -> None:
+        # Making the types takes 15 ms: `gpumon stream` itself only writes.
+        from gpumon.stream.line import decode_line
+
+        self._decode = decode_line
         self._rest = bytearray()
         # Not the exception: its traceback would keep what was read.
         self._error = ""
@@ -120,7 +123,7 @@ class StreamReader:
                 "both ends"
             )
         try:
-            told = decode_line(line)
+            told = self._decode(line)
         except (ValueError, RecursionError) as error:
             raise self._damaged(printable(str(error))) from None
         self._last = self._applied(told, len(line))

@@ -9,7 +9,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 from gpumon.config.themes import resolve_styles
-from gpumon.config.themes.styles import PREFIX
+from gpumon.config.themes.styles import PREFIX, resolve_style
 from gpumon.ui.colours import shown_as
 from gpumon.ui.view.cell_writer import SgrStyle, SgrStyles
 
@@ -48,7 +48,7 @@ def colour_of(style: str, variables: Mapping[str, str]) -> str:
         style: Name of the style.
         variables: Textual's variables of the current theme.
     """
-    return resolve_styles(variables)[style].fore.hex
+    return resolve_style(style, variables).fore.hex
 
 
 _REVERSED = {"cursor", "header.alarm", "footer.on"}

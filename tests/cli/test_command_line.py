@@ -30,6 +30,7 @@ from gpumon.sources import SourceError
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import NOON
 from tests.build import snapshot as build_snapshot
+from tests.command import run_here
 from tests.driver import Driver, Owner, h100
 from tests.report.logs import write_log
 from tests.screen import PATIENCE, Screen
@@ -188,7 +189,7 @@ def test_the_versions_of_all_that_a_bug_report_needs_are_a_line_each(driver: Dri
     ],
 )
 def test_a_bad_flag_is_one_sentence_that_names_it(arguments: list[str], named: str) -> None:
-    done = gpumon(*arguments)
+    done = run_here(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     assert re.fullmatch(r"gpumon: [^\n]+\n", done.stderr)
@@ -212,9 +213,8 @@ def test_a_bad_flag_is_one_sentence_that_names_it(arguments: list[str], named: s
 def test_an_option_that_would_do_nothing_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())  # noqa: PTH109 - as text
     monkeypatch.chdir(tmp_path)
-    done = gpumon(*arguments)
+    done = run_here(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"gpumon: {said}")
     assert done.stderr.count("\n") == 1

@@ -156,6 +156,16 @@ def test_neither_imports_textual_nor_the_library_for_completion(tmp_path: Path) 
     subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
 
 
+@pytest.fixture(scope="module")
+def bash_completion(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The script for bash."""
+    folder = tmp_path_factory.mktemp("completion")
+    script = gpumon("completion", "bash", home=folder)
+    assert (script.returncode, script.stderr) == (0, "")
+    (folder / "script").write_text(script.stdout, encoding="utf-8")
+    return folder / "script"
+
+
 @needs("bash")
 @pytest.mark.parametrize(
     ("typed", "expected"),
@@ -170,11 +180,8 @@ def test_neither_imports_textual_nor_the_library_for_completion(tmp_path: Path) 
     ],
 )
 def test_bash_completes_commands_options_and_choices(
-    typed: str, expected: set[str], tmp_path: Path
+    typed: str, expected: set[str], bash_completion: Path
 ) -> None:
-    script = gpumon("completion", "bash", home=tmp_path)
-    assert (script.returncode, script.stderr) == (0, "")
-    (tmp_path / "completion").write_text(script.stdout, encoding="utf-8")
     # What readline does when Tab is pressed: the words, which of them, and the function asked.
     asks = """
 source "$1"
@@ -188,7 +195,7 @@ COMP_POINT=${#COMP_LINE}
 printf '%s\\n' "${COMPREPLY[@]}"
 """
     words = typed.split(" ")
-    command = ["bash", "--norc", "-c", asks, "bash", str(tmp_path / "completion"), *words]
+    command = ["bash", "--norc", "-c", asks, "bash", str(bash_completion), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stderr == ""
     assert expected <= set(done.stdout.split())

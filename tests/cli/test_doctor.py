@@ -20,6 +20,7 @@ from gpumon.doctor.pci import pci_gpus
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import gpu
+from tests.command import run_here
 from tests.doctor.trees import PROCESSOR, Tree
 from tests.driver import Driver, h100
 from tests.screen import PATIENCE, Screen
@@ -184,12 +185,6 @@ def test_nothing_heavy_is_imported_to_look_at_frameworks() -> None:
 
 @pytest.mark.parametrize("option", ["--demo", "--user=ann", "--gpus=0", "--readonly"])
 def test_options_of_the_dashboard_are_refused(option: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", option, "doctor"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_here(option, "doctor")
     assert done.returncode == 2
     assert "has no effect on gpumon doctor" in done.stderr

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.command import run_here
 from tests.driver import Driver, h100
 from tests.exporter.exporting import exporting, run_exporter, wait_until
 from tests.lives import signal_another_thread
@@ -39,7 +40,7 @@ HASH = "$2b$04$" + "a" * 53
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
-    done = run_exporter("--demo", *arguments)
+    done = run_here("exporter", "--demo", *arguments)
     assert done.returncode == 2
     assert re.fullmatch(rf"gpumon: .*{re.escape(said)}.*\n", done.stderr)
 

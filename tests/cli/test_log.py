@@ -19,6 +19,7 @@ from gpumon.recording.csv.recorder import LogStatus
 from gpumon.text.formatting import cell_width
 from gpumon.text.status_line import StatusLine
 from tests.build import NOON, gpu, process, snapshot
+from tests.command import run_here
 from tests.recording.csv.command import logging, rows, run_log, wait_until
 from tests.screen import PATIENCE
 
@@ -49,7 +50,7 @@ FULL = replace(GOES, lost=12, trouble="run.csv is not written: the disk is full.
 def test_what_cannot_be_meant_is_refused_in_a_sentence(
     tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    done = run_log("--demo", str(tmp_path / "run.csv"), *arguments)
+    done = run_here("log", "--demo", str(tmp_path / "run.csv"), *arguments)
     assert done.returncode == 2
     assert re.fullmatch(rf"gpumon: .*{re.escape(said)}.*\n", done.stderr)
     assert list(tmp_path.iterdir()) == []

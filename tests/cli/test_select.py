@@ -227,7 +227,6 @@ def state_on_screen(driver: Driver, index: int) -> str:
 @pytest.mark.parametrize(
     ("used", "busy", "state", "reason"),
     [
-        (4 * MIB, 0, "○ free", None),
         (250 * MIB, 0, "○ free", None),
         (500 * MIB, 0, "▚ 0.5G unattributed", "0.5 GiB held by no process that the driver lists"),
         (0, 60, "◎ busy, by nobody listed", "60 % busy, by nobody that the driver lists"),

@@ -20,6 +20,7 @@ from gpumon.findings.finding import FindingKind
 from gpumon.model.snapshot import GpuStatus
 from gpumon.recording import EventKind
 from gpumon.stream import StreamedSample, StreamReader
+from tests.command import run_here
 from tests.driver import Driver, Owner, h100, h100_mig, owners
 from tests.lives import signal_another_thread
 from tests.recording.csv.command import wait_until
@@ -360,7 +361,7 @@ def test_an_output_that_cannot_be_written_is_said() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
-    done = subprocess.run([*STREAM, *arguments], capture_output=True, text=True, check=False)
+    done = run_here("stream", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stdout == ""

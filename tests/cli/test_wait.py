@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.scheduling.gpu_sampler import PATIENCE as PATIENCE_OF_A_LOOK
+from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100
 from tests.scheduling.reservation.holding import holder
 from tests.screen import PATIENCE, Screen
@@ -219,7 +220,7 @@ def test_a_command_takes_its_place_as_a_shell_would_start_it(driver: Driver) -> 
     ],
 )
 def test_bad_options_are_one_sentence(arguments: list[str]) -> None:
-    done = run(*arguments)
+    done = run_here("wait", *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("gpumon: ")
     assert done.stderr.count("\n") == 1

@@ -19,7 +19,7 @@ from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer
 from gpumon.http.listening import listen
 from gpumon.sources.demo import DemoSource
 from tests.driver import Driver, h100
-from tests.exporter.exporting import Scrape, exporting, wait_until
+from tests.exporter.exporting import Answer, Scrape, exporting, wait_until
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def connected(port: int) -> socket.socket:
 
 def all_of(connection: socket.socket) -> bytes:
     """What comes until the other end closes."""
-    received = b""
+    received = bytearray()
     try:
         while more := connection.recv(65536):
             received += more
     except ConnectionResetError:
         pass
-    return received
+    return bytes(received)
 
 
 def test_a_scrape_is_the_text_format_of_prometheus(demo: Exporter) -> None:
@@ -138,12 +138,15 @@ def test_whatever_is_sent_it_goes_on(demo: Exporter, sent: bytes) -> None:
 def test_a_hundred_scrapes_at_once_are_all_answered(demo: Exporter) -> None:
     start = threading.Barrier(100)
 
-    def scrape(_: int) -> float | None:
+    def scrape(_: int) -> Answer:
         start.wait(PATIENCE)
-        return demo.scrape().up
+        return demo.get()
 
     with ThreadPoolExecutor(100) as pool:
-        assert list(pool.map(scrape, range(100))) == [1.0] * 100
+        answers = list(pool.map(scrape, range(100)))
+    assert [answer.status for answer in answers] == [200] * 100
+    pages = {answer.body for answer in answers}
+    assert {Scrape(page.decode()).up for page in pages} == {1.0}
 
 
 def test_a_scrape_takes_no_sample_and_does_not_wait_for_one() -> None:
@@ -219,6 +222,7 @@ def test_a_client_that_does_not_read_is_dropped(quick: MetricsServer) -> None:
     quick.newest = lambda: huge
     with connected(port_of(quick)) as client:
         client.sendall(REQUEST)
+        wait_until(lambda: quick._began, "a beginning")
         wait_until(lambda: not quick._began, "an end")
         assert len(all_of(client)) < 50_000_000
 

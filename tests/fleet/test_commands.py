@@ -15,15 +15,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpumon.scheduling.reservation.locks import Locks
+from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import ROOT, environment
+from tests.fleet.sshd import Lab, fault
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from tests.fleet.sshd import Lab
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 
@@ -67,9 +67,12 @@ class Site:
         return json.loads(self.on(hosts, *arguments, "--format", "json").stdout)
 
 
-@pytest.fixture
-def site(lab: Lab) -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    if fault():
+        pytest.skip(fault())
     with ExitStack() as ending:
+        lab = ending.enter_context(Lab(tmp_path_factory.mktemp("lab")))
         (owner,) = ending.enter_context(owners(1, ["python", "train.py"]))
         cards = ([h100(), h100()], [rtx4090()], [h100()] * 4)
         drivers = [ending.enter_context(Driver(list(one))) for one in cards]
@@ -106,25 +109,24 @@ def test_json_has_an_object_for_each_host_and_says_who_did_not_answer(site: Site
 
 
 def test_csv_and_prometheus_name_the_host_of_each_value(site: Site) -> None:
-    done = site.on("gpu-[01-03]", "snapshot", "--format", "csv")
+    done = site.on("gpu-[01-02]", "snapshot", "--format", "csv")
     assert (done.returncode, done.stderr) == (0, "")
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [(row["hostname"], row["index"]) for row in rows] == [
         *(("gpu-01", str(index)) for index in range(2)),
         ("gpu-02", "0"),
-        *(("gpu-03", str(index)) for index in range(4)),
     ]
-    done = site.on("gpu-[01-03]", "snapshot", "--format", "csv", "--processes")
+    done = site.on("gpu-[01-02]", "snapshot", "--format", "csv", "--processes")
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [(row["hostname"], row["pid"]) for row in rows] == [("gpu-01", str(site.pid))] * 2
 
-    done = site.on("gpu-[01-03]", "snapshot", "--format", "prometheus")
+    done = site.on("gpu-[01-02]", "snapshot", "--format", "prometheus")
     families = {one.name: one for one in text_string_to_metric_families(done.stdout)}
     used = [
         (sample.labels["Hostname"], sample.value)
         for sample in families["DCGM_FI_DEV_FB_USED"].samples
     ]
-    assert used == [("gpu-01", 40960.0)] * 2 + [("gpu-02", 0.0)] + [("gpu-03", 0.0)] * 4
+    assert used == [("gpu-01", 40960.0)] * 2 + [("gpu-02", 0.0)]
     assert {sample.labels["Hostname"] for sample in families["gpumon_user_gpus"].samples} == {
         "gpu-01"
     }
@@ -143,12 +145,12 @@ def test_the_table_has_one_part_for_each_host(site: Site) -> None:
 def test_select_prints_the_host_with_the_tightest_fit(site: Site) -> None:
     done = site.on("gpu-[01-03]", "select", "--format", "index")
     assert (done.returncode, done.stdout, done.stderr) == (0, "gpu-02 0\n", "")
-    done = site.on("gpu-[01-04]", "select", "-n", "3")
+    done = site.on("gpu-[03-04]", "select", "-n", "3")
     host, uuids = done.stdout.split()
     assert host == "gpu-03"
     assert uuids.split(",") == [card.uuid for card in site.drivers[2].cards[:3]]
     assert "gpu-04: it refuses connections" in done.stderr
-    done = site.on("gpu-[01-03]", "select", "--free", "30G", "-n", "2", "--format", "env")
+    done = site.on("gpu-01,gpu-03", "select", "--free", "30G", "-n", "2", "--format", "env")
     assert done.stdout.splitlines() == [
         "GPUMON_HOST=gpu-03",
         "CUDA_DEVICE_ORDER=PCI_BUS_ID",
@@ -171,7 +173,7 @@ def test_select_says_of_every_host_why_it_has_no_gpu(site: Site) -> None:
 
 
 def test_select_as_json_has_the_selection_of_one_machine(site: Site) -> None:
-    told = site.json("gpu-[01-03]", "select", "--model", "h100")
+    told = site.json("gpu-[02-03]", "select", "--model", "h100")
     assert told["host"] == "gpu-03"
     assert told["selection"]["schema"] == "gpumon.select/1"
     assert [one["index"] for one in told["selection"]["chosen"]] == [0]
@@ -235,14 +237,7 @@ lab = "gpu-[01-02]"
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
-    done = subprocess.run(
-        [*GPUMON, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_here(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

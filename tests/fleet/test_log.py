@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
+from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import ROOT, STREAMER, environment
 from tests.recording.csv.command import Log, logging, run_log, wait_until
@@ -248,7 +249,7 @@ def test_a_host_that_never_answers_is_told_at_the_end(lab: Lab, tmp_path: Path) 
 def test_what_cannot_be_meant_is_refused_in_a_sentence(
     tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    done = run_log(tmp_path / "run.csv", *arguments)
+    done = run_here("log", str(tmp_path / "run.csv"), *arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

@@ -14,6 +14,7 @@ import pytest
 
 from gpumon.findings import FindingKind
 from gpumon.fleet import HostStatus
+from tests.command import run_here
 from tests.exporter.exporting import exporting
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page
 from tests.prometheus.server import (
@@ -187,7 +188,7 @@ def test_no_secret_is_in_the_list_of_processes(server: PrometheusServer, tmp_pat
     ],
 )
 def test_options_that_cannot_be(arguments: list[str], expected: str) -> None:
-    told = run("snapshot", *arguments)
+    told = run_here("snapshot", *arguments)
     assert told.returncode in {1, 2}
     assert expected in told.stderr
     assert told.stderr.count("\n") == 1

@@ -70,7 +70,7 @@ def owners(draw: st.DrawFn) -> GpuProcess:
     return replace(one, uses=(GpuUse("GPU-0", 0, instance, draw(SIZES)),))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(
     card=cards(),
     processes=st.lists(owners(), max_size=2, unique_by=lambda one: one.id),

@@ -29,7 +29,8 @@ from gpumon.ui.dialogs.end import EndDialog
 from gpumon.ui.dialogs.moment import MomentDialog
 from gpumon.ui.dialogs.themes import ThemesDialog
 from gpumon.ui.screens.help import HelpScreen
-from tests.e2e.test_terminal import DEMO, READY
+from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.e2e.test_terminal import GPUMON
 from tests.fuzz.machine import Guard, machine
 from tests.fuzz.test_screen import settled
 from tests.screen import PATIENCE, Screen
@@ -54,6 +55,12 @@ _OPENED, _ROWS = 4, 50
 """How often a page is opened, and rows that may be left of all of them: one has more."""
 
 
+AT_ONCE = ("T\x1b[B", "e \x1b[B\x1b[1;2B", "\x1b[Bkq", "\x10\x1b[6~", "\x10x\r")
+"""A key that opens something, and more keys in the same packet."""
+ESCAPE = "\x1b[27u"
+"""As terminals with the keyboard protocol send it: not the beginning of another key."""
+
+
 class Themes:
     """What the dialog asks for."""
 
@@ -63,35 +70,37 @@ class Themes:
         """Nothing is wrong with any."""
 
 
-def test_a_second_click_beside_the_palette_closes_nothing_more() -> None:
-    with Screen(DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        for _ in range(4):
-            # Not on the last line, whose words are keys.
-            screen.click(0, 0)
-        screen.wait_gone("Search for commands")
-        screen.type("P")
-        screen.wait_for(r"PID▲[\s\S]*\n q quit")
-        screen.type("q")
-        assert screen.wait_end() == 0
-        assert b"Traceback" not in screen.output
+def test_what_comes_together_with_the_key_that_opens_does_no_harm() -> None:
+    with Driver([h100()]) as driver, owners(1) as (owner,):
+        driver.cards[0].processes = [Owner(owner.pid, memory=GIB)]
+        with Screen(GPUMON, driver.env()) as screen:
+            screen.wait_for(rf" {owner.pid} [\s\S]*\n q quit")
+            # A second click beside the palette closes nothing more.
+            screen.type("\x10")
+            screen.wait_for("Search for commands")
+            for _ in range(4):
+                # Not on the last line, whose words are keys.
+                screen.click(0, 0)
+            screen.wait_gone("Search for commands")
+            screen.type("P")
+            screen.wait_for(r"PID▲[\s\S]*\n q quit")
+            for keys in AT_ONCE:
+                for _ in range(5):
+                    screen.type(keys)
+                    screen.type("\x1b")
+                # No longer the beginning of another key, and out of whatever is still open.
+                screen.type(ESCAPE * 4)
+                screen.wait(is_dashboard, f"waiting for the dashboard after {keys!r}")
+            screen.signal(signal.SIGTERM)
+            assert screen.wait_end() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+            _, traceback, told = bytes(screen.output).partition(b"Traceback")
+            assert not traceback, told[-3000:].decode(errors="replace")
+        assert owner.poll() is None
 
 
-@pytest.mark.parametrize(
-    "keys", ["T\x1b[B", "e \x1b[B\x1b[1;2B", "\x1b[Bkq", "\x10\x1b[6~", "\x10x\r"]
-)
-def test_keys_that_come_together_with_the_one_that_opens_do_no_harm(keys: str) -> None:
-    with Screen(DEMO) as screen:
-        screen.wait_for(READY)
-        for _ in range(5):
-            screen.type(keys)
-            screen.type("\x1b")
-        screen.signal(signal.SIGTERM)
-        assert screen.wait_end() in (-signal.SIGTERM, 128 + signal.SIGTERM)
-        _, traceback, told = bytes(screen.output).partition(b"Traceback")
-        assert not traceback, told[-3000:].decode(errors="replace")
+def is_dashboard(screen: Screen) -> bool:
+    """Whether nothing lies over the dashboard."""
+    return "\n q quit" in screen.text()
 
 
 @pytest.mark.parametrize("name", OPENED)

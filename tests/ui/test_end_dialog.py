@@ -62,7 +62,7 @@ async def until(pilot: Pilot[None], holds: Callable[[], object], what: str) -> N
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"never: {what}\n{text(pilot)}"
-        await pilot.pause(0.01)
+        await pilot.pause(0.03)
 
 
 def lines(pilot: Pilot[None]) -> list[str]:

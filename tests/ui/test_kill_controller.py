@@ -96,7 +96,7 @@ async def until(pilot: Pilot[int], holds: Callable[[], object], what: str) -> No
     deadline = time.monotonic() + lives.PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"never: {what}"
-        await pilot.pause(0.01)
+        await pilot.pause(0.03)
 
 
 async def send(app: KillApp, pilot: Pilot[int], label: str, *keys: str) -> None:

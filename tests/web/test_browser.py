@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shutil
 import time
@@ -16,12 +15,14 @@ from playwright.async_api import async_playwright
 
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.screen import PATIENCE
-from tests.web.serving import Served, serving
+from tests.web.serving import Served, serving, visiting
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    import psutil
     from playwright.async_api import Browser, Page, Request, Route, ViewportSize
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -115,47 +116,104 @@ async def _expose_terminal(route: Route) -> None:
     await route.fulfill(response=answer, body=program)
 
 
-async def test_it_is_drawn_and_takes_keys_clicks_and_sizes(tmp_path: Path) -> None:
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-    with serving("--demo", "--theme", "dusk", env=env) as served:
-        async with chromium() as browser:
-            tab = Tab(await browser.new_page(viewport={"width": 1200, "height": 800}))
-            await tab.open(served)
-            shown = await tab.wait_for(r"LOST since[\s\S]*PID USER[\s\S]*q quit")
-            assert "DEMO" in shown.splitlines()[0]
-            assert len(await tab.page.evaluate(COLOURS)) > 1
-            # Keys.
-            await tab.page.keyboard.press("ArrowDown")
-            await tab.wait_for("▸")
-            await tab.page.keyboard.press("?")
-            await tab.wait_for("Clear in turn")
-            await tab.page.keyboard.press("Escape")
-            await tab.wait_for("q quit")
-            # The window.
-            wide = await tab.page.evaluate("window.shown.cols")
-            await tab.page.set_viewport_size({"width": 700, "height": 500})
-            await tab.page.wait_for_function(f"window.shown.cols < {wide} - 40")
-            narrow = await tab.page.evaluate("window.shown.cols")
-            await until_redrawn(tab, narrow)
-            # The mouse: a word in the footer is its key.
-            await tab.wait_for(r"help[^\n]*\Z")
-            lines = (await tab.text()).splitlines()
-            width, height = await tab.page.evaluate(CELL)
-            column = lines[-1].index("help") + 0.5
-            await tab.page.mouse.click(column * width, (len(lines) - 0.5) * height)
-            await tab.wait_for("Clear in turn")
-            # The network.
-            hosts = {urlsplit(url).netloc for url in tab.requests if not url.startswith("data:")}
-            assert hosts == {f"localhost:{served.port}"}
-            assert any(url.startswith("ws://") for url in tab.requests)
-            assert any("RobotoMono" in url for url in tab.requests)
-            assert tab.errors == []
-            # The end of the dashboard is said, and it can be opened again.
-            await tab.page.keyboard.press("Control+c")
-            await tab.page.get_by_text("This dashboard has ended").wait_for()
-            await tab.page.get_by_role("button").click()
-            await tab.wait_for("LOST since")
-        await served.wait_children(0)
+async def test_what_a_browser_shows_does_and_leaves(tmp_path: Path) -> None:
+    # One browser for all steps: its start, and each page of it, takes seconds of a processor.
+    command = ["python", "\x1b]52;c;ZXZpbA==\x07\x1b[2Jevil\x9b31m", "http://evil.example/x"]
+    with Driver([h100(), h100()]) as driver, owners(1, command) as (owner,):
+        card = driver.cards[0]
+        card.processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
+        card.memory_used = 10 * GIB
+        env = {**driver.env(), "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+        with serving("--theme", "dusk", "--visitors", "2", env=env) as served:
+            async with chromium() as browser:
+                tab = Tab(await browser.new_page(viewport={"width": 1200, "height": 800}))
+                await tab.open(served)
+                await tab.wait_for(rf"PID USER[\s\S]* {owner.pid} .*evil[\s\S]*q quit")
+                assert len(await tab.page.evaluate(COLOURS)) > 1
+                await keys_act(tab)
+                await no_key_ends_a_process(tab, owner)
+                await the_size_follows_the_window(tab)
+                await a_click_in_the_footer_is_its_key(tab)
+                await the_end_is_said_and_a_button_opens_it_again(tab)
+                await only_the_server_is_asked(tab, served)
+                processes = await one_visitor_more_than_may_be_is_told(tab, served, browser)
+            # The browser is gone, and no page has said so.
+            await served.wait_children(0)
+            assert served.are_gone(processes)
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+async def keys_act(tab: Tab) -> None:
+    """The keyboard is the terminal's, also where a key is a sequence."""
+    await tab.page.keyboard.press("ArrowDown")
+    await tab.wait_for("▸")
+    await tab.page.keyboard.press("?")
+    await tab.wait_for("Clear in turn")
+    await tab.page.keyboard.press("Escape")
+    await tab.wait_for("q quit")
+
+
+async def no_key_ends_a_process(tab: Tab, owner: subprocess.Popen[bytes]) -> None:
+    """The keys that end a process elsewhere only say that nothing is ended here."""
+    for key in ("ArrowDown", "k", "F9", "Delete", "Enter"):
+        await tab.page.keyboard.press(key)
+    await tab.wait_for(rf"process {owner.pid}|Environment")
+    await tab.page.keyboard.press("k")
+    await tab.wait_for("in a browser gpumon only shows")
+    assert owner.poll() is None
+    await tab.page.keyboard.press("Escape")
+    await tab.wait_for("q quit")
+
+
+async def the_size_follows_the_window(tab: Tab) -> None:
+    """The dashboard is drawn anew in the size of the window."""
+    wide = await tab.page.evaluate("window.shown.cols")
+    await tab.page.set_viewport_size({"width": 700, "height": 500})
+    await tab.page.wait_for_function(f"window.shown.cols < {wide} - 40")
+    await until_redrawn(tab, await tab.page.evaluate("window.shown.cols"))
+
+
+async def a_click_in_the_footer_is_its_key(tab: Tab) -> None:
+    """The mouse reaches the terminal: a word in the footer is its key."""
+    await tab.wait_for(r"help[^\n]*\Z")
+    lines = (await tab.text()).splitlines()
+    width, height = await tab.page.evaluate(CELL)
+    column = lines[-1].index("help") + 0.5
+    await tab.page.mouse.click(column * width, (len(lines) - 0.5) * height)
+    await tab.wait_for("Clear in turn")
+
+
+async def the_end_is_said_and_a_button_opens_it_again(tab: Tab) -> None:
+    """A page whose dashboard has ended offers a new one."""
+    await tab.page.keyboard.press("Control+c")
+    await tab.page.get_by_text("This dashboard has ended").wait_for()
+    await tab.page.get_by_role("button").click()
+    await tab.wait_for("PID USER[\\s\\S]*q quit")
+
+
+async def only_the_server_is_asked(tab: Tab, served: Served) -> None:
+    """The page loads nothing from elsewhere, whatever stands in a command line."""
+    hosts = {urlsplit(url).netloc for url in tab.requests if not url.startswith("data:")}
+    assert hosts == {f"localhost:{served.port}"}
+    assert any(url.startswith("ws://") for url in tab.requests)
+    assert any("RobotoMono" in url for url in tab.requests)
+    assert tab.errors == []
+
+
+async def one_visitor_more_than_may_be_is_told(
+    tab: Tab, served: Served, browser: Browser
+) -> list[psutil.Process]:
+    """A page too many gets a sentence until another is closed; returns the processes at the end."""
+    async with visiting(served):
+        await served.wait_children(2)
+        last = Tab(await browser.new_page(viewport=SMALL))
+        await last.page.goto(served.address)
+        await last.page.get_by_text("No more visitors: 2 visitors are here").wait_for()
+        await tab.page.close()
+        await served.wait_children(1)
+        await last.open(served)
+        await last.wait_for("PID USER")
+        return await served.wait_children(2)
 
 
 async def until_redrawn(tab: Tab, columns: int) -> None:
@@ -166,44 +224,3 @@ async def until_redrawn(tab: Tab, columns: int) -> None:
     ):
         assert time.monotonic() < deadline, await tab.text()
         await asyncio.sleep(0.1)
-
-
-async def test_ten_visitors_at_once_the_eleventh_is_told_and_nothing_is_left() -> None:
-    with serving("--demo", "-n", "5") as served:
-        async with chromium() as browser:
-            tabs = [Tab(await browser.new_page(viewport=SMALL)) for _ in range(11)]
-            await asyncio.gather(*(tab.open(served) for tab in tabs[:10]))
-            for tab in tabs[:10]:
-                await tab.wait_for("LOST since")
-            processes = await served.wait_children(10)
-            await tabs[10].page.goto(served.address)
-            await tabs[10].page.get_by_text("No more visitors: 10 visitors are here").wait_for()
-            await tabs[0].page.close()
-            await served.wait_children(9)
-            await tabs[10].open(served)
-            await tabs[10].wait_for("LOST since")
-        # The browser is gone, and no page has said so.
-        await served.wait_children(0)
-        assert served.are_gone(processes)
-
-
-async def test_no_key_ends_a_process_and_a_hostile_name_is_only_a_name(tmp_path: Path) -> None:
-    command = ["python", "\x1b]52;c;ZXZpbA==\x07\x1b[2Jevil\x9b31m", "http://evil.example/x"]
-    with Driver([h100(), h100()]) as driver, owners(1, command) as (owner,):
-        card = driver.cards[0]
-        card.processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
-        card.memory_used = 10 * GIB
-        env = {**driver.env(), "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
-        with serving(env=env) as served:
-            async with chromium() as browser:
-                tab = Tab(await browser.new_page(viewport={"width": 1200, "height": 600}))
-                await tab.open(served)
-                await tab.wait_for(rf" {owner.pid} .*evil")
-                for key in ("ArrowDown", "k", "F9", "Delete", "Enter"):
-                    await tab.page.keyboard.press(key)
-                await tab.wait_for(rf"process {owner.pid}|Environment")
-                await tab.page.keyboard.press("k")
-                await tab.wait_for("in a browser gpumon only shows")
-                assert "evil.example" not in {urlsplit(url).hostname for url in tab.requests}
-                assert owner.poll() is None
-        assert not list(tmp_path.rglob("*.jsonl"))

@@ -81,8 +81,9 @@ async def test_no_key_sends_a_signal_or_writes_a_file(tmp_path: Path) -> None:
             card.memory_used = 10 * GIB
         env = environment(tmp_path, driver, config)
         before = contents(tmp_path)
-        with serving("-n", "0.1", env=env, folder=tmp_path / "cwd") as served:
-            async with visiting(served) as visit:
+        with serving(env=env, folder=tmp_path / "cwd") as served:
+            # Small: each of a hundred keys draws it several times.
+            async with visiting(served, 90, 20) as visit:
                 await visit.wait_for(rf" {started[0].pid} [\s\S]*q quit")
                 keys = dict.fromkeys(key for one in KEYMAP for key in one.keys)
                 for key in [key for key in keys if key not in ENDING]:
@@ -92,11 +93,14 @@ async def test_no_key_sends_a_signal_or_writes_a_file(tmp_path: Path) -> None:
                     await visit.type(DOWN + typed + DOWN + ENTER)
                     await back_to_the_dashboard(visit)
                 await visit.type("T")
-                await visit.wait_for("solarized-dark")
+                await visit.wait_for("high-contrast")
                 await visit.type(DOWN)
                 await visit.type(ENTER)
                 await back_to_the_dashboard(visit)
-                await visit.type(DOWN + ENTER)
+                # The keys have left a tree, in which others than the owners have rows too.
+                await visit.type(NAMED["end"])
+                await visit.wait_for(rf"▸.* {started[1].pid} ")
+                await visit.type(ENTER)
                 await visit.wait_for(r"\n Esc back")
                 await visit.type("".join(NAMED.get(key, key) for key in ("k", "f9", "delete", "y")))
                 await visit.wait_for(REFUSED)

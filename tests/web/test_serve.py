@@ -16,17 +16,45 @@ import psutil
 import pytest
 from aiohttp import web
 
+from gpumon.cli import main
 from gpumon.web.server import WebServer
+from tests.command import run_here
+from tests.driver import Driver, h100
 from tests.ports import free_place
 from tests.screen import PATIENCE
 from tests.web.serving import SERVE, Served, serving, until, visiting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-DEMO_HAS = r"H100"
+    from gpumon.web.run import ServeOptions
+
+GPU_IS_SHOWN = r"H100"
 EVIL = "http://evil.example"
+ARGUMENTS = ("-n", "2")
+"""Those of the server that most tests visit."""
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a machine with one GPU: a dashboard of it costs half of the demo's."""
+    with Driver([h100()]) as driver:
+        yield {**driver.env(), "XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}
+
+
+@pytest.fixture(scope="module")
+def server(machine: dict[str, str]) -> Iterator[Served]:
+    """A server for several tests."""
+    with serving(*ARGUMENTS, env=machine) as server:
+        yield server
+
+
+@pytest.fixture
+async def served(server: Served) -> AsyncIterator[Served]:
+    """A server that each test leaves without visitors to the next one."""
+    yield server
+    await server.wait_children(0)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +74,7 @@ EVIL = "http://evil.example"
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
-    done = subprocess.run(
-        [*SERVE, "--port", "0", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=PATIENCE,
-    )
+    done = run_here("serve", "--port", "0", *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     assert re.fullmatch(rf"gpumon: .*{re.escape(said)}.*\n", done.stderr)
@@ -106,13 +127,12 @@ def test_without_the_extra_a_sentence_says_what_to_install() -> None:
     )
 
 
-def test_the_address_is_printed_alone_and_the_way_from_elsewhere_is_said() -> None:
-    with serving("--demo") as served:
-        assert f"ssh -L {served.port}:localhost:{served.port} " in served.said
-        assert "warning" not in served.said
-        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-            with socket.socket(family) as client:
-                client.connect((host, served.port))
+def test_the_address_is_printed_alone_and_the_way_from_elsewhere_is_said(served: Served) -> None:
+    assert f"ssh -L {served.port}:localhost:{served.port} " in served.said
+    assert "warning" not in served.said
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(family) as client:
+            client.connect((host, served.port))
 
 
 def test_an_address_that_others_reach_is_a_warning() -> None:
@@ -145,92 +165,90 @@ async def answer_of(
         return answer.status, await answer.text()
 
 
-async def test_only_the_token_opens_anything() -> None:
-    with serving("--demo") as served:
-        right = served.token
-        assert (await answer_of(served, f"/{right}/"))[0] == 200
-        assert (await answer_of(served, f"/{right}"))[0] == 302
-        assert (await answer_of(served, f"/{right}/static/textual.js"))[0] == 200
-        assert (await answer_of(served, f"/{right}/static/..%2Fserver.py"))[0] == 404
-        wrong = [right[:-1], right + "x", right.swapcase(), "", "%00", "%ff", "ä"]
+async def test_only_the_token_opens_anything(served: Served) -> None:
+    right = served.token
+    assert (await answer_of(served, f"/{right}/"))[0] == 200
+    assert (await answer_of(served, f"/{right}"))[0] == 302
+    assert (await answer_of(served, f"/{right}/static/textual.js"))[0] == 200
+    assert (await answer_of(served, f"/{right}/static/..%2Fserver.py"))[0] == 404
+    wrong = [right[:-1], right + "x", right.swapcase(), "", "%00", "%ff", "ä"]
+    for token in wrong:
+        for path in (f"/{token}/", f"/{token}/static/textual.js", f"/{token}/ws", f"/{token}"):
+            status, text = await answer_of(served, path)
+            assert status == 403, path
+            assert right not in text
+    assert "the token" in (await answer_of(served, "/"))[1]
+    async with aiohttp.ClientSession(headers={"Origin": served.origin}) as session:
         for token in wrong:
-            for path in (f"/{token}/", f"/{token}/static/textual.js", f"/{token}/ws", f"/{token}"):
-                status, text = await answer_of(served, path)
-                assert status == 403, path
-                assert right not in text
-        assert "the token" in (await answer_of(served, "/"))[1]
-        async with aiohttp.ClientSession(headers={"Origin": served.origin}) as session:
-            for token in wrong:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await session.ws_connect(f"ws://localhost:{served.port}/{token}/ws")
+            assert refused.value.status == 403
+    assert served.children() == []
+
+
+async def test_a_foreign_page_gets_nothing_even_with_the_token(served: Served) -> None:
+    page = f"/{served.token}/"
+    names = ["evil.example", f"evil.example:{served.port}", "localhost.evil.example", "", "a b"]
+    for host in names:
+        status, text = await answer_of(served, page, host=host)
+        # aiohttp itself refuses what is no name.
+        assert status in {400, 403}, host
+        assert "textual" not in text
+    ours = f"127.0.0.1:{served.port}"
+    for origin in (EVIL, "null", "http://localhost:1", "http://localhost", "file://"):
+        assert (await answer_of(served, page, host=ours, origin=origin))[0] == 403
+        for token in (served.token, "wrong"):
+            async with aiohttp.ClientSession(headers={"Origin": origin}) as session:
                 with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
                     await session.ws_connect(f"ws://localhost:{served.port}/{token}/ws")
                 assert refused.value.status == 403
-        assert served.children() == []
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(served.socket)
+        assert refused.value.status == 403
+    assert served.children() == []
+    # The same port under another name of this machine, as behind ssh -L.
+    assert (await answer_of(served, page, host="localhost:9000"))[0] == 200
+    assert (await answer_of(served, page, host=ours, origin=f"http://{ours}"))[0] == 200
 
 
-async def test_a_foreign_page_gets_nothing_even_with_the_token() -> None:
-    with serving("--demo") as served:
-        page = f"/{served.token}/"
-        names = ["evil.example", f"evil.example:{served.port}", "localhost.evil.example", "", "a b"]
-        for host in names:
-            status, text = await answer_of(served, page, host=host)
-            # aiohttp itself refuses what is no name.
-            assert status in {400, 403}, host
-            assert "textual" not in text
-        ours = f"127.0.0.1:{served.port}"
-        for origin in (EVIL, "null", "http://localhost:1", "http://localhost", "file://"):
-            assert (await answer_of(served, page, host=ours, origin=origin))[0] == 403
-            for token in (served.token, "wrong"):
-                async with aiohttp.ClientSession(headers={"Origin": origin}) as session:
-                    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                        await session.ws_connect(f"ws://localhost:{served.port}/{token}/ws")
-                    assert refused.value.status == 403
-        async with aiohttp.ClientSession() as session:
-            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                await session.ws_connect(served.socket)
-            assert refused.value.status == 403
-        assert served.children() == []
-        # The same port under another name of this machine, as behind ssh -L.
-        assert (await answer_of(served, page, host="localhost:9000"))[0] == 200
-        assert (await answer_of(served, page, host=ours, origin=f"http://{ours}"))[0] == 200
+async def test_the_headers_keep_the_page_to_itself(served: Served) -> None:
+    async with aiohttp.ClientSession() as session, session.get(served.address) as answer:
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert f"ws://localhost:{served.port}" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert not re.search(r"(?:src|href)=.https?:", await answer.text())
 
 
-async def test_the_headers_keep_the_page_to_itself() -> None:
-    with serving("--demo") as served:
-        async with aiohttp.ClientSession() as session, session.get(served.address) as answer:
-            policy = answer.headers["Content-Security-Policy"]
-            assert "default-src 'none'" in policy
-            assert f"ws://localhost:{served.port}" in policy
-            assert "frame-ancestors 'none'" in policy
-            assert answer.headers["Referrer-Policy"] == "no-referrer"
-            assert answer.headers["Cache-Control"] == "no-store"
-            assert not re.search(r"(?:src|href)=.https?:", await answer.text())
-
-
-async def test_a_process_lasts_as_long_as_its_page() -> None:
-    with serving("--demo") as served:
-        async with visiting(served) as visit:
-            await visit.wait_for(DEMO_HAS)
-            (process,) = await served.wait_children(1)
-        await until(lambda: served.are_gone([process]), "end of the process whose page is closed")
-        async with visiting(served) as visit:
-            await visit.wait_for(DEMO_HAS)
-            (process,) = await served.wait_children(1)
-            # A network that fails closes nothing in order.
-            visit.cut()
-            await until(lambda: served.are_gone([process]), "end of the process whose line is cut")
-        async with visiting(served) as visit:
-            await visit.wait_for(DEMO_HAS)
-            await visit.type("q")
-            await until(lambda: visit.has_ended, "end of the page whose dashboard was left")
-        await served.wait_children(0)
+async def test_a_process_lasts_as_long_as_its_page(served: Served) -> None:
+    async with visiting(served) as visit:
+        await visit.wait_for(GPU_IS_SHOWN)
+        (process,) = await served.wait_children(1)
+    await until(lambda: served.are_gone([process]), "end of the process whose page is closed")
+    async with visiting(served) as visit:
+        await visit.wait_for(GPU_IS_SHOWN)
+        (process,) = await served.wait_children(1)
+        # A network that fails closes nothing in order.
+        visit.cut()
+        await until(lambda: served.are_gone([process]), "end of the process whose line is cut")
+    async with visiting(served) as visit:
+        await visit.wait_for(GPU_IS_SHOWN)
+        await visit.type("q")
+        await until(lambda: visit.has_ended, "end of the page whose dashboard was left")
+    await served.wait_children(0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-async def test_however_the_server_ends_no_process_is_left(number: signal.Signals) -> None:
-    with serving("--demo") as served:
+async def test_however_the_server_ends_no_process_is_left(
+    number: signal.Signals, machine: dict[str, str]
+) -> None:
+    with serving(env=machine) as served:
         async with visiting(served) as one, visiting(served) as other:
-            await one.wait_for(DEMO_HAS)
-            await other.wait_for(DEMO_HAS)
+            await one.wait_for(GPU_IS_SHOWN)
+            await other.wait_for(GPU_IS_SHOWN)
             processes = await served.wait_children(2)
             served.process.send_signal(number)
             await until(lambda: served.are_gone(processes), "end of all processes")
@@ -238,8 +256,10 @@ async def test_however_the_server_ends_no_process_is_left(number: signal.Signals
             assert status == (0 if number is not signal.SIGKILL else -signal.SIGKILL)
 
 
-async def test_a_visitor_who_comes_while_the_server_is_killed_leaves_no_process() -> None:
-    with serving("--demo") as served:
+async def test_a_visitor_who_comes_while_the_server_is_killed_leaves_no_process(
+    machine: dict[str, str],
+) -> None:
+    with serving(env=machine) as served:
         async with visiting(served):
             processes = await served.wait_children(1)
             # It is still importing: the terminal is not its controlling one yet.
@@ -249,84 +269,90 @@ async def test_a_visitor_who_comes_while_the_server_is_killed_leaves_no_process(
             )
 
 
-async def test_one_more_visitor_than_may_be_is_told() -> None:
-    with serving("--demo", "--visitors", "3") as served:
+def test_ten_visitors_may_be_there_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def serve(options: ServeOptions, _: object) -> int:
+        asked.append(options.visitors)
+        return 0
+
+    monkeypatch.setattr("gpumon.web.run.serve", serve)
+    assert [main(["serve", "--demo", *more]) for more in ([], ["--visitors", "2"])] == [0, 0]
+    assert asked == [10, 2]
+
+
+async def test_one_more_visitor_than_may_be_is_told(machine: dict[str, str]) -> None:
+    with serving("--visitors", "2", env=machine) as served:
         async with AsyncExitStack() as pages:
-            visits = [await pages.enter_async_context(visiting(served)) for _ in range(3)]
+            visits = [await pages.enter_async_context(visiting(served)) for _ in range(2)]
             status, text = await answer_of(served, f"/{served.token}/")
             assert status == 503
-            assert text.startswith("No more visitors: 3 visitors are here already.")
+            assert text.startswith("No more visitors: 2 visitors are here already.")
             async with aiohttp.ClientSession(headers={"Origin": served.origin}) as session:
                 with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
                     await session.ws_connect(served.socket)
                 assert refused.value.status == 503
             for visit in visits:
-                await visit.wait_for(DEMO_HAS)
+                await visit.wait_for(GPU_IS_SHOWN)
             await visits[0].leave()
-            await served.wait_children(2)
-            async with visiting(served) as last:
-                await last.wait_for(DEMO_HAS)
-
-
-async def test_what_a_browser_should_not_say_changes_nothing() -> None:
-    with serving("--demo") as served:
-        async with visiting(served) as visit:
-            await visit.wait_for(DEMO_HAS)
-            deep = "[" * 50_000
-            for text in ("", "{}", "[]", "[1]", '["stdin"]', '["stdin", 1]', "null", deep, "\\"):
-                await visit.websocket.send_str(text)
-            await visit.websocket.send_bytes(b"q")
-            for width in (-1, 10**30, "1", None, 1e9, True):
-                size = {"width": width, "height": 10**9}
-                await visit.websocket.send_json(["resize", size])
-            await visit.type("\ud800")
-            await visit.resize(120, 34)
-            await visit.type("?")
-            await visit.wait_for("Help|help")
-            (process,) = served.children()
-            assert process.memory_info().rss < 500 * 1024**2
-        await served.wait_children(0)
-        assert "Traceback" not in served.said
-
-
-async def test_a_message_that_is_too_long_ends_only_its_visitor() -> None:
-    with serving("--demo") as served:
-        async with visiting(served) as visit, visiting(served) as other:
-            await other.wait_for(DEMO_HAS)
-            await visit.type("x" * 70_000)
-            await until(lambda: visit.has_ended, "end of the visitor")
             await served.wait_children(1)
-            await other.type("?")
-            await other.wait_for("[Hh]elp")
+            async with visiting(served) as last:
+                await last.wait_for(GPU_IS_SHOWN)
 
 
-async def test_a_size_that_somebody_types_costs_no_memory() -> None:
-    with serving("--demo") as served:
-        async with visiting(served) as visit:
-            await visit.wait_for(DEMO_HAS)
-            await visit.type("?")
-            await visit.wait_for("Esc")
-            # As a terminal that reports its size in-band answers, and then reports it.
-            await visit.type("\x1b[?2048;2$y")
-            await visit.type("\x1b[48;20000;20000;0;0t\x1b")
-            await visit.wait_for("PID")
-            (process,) = served.children()
-            assert process.memory_info().rss < 300 * 1024**2
+async def test_what_a_browser_should_not_say_changes_nothing(served: Served) -> None:
+    async with visiting(served) as visit:
+        await visit.wait_for(GPU_IS_SHOWN)
+        deep = "[" * 50_000
+        for text in ("", "{}", "[]", "[1]", '["stdin"]', '["stdin", 1]', "null", deep, "\\"):
+            await visit.websocket.send_str(text)
+        await visit.websocket.send_bytes(b"q")
+        for width in (-1, 10**30, "1", None, 1e9, True):
+            size = {"width": width, "height": 10**9}
+            await visit.websocket.send_json(["resize", size])
+        await visit.type("\ud800")
+        await visit.resize(120, 34)
+        await visit.type("?")
+        await visit.wait_for("Help|help")
+        (process,) = served.children()
+        assert process.memory_info().rss < 500 * 1024**2
+    await served.wait_children(0)
+    assert "Traceback" not in served.said
 
 
-async def test_options_in_the_address_are_not_passed_on() -> None:
-    with serving("--demo") as served:
-        headers = {"Origin": served.origin}
-        async with aiohttp.ClientSession(headers=headers) as session:
-            query = "width=99999999&height=x&log=/tmp/x&hosts=evil&--log=x&command=id"
-            async with session.ws_connect(f"{served.socket}?{query}"):
-                (process,) = await served.wait_children(1)
-                # Until it runs the program it has the command line of the server.
-                await until(lambda: process.cmdline()[1:2] == ["-c"], "start of the program")
-                assert process.cmdline()[3:] == ["serve", "--port", "0", "--demo", "--visitor"]
-                assert served.token not in " ".join(
-                    [*process.cmdline(), *process.environ().values()]
-                )
+async def test_a_message_that_is_too_long_ends_only_its_visitor(served: Served) -> None:
+    async with visiting(served) as visit, visiting(served) as other:
+        await other.wait_for(GPU_IS_SHOWN)
+        await visit.type("x" * 70_000)
+        await until(lambda: visit.has_ended, "end of the visitor")
+        await served.wait_children(1)
+        await other.type("?")
+        await other.wait_for("[Hh]elp")
+
+
+async def test_a_size_that_somebody_types_costs_no_memory(served: Served) -> None:
+    async with visiting(served) as visit:
+        await visit.wait_for(GPU_IS_SHOWN)
+        await visit.type("?")
+        await visit.wait_for("Esc")
+        # As a terminal that reports its size in-band answers, and then reports it.
+        await visit.type("\x1b[?2048;2$y")
+        await visit.type("\x1b[48;20000;20000;0;0t\x1b")
+        await visit.wait_for("PID")
+        (process,) = served.children()
+        assert process.memory_info().rss < 300 * 1024**2
+
+
+async def test_options_in_the_address_are_not_passed_on(served: Served) -> None:
+    headers = {"Origin": served.origin}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        query = "width=99999999&height=x&log=/tmp/x&hosts=evil&--log=x&command=id"
+        async with session.ws_connect(f"{served.socket}?{query}"):
+            (process,) = await served.wait_children(1)
+            # Until it runs the program it has the command line of the server.
+            await until(lambda: process.cmdline()[1:2] == ["-c"], "start of the program")
+            assert process.cmdline()[3:] == ["serve", "--port", "0", *ARGUMENTS, "--visitor"]
+            assert served.token not in " ".join([*process.cmdline(), *process.environ().values()])
 
 
 def test_plain_gpumon_imports_nothing_of_it() -> None:
@@ -348,6 +374,7 @@ async def silent_visitor(program: str) -> AsyncIterator[tuple[psutil.Process, as
     await runner.setup()
     place = free_place()
     await web.TCPSite(runner, place.host, place.port).start()
+    others = set(psutil.Process().children())
     try:
         reader, writer = await asyncio.open_connection(place.host, place.port)
         path = f"/{server.access.token}/ws"
@@ -357,8 +384,8 @@ async def silent_visitor(program: str) -> AsyncIterator[tuple[psutil.Process, as
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
         )
         assert b"101" in await asyncio.wait_for(reader.readline(), PATIENCE)
-        await until(lambda: psutil.Process().children(), "program of the visitor")
-        (process,) = psutil.Process().children()
+        await until(lambda: set(psutil.Process().children()) - others, "program of the visitor")
+        (process,) = set(psutil.Process().children()) - others
         yield process, writer.transport  # type: ignore[misc]  # that of a connection reads too
         writer.transport.abort()
         await until(lambda: not process.is_running(), "end of the program")

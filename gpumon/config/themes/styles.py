@@ -116,15 +116,18 @@ def resolve_styles(variables: Mapping[str, str]) -> dict[str, StyleColours]:
         variables: Textual's colours by name, such as ``primary``, and the dashboard's with
             ``PREFIX``, as far as the theme defines them.
     """
-    found: dict[str, StyleColours] = {}
-    for name, (colour, ground, bold) in STYLES.items():
-        behind = _resolve(ground or "background", variables)
-        shown = _resolve(colour, variables)
-        if PREFIX + colour not in variables:
-            least = _LEAST_DRAWN if name.startswith(DRAWN) else LEAST_CONTRAST
-            shown = _legible(shown, behind, parse(variables["foreground"]), least)
-        found[name] = StyleColours(shown, behind, bold)
-    return found
+    return {name: resolve_style(name, variables) for name in STYLES}
+
+
+def resolve_style(name: str, variables: Mapping[str, str]) -> StyleColours:
+    """The colours of one style."""
+    colour, ground, bold = STYLES[name]
+    behind = _resolve(ground or "background", variables)
+    shown = _resolve(colour, variables)
+    if PREFIX + colour not in variables:
+        least = _LEAST_DRAWN if name.startswith(DRAWN) else LEAST_CONTRAST
+        shown = _legible(shown, behind, parse(variables["foreground"]), least)
+    return StyleColours(shown, behind, bold)
 
 
 def _resolve(name: str, variables: Mapping[str, str]) -> Rgb:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import sys
 from itertools import cycle
@@ -12,13 +13,19 @@ import pytest
 from textual import events
 
 from gpumon.ui.terminal.parser import LenientParser
-from tests.e2e.test_terminal import READY
+from tests.driver import Driver, h100
 from tests.screen import Screen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from textual.message import Message
 
-DEMO = [sys.executable, "-m", "gpumon", "--demo"]
+GPUMON = [sys.executable, "-m", "gpumon"]
+READY = r"GPU-MEM▼[\s\S]*\n q quit"
+SORTS = (("P", "PID"), ("M", "GPU-MEM"))
+"""Keys that sort, and the heading that each marks."""
+INVALID = ("\x1b[99999999999u", "\x1b[48;24;80;0;0t\x1b[<0;5;5M")
 
 
 def read(text: str) -> list[Message]:
@@ -45,45 +52,7 @@ def test_mouse_input_of_a_terminal_without_pixel_size_does_no_harm() -> None:
     assert isinstance(told[-1], events.Key)
 
 
-@pytest.mark.parametrize("sequence", ["\x1b[99999999999u", "\x1b[48;24;80;0;0t\x1b[<0;5;5M"])
-def test_invalid_input_does_not_end_it(sequence: str) -> None:
-    with Screen(DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type(f"{sequence}\x1b[B")
-        screen.wait_for("▸")
-        screen.type("q")
-        assert screen.wait_end() == 0
-
-
 UNFINISHED = ("\x1b[200~", "\x1b]11;rgb:", "\x1bP>|XTerm(", "\x1b_Gi=31;", "\x1b[<0;5", "\x1b[48;1")
-
-
-@pytest.mark.parametrize(("sequence", "key"), zip(UNFINISHED, cycle("\x03q"), strict=False))
-def test_keys_act_again_after_a_sequence_that_never_ends(sequence: str, key: str) -> None:
-    with Screen(DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type(sequence)
-        for _ in range(5):
-            # Until the sequence is given up, keys are a part of it.
-            with contextlib.suppress(AssertionError):
-                screen.wait(lambda it: it.process.poll() is not None, "waiting for its end", 2)
-            if screen.process.poll() is not None:
-                break
-            screen.type(key)
-        assert screen.wait_end(2) == 0
-
-
-def test_a_paste_without_an_end_reaches_the_filter_line() -> None:
-    with Screen(DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type("/")
-        screen.wait_for("Enter keep")
-        screen.type("\x1b[200~da")
-        screen.type("ra")
-        screen.wait_for(r"\n / *dara *\n")
-        screen.type("\r")
-        screen.wait_for("of 18 processes · /dara ")
-        screen.wait_gone("Enter keep")
 
 
 def test_a_paste_whose_markers_arrive_in_parts_is_complete() -> None:
@@ -96,37 +65,66 @@ def test_a_paste_whose_markers_arrive_in_parts_is_complete() -> None:
     assert isinstance(key, events.Key)
 
 
-def test_mouse_reporting_in_pixels_is_switched_off_too() -> None:
-    with Screen(DEMO) as screen:
+@pytest.fixture(scope="module")
+def machine() -> Iterator[dict[str, str]]:
+    """The environment of a machine with one GPU: a start there costs half of the demo's."""
+    with Driver([h100()]) as driver:
+        yield driver.env()
+
+
+def sorted_by(heading: str) -> Callable[[Screen], bool]:
+    """Whether the processes are sorted by this column, in either order."""
+    return lambda screen: re.search(f"{heading}[▲▼]", screen.text()) is not None
+
+
+@pytest.mark.parametrize(("sequence", "key"), zip(UNFINISHED, cycle("\x03q"), strict=False))
+def test_keys_act_again_after_a_sequence_that_never_ends(
+    sequence: str, key: str, machine: dict[str, str]
+) -> None:
+    with Screen(GPUMON, machine) as screen:
         screen.wait_for(READY)
-        # The terminal says that it can tell of its size by itself.
-        screen.type("\x1b[?2048;2$y")
-        screen.wait(lambda it: b"\x1b[?1016h" in it.output, "waiting for pixels to be asked for")
-        screen.type("q")
+        screen.type(sequence)
+        for _ in range(5):
+            # Until the sequence is given up, keys are a part of it.
+            with contextlib.suppress(AssertionError):
+                screen.wait(lambda it: it.process.poll() is not None, "waiting for its end", 2)
+            if screen.process.poll() is not None:
+                break
+            screen.type(key)
         assert screen.wait_end() == 0
-        assert screen.left_on() == set()
 
 
-def test_an_impossible_terminal_size_is_ignored() -> None:
-    with Screen(DEMO) as screen:
+def test_it_survives_what_a_terminal_sends_and_leaves_it_as_it_was(machine: dict[str, str]) -> None:
+    with Screen(GPUMON, machine) as screen:
         screen.wait_for(READY)
-        screen.type("\x1b[?2048;2$y\x1b[48;2147483647;80;0;0t?")
-        screen.wait_gone(" q quit")
-        screen.type("q")
-        screen.wait_for(READY)
-        screen.type("q")
-        assert screen.wait_end() == 0
-
-
-def test_several_continue_signals_take_the_terminal_only_once() -> None:
-    with Screen(DEMO) as screen:
-        screen.wait_for(READY)
+        # Invalid keys and mouse input do not end it.
+        for sequence, (key, heading) in zip(INVALID, SORTS, strict=True):
+            screen.type(f"{sequence}{key}")
+            screen.wait(sorted_by(heading), f"waiting for {key} after {sequence!r}")
+        # A paste without an end reaches the filter line.
+        screen.type("/")
+        screen.wait_for("Enter keep")
+        screen.type("\x1b[200~da")
+        screen.type("ra")
+        screen.wait_for(r"\n / *dara *\n")
+        screen.type("\r")
+        screen.wait_for("0 processes · /dara ")
+        screen.wait_gone("Enter keep")
+        # Several SIGCONT take the terminal only once.
         for _ in range(15):
             screen.signal(signal.SIGCONT)
             # Whoever is in the middle of taking it writes.
             written = len(screen.output)
             screen.wait(lambda it, written=written: len(it.output) > written, "waiting for more")  # type: ignore[misc]  # a default binds the value
-        screen.signal(signal.SIGTERM)
-        assert screen.wait_end() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        # The terminal says that it can tell of its size by itself, and tells an impossible one.
+        screen.type("\x1b[?2048;2$y")
+        screen.wait(lambda it: b"\x1b[?1016h" in it.output, "waiting for pixels to be asked for")
+        screen.type("\x1b[48;2147483647;80;0;0t?")
+        screen.wait_gone(" q quit")
+        screen.type("q")
+        screen.wait_for(" q quit")
+        screen.type("q")
+        assert screen.wait_end() == 0
+        # Mouse reporting in pixels is switched off too.
         assert screen.left_on() == set()
         assert screen.attributes() == screen.attributes_before

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import pytest
-
 from tests.screen import Screen
 
 PROGRAM = """
@@ -40,14 +38,14 @@ def settle(screen: Screen) -> None:
     screen.wait(lambda it: it.rows()[-1].startswith(" q quit"), "waiting for the last line")
 
 
-def hold_equal(screen: Screen) -> None:
+def hold_equal(screen: Screen, what: str) -> None:
     """The screen is the same, colours and all, once everything has been painted anew."""
     settle(screen)
     patched = screen.cells()
     written = len(screen.output)
     screen.type(F6)
-    screen.wait(lambda it: len(it.output) > written + 3000, "waiting for the repaint")
-    screen.wait(lambda it: it.cells() == patched, "waiting for the same picture")
+    screen.wait(lambda it: len(it.output) > written + 3000, f"waiting for the repaint after {what}")
+    screen.wait(lambda it: it.cells() == patched, f"waiting for the same picture after {what}")
 
 
 def wait_for_frames(screen: Screen, number: int) -> None:
@@ -62,69 +60,63 @@ def wait_for_line(screen: Screen, line: int, seen: int) -> None:
     screen.wait(lambda it: place in it.output[seen:], f"waiting for line {line}")
 
 
-@pytest.fixture
-def screen() -> Screen:
-    return Screen([sys.executable, "-c", PROGRAM], columns=110, lines=30)
-
-
-def test_after_many_frames_and_keys_the_terminal_shows_what_a_repaint_shows(screen: Screen) -> None:
-    with screen:
+def test_in_the_end_the_terminal_shows_what_a_repaint_shows() -> None:
+    with Screen([sys.executable, "-c", PROGRAM], columns=110, lines=30) as screen:
         screen.wait_for(r"\n q quit")
-        for key in (*["\x1b[B"] * 3, *"CPSMr", *["\x1b[B"] * 2, ">"):
-            screen.type(key)
-        screen.wait_for(r"USER")
-        wait_for_frames(screen, 15)
-        hold_equal(screen)
+        for step in (a_toast, the_palette, a_line_that_is_held, many_frames_and_keys, resizes):
+            step(screen)
+            hold_equal(screen, step.__name__)
+            screen.type("p")
+            screen.wait_gone("PAUSED")
 
 
-def test_after_a_toast(screen: Screen) -> None:
-    with screen:
-        screen.wait_for(r"\n q quit")
-        screen.type(F5)
-        screen.wait_for("a toast")
-        count = len(screen.output)
-        # Frames go on under the toast, and leave it alone.
-        screen.wait(lambda it: len(it.output) > count + 3000, "waiting for frames")
-        assert "a toast" in screen.text()
-        screen.type(F7)
-        screen.wait_gone("a toast")
-        hold_equal(screen)
+def a_toast(screen: Screen) -> None:
+    """Frames go on under a toast, and leave it alone."""
+    screen.type(F5)
+    screen.wait_for("a toast")
+    count = len(screen.output)
+    screen.wait(lambda it: len(it.output) > count + 3000, "waiting for frames")
+    assert "a toast" in screen.text()
+    screen.type(F7)
+    screen.wait_gone("a toast")
 
 
-def test_after_the_palette(screen: Screen) -> None:
-    with screen:
-        screen.wait_for(r"\n q quit")
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("q")
-        screen.wait_for(r"Quit\n +key q")
-        screen.type("\x1b")
-        screen.wait_gone("▔▔▔")
-        hold_equal(screen)
+def the_palette(screen: Screen) -> None:
+    """A dialog lies over the dashboard and is closed."""
+    screen.type("\x10")
+    screen.wait_for("Search for commands")
+    screen.type("q")
+    screen.wait_for(r"Quit\n +key q")
+    screen.type("\x1b")
+    screen.wait_gone("▔▔▔")
 
 
-def test_after_resizes_in_the_middle_of_frames(screen: Screen) -> None:
-    with screen:
-        screen.wait_for(r"\n q quit")
-        for width, height in ((90, 20), (70, 28), (110, 30), (60, 15), (58, 12), (110, 30)):
-            seen = len(screen.output)
-            screen.resize(width, height)
-            wait_for_frames(screen, 3)
-        wait_for_line(screen, 30, seen)
-        hold_equal(screen)
+def a_line_that_is_held(screen: Screen) -> None:
+    """A terminal that falls behind gets fewer frames, and the newest."""
+    # From the first line ↑ would go on among the GPUs.
+    screen.type("\x1b[B\x1b[B")
+    screen.wait_for(r"▸ +2 +38470 erin")
+    screen.hold()
+    for _ in range(30):
+        screen.type("\x1b[B\x1b[A")
+    screen.release()
+    # Keys are taken in their order: with the last of them all have been.
+    screen.type("\x1b[H")
+    screen.wait_for(r"▸ +0,1 +51022 ann")
 
 
-def test_a_terminal_that_falls_behind_gets_fewer_frames_and_the_newest(screen: Screen) -> None:
-    with screen:
-        screen.wait_for(r"\n q quit")
-        # From the first line ↑ would go on among the GPUs.
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for(r"▸ +2 +38470 erin")
-        screen.hold()
-        for _ in range(30):
-            screen.type("\x1b[B\x1b[A")
-        screen.release()
-        # Keys are taken in their order: with the last of them all have been.
-        screen.type("\x1b[H")
-        screen.wait_for(r"▸ +0,1 +51022 ann")
-        hold_equal(screen)
+def many_frames_and_keys(screen: Screen) -> None:
+    """Rows change their order, and columns theirs."""
+    for key in (*["\x1b[B"] * 3, *"CPSMr", *["\x1b[B"] * 2, ">"):
+        screen.type(key)
+    screen.wait_for(r"USER")
+    wait_for_frames(screen, 15)
+
+
+def resizes(screen: Screen) -> None:
+    """The size changes in the middle of frames."""
+    for width, height in ((90, 20), (70, 28), (110, 30), (60, 15), (58, 12), (110, 30)):
+        seen = len(screen.output)
+        screen.resize(width, height)
+        wait_for_frames(screen, 3)
+    wait_for_line(screen, 30, seen)

@@ -89,8 +89,8 @@ def test_the_charts_look_as_they_did(size: tuple[int, int], snapshot: SnapshotAs
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.label)
 def test_every_row_is_whole_at_every_size(window: ChartWindow) -> None:
     history = seen()
-    for width in (1, 8, 20, 47, 69, 70, 74, 149, 150, 194, 230, 294):
-        for height in (1, 11, 22, 48, 78):
+    for width in (1, 20, 69, 70, 149, 150, 294):
+        for height in (1, 11, 22, 78):
             rows = rows_of(history, width, height, window)
             assert {row_width(row) for row in rows} == {width}
 

@@ -1,0 +1,25 @@
+"""Runs gpumon in the process of the test, for what it says before it does anything.
+
+A process of its own takes fifty times as long. Of each command at least one test starts one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import redirect_stderr, redirect_stdout
+from tempfile import TemporaryFile
+
+from gpumon.cli import main
+
+
+def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line that ends by itself, such as one with a mistake in it."""
+    # Files, because gpumon asks for their descriptors.
+    with TemporaryFile("w+", encoding="utf-8") as out, TemporaryFile("w+", encoding="utf-8") as err:
+        with redirect_stdout(out), redirect_stderr(err):
+            status = main(arguments)
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            texts.append(stream.read())
+    return subprocess.CompletedProcess(arguments, status, *texts)

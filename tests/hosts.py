@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.fleet import HostOrigin, HostState, HostStatus
 from gpumon.fleet.demo import DemoFleet
+from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
 from gpumon.fleet.summary import HostJudge, HostSummary
 from tests.build import NOON, gpu
 from tests.build import snapshot as build_snapshot

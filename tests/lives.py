@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.host import RelatedProcess, Target
 from gpumon.host.namespaces import in_initial_pid_namespace
+from gpumon.host.process_host import RelatedProcess, Target
 from gpumon.model.processes import ProcessId
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event
+    from gpumon.recording.recording import Event
 
 
 class ListTape:
-    """A ``gpumon.recording.Recording`` that keeps every snapshot, the same object it was given.
+    """A ``Recording`` that keeps every snapshot, the same object it was given.
 
     Args:
         snapshots: Oldest first, no two at the same time.

@@ -14,7 +14,7 @@ from gpumon.alerts.notice import gpu_key, process_key
 from gpumon.alerts.sentences import gpu_notice
 from gpumon.alerts.state_watchers import GpuWatcher, ProcessWatcher
 from gpumon.alerts.when import EndWhen, GpuWhen, ProcessWhen, XidWhen, parse_when
-from gpumon.filters import Selection
+from gpumon.filters.language import Selection
 from gpumon.findings.finding import FindingKind
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.filters import PROCESSES, TERMS, Facts, Language, Selection, Term
+from gpumon.filters.language import PROCESSES, TERMS, Facts, Language, Selection, Term
 from gpumon.filters.term import COMPARES, IS, F, S, Test, Wrong, number_term
 from gpumon.model.selection import SelectionError, parse_selection
 from gpumon.text.formatting import printable

@@ -15,7 +15,7 @@ from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources import NoSuchGpuError, SourceError
+from gpumon.sources.source import NoSuchGpuError, SourceError
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.notice import Notice
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 _RETRY_SECONDS = 5.0
 """Seconds after which a driver that could not be used is tried again."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 from gpumon.alerts.filter_languages import GpuFacts, gpu_language, process_language
 from gpumon.alerts.states import OFFERED, PROCESS_STATES, STATE_NAMES, plain_name
 from gpumon.alerts.xids import SEVERITY_WORDS, WORTH_TELLING, XidChoice
-from gpumon.filters import Filter, FilterError, Language, Selection, parse
+from gpumon.filters.language import Filter, FilterError, Language, Selection, parse
 from gpumon.filters.term import F, S, said
 from gpumon.findings.finding import FindingKind
 from gpumon.model.snapshot import Gpu

@@ -9,12 +9,12 @@ from gpumon.model.makers import AUTO
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.model.selection import GpuSelection
     from gpumon.model.snapshot import ReservationHolder
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources import Source
     from gpumon.sources.links import Links
+    from gpumon.sources.source import Source
 
     Gpus: TypeAlias = str | int | Iterable[str | int] | None
     """GPUs as ``--gpus`` names them: ``"0,2-3"``, 0, ``["GPU-1a2b", 3]``; ``None`` for all."""

@@ -17,7 +17,7 @@ from gpumon.model.makers import makers_of
 from gpumon.model.selection import ALL
 from gpumon.sampling.collector import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -122,7 +122,7 @@ def snapshot(gpus: Gpus = None, *, demo: bool = False) -> Snapshot:
     """
     from gpumon.sampling.enrichment import Lookup
     from gpumon.sampling.one_sample import take_one
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     source, host = source_and_host(selection_of(gpus), demo=demo, readonly=True, profiled=False)
     taken = take_one(source)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from gpumon.config import Loaded, Settings
     from gpumon.config.themes import ThemeChoice
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources import Source
     from gpumon.sources.links import Links
+    from gpumon.sources.source import Source
     from gpumon.ui.session import SessionAlerts
     from gpumon.ui.startup_options import StartupOptions
 

@@ -92,7 +92,7 @@ def _about_the_theme(loaded: Loaded) -> list[str]:
 
 def _about_the_hosts(loaded: Loaded) -> list[str]:
     """What cannot be read of the hosts; the commands with ``--hosts`` report this themselves."""
-    from gpumon.fleet import FleetError
+    from gpumon.fleet.fleet import FleetError
     from gpumon.fleet.host_names import read_hosts
     from gpumon.fleet.ssh import read_client
 

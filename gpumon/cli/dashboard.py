@@ -157,7 +157,7 @@ def _show(options: argparse.Namespace) -> int:
     from gpumon.config.themes import UnknownThemeError, choose_theme
     from gpumon.sampling.collector import Collector
     from gpumon.sampling.enrichment import Lookup
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
     from gpumon.ui.logbook import Logbook
 
     loaded = load()

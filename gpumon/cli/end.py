@@ -96,11 +96,11 @@ def _signal(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """End the processes; the exit status."""
-    from gpumon.fleet import FleetError
+    from gpumon.fleet.fleet import FleetError
     from gpumon.kill.audit_log import AuditLog, NoAuditLog
     from gpumon.kill.end.end import EndOptions, end
     from gpumon.kill.end.selection import NamedProcess
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     wrong = hosts_fault(options)
     if wrong is not None:
@@ -135,8 +135,8 @@ def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:
         FleetError: The host or the ssh client cannot be read.
         SourceError: There is no list of the processes on the GPUs.
     """
-    from gpumon.fleet import FleetError
     from gpumon.fleet.answers import answers, missing
+    from gpumon.fleet.fleet import FleetError
     from gpumon.kill.audit_log import AuditLog
     from gpumon.kill.end.end import end
     from gpumon.text.formatting import printable

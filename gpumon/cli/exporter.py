@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal; the exit status."""
     from gpumon.exporter.run import ExporterOptions, ListenError, export
     from gpumon.exporter.web_config import WebConfigError
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     source, _ = source_and_host(options)
     host, port = options.listen

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gpumon.config.settings import Hosts, Prometheus
-    from gpumon.fleet import Fleet, FleetSnapshot, HostState
+    from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostState
     from gpumon.fleet.ssh_fleet import SshFleet
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
@@ -141,9 +141,9 @@ def print_hosts(
 
     from gpumon.cli.options import TIMEOUT
     from gpumon.cli.snapshot import NOT_WATCHED, narrowed
-    from gpumon.fleet import HostOrigin
     from gpumon.fleet.answers import answers, missing
     from gpumon.fleet.export import named
+    from gpumon.fleet.fleet import HostOrigin
 
     patience = getattr(options, "timeout", None) or TIMEOUT
     user, chosen = getattr(options, "user", None), getattr(options, "filter", None)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
     from gpumon.config.settings import Settings
-    from gpumon.fleet import Fleet
+    from gpumon.fleet.fleet import Fleet
     from gpumon.model.thresholds import Thresholds
     from gpumon.ui.fleet_app import OpenHost
 
@@ -27,7 +27,7 @@ def show_fleet(options: argparse.Namespace) -> int:
     """Show the hosts of the command line until the user quits; the exit status."""
     from gpumon.config import load
     from gpumon.config.themes import UnknownThemeError, choose_theme
-    from gpumon.fleet import FleetError
+    from gpumon.fleet.fleet import FleetError
     from gpumon.ui.terminal.startup import run_fleet
 
     fault = _fault(options)
@@ -64,7 +64,7 @@ def show_fleet(options: argparse.Namespace) -> int:
 def fleet_fault(options: argparse.Namespace) -> str | None:
     """What is wrong with the options that name many hosts, in a sentence; nothing is connected."""
     from gpumon.config import load
-    from gpumon.fleet import FleetError
+    from gpumon.fleet.fleet import FleetError
 
     fault = _fault(options)
     if fault is None:

@@ -93,10 +93,10 @@ def run(options: argparse.Namespace) -> int:
     wrong = hosts_fault(options, "gpus")
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.fleet import FleetError
+    from gpumon.fleet.fleet import FleetError
     from gpumon.recording.csv.log_session import LogOptions, log
     from gpumon.recording.csv.opening import LogError
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     interval = options.interval or LOG_INTERVAL
     try:

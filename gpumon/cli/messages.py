@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -13,7 +13,7 @@ EXIT_USAGE = 2
 
 def explain(error: SourceError) -> int:
     """Say why there are no snapshots, and what to do; the exit status."""
-    from gpumon.sources import NoSuchGpuError
+    from gpumon.sources.source import NoSuchGpuError
 
     words = f"{error.sentence} {error.advice}"
     if isinstance(error, NoSuchGpuError):

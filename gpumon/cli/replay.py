@@ -15,7 +15,7 @@ from gpumon.cli.options import add_theme, drawing
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
-    from gpumon.recording import Recording
+    from gpumon.recording.recording import Recording
 
 
 def add_options(command: MakeParser) -> None:
@@ -71,11 +71,11 @@ def _show(options: argparse.Namespace) -> int:
     from gpumon.config import load
     from gpumon.config.themes import UnknownThemeError, choose_theme
     from gpumon.findings import conditions
-    from gpumon.recording import RecordingError
     from gpumon.recording.csv.recording import open_log
     from gpumon.recording.history import LOG_GPU_DEPTH, History
     from gpumon.recording.playback import Player
-    from gpumon.sources import SourceError
+    from gpumon.recording.recording import RecordingError
+    from gpumon.sources.source import SourceError
 
     try:
         loaded = load()

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
     hosts = None
     if options.host is not None:
-        from gpumon.fleet import FleetError
+        from gpumon.fleet.fleet import FleetError
         from gpumon.fleet.host_names import read_hosts
 
         try:

@@ -72,13 +72,13 @@ def run(options: argparse.Namespace) -> int:
         wrong = "a simulated machine cannot run a command: use --demo with gpumon select."
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.recording import RecordingError
     from gpumon.recording.csv.opening import LogError
+    from gpumon.recording.recording import RecordingError
     from gpumon.scheduling.allocation import UncertainAllocationError
     from gpumon.scheduling.reservation.lock_folder import FolderError
     from gpumon.scheduling.run.run import RunOptions
     from gpumon.scheduling.run.run import run as run_job
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     variables = {}
     if options.tf_growth:

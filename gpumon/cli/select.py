@@ -52,10 +52,10 @@ def run(options: argparse.Namespace) -> int:
     wrong = requirements_fault(options) or hosts_fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.recording import RecordingError
+    from gpumon.recording.recording import RecordingError
     from gpumon.scheduling.allocation import UncertainAllocationError
     from gpumon.scheduling.select import SelectOptions, select
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     if fleet_option(options) is not None:
         return _select_host(options)
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _select_host(options: argparse.Namespace) -> int:
     """Print free GPUs of one of several hosts; the exit status."""
-    from gpumon.fleet import FleetError
+    from gpumon.fleet.fleet import FleetError
     from gpumon.fleet.select import select_host
 
     try:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.cli.help import MakeParser
-    from gpumon.filters import Filter
-    from gpumon.host import ProcessHost
+    from gpumon.filters.language import Filter
+    from gpumon.host.process_host import ProcessHost
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 NOT_WATCHED = (
     "the filter asks for idle processes, which one sample cannot show: use gpumon without snapshot"
@@ -60,7 +60,7 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     """Print one sample in a format; the exit status."""
     from gpumon.cli.fleet import fleet_option, hosts_fault, print_hosts
     from gpumon.model.thresholds import DEFAULTS
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     if by_process and form != "csv":
         return fail(
@@ -75,7 +75,7 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     thresholds = take_settings().thresholds if form == "table" else DEFAULTS
     take_output(options, form, utf_8=form in {"json", "prometheus"})
     if fleet_option(options) is not None:
-        from gpumon.fleet import FleetError
+        from gpumon.fleet.fleet import FleetError
 
         try:
             return print_hosts(options, form, thresholds, by_process=by_process)
@@ -144,7 +144,7 @@ def print_snapshot(
     import msgspec
 
     from gpumon.sampling.one_sample import take_one
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     snapshot = take_one(source)
     if snapshot.trouble is not None:
@@ -186,7 +186,7 @@ def narrowed(
     """
     if user is None and chosen is None:
         return snapshot.processes, ()
-    from gpumon.filters import Facts
+    from gpumon.filters.language import Facts
     from gpumon.ui.view.table_entries import ProcessFilter
 
     narrowing = ProcessFilter(user=user, filter=chosen)

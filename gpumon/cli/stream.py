@@ -29,7 +29,7 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Stream until the end; the exit status."""
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
     from gpumon.stream.session import stream
 
     source, host = source_and_host(options)

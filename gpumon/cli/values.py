@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL, seconds
 
 if TYPE_CHECKING:
-    from gpumon.filters import Filter
+    from gpumon.filters.language import Filter
     from gpumon.model.selection import GpuSelection
     from gpumon.text.unit_parsing import Measure
 
@@ -59,7 +59,7 @@ def user(text: str) -> str:
 
 def filter_terms(text: str) -> Filter:
     """Terms of a filter."""
-    from gpumon.filters import FilterError, parse_filter
+    from gpumon.filters.language import FilterError, parse_filter
 
     try:
         return parse_filter(text)

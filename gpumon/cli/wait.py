@@ -93,10 +93,10 @@ def run(options: argparse.Namespace) -> int:
     wrong = _fault(options)
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    from gpumon.recording import RecordingError
+    from gpumon.recording.recording import RecordingError
     from gpumon.scheduling.allocation import UncertainAllocationError
     from gpumon.scheduling.wait.wait import WaitOptions, wait
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     terms = WaitOptions(
         kind=options.what or DEFAULT_KIND,

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         return fail(found, EXIT_USAGE)
     from gpumon.alerts.memory import memory_path
     from gpumon.alerts.watch import WatchOptions, watch
-    from gpumon.sources import SourceError
+    from gpumon.sources.source import SourceError
 
     source, host = source_and_host(options)
     state = (

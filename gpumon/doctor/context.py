@@ -12,7 +12,7 @@ from gpumon.doctor.pci import pci_gpus
 from gpumon.host.kernel_log import slot_of
 from gpumon.model.makers import Maker, gpus_of
 from gpumon.model.snapshot import Snapshot, Trouble
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:

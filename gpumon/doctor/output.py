@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from gpumon.doctor.scrub import Scrubber
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
     from gpumon.text.cells import Row
 
 SCHEMA = "gpumon.doctor/1"

@@ -15,7 +15,7 @@ from gpumon.host.recorded import RecordedHost
 from gpumon.http.listening import authority, is_loopback, listen, listen_fault
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources import NoSuchGpuError, SourceError
+from gpumon.sources.source import NoSuchGpuError, SourceError
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import socket
 
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 _RETRY_SECONDS = 5.0
 """Seconds after which a driver that could not be used is tried again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.availability import is_busy_unlisted, normal_unlisted
+from gpumon.availability.rule import is_busy_unlisted, normal_unlisted
 from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import Condition

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.availability import is_full, normal_unlisted, unlisted_sentence
+from gpumon.availability.rule import is_full, normal_unlisted, unlisted_sentence
 from gpumon.findings.conditions import UNATTRIBUTED
 from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS, Finding, FindingKind, Severity
 from gpumon.findings.phrases import (

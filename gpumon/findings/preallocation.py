@@ -18,7 +18,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gpumon.host import Details
+    from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
 

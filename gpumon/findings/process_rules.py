@@ -19,7 +19,7 @@ from gpumon.text.formatting import cell_width, gib, gibibytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.host import Details
+    from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
     from gpumon.model.thresholds import Thresholds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.availability import busy_sentence, listed_on, normal_unlisted, why_not_free
+from gpumon.availability.rule import busy_sentence, listed_on, normal_unlisted, why_not_free
 from gpumon.findings.conditions import BUSY_UNLISTED, IDLE, STUCK
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import (
@@ -20,7 +20,7 @@ from gpumon.recording.history import Interval
 from gpumon.text.formatting import gib, gibibytes, printable
 
 if TYPE_CHECKING:
-    from gpumon.availability import Listed, NotFree
+    from gpumon.availability.rule import Listed, NotFree
     from gpumon.model.snapshot import Gpu, MigInstance
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History

@@ -6,12 +6,12 @@ import time
 from threading import Event
 from typing import TYPE_CHECKING
 
-from gpumon.fleet import HostOrigin, HostStatus
+from gpumon.fleet.fleet import HostOrigin, HostStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.fleet import Fleet, FleetSnapshot, HostState
+    from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostState
 
 _LOOKUP_SECONDS = 1.5
 """How long after its first sample a host may look up what a driver does not know."""

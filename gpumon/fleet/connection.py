@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet import HostOrigin, HostState, HostStatus
+from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
 from gpumon.fleet.nvidia_smi import LEAST_INTERVAL, SmiReader
 from gpumon.fleet.remote_clock import RemoteClock
 from gpumon.fleet.ssh import SMI_MARK, STREAM_MARK, client_fault, ending

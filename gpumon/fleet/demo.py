@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
+from gpumon.fleet.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
 from gpumon.fleet.host_source import HostSource
 from gpumon.host.recorded import RecordedHost
 from gpumon.model.processes import GpuProcess
@@ -20,9 +20,9 @@ from gpumon.system.clock import Clock, SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 _TURNS = 10
 """Parts of an interval: a tenth of the hosts has news in each."""
@@ -75,7 +75,7 @@ _PARTS = (
 
 
 class DemoFleet:
-    """See ``gpumon.fleet.Fleet``. One thread samples all hosts.
+    """See ``Fleet``. One thread samples all hosts.
 
     Args:
         names: Names of the hosts.

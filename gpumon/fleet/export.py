@@ -18,7 +18,7 @@ from gpumon.text.formatting import spreadsheet_safe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.fleet import FleetSnapshot, HostState
+    from gpumon.fleet.fleet import FleetSnapshot, HostState
     from gpumon.model.snapshot import Snapshot
 
 SCHEMA = "gpumon.fleet/1"

@@ -12,7 +12,7 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from gpumon.fleet import FleetError
+from gpumon.fleet.fleet import FleetError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.sampling.collector import unanswering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpumon.fleet import Fleet, HostState
-    from gpumon.sources import Call
+    from gpumon.fleet.fleet import Fleet, HostState
+    from gpumon.sources.source import Call
 
 _LONGEST_WAIT = 0.9
 """Seconds that ``sample`` waits: a collector takes a longer sample for a hung one."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from gpumon.recording.csv.log_messages import kind_of
 from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.fleet import Fleet, HostState
+    from gpumon.fleet.fleet import Fleet, HostState
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.log_feed import Take
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.fleet import HostStatus
 from gpumon.fleet.answers import changes, is_settled, missing
+from gpumon.fleet.fleet import HostStatus
 from gpumon.scheduling.chooser import Chooser
 from gpumon.scheduling.outputs import (
     as_env,
@@ -16,13 +16,13 @@ from gpumon.scheduling.outputs import (
     table,
 )
 from gpumon.scheduling.ranking import worth
-from gpumon.sources import NoSuchGpuError
+from gpumon.sources.source import NoSuchGpuError
 from gpumon.text.status_line import columns, tell, write
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from gpumon.fleet import Fleet, FleetSnapshot, HostState
+    from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostState
     from gpumon.scheduling.eligibility import Eligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.fleet import FleetError
+from gpumon.fleet.fleet import FleetError
 from gpumon.fleet.nvidia_smi import query_loop
 from gpumon.remote.client import server_command
 from gpumon.text.formatting import printable

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from gpumon.fleet import FleetSnapshot
+from gpumon.fleet.fleet import FleetSnapshot
 from gpumon.fleet.host_source import HostSource
 from gpumon.fleet.listeners import Listeners
 from gpumon.fleet.poller import FleetPoller

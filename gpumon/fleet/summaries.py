@@ -12,7 +12,7 @@ from gpumon.model.thresholds import DEFAULTS, Thresholds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.fleet import Fleet, HostState
+    from gpumon.fleet.fleet import Fleet, HostState
 
 _REST = 0.2
 """Seconds between two rounds, each of which is drawn: some host always has news."""

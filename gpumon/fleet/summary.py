@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gpumon.findings import Finding, FindingKind, Severity, conditions, gpu_state, not_free
 from gpumon.findings.groups import UserUse, users
-from gpumon.fleet import HostState, HostStatus, Owner
+from gpumon.fleet.fleet import HostState, HostStatus, Owner
 from gpumon.model.snapshot import GpuStatus
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import STATE_GPU_DEPTH, History

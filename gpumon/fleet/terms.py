@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
-from gpumon.filters import PROCESSES, TERMS, Facts, Language, Selection, Term, names
+from gpumon.filters.language import PROCESSES, TERMS, Facts, Language, Selection, Term, names
 from gpumon.filters.term import COMPARES, IS, Test, number_term, text_term
 from gpumon.fleet.summary import HostSummary
 from gpumon.model.processes import GpuProcess

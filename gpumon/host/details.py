@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from gpumon.host import Details
+from gpumon.host.process_host import Details
 from gpumon.host.process_tree import read_families
 from gpumon.host.procfs import (
     Stat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.host import RelatedProcess
+from gpumon.host.process_host import RelatedProcess
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.host import Details, ProcessHandle, RelatedProcess, Target
+    from gpumon.host.process_host import Details, ProcessHandle, RelatedProcess, Target
     from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
     from gpumon.model.snapshot import Snapshot
 
 
 class RecordedHost:
-    """See ``gpumon.host.ProcessHost``. The log holds everything that is known of a process."""
+    """See ``ProcessHost``. The log holds everything that is known of a process."""
 
     readonly = True
 

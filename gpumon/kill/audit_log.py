@@ -25,7 +25,7 @@ from gpumon.system.users import user_name
 from gpumon.text.formatting import ELLIPSIS, printable
 
 if TYPE_CHECKING:
-    from gpumon.host import Target
+    from gpumon.host.process_host import Target
 
 NAME = "signals.jsonl"
 MOST_BYTES = 2**20

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host import target_of_kin
+from gpumon.host.process_host import target_of_kin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.host import RelatedProcess, Target
+    from gpumon.host.process_host import RelatedProcess, Target
     from gpumon.model.processes import GpuProcess
 
 

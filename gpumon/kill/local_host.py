@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.host import Details, ProcessHandle, RelatedProcess, Target
     from gpumon.host.device_files import DeviceFiles
     from gpumon.host.holders import HolderScanner
     from gpumon.host.places import PlaceReader
+    from gpumon.host.process_host import Details, ProcessHandle, RelatedProcess, Target
     from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
     from gpumon.model.snapshot import Snapshot
 
 
 class LocalHost:
-    """See ``gpumon.host.ProcessHost``.
+    """See ``ProcessHost``.
 
     Thread-safe. ``places`` and ``scan`` keep state between calls: each has a lock, so one caller at
     a time. The other methods keep none.

@@ -10,7 +10,7 @@ from gpumon.model.process_states import STOPPED, TRACED, UNINTERRUPTIBLE, ZOMBIE
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
-    from gpumon.host import ProcessStatus
+    from gpumon.host.process_host import ProcessStatus
     from gpumon.model.processes import ProcessId
 
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from gpumon.host import ProcessStatus, Refusal, Target  # noqa: TC001 - msgspec resolves them
+from gpumon.host.process_host import ProcessStatus, Refusal, Target  # noqa: TC001 - msgspec resolves them
 from gpumon.model.processes import Suspect  # noqa: TC001 - msgspec resolves annotations at run time
 
 PATIENCE = 5.0

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.host import Refusal, Refused, target_of_kin
+from gpumon.host.process_host import Refusal, Refused, target_of_kin
 from gpumon.kill.memory_reclaimed import MemoryWatch
 from gpumon.kill.outcome import PATIENCE, TerminationReport
 from gpumon.kill.target import TargetState, ends, requests_end
@@ -33,7 +33,7 @@ from gpumon.system.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.host import ProcessHost, RelatedProcess, Target
+    from gpumon.host.process_host import ProcessHost, RelatedProcess, Target
     from gpumon.kill.audit_log import AuditLog
     from gpumon.kill.outcome import MemoryReclaimed
     from gpumon.model.processes import ProcessId

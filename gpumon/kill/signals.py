@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon.host import ProcessStatus, Refusal, Refused
+from gpumon.host.process_host import ProcessStatus, Refusal, Refused
 from gpumon.host.procfs import (
     Stat,
     opened,
@@ -37,7 +37,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpumon.host import ProcessHandle, Target
+    from gpumon.host.process_host import ProcessHandle, Target
 
 _STATUS_BYTES = 2048
 _LOOK_SECONDS = 0.05

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.kill.messages import why_it_is_listed, why_it_lives
 from gpumon.kill.outcome import PATIENCE, Outcome, TargetOutcome
 from gpumon.model.process_states import UNINTERRUPTIBLE
 
 if TYPE_CHECKING:
-    from gpumon.host import ProcessHandle, ProcessStatus, Target
+    from gpumon.host.process_host import ProcessHandle, ProcessStatus, Target
 
 _REAP_SECONDS = 0.5
 """Seconds after which a parent that has not reaped its child is reported."""

@@ -13,7 +13,7 @@ import stat
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
-from gpumon.fleet import FleetError
+from gpumon.fleet.fleet import FleetError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gpumon.fleet import FleetSnapshot, HostState, HostStatus
+from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
 from gpumon.fleet.listeners import Listeners
 from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
 from gpumon.prometheus.no_processes import NoProcesses

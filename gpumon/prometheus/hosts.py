@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.fleet import HostOrigin, HostState, HostStatus
+from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
 from gpumon.prometheus.gpus import snapshot, states
 
 if TYPE_CHECKING:

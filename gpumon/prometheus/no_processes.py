@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.host.recorded import RecordedHost
 
 if TYPE_CHECKING:
-    from gpumon.host import ProcessHandle, Target
+    from gpumon.host.process_host import ProcessHandle, Target
 
 
 class NoProcesses(RecordedHost):
-    """See ``gpumon.host.ProcessHost``: nothing can be looked up, and no signal is sent.
+    """See ``ProcessHost``: nothing can be looked up, and no signal is sent.
 
     Args:
         name: The host.

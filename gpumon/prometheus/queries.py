@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.export.as_prometheus import DRIVER_UP, STATE, STATUS
-from gpumon.fleet import FleetError
+from gpumon.fleet.fleet import FleetError
 from gpumon.prometheus.metric_names import (
     ALL_NAMES,
     USER_GPUS,

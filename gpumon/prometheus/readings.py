@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpumon.export.as_prometheus import DRIVER_UP, STATE, STATUS, XID_LAST_SEEN
-from gpumon.fleet import Owner
+from gpumon.fleet.fleet import Owner
 from gpumon.prometheus.metric_names import (
     FIELDS,
     SMI_INFO,

@@ -12,7 +12,7 @@ from gpumon.fleet.host_source import HostSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpumon.fleet import HostState
+    from gpumon.fleet.fleet import HostState
     from gpumon.model.snapshot import Snapshot
     from gpumon.prometheus.fleet import PrometheusFleet
 

@@ -1,4 +1,4 @@
-"""The processes of another machine as a ``gpumon.host.ProcessHost``."""
+"""The processes of another machine as a ``ProcessHost``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpumon.host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
+from gpumon.host.process_host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
 from gpumon.kill.signals import signal_name
 from gpumon.remote import protocol
 from gpumon.remote.channel import Channel
@@ -18,7 +18,7 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.host import ProcessHandle, Target
+    from gpumon.host.process_host import ProcessHandle, Target
     from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
     from gpumon.model.snapshot import Snapshot
 
@@ -38,7 +38,7 @@ def server_command(gpumon: str, *, readonly: bool) -> str:
 
 
 class RemoteHost:
-    """See ``gpumon.host.ProcessHost``. Thread-safe.
+    """See ``ProcessHost``. Thread-safe.
 
     It connects when it is first asked or told to ``connect``, and anew when it is asked after the
     connection was lost. The handles of a lost connection stay lost: nothing is guessed about their
@@ -203,7 +203,7 @@ class RemoteHost:
 
 
 class _RemoteHandle:
-    """See ``gpumon.host.ProcessHandle``."""
+    """See ``ProcessHandle``."""
 
     def __init__(self, connection: RemoteConnection, target: Target, number: int) -> None:
         self.connection = connection

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from gpumon.host import Refused
+from gpumon.host.process_host import Refused
 from gpumon.remote.protocol import (
     MOST_ANSWER,
     SCHEMA,

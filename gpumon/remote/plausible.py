@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.host import Details, ProcessStatus, RelatedProcess
+    from gpumon.host.process_host import Details, ProcessStatus, RelatedProcess
     from gpumon.model.processes import ProcessId
 
 _LATEST = 2.0**33

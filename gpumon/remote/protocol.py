@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from msgspec import Raw, Struct
 
-from gpumon.host import Refusal, Target  # noqa: TC001 - msgspec resolves them
+from gpumon.host.process_host import Refusal, Target  # noqa: TC001 - msgspec resolves them
 from gpumon.model.processes import ProcessId  # noqa: TC001 - msgspec resolves it
 
 SCHEMA = "gpumon.remote/1"
@@ -120,7 +120,7 @@ class Answer(Struct, frozen=True, tag_field="say", tag="answer"):
 
 
 class Declined(Struct, frozen=True, tag_field="say", tag="declined"):
-    """The request was refused; see ``gpumon.host.Refused``."""
+    """The request was refused; see ``Refused``."""
 
     id: int
     reason: Refusal

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpumon import __version__
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.remote.protocol import (
     MOST_ANSWER,
     MOST_REQUEST,
@@ -41,7 +41,7 @@ from gpumon.remote.protocol import (
 )
 
 if TYPE_CHECKING:
-    from gpumon.host import ProcessHandle, ProcessHost
+    from gpumon.host.process_host import ProcessHandle, ProcessHost
     from gpumon.kill.audit_log import AuditLog
     from gpumon.model.processes import ProcessId
 

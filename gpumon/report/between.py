@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.availability import normal_with_reserve
+from gpumon.availability.rule import normal_with_reserve
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.report.sums import Energy
 

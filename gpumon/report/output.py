@@ -8,9 +8,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from gpumon.recording import NO_SAMPLES, RecordingError
 from gpumon.recording.csv.damage import damage_notes
 from gpumon.recording.csv.hosts import in_words
+from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.report.curves import Curves
 from gpumon.report.exports import to_csv, to_json
 from gpumon.report.figures import UsageReport, make_report

@@ -13,9 +13,9 @@ from contextlib import ExitStack, suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.compression import is_packed
 from gpumon.recording.csv.hosts import has_several
+from gpumon.recording.recording import RecordingError
 from gpumon.report.reading import HostChoice, Log, merged_samples, span_of
 from gpumon.report.tally import UsageTotals
 from gpumon.report.window import TimeWindow

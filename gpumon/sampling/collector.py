@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from gpumon.model.snapshot import ANSWERING, Gpu, GpuStatus, Host, Snapshot, Trouble
 from gpumon.sampling.cost_meter import CostMeter
-from gpumon.sources import CallGivenUpError, SourceError
+from gpumon.sources.source import CallGivenUpError, SourceError
 from gpumon.system.clock import Clock, SystemClock
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sources import Call, Source
+    from gpumon.sources.source import Call, Source
 
 MIN_INTERVAL = 0.1
 MAX_INTERVAL = 3600.0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.host import Refused
+from gpumon.host.process_host import Refused
 from gpumon.model.snapshot import Reserved
 from gpumon.system.clock import Clock, SystemClock
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeAlias
 
-    from gpumon.host import ProcessHost, RelatedProcess
+    from gpumon.host.process_host import ProcessHost, RelatedProcess
     from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
     from gpumon.model.snapshot import ReservationHolder, Snapshot
 

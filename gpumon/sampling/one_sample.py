@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 from gpumon.sampling.collector import Collector
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 _PATIENCE = 10.0
 """Seconds for the driver: initialising GPUs without persistence mode takes seconds each."""

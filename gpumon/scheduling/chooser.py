@@ -15,7 +15,7 @@ from gpumon.scheduling.eligibility import Circumstances, is_identified, job_make
 from gpumon.scheduling.ranking import choose
 from gpumon.scheduling.stability import StabilityWindow, look_back
 from gpumon.scheduling.wait_queue import WaitQueue
-from gpumon.sources import NoSuchGpuError
+from gpumon.sources.source import NoSuchGpuError
 from gpumon.text.formatting import counted, duration
 
 if TYPE_CHECKING:

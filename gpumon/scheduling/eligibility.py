@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.availability import FRESH_SECONDS, listed_on, why_not_free
+from gpumon.availability.rule import FRESH_SECONDS, listed_on, why_not_free
 from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.messages import gib, holders_named

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.collector import MAX_INTERVAL, Collector
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.text.formatting import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 PATIENCE = 10.0
 """Seconds to wait for a driver: without persistence mode each GPU takes seconds to initialise."""

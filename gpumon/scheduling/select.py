@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.requirements import Requirements
-    from gpumon.sources import Source
     from gpumon.sources.links import Links
+    from gpumon.sources.source import Source
 
 
 _WRITERS: dict[str, Callable[[Sequence[Candidate], Sequence[Gpu]], str]] = {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Recording
+    from gpumon.recording.recording import Recording
     from gpumon.scheduling.eligibility import Eligibility
 
 GAP_SECONDS = 10.0

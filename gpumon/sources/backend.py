@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gpumon.host.device_files import DeviceFiles
     from gpumon.model.processes import GpuUse, HolderScan
     from gpumon.model.snapshot import Gpu, Trouble
-    from gpumon.sources import Call
     from gpumon.sources.links import Links
+    from gpumon.sources.source import Call
 
 
 class ListedProcess(NamedTuple):

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble
-from gpumon.sources import NoSuchGpuError, SourceError
 from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
 from gpumon.sources.links import Links
+from gpumon.sources.source import NoSuchGpuError, SourceError
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from gpumon.host.device_files import DeviceFiles
     from gpumon.model.processes import GpuUse
-    from gpumon.sources import Call
     from gpumon.sources.links import Joint
+    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 _RETRY_SECONDS = 5.0

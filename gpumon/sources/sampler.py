@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from gpumon.host.machine import MachineFacts
     from gpumon.host.processes import ProcessFacts
-    from gpumon.sources import Call
     from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 _MEMORY = ("memory_total", "memory_free", "memory_used")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import gpumon
 from gpumon.model.processes import ProcessId
-from gpumon.recording import Event, EventKind
+from gpumon.recording.recording import Event, EventKind
 from gpumon.stream.sample import (
     MOST_LINE,
     VERSION,

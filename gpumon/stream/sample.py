@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from gpumon.findings.finding import FindingKind, Severity  # noqa: TC001 - msgspec resolves annotations
 from gpumon.model.snapshot import Snapshot  # noqa: TC001 - at run time
-from gpumon.recording import Event  # noqa: TC001 - as above
+from gpumon.recording.recording import Event  # noqa: TC001 - as above
 
 VERSION = 1
 """The version of the format. It rises when a key goes, or changes its meaning."""

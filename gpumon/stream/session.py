@@ -16,7 +16,7 @@ from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.stream.ends import watch_ends
 from gpumon.stream.sample import MOST_EVENTS, GpuState, Heartbeat
 from gpumon.stream.writer import StreamWriter
@@ -26,10 +26,10 @@ from gpumon.text.formatting import duration
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpumon.host import ProcessHost
-    from gpumon.recording import Event
+    from gpumon.host.process_host import ProcessHost
+    from gpumon.recording.recording import Event
     from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 SILENCE = 5.0
 """Seconds without a sample after which a heartbeat is written."""

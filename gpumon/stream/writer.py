@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event
+    from gpumon.recording.recording import Event
     from gpumon.stream.sample import GpuState
 
 FULL_AGAIN = 60.0

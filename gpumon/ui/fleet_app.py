@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from gpumon.system.clock import Clock, SystemClock
 from gpumon.system.folders import state_folder
 from gpumon.ui.background import run_in_thread
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from gpumon.config.key_action import KeyAction
-    from gpumon.fleet import Fleet, HostState
+    from gpumon.fleet.fleet import Fleet, HostState
     from gpumon.fleet.summaries import FleetSummaries
     from gpumon.model.processes import ProcessId
     from gpumon.ui.screens.fleet import HostRequested

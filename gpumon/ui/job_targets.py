@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.host import Target, target_of
+from gpumon.host.process_host import Target, target_of
 
 if TYPE_CHECKING:
     from gpumon.findings.groups import JobGroup

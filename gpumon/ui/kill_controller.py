@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
-    from gpumon.host import RelatedProcess, Target
+    from gpumon.host.process_host import RelatedProcess, Target
     from gpumon.kill.outcome import TerminationReport
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Snapshot

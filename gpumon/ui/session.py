@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.alerts.alert import Alert
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.kill.audit_log import AuditLog
-    from gpumon.recording import Recording
     from gpumon.recording.history import History
     from gpumon.recording.playback import Player
+    from gpumon.recording.recording import Recording
     from gpumon.sampling.collector import Collector
     from gpumon.sampling.enrichment import Lookup
     from gpumon.ui.logbook import Logbook

@@ -10,9 +10,9 @@ from gpumon.ui.view.view import Timeline
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.recording import Event
     from gpumon.recording.history import History
     from gpumon.recording.playback import Player
+    from gpumon.recording.recording import Event
     from gpumon.ui.session import Session
 
 _MARKS_SECONDS = 1.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.alerts.delivery import Deliveries
 from gpumon.findings.groups import JobGroup
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.screens.dashboard import DashboardScreen

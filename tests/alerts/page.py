@@ -16,7 +16,7 @@ from gpumon.findings.finding import FindingKind
 from tests.pages import with_table
 
 if TYPE_CHECKING:
-    from gpumon.filters import Language
+    from gpumon.filters.language import Language
 
 PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 

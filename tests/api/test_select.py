@@ -13,7 +13,7 @@ import pytest
 
 import gpumon
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.sources import NoSuchGpuError
+from gpumon.sources.source import NoSuchGpuError
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.ssh import SshClient
 from gpumon.fleet.ssh_fleet import SshFleet
 from gpumon.stream import StreamWriter

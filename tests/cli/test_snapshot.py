@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpumon.cli.snapshot import print_snapshot
-from gpumon.filters import parse_filter
+from gpumon.filters.language import parse_filter
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.processes import Container, Place
 from gpumon.sampling.enrichment import Lookup
@@ -30,7 +30,7 @@ from tests.screen import PATIENCE, Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Snapshot
     from tests.driver import Card

@@ -18,7 +18,7 @@ import pytest
 from gpumon.export.as_json import to_json
 from gpumon.findings.finding import FindingKind
 from gpumon.model.snapshot import GpuStatus
-from gpumon.recording import EventKind
+from gpumon.recording.recording import EventKind
 from gpumon.stream import StreamedSample, StreamReader
 from tests.command import run_here
 from tests.driver import Driver, Owner, h100, h100_mig, owners

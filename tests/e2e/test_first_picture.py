@@ -193,7 +193,12 @@ def test_the_first_picture_imports_no_textual() -> None:
 LATER = {
     *("argparse", "asyncio", "difflib", "inspect", "pathlib", "pickle", "platformdirs", "psutil"),
     *("rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
-    *("gpumon.config.reading", "gpumon.kill.session", "gpumon.filters", "gpumon.host.places"),
+    *(
+        "gpumon.config.reading",
+        "gpumon.kill.session",
+        "gpumon.filters.language",
+        "gpumon.host.places",
+    ),
     *(
         "gpumon.kill.signals",
         "gpumon.scheduling.reservation",

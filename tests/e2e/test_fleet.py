@@ -96,7 +96,10 @@ def test_clicks_choose_open_and_sort() -> None:
         screen.wait_for(r"\n▸gpu-05 ")
         screen.click(rows[1].index("FREE"), 1)
         screen.wait_for(r"sorted by FREE, descending")
-        line = next(y for y, row in enumerate(screen.rows()) if "gpu-10" in row)
+        # By name they keep their places; by anything else they change them as their values do.
+        screen.click(rows[1].index("HOST"), 1)
+        screen.wait_for(r"sorted by HOST")
+        line = next(y for y, row in enumerate(rows) if "gpu-10" in row)
         click = f"\x1b[<0;5;{line + 1}M\x1b[<0;5;{line + 1}m"
         # In one piece: two reads may be further apart than the clicks of a double click.
         screen.type(click * 2)

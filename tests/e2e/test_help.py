@@ -31,8 +31,13 @@ def test_the_groups_of_keys_fill_the_width_and_the_first_screen_has_what_is_used
             screen.wait_for(r"Find[\s\S]*Esc +Clear in turn")
             if columns == 100:
                 screen.wait_for(r"Find[\s\S]*\[ +Back in time")
-                words = {word for row in screen.rows() for word in re.split("  +", row)}
-                assert words >= {"Find", "Look", "End", "Log", "Time", "Move"}
+                screen.wait(
+                    lambda it: (
+                        {"Find", "Look", "End", "Log", "Time", "Move"}
+                        <= {word for row in it.rows() for word in re.split("  +", row)}
+                    ),
+                    "waiting for all groups",
+                )
                 for key in (
                     "/    Filter",
                     "u      Users",
@@ -40,7 +45,7 @@ def test_the_groups_of_keys_fill_the_width_and_the_first_screen_has_what_is_used
                     "L  Log",
                     "p        Hold",
                 ):
-                    assert key in screen.text()
+                    screen.wait_for(re.escape(key))
 
 
 def test_typing_searches_and_keys_clear_scroll_and_close() -> None:

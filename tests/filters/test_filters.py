@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.filters import TERMS, Facts, FilterError, Selection, parse_filter
+from gpumon.filters.language import TERMS, Facts, FilterError, Selection, parse_filter
 from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
 from tests.build import GIB, NOON, process
 

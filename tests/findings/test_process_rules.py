@@ -19,7 +19,7 @@ from gpumon.findings import (
     process_findings,
 )
 from gpumon.findings.preallocation import preallocation
-from gpumon.host import Details
+from gpumon.host.process_host import Details
 from gpumon.model.processes import GpuProcess, Place
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History

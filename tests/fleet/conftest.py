@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.ssh_fleet import SshFleet
 from tests.fleet.sshd import PATIENCE, Lab, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from gpumon.fleet import FleetSnapshot, HostState
+    from gpumon.fleet.fleet import FleetSnapshot, HostState
     from gpumon.fleet.ssh import SshClient
     from tests.driver import Driver
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.ssh import SshClient
 from gpumon.remote.client import RemoteHost
 from tests.fleet.conftest import (

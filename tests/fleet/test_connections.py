@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.fleet import HostOrigin, HostStatus
-from gpumon.host import Refused, target_of
+from gpumon.fleet.fleet import HostOrigin, HostStatus
+from gpumon.host.process_host import Refused, target_of
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.collector import Collector
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpumon.findings import Severity
-from gpumon.fleet import HostOrigin, HostStatus
 from gpumon.fleet.demo import DemoFleet
+from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.fleet.summary import HostJudge
 from tests.clock import HandClock
 from tests.hosts import demo_hosts

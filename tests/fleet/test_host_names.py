@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.fleet import FleetError
+from gpumon.fleet.fleet import FleetError
 from gpumon.fleet.host_names import MOST_HOSTS, read_hosts
 from gpumon.text.formatting import printable
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from gpumon.fleet import FleetSnapshot, HostState, HostStatus
+from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
 from gpumon.fleet.host_source import HostSource
 from tests.build import gpu, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.fleet import Fleet
+    from gpumon.fleet.fleet import Fleet
 
 
 class _OneHost:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.fleet import HostOrigin, HostStatus
+from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.fleet.nvidia_smi import SmiReader
-from gpumon.host import Refused, target_of
+from gpumon.host.process_host import Refused, target_of
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.stream import StreamError
 from tests.driver import GIB, MIB, owners

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.fleet import FleetError
+from gpumon.fleet.fleet import FleetError
 from gpumon.fleet.ssh import SshClient, ending, read_client
 from gpumon.text.formatting import printable
 from tests.lives import needs

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpumon.findings import FindingKind, Severity
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.summary import HostJudge, totals
 from gpumon.model.snapshot import GpuStatus
 from tests.build import GIB, NOON, gpu, process

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpumon.filters import Facts, FilterError, parse
-from gpumon.fleet import HostStatus
+from gpumon.filters.language import Facts, FilterError, parse
+from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.terms import FLEET_PROCESSES, HOST_TERMS, HOSTS
 from gpumon.model.snapshot import GpuStatus
 from tests.build import GIB, NOON, gpu, process
@@ -107,7 +107,7 @@ def test_processes_are_found_by_their_host_too(text: str, kept: bool) -> None:
 
 
 def test_at_home_there_is_no_host_to_filter_by() -> None:
-    from gpumon.filters import parse_filter
+    from gpumon.filters.language import parse_filter
 
     with pytest.raises(FilterError, match="no term"):
         parse_filter("host:gpu-01")

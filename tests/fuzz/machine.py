@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from gpumon.host import Target
+    from gpumon.host.process_host import Target
     from gpumon.ui.dialogs.end import SignalChoice
 
 _HANGING = "nvmlDeviceGetMemoryInfo_v2"

@@ -29,10 +29,10 @@ from gpumon.config.ui_state import load as load_remembered
 from gpumon.findings import conditions
 from gpumon.host.procfs import stat_of
 from gpumon.model.snapshot import Reserved
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.compression import head, open_file
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.history import History
+from gpumon.recording.recording import RecordingError
 from gpumon.report.output import print_report
 from gpumon.scheduling.eligibility import Circumstances
 from gpumon.scheduling.requirements import Requirements

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual import _time, timer
 
-from gpumon.host import target_of
+from gpumon.host.process_host import target_of
 from gpumon.kill.signals import open_handle
 from gpumon.ui.app import GpumonApp
 from tests.driver import GIB, Owner

@@ -12,9 +12,9 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from gpumon.sources import SourceError
 from gpumon.sources.nvml.library import Library
 from gpumon.sources.nvml.source import NvmlSource
+from gpumon.sources.source import SourceError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

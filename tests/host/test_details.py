@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.host import Details
 from gpumon.host.details import LIMIT, is_secret, read_details
+from gpumon.host.process_host import Details
 from gpumon.model.processes import Place, ProcessId
 from tests import build, lives
 from tests.host import programs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.kill.local_host import LocalHost
 from tests import build, lives
 from tests.host import programs
@@ -20,7 +20,7 @@ from tests.host import programs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Snapshot
     from tests.lives import Family

@@ -18,7 +18,7 @@ from tests.host.fakes import PAGE_BYTES, FakeProc
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.host import RelatedProcess
+    from gpumon.host.process_host import RelatedProcess
     from tests.lives import Family
 
 LAUNCHER = """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.host import Target
+from gpumon.host.process_host import Target
 from gpumon.kill import audit_log as audit_log_module
 from gpumon.kill.audit_log import AuditLog
 from gpumon.model.processes import ProcessId
@@ -91,7 +91,7 @@ def test_the_log_is_in_the_state_folder(tmp_path: Path) -> None:
 def test_the_program_waits_at_exit_for_the_last_line(folder: Path) -> None:
     program = (
         "import sys, pathlib\n"
-        "from gpumon.host import Target\n"
+        "from gpumon.host.process_host import Target\n"
         "from gpumon.kill.audit_log import AuditLog\n"
         "from gpumon.model.processes import ProcessId\n"
         "audit_log = AuditLog(pathlib.Path(sys.argv[1]))\n"
@@ -183,7 +183,7 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
 
 FULL = """
 import pathlib, subprocess, sys
-from gpumon.host import Target
+from gpumon.host.process_host import Target
 from gpumon.kill.audit_log import AuditLog
 from gpumon.model.processes import ProcessId
 

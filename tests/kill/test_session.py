@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.host import ProcessStatus, Refusal, Refused, RelatedProcess
+from gpumon.host.process_host import ProcessStatus, Refusal, Refused, RelatedProcess
 from gpumon.host.process_tree import read_families
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.memory_reclaimed import WAIT_SECONDS
@@ -33,7 +33,7 @@ from tests.build import GIB
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from gpumon.host import Details, ProcessHandle, Target
+    from gpumon.host.process_host import Details, ProcessHandle, Target
     from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
     from gpumon.model.processes import GpuProcess, Place
     from gpumon.model.snapshot import Snapshot
@@ -582,7 +582,7 @@ AS_ANOTHER = """
 import os, pathlib, signal, sys, threading
 import msgspec, psutil, platformdirs
 from gpumon.kill.session import TerminationSession
-from gpumon.host import Target
+from gpumon.host.process_host import Target
 from gpumon.kill.audit_log import AuditLog
 from tests.kill.test_session import Host
 

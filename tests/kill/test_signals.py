@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.host import ProcessStatus, Refusal, Refused, Target
+from gpumon.host.process_host import ProcessStatus, Refusal, Refused, Target
 from gpumon.kill.signals import open_handle, wait_for_any
 from gpumon.model.processes import Container, Place, ProcessId
 from tests import lives
 
 if TYPE_CHECKING:
-    from gpumon.host import ProcessHandle
+    from gpumon.host.process_host import ProcessHandle
     from tests.lives import Family
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
@@ -249,7 +249,7 @@ def test_a_thread_id_of_another_process_is_refused(family: Family) -> None:
 
 ATTEMPT = """
 import os, sys
-from gpumon.host import Refused
+from gpumon.host.process_host import Refused
 from gpumon.kill.signals import open_handle
 from tests import lives
 
@@ -319,7 +319,7 @@ def test_readonly_refuses_at_the_function_itself(family: Family) -> None:
 AS_ANOTHER = """
 import os, signal, sys
 import msgspec
-from gpumon.host import Refused, Target
+from gpumon.host.process_host import Refused, Target
 from gpumon.kill.signals import open_handle
 
 if sys.argv[2] == "psutil":
@@ -372,7 +372,7 @@ def test_what_is_not_permitted_names_the_owner_and_a_way(
 
 NAMESPACE = """
 import os, signal, subprocess, sys
-from gpumon.host import Refused
+from gpumon.host.process_host import Refused
 from gpumon.kill.signals import open_handle
 from tests import lives
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from gpumon.fleet import FleetSnapshot, HostState
+    from gpumon.fleet.fleet import FleetSnapshot, HostState
 
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not installed"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.config.settings import Prometheus
-from gpumon.fleet import FleetError, HostStatus
+from gpumon.fleet.fleet import FleetError, HostStatus
 from gpumon.prometheus.client import PrometheusClient, QueryError
 from gpumon.prometheus.endpoint import read_endpoint
 from tests.exporter.certificates import Authority, authority, needs_openssl

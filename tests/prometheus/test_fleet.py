@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.fleet import HostOrigin, HostStatus, Owner
-from gpumon.host import Refused, Target
+from gpumon.fleet.fleet import HostOrigin, HostStatus, Owner
+from gpumon.host.process_host import Refused, Target
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import Unknown
 from gpumon.prometheus import fleet as polled_fleet
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from gpumon.fleet import HostState
+    from gpumon.fleet.fleet import HostState
     from gpumon.prometheus import PrometheusFleet
 
 pytestmark = needs_prometheus

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import FindingKind
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from tests.command import run_here
 from tests.exporter.exporting import exporting
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page

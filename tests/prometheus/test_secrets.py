@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.config.settings import Prometheus
-from gpumon.fleet import FleetError
+from gpumon.fleet.fleet import FleetError
 from gpumon.prometheus.client import PrometheusClient, QueryError
 from gpumon.prometheus.endpoint import read_endpoint
 from tests.prometheus.hostile import HostileServer, answering

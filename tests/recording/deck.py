@@ -9,8 +9,8 @@ from tests.clock import HandClock
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Recording
     from gpumon.recording.history import History
+    from gpumon.recording.recording import Recording
 
 
 class CreepingClock(HandClock):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.host.process_tree import read_families
 from gpumon.model.processes import ProcessId
 from gpumon.system.users import user_name
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpumon.host import Target
+    from gpumon.host.process_host import Target
     from gpumon.remote.client import RemoteHost
     from tests.lives import Family
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.model.processes import ProcessId
 from tests import lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.host import ProcessHandle
+    from gpumon.host.process_host import ProcessHandle
     from gpumon.remote.client import RemoteHost
     from tests.lives import Family
 

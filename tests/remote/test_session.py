@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host import target_of
+from gpumon.host.process_host import target_of
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.report_text import Success, report_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import Popen
 
-    from gpumon.host import Target
+    from gpumon.host.process_host import Target
     from gpumon.kill.outcome import TerminationReport
     from gpumon.model.snapshot import Snapshot
     from gpumon.remote.client import RemoteHost

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.remote.client import RemoteHost
 from tests import lives
 from tests.driver import GIB, Driver, Owner, buried, h100, owners

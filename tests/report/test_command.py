@@ -20,15 +20,15 @@ import pytest
 
 from gpumon.model.processes import Place, ProcessId
 from gpumon.model.snapshot import GpuStatus, Host
-from gpumon.recording import NO_SAMPLES, RecordingError
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.playback.replay import ReplaySource
+from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.report.curves import GpuCurves
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from gpumon.report.plot import draw
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.text.time_parsing import day_and_time
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.report.logs import changed, lines_of, write_log

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.host import ProcessHost, RelatedProcess
+from gpumon.host.process_host import ProcessHost, RelatedProcess
 from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, Place, ProcessId, Suspect
 from gpumon.model.snapshot import MigInstance, ReservationHolder, Reserved, Snapshot
 from gpumon.sampling.enrichment import Lookup
@@ -21,7 +21,7 @@ from tests.screen import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from gpumon.host import Details, ProcessHandle, Target
+    from gpumon.host.process_host import Details, ProcessHandle, Target
 
 SUSPECT = Suspect(ProcessId(9, 1), ("GPU-0",), HoldReason.ORPHAN, "its parent ended")
 

@@ -134,7 +134,7 @@ def furnish(tmp_path: Path) -> Iterator[Callable[..., Room]]:
 _ELSEWHERE = """
 import sys
 import msgspec
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.sources.nvml.source import NvmlSource
 source = NvmlSource()
 try:

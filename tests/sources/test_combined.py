@@ -10,10 +10,10 @@ from gpumon.model.makers import Maker
 from gpumon.model.processes import GpuUse
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from gpumon.model.snapshot import Gpu, Trouble
-from gpumon.sources import Call, NoSuchGpuError, SourceError
 from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
 from gpumon.sources.combined import CombinedBackend, Member
 from gpumon.sources.links import Joint, Link, Links
+from gpumon.sources.source import Call, NoSuchGpuError, SourceError
 from tests.build import gpu
 from tests.clock import HandClock
 

@@ -21,7 +21,7 @@ from gpumon.sources.demo.curves import dimmed, mean, ripples, scaled, steady, sw
 from tests.clock import HandClock
 
 if TYPE_CHECKING:
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
     from gpumon.system.clock import Clock
 
 START = 1_763_700_000.0

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpumon.sources.demo
-from gpumon.host import Refusal, Refused, Target, target_of
 from gpumon.host.details import is_secret
+from gpumon.host.process_host import Refusal, Refused, Target, target_of
 from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome
@@ -31,7 +31,7 @@ from tests.clock import HandClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.host import ProcessHandle, ProcessHost
+    from gpumon.host.process_host import ProcessHandle, ProcessHost
     from gpumon.model.snapshot import Snapshot
     from gpumon.sources.demo.signal_effects import SignalEffects
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.sources import SourceError
 from gpumon.sources.combined import CombinedBackend
 from gpumon.sources.machine import Roots, this_machine
 from gpumon.sources.nvml.source import NvmlBackend
+from gpumon.sources.source import SourceError
 from tests.sources.amd.machines import add
 from tests.sources.drm.trees import Tree, link
 from tests.sources.intel.captures import uhd_i915

@@ -14,13 +14,13 @@ import pytest
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources import SourceError
 from gpumon.sources.maker_words import is_meant_for
 from gpumon.sources.nvml.gpm import METRICS
 from gpumon.sources.nvml.gpu import NvmlGpu
 from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.queries import FieldQuery, Query
 from gpumon.sources.nvml.source import NvmlSource
+from gpumon.sources.source import SourceError
 from tests.clock import HandClock
 from tests.driver import (
     FUNCTIONS,

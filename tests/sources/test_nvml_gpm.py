@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources import CallGivenUpError
 from gpumon.sources.nvml.gpm import METRICS
+from gpumon.sources.source import CallGivenUpError
 from tests.driver import a100, h100, h100_mig
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,

@@ -12,11 +12,11 @@ import pynvml
 import pytest
 
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sources import CallGivenUpError, SourceError
 from gpumon.sources.nvml import events, library, source
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.nvml.source import NvmlSource
+from gpumon.sources.source import CallGivenUpError, SourceError
 from gpumon.system.clock import SystemClock
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
 from tests.sources.nvml_room import (
@@ -34,7 +34,7 @@ from tests.sources.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.sources import Call
+    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
     Furnish = Callable[..., Room]

@@ -10,7 +10,7 @@ import psutil
 import pynvml
 import pytest
 
-from gpumon.availability import FRESH_SECONDS
+from gpumon.availability.rule import FRESH_SECONDS
 from gpumon.host import machine
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_past
-from gpumon.recording import EventKind
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
+from gpumon.recording.recording import EventKind
 from gpumon.sources.maker_words import ErrorSeverity, error_code
 from gpumon.sources.nvml import kernel_xids
 from gpumon.sources.nvml.kernel_xids import KERNEL_THREAD
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sized
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event
+    from gpumon.recording.recording import Event
 
     Furnish = Callable[..., Room]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.model.processes import ProcessId
-from gpumon.recording import Event, EventKind
+from gpumon.recording.recording import Event, EventKind
 from gpumon.stream import SCHEMA, GpuState, Heartbeat, StreamWriter
 from tests.build import NOON, snapshot
 from tests.stream.test_round_trip import demo_samples, lines_of

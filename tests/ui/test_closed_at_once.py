@@ -18,7 +18,7 @@ from textual.widgets import Button, OptionList
 
 from gpumon.config.themes import ThemeLibrary
 from gpumon.findings import conditions
-from gpumon.host import Target
+from gpumon.host.process_host import Target
 from gpumon.model.processes import ProcessId
 from gpumon.recording.history import History
 from gpumon.recording.playback.replay import Playing

@@ -12,7 +12,7 @@ import pytest
 from textual.app import App
 from textual.widgets import Button
 
-from gpumon.host import Target
+from gpumon.host.process_host import Target
 from gpumon.model.processes import GpuUse, ProcessId
 from gpumon.ui.dialogs import end
 from gpumon.ui.dialogs.end import EndDialog, SignalChoice

@@ -7,8 +7,8 @@ from typing import Any
 from textual.screen import Screen
 
 from gpumon.findings import conditions
-from gpumon.recording import Event, EventKind
 from gpumon.recording.history import History
+from gpumon.recording.recording import Event, EventKind
 from gpumon.ui.screens.gpu import GpuScreen
 from tests.build import NOON
 from tests.ui.test_pages import Pages, at, history_of, shown, stage_of, text, until

@@ -18,8 +18,8 @@ from textual.screen import Screen as TextualScreen
 
 from gpumon.config.themes import ThemeLibrary
 from gpumon.findings import conditions
-from gpumon.host import Details
 from gpumon.host.details import read_details
+from gpumon.host.process_host import Details
 from gpumon.host.processes import ProcessReader
 from gpumon.model.processes import GpuUse, HolderScan, HoldReason, Place, ProcessId, Suspect
 from gpumon.recording.history import History
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gpumon.host import Target
+    from gpumon.host.process_host import Target
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event
+    from gpumon.recording.recording import Event
     from gpumon.text.cells import Row
     from gpumon.ui.view.key_names import FooterKey
 

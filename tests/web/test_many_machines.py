@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from gpumon.fleet import HostStatus
+from gpumon.fleet.fleet import HostStatus
 from tests.driver import Driver, Owner, h100
 from tests.driver.owners import owners
 from tests.exporter.exporting import exporting

@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.kill.end.outputs import Plan, as_json, plan_table, report_lines
 from gpumon.kill.end.selection import NamedProcess, ProcessSelectionError, changed, select
 from gpumon.kill.outcome import Outcome
@@ -19,19 +19,19 @@ from gpumon.kill.session import TerminationSession
 from gpumon.kill.signals import signal_name
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.host import ProcessHost, Target
+    from gpumon.host.process_host import ProcessHost, Target
     from gpumon.kill.audit_log import AuditLog
     from gpumon.kill.end.selection import SelectedTargets
     from gpumon.kill.outcome import TerminationReport
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 EXIT_SOME = 1
 """Some have not ended, or nothing was sent."""

@@ -26,7 +26,7 @@ from gpumon.text.formatting import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.host import Refused, Target
+    from gpumon.host.process_host import Refused, Target
     from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
     from gpumon.model.processes import ProcessId
 

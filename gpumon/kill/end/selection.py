@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.host import Target, target_of, target_of_kin
+from gpumon.host.process_host import Target, target_of, target_of_kin
 from gpumon.kill.descendants import descendants
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.host import ProcessHost, RelatedProcess
+    from gpumon.host.process_host import ProcessHost, RelatedProcess
     from gpumon.model.processes import ProcessId, Suspect
     from gpumon.model.snapshot import Snapshot
 

@@ -15,7 +15,7 @@ import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from gpumon.recording import RecordingError
+from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

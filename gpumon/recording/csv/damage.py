@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.columns import GPU_COLUMNS, PROCESS_COLUMNS
 from gpumon.recording.csv.files import exists
 from gpumon.recording.csv.tables import Damage, samples
+from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import counted, printable
 
 if TYPE_CHECKING:

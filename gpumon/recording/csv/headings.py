@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.cells import read_moment
 from gpumon.recording.csv.columns import HOSTNAME, column_name
+from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

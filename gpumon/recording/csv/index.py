@@ -20,11 +20,11 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.clocks import APART, STEADY, Clocks, clocks_at, held_below, onward_step
 from gpumon.recording.csv.file_lines import PIECE, FileLines
 from gpumon.recording.csv.headings import LONGEST_LINE, Header, as_header, cells_of, first_header
 from gpumon.recording.csv.sample_finder import SampleFinder, begins, continues
+from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,9 +12,9 @@ from gpumon.sampling.enrichment import Lookup
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.model.snapshot import Snapshot
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
     Take = Callable[[Mapping[str | None, Snapshot]], None]
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.damage import damage_notes, find_damage
 from gpumon.recording.csv.files import parts
 from gpumon.recording.memory.event_finder import EventFinder
+from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.part import Part
     from gpumon.recording.csv.rotated_log import RotatedLog
     from gpumon.recording.history import History
+    from gpumon.recording.recording import Event
 
 _HEAD_START = 0.5
 """Seconds of delay that leave the CPU to the first frame."""

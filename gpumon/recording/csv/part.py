@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gpumon.model.snapshot import Snapshot
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.clocks import Clocks, clocks_of
 from gpumon.recording.csv.compression import Opener, head, is_packed
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
@@ -23,6 +22,7 @@ from gpumon.recording.csv.headings import LONGEST_LINE, first_header
 from gpumon.recording.csv.index import CsvFile
 from gpumon.recording.csv.process_lists import ListReader, ProcessList
 from gpumon.recording.csv.rows import LIST_SECONDS
+from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

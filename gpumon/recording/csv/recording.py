@@ -6,7 +6,6 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.compression import Opener
 from gpumon.recording.csv.files import log_to_read, parts
 from gpumon.recording.csv.hosts import HostFilter, has_several, hosts_in, in_words
@@ -14,15 +13,16 @@ from gpumon.recording.csv.log_reader import LogReader
 from gpumon.recording.csv.part import GRAIN
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.memory.ordering import event_beside, events_from_to
+from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.history import History
+    from gpumon.recording.recording import Event
 
 _CLOSING = 0.3
 """Seconds for which a read that goes on is waited for; one that hangs goes with the process."""
@@ -63,7 +63,7 @@ def open_log(path: str | os.PathLike[str], host: str | None = None) -> CsvRecord
 
 
 class CsvRecording:
-    """A log as ``gpumon.recording.Recording``. Thread-safe.
+    """A log as ``Recording``. Thread-safe.
 
     A log that is still being written grows, also into its next part.
 

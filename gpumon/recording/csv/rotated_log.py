@@ -12,12 +12,12 @@ from collections import OrderedDict
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.clocks import onward_step
 from gpumon.recording.csv.compression import Opener
 from gpumon.recording.csv.files import parts
 from gpumon.recording.csv.part import GRAIN, Part
 from gpumon.recording.memory.ordering import evenly
+from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,12 +14,12 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.compression import head
 from gpumon.recording.csv.files import MOST_PARTS, LogFiles, forms, numbered, part_numbers
 from gpumon.recording.csv.opening import LogError, being_written, holder, lock, open_file, shown
 from gpumon.recording.csv.rows import ONE_MACHINE
 from gpumon.recording.csv.tails import whole_gpus, whole_lists
+from gpumon.recording.recording import RecordingError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpumon.availability import is_full
+from gpumon.availability.rule import is_full
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
 from gpumon.model.snapshot import ANSWERING, GpuStatus
-from gpumon.recording import Event, EventKind
+from gpumon.recording.recording import Event, EventKind
 from gpumon.text.formatting import gib, gibibytes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.recording import Event
+    from gpumon.recording.recording import Event
 
 _event_time = attrgetter("time")
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event
+    from gpumon.recording.recording import Event
 
 MOST_BYTES = 32 * 2**20
 MARKS_KEPT = 5000
@@ -54,7 +54,7 @@ _LEAST_SPACING = 0.001
 
 
 class MemoryRecording:
-    """A ``gpumon.recording.Recording``, filled by one thread at a time and read by others.
+    """A ``Recording``, filled by one thread at a time and read by others.
 
     Args:
         full_share: A GPU is full below this share of free memory; ``Thresholds.full_share``.

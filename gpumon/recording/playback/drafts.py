@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Recording
+    from gpumon.recording.recording import Recording
 
 # The cost of a sample grows with the GPUs and processes in it. The numbers are chosen so that a
 # draft takes some 30 ms.

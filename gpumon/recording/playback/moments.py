@@ -10,8 +10,8 @@ from gpumon.recording.series import RECENT_SPAN
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Recording
     from gpumon.recording.history import History
+    from gpumon.recording.recording import Recording
 
 
 class Moments:

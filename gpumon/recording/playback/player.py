@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event, Recording
     from gpumon.recording.history import History
-    from gpumon.sources import Call
+    from gpumon.recording.recording import Event, Recording
+    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 

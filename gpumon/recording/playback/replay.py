@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.recording import NO_SAMPLES, RecordingError
-from gpumon.sources import SourceError
+from gpumon.recording.recording import NO_SAMPLES, RecordingError
+from gpumon.sources.source import SourceError
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording import Event, Recording
-    from gpumon.sources import Call
+    from gpumon.recording.recording import Event, Recording
+    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 SLOWEST, FASTEST = 0.1, 1000.0
@@ -61,7 +61,7 @@ class Playing(Struct, frozen=True):
 
 
 class ReplaySource:
-    """A recording as a ``gpumon.sources.Source``.
+    """A recording as a ``Source``.
 
     The controls and the state may be used from any thread at any time. They do not wait for the
     recording, which may be on a disk that hangs: each sample updates its start and end. The next

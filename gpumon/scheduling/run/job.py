@@ -15,7 +15,7 @@ from gpumon.scheduling.run.child import Child
 from gpumon.scheduling.run.controlling_terminal import ControllingTerminal
 from gpumon.scheduling.run.members import Members
 from gpumon.scheduling.run.usage import SLACK_BYTES, JobUsage
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import tell
 

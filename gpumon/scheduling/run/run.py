@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from gpumon.scheduling.eligibility import Eligibility, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
-    from gpumon.sources import Source
     from gpumon.sources.links import Links
+    from gpumon.sources.source import Source
 
 NOTHING_FITS, TIMED_OUT = 1, 124
 _TRIES = 16

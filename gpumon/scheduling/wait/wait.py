@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpumon.scheduling.requirements import Requirements
     from gpumon.scheduling.wait.goals import Progress
     from gpumon.scheduling.wait.targets import WaitedProcess
-    from gpumon.sources import Source
+    from gpumon.sources.source import Source
 
 EXIT_TIMEOUT = 124
 """The exit status of timeout(1)."""

@@ -1,4 +1,4 @@
-"""The demo's processes as a ``gpumon.host.ProcessHost``, which never affects a real process.
+"""The demo's processes as a ``ProcessHost``, which never affects a real process.
 
 gpumon runs as ``scenario.ME``, with the permissions of an ordinary user: full access to own
 processes, and of other processes what ``/proc`` shows to all users.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from threading import Event
 from typing import TYPE_CHECKING
 
-from gpumon.host import Details, ProcessStatus, RelatedProcess
+from gpumon.host.process_host import Details, ProcessStatus, RelatedProcess
 from gpumon.sources.demo.instances import INIT
 from gpumon.sources.demo.scenario import GIB, ME, UIDS
 from gpumon.sources.demo.signals import deliver, own_line, take
@@ -17,7 +17,7 @@ from gpumon.sources.demo.signals import deliver, own_line, take
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.host import ProcessHandle, Target
+    from gpumon.host.process_host import ProcessHandle, Target
     from gpumon.model.processes import GpuProcess, HolderScan, Place, ProcessId
     from gpumon.model.snapshot import Snapshot
     from gpumon.sources.demo.gpus import DemoGpu
@@ -184,7 +184,7 @@ class _Moment:
 
 
 class _DemoHandle:
-    """See ``gpumon.host.ProcessHandle``."""
+    """See ``ProcessHandle``."""
 
     def __init__(self, world: World, target: Target, readonly: bool) -> None:
         self._world = world

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gpumon.host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused
 from gpumon.sources.demo.background import GPUMON
 from gpumon.sources.demo.instances import INIT
 from gpumon.sources.demo.scenario import ME
@@ -20,7 +20,7 @@ from gpumon.sources.demo.signal_effects import Effect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.host import Target
+    from gpumon.host.process_host import Target
     from gpumon.sources.demo.instances import ProcessInstance
     from gpumon.sources.demo.signal_effects import SignalEffects
     from gpumon.sources.demo.world import World

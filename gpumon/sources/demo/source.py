@@ -14,7 +14,6 @@ from gpumon.host.machine import MachineFacts
 from gpumon.host.processes import ProcessFacts
 from gpumon.model.processes import GpuUse, HolderScan
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.sources import NoSuchGpuError
 from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
 from gpumon.sources.demo.curves import mean, ripples, steady, together
 from gpumon.sources.demo.gpus import (
@@ -28,6 +27,7 @@ from gpumon.sources.demo.processes import LEADS
 from gpumon.sources.demo.scenario import GIB, GPU_LOST, HOUR, PAST, DemoMachine
 from gpumon.sources.demo.world import ScenarioState, World
 from gpumon.sources.sampler import Sampler
+from gpumon.sources.source import NoSuchGpuError
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from gpumon.host.device_files import DeviceFiles
 from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble
-from gpumon.sources import NoSuchGpuError, SourceError, gpus_there
 from gpumon.sources.backend import DriverFacts, GpuBackend, Reading
 from gpumon.sources.drm.attributes import GpuLostError
 from gpumon.sources.drm.calls import CallWatch
@@ -33,15 +32,16 @@ from gpumon.sources.drm.cards import (
 )
 from gpumon.sources.drm.clients import ClientReader, Node
 from gpumon.sources.drm.uses import ProcessUse, list_processes
+from gpumon.sources.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from gpumon.sources import Call
     from gpumon.sources.backend import ListedProcess
     from gpumon.sources.drm.clients import ClientScan
     from gpumon.sources.drm.gpu import DrmGpu
+    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from gpumon.sources import Call, CallGivenUpError
+from gpumon.sources.source import Call, CallGivenUpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

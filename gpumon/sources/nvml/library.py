@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
-from gpumon.sources import Call, CallGivenUpError
+from gpumon.sources.source import Call, CallGivenUpError
 
 if TYPE_CHECKING:
     from gpumon.system.clock import Clock

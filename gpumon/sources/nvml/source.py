@@ -34,7 +34,6 @@ from gpumon.host.processes import ProcessReader
 from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
-from gpumon.sources import Call, NoSuchGpuError, SourceError, gpus_there
 from gpumon.sources.backend import DriverFacts, GpuBackend, Reading
 from gpumon.sources.nvml.device_registry import RETRY_SECONDS, DeviceRegistry
 from gpumon.sources.nvml.driver_errors import (
@@ -53,6 +52,7 @@ from gpumon.sources.nvml.queries import pause_after
 from gpumon.sources.nvml.slow_call_budget import PERIOD, SHARE, SlowCallBudget
 from gpumon.sources.nvml.xid_reports import XidReports
 from gpumon.sources.sampler import Sampler
+from gpumon.sources.source import Call, NoSuchGpuError, SourceError, gpus_there
 from gpumon.system.clock import SystemClock
 from gpumon.system.resource_errors import lack_behind
 

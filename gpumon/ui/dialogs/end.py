@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from gpumon.host import RelatedProcess, Target
+    from gpumon.host.process_host import RelatedProcess, Target
     from gpumon.model.processes import ProcessId
 
 _ABOUT = {

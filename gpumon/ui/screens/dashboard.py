@@ -12,7 +12,7 @@ from textual.message import Message
 from gpumon.config.ui_state import UiState, load, store
 from gpumon.findings import gpu_findings
 from gpumon.findings.groups import job_with_key
-from gpumon.host import target_of, target_of_kin
+from gpumon.host.process_host import target_of, target_of_kin
 from gpumon.host.visible_devices import assignment_line
 from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.findings.groups import JobGroup
-    from gpumon.host import Target
+    from gpumon.host.process_host import Target
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Gpu
     from gpumon.system.folders import Folder

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.config.chart_windows import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import gpu_findings, memory_account
-from gpumon.host import Target
+from gpumon.host.process_host import Target
 from gpumon.host.visible_devices import MAIN_VARIABLE, assignment_line
 from gpumon.model.makers import Maker, maker_of
 from gpumon.model.processes import GpuUse, blamed
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpumon.config.key_action import Place
     from gpumon.model.processes import Suspect
     from gpumon.model.snapshot import Gpu
-    from gpumon.recording import Event
+    from gpumon.recording.recording import Event
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette
     from gpumon.ui.terminal.renderer import TerminalRenderer

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.config.key_action import KeyAction, Place
-    from gpumon.host import Target
+    from gpumon.host.process_host import Target
     from gpumon.recording.history import History
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from gpumon.host import Details, Refused, target_of
+from gpumon.host.process_host import Details, Refused, target_of
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import GpuProcess
 from gpumon.ui.background import run_in_thread
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.config.key_action import Place
-    from gpumon.host import ProcessHost
+    from gpumon.host.process_host import ProcessHost
     from gpumon.model.processes import ProcessId
     from gpumon.text.cells import Row
     from gpumon.ui.palette import Palette

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from gpumon.recording import RecordingError
 from gpumon.recording.playback.replay import STEP_SECONDS
+from gpumon.recording.recording import RecordingError
 from gpumon.ui.screens.painted import PaintedScreen
 from gpumon.ui.view.key_names import keycap
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gpumon.config.ui_state import load
-from gpumon.sources import SourceError
+from gpumon.sources.source import SourceError
 from gpumon.system.folders import state_folder
 from gpumon.system.resource_errors import lack_behind, require_files
 from gpumon.system.startup_imports import import_asyncio
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from signal import Signals
 
-    from gpumon.fleet import Fleet
+    from gpumon.fleet.fleet import Fleet
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
     from gpumon.sampling.collector import Collector

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.recording import EventKind
+from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, braille, fill
 from gpumon.text.formatting import cell_width, fit, fit_right
 from gpumon.text.units import memory_units
@@ -18,7 +18,7 @@ from gpumon.ui.view.event_glyphs import EVENT_BITS, PROCESS_BITS, event_field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gpumon.recording import Event
+    from gpumon.recording.recording import Event
 
     Values = Sequence[float | None]
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpumon.config.columns import Column
-    from gpumon.filters import Facts
+    from gpumon.filters.language import Facts
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History
@@ -290,7 +290,7 @@ def _depends_on_time(view: View) -> bool:
 
 
 def _facts(row: RowContext) -> Facts:
-    from gpumon.filters import Facts
+    from gpumon.filters.language import Facts
 
     def idle(process: ProcessId) -> float | None:
         interval = row.idle(process)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpumon.recording import EventKind
+from gpumon.recording.recording import EventKind
 
 if TYPE_CHECKING:
     from gpumon.text.cells import Field

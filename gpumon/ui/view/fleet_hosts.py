@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.findings import FindingKind, Severity
-from gpumon.fleet import HostOrigin, HostStatus
+from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.text.cells import Field, Row, bar, bar_style, fill, restyle
 from gpumon.text.formatting import (
     UNKNOWN,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpumon.filters import Facts
-from gpumon.fleet import Owner
+from gpumon.filters.language import Facts
+from gpumon.fleet.fleet import Owner
 from gpumon.text.cells import Field, Row, fill, restyle
 from gpumon.text.formatting import (
     UNKNOWN,

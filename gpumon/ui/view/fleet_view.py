@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.config.columns import DEFAULT_COLUMNS
-from gpumon.filters import parse
+from gpumon.filters.language import parse
 from gpumon.fleet.terms import FLEET_PROCESSES, HOSTS
 from gpumon.model.processes import ProcessId
 from gpumon.ui.view.process_table import Sort

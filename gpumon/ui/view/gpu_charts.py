@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from gpumon.config.chart_windows import ChartWindow
     from gpumon.model.snapshot import Gpu
-    from gpumon.recording import Event
     from gpumon.recording.history import History
+    from gpumon.recording.recording import Event
     from gpumon.ui.view.memo import Memo
 
 

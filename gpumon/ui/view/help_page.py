@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMNS, GPU_COLUMNS
 from gpumon.config.keymap import display
-from gpumon.filters import TERMS
+from gpumon.filters.language import TERMS
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.text.cells import row_width
 from gpumon.text.formatting import cell_width

@@ -16,7 +16,7 @@ from gpumon.ui.view.page_layout import Fact, fact_rows, text_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpumon.host import Details, RelatedProcess
+    from gpumon.host.process_host import Details, RelatedProcess
     from gpumon.model.snapshot import Snapshot
 
 HIDDEN = "••••••"

@@ -52,7 +52,7 @@ from gpumon.ui.view.trend_text import SPAN, bytes_trend, percent_trend, size_tex
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.host import Details
+    from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess, GpuUse, Place
     from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.recording.history import History

@@ -15,9 +15,9 @@ from gpumon.ui.view.process_table import in_order, sort_processes
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from gpumon.filters import Facts, Filter
+    from gpumon.filters.language import Facts, Filter
     from gpumon.findings.groups import JobGroup, UserUse
-    from gpumon.host import RelatedProcess
+    from gpumon.host.process_host import RelatedProcess
     from gpumon.ui.view.process_table import RowContext, Sort
 
 Key: TypeAlias = ProcessId | str

@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gpumon.recording import EventKind
+from gpumon.recording.recording import EventKind
 from gpumon.text.cells import Field, Row, fill
 from gpumon.text.formatting import cell_width, duration, fit, fit_right, printable
 from gpumon.ui.view.event_glyphs import (
@@ -30,8 +30,8 @@ from gpumon.ui.view.key_names import keycap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.recording import Event
     from gpumon.recording.playback.replay import Playing
+    from gpumon.recording.recording import Event
 
 _STATE_WIDTH = 11
 _CLOCK_WIDTH, _SHORT_WIDTH, _WHEN_WIDTH = 10, 20, 28

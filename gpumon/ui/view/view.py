@@ -14,11 +14,11 @@ from gpumon.ui.view.table_entries import Key, Listing, ProcessFilter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.host import RelatedProcess
+    from gpumon.host.process_host import RelatedProcess
     from gpumon.kill.outcome import TerminationReport
     from gpumon.model.processes import ProcessId
-    from gpumon.recording import Event
     from gpumon.recording.playback.replay import Playing
+    from gpumon.recording.recording import Event
     from gpumon.ui.view.header_footer import LogNote
 
 

@@ -9,7 +9,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
 
-from gpumon.filters import PROCESSES, FilterError, parse
+from gpumon.filters.language import PROCESSES, FilterError, parse
 from gpumon.ui.widgets.text_input import MOST_CHARACTERS, BoundedInput
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from gpumon.filters import Language, Selection
+    from gpumon.filters.language import Language, Selection
 
 
 class _Underline(Highlighter):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.recording import RecordingError
 from gpumon.recording.csv import compression as packed
 from gpumon.recording.csv.compression import MOST_UNPACKED, Opener, open_file
+from gpumon.recording.recording import RecordingError
 from tests.recording.csv.reading import busy, opened, write_log
 
 if TYPE_CHECKING:

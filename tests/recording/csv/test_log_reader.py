@@ -8,9 +8,9 @@ import pytest
 
 from gpumon.findings import conditions
 from gpumon.model.snapshot import Unknown
-from gpumon.recording import EventKind
 from gpumon.recording.csv import log_reader
 from gpumon.recording.history import History
+from gpumon.recording.recording import EventKind
 from gpumon.sources.demo.source import DemoSource
 from tests.build import NOON, gpu, process, snapshot
 from tests.clock import HandClock

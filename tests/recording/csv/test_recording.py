@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from gpumon.model.processes import Container, Place, ProcessId
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.recording import EventKind, RecordingError
 from gpumon.recording.csv import file_lines, index, log_reader
 from gpumon.recording.csv.file_lines import FileLines
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.history import History
+from gpumon.recording.recording import EventKind, RecordingError
 from gpumon.sources.demo.source import DemoSource
 from gpumon.sources.nvml.source import NvmlSource
 from tests.build import GIB, NOON, gpu, process, snapshot

@@ -12,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.findings import conditions
-from gpumon.recording import RecordingError
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recorder import Recorder
 from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import ONE_MACHINE, SEVERAL_MACHINES
 from gpumon.recording.history import LOG_GPU_DEPTH, History
+from gpumon.recording.recording import RecordingError
 from tests.build import NOON
 from tests.clock import HandClock
 from tests.recording.csv.reading import assert_read_back, times_of, wait_until, write_log

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from gpumon.model.metrics import Unit
 from gpumon.model.processes import Container
 from gpumon.model.snapshot import MigInstance
-from gpumon.recording import RecordingError
 from gpumon.recording.csv import file_lines, index, sample_finder, tables
 from gpumon.recording.csv.cells import column_cells
 from gpumon.recording.csv.columns import (
@@ -34,6 +33,7 @@ from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.parsers import arguments, container, mig_devices
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.csv.tables import Damage
+from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 from tests.build import GIB, NOON, process
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER

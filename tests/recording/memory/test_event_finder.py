@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Trouble, Unknown
-from gpumon.recording import Event, EventKind
 from gpumon.recording.memory.event_finder import HYSTERESIS, EventFinder, events_between
+from gpumon.recording.recording import Event, EventKind
 from tests.build import GIB, NOON, gpu, process, snapshot
 
 SHARE = 0.05

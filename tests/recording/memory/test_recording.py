@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import Snapshot, Trouble
-from gpumon.recording import EventKind, history
+from gpumon.recording import history
 from gpumon.recording.memory.recording import MARKS_KEPT, MOST_BYTES, STEP, MemoryRecording
+from gpumon.recording.recording import EventKind
 from gpumon.sources.demo import DemoSource
 from tests.build import NOON, gpu, process, snapshot
 from tests.recordings import ListTape
@@ -25,7 +26,7 @@ from tests.recordings import ListTape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.recording import Recording
+    from gpumon.recording.recording import Recording
 
 SHARE = 0.05
 

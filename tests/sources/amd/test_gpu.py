@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
-from gpumon.sources import SourceError
 from gpumon.sources.amd.source import AmdBackend
+from gpumon.sources.source import SourceError
 from tests.sources.amd.machines import add, add_kfd_node, capture, machine
 from tests.sources.amd.test_gpu_metrics import table
 from tests.sources.drm.trees import Faults, Tree, write

@@ -10,8 +10,8 @@ import pytest
 
 from gpumon.model.selection import ALL, parse_selection
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources import CallGivenUpError, NoSuchGpuError, SourceError
 from gpumon.sources.drm import clients
+from gpumon.sources.source import CallGivenUpError, NoSuchGpuError, SourceError
 from tests.clock import HandClock
 from tests.sources.drm.example import MIB, ExampleBackend, add_card, client, node
 from tests.sources.drm.trees import Faults, Tree, see_all_processes, write

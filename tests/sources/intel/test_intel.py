@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources import SourceError
 from gpumon.sources.drm import holders
 from gpumon.sources.intel import memory
 from gpumon.sources.intel.names import model_of
 from gpumon.sources.intel.source import IntelBackend
 from gpumon.sources.sampler import Sampler
+from gpumon.sources.source import SourceError
 from tests.clock import HandClock
 from tests.sources.drm.trees import Faults, Tree, see_all_processes, write
 from tests.sources.intel import captures

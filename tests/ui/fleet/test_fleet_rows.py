@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gpumon.fleet import HostOrigin, HostStatus
+from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gpumon.config.chart_windows import WINDOWS
 from gpumon.model.snapshot import Gpu, Unknown
-from gpumon.recording import Event, EventKind
 from gpumon.recording.history import History
+from gpumon.recording.recording import Event, EventKind
 from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.chart_plot import Scale, Span, plot
 from gpumon.ui.view.gpu_charts import chart_rows, window_seconds, window_title

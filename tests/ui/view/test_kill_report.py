@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpumon.host import ProcessStatus, Target
+from gpumon.host.process_host import ProcessStatus, Target
 from gpumon.kill.outcome import MemoryReclaimed, Outcome, TargetOutcome, TerminationReport
 from gpumon.model.processes import HoldReason, ProcessId, Suspect
 from gpumon.ui.view.kill_report import report_rows, summary_text

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
-from gpumon.host import Details, RelatedProcess
+from gpumon.host.process_host import Details, RelatedProcess
 from gpumon.model.processes import Container, GpuProcess, GpuUse, Place, ProcessId
 from gpumon.model.snapshot import MigInstance, Snapshot
 from gpumon.recording.history import History

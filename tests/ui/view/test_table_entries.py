@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gpumon.filters import Facts, parse_filter
-from gpumon.host import RelatedProcess
+from gpumon.filters.language import Facts, parse_filter
+from gpumon.host.process_host import RelatedProcess
 from gpumon.model.processes import Place, ProcessId
 from gpumon.ui.view.process_table import RowContext, Sort
 from gpumon.ui.view.table_entries import (

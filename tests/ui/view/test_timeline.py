@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.recording import Event, EventKind
 from gpumon.recording.playback.replay import Playing
+from gpumon.recording.recording import Event, EventKind
 from gpumon.text.cells import Row, row_width
 from gpumon.text.formatting import cell_width
 from gpumon.ui.view import timeline

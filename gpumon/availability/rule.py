@@ -1,0 +1,243 @@
+"""Whether a GPU is free: the one rule for the screen, ``select``, ``run``, ``wait`` and reports.
+
+A GPU, or a MIG device of it, is free if it is healthy, not reserved, has no computing process, no
+unattributed memory, and no utilisation. A GPU with unknown values is never free.
+
+Processes that only draw do not count on a GPU with a display: its memory and utilisation belong to
+the desktop. On other GPUs they may hold only what a display server takes of every GPU: a renderer
+without a display is a job.
+
+Where the values come from metrics, which tell no processes, memory and utilisation decide alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpumon.availability.health import memory_faults, recovery_action
+from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.thresholds import DEFAULTS
+from gpumon.text.formatting import gib, gibibytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpumon.model.processes import GpuProcess
+    from gpumon.model.snapshot import Gpu, MigInstance
+    from gpumon.model.thresholds import Thresholds
+
+FRESH_SECONDS = 5.0
+"""Age up to which a list of processes tells who is on a GPU at this moment."""
+
+
+class Listed(Struct, frozen=True):
+    """The driver's list of processes on a GPU or a MIG device, summarised.
+
+    Attributes:
+        processes: Number of processes.
+        computing: Number of computing processes; the others only draw.
+        memory: Bytes they hold together; ``None`` if any is unknown.
+    """
+
+    processes: int = 0
+    computing: int = 0
+    memory: int | None = 0
+
+
+class NotFree(Struct, frozen=True):
+    """Why a GPU is not free.
+
+    Attributes:
+        kind: ``status``, ``old``, ``health``, ``mode``, ``reserved``, ``processes``, ``memory`` or
+            ``busy``.
+        sentence: For the user, without the GPU's name; safe to print.
+    """
+
+    kind: str
+    sentence: str
+
+
+NOBODY = Listed()
+
+
+def listed_on(processes: Iterable[GpuProcess], gpu: Gpu, mig: MigInstance | None = None) -> Listed:
+    """The use that these processes make of a GPU, or of a MIG device of it."""
+    count = computing = total = 0
+    known = True
+    for process in processes:
+        uses = [
+            use
+            for use in process.uses
+            if use.gpu_uuid == gpu.uuid
+            and (mig is None or use.instance == (mig.gpu_instance, mig.compute_instance))
+        ]
+        count += bool(uses)
+        computing += bool(uses) and process.type != "G"
+        known = known and all(use.memory_used is not None for use in uses)
+        total += sum(use.memory_used or 0 for use in uses)
+    return Listed(count, computing, total if known else None)
+
+
+def why_not_free(
+    gpu: Gpu,
+    listed: Listed | None,
+    thresholds: Thresholds = DEFAULTS,
+    *,
+    mig: MigInstance | None = None,
+    mine: Listed = NOBODY,
+    reserved: bool = False,
+    old: bool = False,
+    in_container: bool = False,
+) -> NotFree | None:
+    """The first reason why a GPU, or a MIG device of it, is not free; ``None`` if it is free.
+
+    Args:
+        gpu: The GPU.
+        listed: The driver's list, without ``mine``; ``None`` while there is no current list.
+        thresholds: The thresholds for unattributed memory.
+        mig: The MIG device.
+        mine: Processes that the caller wants to ignore.
+        reserved: Whether ``gpumon run`` has reserved it.
+        old: Whether its values are too old.
+        in_container: Whether the driver lists the processes of this container only.
+    """
+    reasons = _of_the_gpu(gpu, reserved=reserved, old=old)
+    reason = next(reasons, None) or next(
+        _of_who_is_on_it(gpu, mig, listed, mine, thresholds, in_container), None
+    )
+    return None if reason is None else NotFree(*reason)
+
+
+def _of_the_gpu(gpu: Gpu, *, reserved: bool, old: bool) -> Iterator[tuple[str, str]]:
+    if gpu.status is not GpuStatus.OK:
+        yield "status", gpu.status.value
+    if old:
+        yield "old", "its values are old"
+    for fault in memory_faults(gpu):
+        yield "health", fault.sentence
+    action = recovery_action(gpu)
+    if action is not None:
+        yield "health", f"the driver recommends a recovery action: {action}"
+    if gpu.compute_mode == "Prohibited":
+        yield "mode", "its compute mode prohibits computing"
+    if reserved:
+        yield "reserved", "gpumon run keeps it for a job"
+
+
+def _of_who_is_on_it(
+    gpu: Gpu,
+    mig: MigInstance | None,
+    listed: Listed | None,
+    mine: Listed,
+    thresholds: Thresholds,
+    in_container: bool,
+) -> Iterator[tuple[str, str]]:
+    if listed is None and gpu.unknown.get("processes") is Unknown.NOT_EXPORTED:
+        yield from _of_what_is_in_use(gpu, mig, thresholds)
+        return
+    if listed is None:
+        yield "processes", "who computes on it is unknown"
+        return
+    if listed.computing:
+        yield "processes", f"{listed.computing} compute on it"
+    if not gpu.memory_unified:
+        yield from _of_memory(gpu, mig, listed, mine, thresholds, in_container)
+    if listed.processes and not gpu.display_active:
+        held = listed.memory
+        if held is None and gpu.memory_unified:
+            yield "processes", "the memory of its drawing processes is unknown"
+        elif (held or 0) > normal_unlisted(gpu, thresholds, mig):
+            yield "processes", f"processes that draw hold {gibibytes(held)} {gib()}"
+    if mig is not None or mine.processes:
+        return
+    if gpu.utilization_gpu is None and not _is_never_told(gpu):
+        yield "busy", "its utilisation is unknown"
+    elif gpu.utilization_gpu and not gpu.display_active:
+        yield "busy", busy_sentence(gpu.utilization_gpu, in_container=in_container)
+
+
+def _of_what_is_in_use(
+    gpu: Gpu, mig: MigInstance | None, thresholds: Thresholds
+) -> Iterator[tuple[str, str]]:
+    """The reasons where no list exists: a process that computes has memory for its context."""
+    used = gpu.memory_used if mig is None else mig.memory_used
+    if used is None:
+        yield "memory", "how much of its memory is in use is unknown"
+    elif used > normal_unlisted(gpu, thresholds, mig):
+        yield "memory", f"{gibibytes(used)} {gib()} in use"
+    if mig is not None:
+        return
+    if gpu.utilization_gpu is None and not _is_never_told(gpu):
+        yield "busy", "its utilisation is unknown"
+    elif gpu.utilization_gpu:
+        yield "busy", f"{gpu.utilization_gpu} % busy"
+
+
+def _of_memory(
+    gpu: Gpu,
+    mig: MigInstance | None,
+    listed: Listed,
+    mine: Listed,
+    thresholds: Thresholds,
+    in_container: bool,
+) -> Iterator[tuple[str, str]]:
+    used = gpu.memory_used if mig is None else mig.memory_used
+    if used is None:
+        why = "unknown"
+        if gpu.unknown.get("memory_used") is Unknown.NO_PERMISSION:
+            why = "told to root only"
+        yield "memory", f"how much of its memory is in use is {why}"
+        return
+    normal = normal_unlisted(gpu, thresholds, mig)
+    unlisted = used - (mine.memory or 0) - (listed.memory or 0)
+    if unlisted > normal and (listed.memory is None or mine.memory is None):
+        size = f"{gibibytes(used)} {gib()}"
+        yield "memory", f"{size} in use, and the memory of its processes is unknown"
+    elif unlisted > normal:
+        yield "memory", unlisted_sentence(unlisted, in_container=in_container)
+
+
+def _is_never_told(gpu: Gpu) -> bool:
+    """Whether the driver never reports this GPU's utilisation, as in MIG mode."""
+    unsupported = gpu.unknown.get("utilization_gpu") is Unknown.NOT_SUPPORTED
+    return unsupported or bool(gpu.mig_mode or gpu.mig)
+
+
+def normal_unlisted(gpu: Gpu, thresholds: Thresholds, mig: MigInstance | None = None) -> float:
+    """Bytes on a GPU, or a MIG device of it, that may be in use without a listed process."""
+    if mig is not None or (gpu.memory_reserved is not None and not gpu.display_active):
+        return thresholds.unlisted_bytes
+    return normal_with_reserve(gpu.memory_total, thresholds)
+
+
+def normal_with_reserve(total: float | None, thresholds: Thresholds) -> float:
+    """The same limit if used memory may include the driver's reserve or a display's memory."""
+    return max(thresholds.overhead_bytes, thresholds.overhead_share * (total or 0))
+
+
+def is_busy_unlisted(gpu: Gpu, listed: Listed | None) -> bool | None:
+    """Whether something runs on a GPU without listed processes; ``None`` is unknown."""
+    if gpu.utilization_gpu is None or listed is None:
+        return None
+    return gpu.utilization_gpu > 0 and not listed.processes and not gpu.display_active
+
+
+def is_full(free: float | None, total: float | None, share: float) -> bool | None:
+    """Whether less than this share of a GPU's memory is free; ``None`` is unknown."""
+    return None if free is None or not total else free < share * total
+
+
+def busy_sentence(utilization: int, *, in_container: bool) -> str:
+    """A sentence: something runs, and the list does not show the owner."""
+    who = "visible from this container" if in_container else "that the driver lists"
+    return f"{utilization} % busy, by nobody {who}"
+
+
+def unlisted_sentence(size: int, *, in_container: bool) -> str:
+    """A sentence: memory is in use, and the list does not show the owner."""
+    told = f"{gibibytes(size)} {gib()}"
+    if in_container:
+        return f"{told} not visible from this container"
+    return f"{told} held by no process that the driver lists"

@@ -1,0 +1,150 @@
+"""The interface of everything that produces snapshots: ``Source``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpumon.model.snapshot import Snapshot
+
+
+class SourceError(Exception):
+    """A source cannot be opened, for a reason that the user can act on.
+
+    Attributes:
+        sentence: What is wrong.
+        advice: What to do about it.
+    """
+
+    def __init__(self, sentence: str, advice: str) -> None:
+        super().__init__(f"{sentence} {advice}")
+        self.sentence = sentence
+        self.advice = advice
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A subclass may take other arguments; a worker process sends its errors to another one.
+        return _rebuilt, (type(self), self.sentence, self.advice)
+
+
+def _rebuilt(kind: type[SourceError], sentence: str, advice: str) -> SourceError:
+    error = kind.__new__(kind)
+    SourceError.__init__(error, sentence, advice)
+    return error
+
+
+class NoSuchGpuError(SourceError):
+    """The selection names GPUs that the machine does not have.
+
+    Args:
+        missing: The missing ones as they were named.
+        count: Number of GPUs of the machine.
+        machine: How the message calls the machine.
+    """
+
+    def __init__(self, missing: Sequence[str], count: int, machine: str = "This machine") -> None:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        super().__init__(
+            f"There is no GPU {', '.join(missing[:_NAMED])}{more}.", gpus_there(count, machine)
+        )
+
+
+_NAMED = 4
+
+
+def gpus_there(count: int, machine: str = "This machine") -> str:
+    """A sentence that says which GPUs a machine has."""
+    if count < 2:
+        return f"{machine} has {'only GPU 0' if count else 'no GPU'}."
+    return f"{machine} has GPUs 0 to {count - 1}."
+
+
+class Call(Struct, frozen=True, gc=False):
+    """A driver call in progress.
+
+    Attributes:
+        gpu_uuid: The GPU that it reads; ``None`` for the driver as a whole.
+        function: Its name.
+        since: When it began, on the monotonic clock.
+    """
+
+    gpu_uuid: str | None
+    function: str
+    since: float
+
+
+class CallGivenUpError(Exception):
+    """A hung call of this thread returned after ``Source.give_up``.
+
+    Another thread samples the source now: this one must not use it again.
+    """
+
+
+class Source(Protocol):
+    """Produces snapshots.
+
+    One thread at a time calls ``open``, ``sample`` and ``close``, and another one only after
+    ``give_up``. Any thread may call the rest.
+    """
+
+    def open(self) -> None:
+        """Prepare for sampling.
+
+        Raises:
+            SourceError: There is nothing to sample.
+            CallGivenUpError: This thread was given up; another one opens the source.
+        """
+        ...
+
+    def sample(self, *, closely: bool = True) -> Snapshot:
+        """Take a snapshot. Errors of GPUs and drivers are part of it and not raised.
+
+        Args:
+            closely: Whether a listener keeps all values. If not, values that only the page of a GPU
+                shows may be up to a second old.
+
+        Raises:
+            CallGivenUpError: This thread was given up; another one samples the source.
+        """
+        ...
+
+    def give_up(self, call: Call, /) -> bool:
+        """Skip a GPU whose call hangs, until the call returns.
+
+        The thread in the call is blocked until then. Another thread may continue with ``sample``,
+        or with ``open`` if that had not returned.
+
+        Returns:
+            False if there is nothing to give up: the call has returned, or it does not read a
+            single GPU.
+        """
+        ...
+
+    def past(self) -> Iterable[Snapshot]:
+        """What the source knows of the time before it was opened, oldest first; mostly nothing.
+
+        May be read on any thread, also while another one samples.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release all resources. May be called more than once."""
+        ...
+
+    @property
+    def hostname(self) -> str:
+        """Name of the machine; known before the first snapshot."""
+        ...
+
+    @property
+    def current_call(self) -> Call | None:
+        """The call that ``sample`` waits for now, for a watchdog."""
+        ...
+
+    @property
+    def driver_seconds(self) -> float:
+        """Seconds spent in driver calls since it was opened."""
+        ...

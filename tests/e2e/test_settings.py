@@ -70,8 +70,8 @@ def test_the_command_line_goes_over_a_variable_and_that_over_the_file(
 def test_thresholds_and_units_are_those_of_the_file(started: Callable[..., Screen]) -> None:
     text = 'units = {memory = "GB", temperature = "F"}\n[thresholds]\nidle_after = "7d"\n'
     with started(text) as screen:
-        # The last of the cards: all of them are drawn.
-        told = screen.wait_for(r"\n 7 H100.* unattr.*/85\.5G")
+        # The past has been seen, and all cards are drawn.
+        told = screen.wait_for(r"▲ stuck\?[\s\S]*\n 7 H100.* unattr.*/85\.5G")
         # By default this threshold is passed, as the test of a broken file shows.
         assert "◐ idle" not in told
         assert "°F" in told

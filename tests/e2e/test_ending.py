@@ -65,6 +65,15 @@ TRAINING = ["python", "train.py", "--config", "big.yaml"]
 
 def test_a_runaway_is_found_and_ended_and_its_memory_is_back(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY, TRAINING]) as (screen, started, _):
+        # A wrong term is told, and the last good filter stays.
+        screen.type("/mem>15G")
+        screen.wait_gone("runaway.py")
+        screen.type(" >")
+        screen.wait_for("a term has no spaces in it")
+        screen.wait_gone("runaway.py")
+        screen.wait_for("train.py")
+        screen.type("\x1b")
+        screen.wait_for(r"runaway.py[\s\S]*\n q quit")
         screen.type("/runaw\rk")
         screen.wait_for(rf"{started[0].pid}.*10\.0 GiB on GPU 1[\s\S]*no children")
         screen.type(RIGHT)
@@ -105,22 +114,6 @@ def test_memory_of_an_ended_process_that_the_driver_still_lists_did_not_come_bac
         card.processes = [owner for owner in card.processes if owner.pid != pid]
         card.memory_used = 20 * GIB + GIB // 4
         screen.wait_for(r"✓  1 of 1 ended, 10\.0 GiB came back on GPU 1")
-
-
-def test_the_opening_key_pressed_again_and_again_confirms_nothing(tmp_path: Path) -> None:
-    with machine(tmp_path, [RUNAWAY]) as (screen, started, _):
-        screen.type(DOWN)
-        screen.wait_for("▸")
-        screen.type("k")
-        screen.wait_for("no children")
-        screen.type("kkkkkk")
-        screen.type("\x1b[3~\x1b[20~")
-        screen.type("\r")
-        screen.wait_gone("no children")
-        screen.type("o")
-        screen.wait_for("self")
-        assert started[0].poll() is None
-        assert not (tmp_path / "state/gpumon/signals.jsonl").exists()
 
 
 def test_what_the_dialog_names_is_ended_though_the_list_moved_under_it(tmp_path: Path) -> None:
@@ -192,23 +185,6 @@ def test_a_tagged_pair_is_ended_together(tmp_path: Path) -> None:
         assert started[1].poll() is None
 
 
-def test_the_tree_shows_the_children_and_users_narrow(tmp_path: Path) -> None:
-    with machine(tmp_path, [RUNAWAY, TRAINING], children=2, columns=180, lines=60) as (
-        screen,
-        started,
-        _,
-    ):
-        screen.type("t")
-        screen.wait_for(r"├─.*runaway.py")
-        screen.type("u")
-        screen.wait_for("GPU-HOURS")
-        screen.type(DOWN)
-        screen.wait_for("▸")
-        screen.type("\r")
-        screen.wait_for(rf"processes · only {lives.user_name(os.geteuid())} ")
-        screen.wait_for(rf"{started[0].pid}")
-
-
 def point_at(screen: Screen, pid: int) -> None:
     """Put the cursor on the line of a process."""
     screen.wait_for(rf" {pid} ")
@@ -217,8 +193,11 @@ def point_at(screen: Screen, pid: int) -> None:
     screen.wait_for(rf"▸.* {pid} ")
 
 
-def test_a_tag_of_one_that_only_the_tree_shows_goes_with_the_tree(tmp_path: Path) -> None:
-    with machine(tmp_path, [RUNAWAY], children=6, columns=180, lines=60) as (screen, started, _):
+def test_the_tree_shows_the_children_their_tags_go_with_it_and_users_narrow(
+    tmp_path: Path,
+) -> None:
+    commands = [RUNAWAY, TRAINING]
+    with machine(tmp_path, commands, children=6, columns=180, lines=60) as (screen, started, _):
         loader = min(lives.children(started[0].pid))
         screen.type("t")
         screen.wait_for(r"\+6 .*runaway.py")
@@ -235,24 +214,35 @@ def test_a_tag_of_one_that_only_the_tree_shows_goes_with_the_tree(tmp_path: Path
         screen.type("t")
         screen.wait_gone("1 tagged")
         assert started[0].poll() is None
-
-
-def test_a_wrong_term_is_told_and_the_last_good_filter_stays(tmp_path: Path) -> None:
-    with machine(tmp_path, [RUNAWAY, TRAINING]) as (screen, _, _driver):
-        screen.type("/mem>15G")
-        screen.wait_gone("runaway.py")
-        screen.type(" >")
-        screen.wait_for("a term has no spaces in it")
-        screen.wait_gone("runaway.py")
-        screen.wait_for("train.py")
-        screen.type("\x1b")
-        screen.wait_for("runaway.py")
-
-
-def test_under_a_dialog_no_keys_are_told_that_do_not_work(tmp_path: Path) -> None:
-    with machine(tmp_path, [RUNAWAY], columns=80, lines=24) as (screen, _, _):
+        screen.type("t")
+        screen.wait_for(r"├─.*runaway.py")
+        screen.type("u")
+        screen.wait_for("GPU-HOURS")
         screen.type(DOWN)
         screen.wait_for("▸")
+        screen.type("\r")
+        screen.wait_for(rf"processes · only {lives.user_name(os.geteuid())} ")
+        screen.wait_for(rf"{started[0].pid}")
+
+
+def test_the_key_of_a_dialog_confirms_nothing_and_under_it_no_others_are_told(
+    tmp_path: Path,
+) -> None:
+    with machine(tmp_path, [RUNAWAY], columns=80, lines=24) as (screen, started, _):
+        screen.type(DOWN)
+        screen.wait_for("▸")
+        screen.type("k")
+        screen.wait_for("no children")
+        screen.type("kkkkkk")
+        screen.type("\x1b[3~\x1b[20~")
+        screen.type("\r")
+        screen.wait_gone("no children")
+        screen.type("o")
+        screen.wait_for("self")
+        assert started[0].poll() is None
+        assert not (tmp_path / "state/gpumon/signals.jsonl").exists()
+        screen.type("o")
+        screen.wait_gone("self ")
         for key, said in (
             ("k", "← → buttons   Tab parts   Enter press   Esc cancel"),
             ("e", "Space show or hide .* Esc cancel"),

@@ -37,8 +37,8 @@ class Finder:
             {happens}
 
 sys.meta_path.insert(0, Finder())
-from gpumon.cli import main
-sys.exit(main(["--demo", "-n", "0.1"]))
+from tests.demo import main
+sys.exit(main("-n", "0.1"))
 """
 WAITS, FAILS = "threading.Event().wait()", "raise ImportError('a broken Textual')"
 WHERE_PYTHON_REPLACES_WHAT_IS_RAISED = """

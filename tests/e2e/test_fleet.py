@@ -109,17 +109,18 @@ def test_clicks_choose_open_and_sort() -> None:
 
 
 def test_it_fits_every_size_and_follows_a_resize() -> None:
-    with Screen([*COARSE_DEMO, "--hosts", "node-[001-100]"]) as screen:
-        screen.wait_for(r"hosts 94/100 [\s\S]*── 100 hosts")
-        for columns, lines in ((200, 50), (80, 24), (60, 15), (30, 8)):
+    hosts = [*COARSE_DEMO, "--hosts", "node-[001-100]"]
+    with Screen(hosts, columns=30, lines=8) as screen:
+        # What is new below is blank until it is drawn.
+        for columns, lines in ((30, 8), (60, 15), (80, 24), (200, 50)):
             screen.resize(columns, lines)
+            screen.wait_for(r"node-001 [\s\S]*── 100 hosts[\s\S]*\n q quit.*\Z")
             screen.wait(
-                lambda it: (
-                    it.rows()[-1].startswith(" q quit")
-                    and re.search(r"node-001 [\s\S]*── 100 hosts", it.text()) is not None
-                ),
-                f"waiting for {columns}×{lines}",
+                lambda it: it.rows()[-1].startswith(" q quit"), f"waiting for {columns}×{lines}"
             )
+        screen.wait_for("hosts 94/100 ")
+        screen.resize(100, 24)
+        screen.wait_for(r"\A gpumon [^\n]*hosts 94/100 [\s\S]*── 100 hosts")
         assert b"Traceback" not in screen.output
         screen.type("q")
         assert screen.wait_end() == 0

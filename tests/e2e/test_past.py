@@ -107,31 +107,31 @@ def test_the_screen_as_it_was_and_back_to_now() -> None:
         screen.wait_gone("REWIND")
 
 
-def test_what_is_played_catches_up_with_the_present() -> None:
-    with machine() as (driver, _), screen_of(driver) as screen:
-        screen.wait_for(busy(11))
-        driver.cards[0].utilization_gpu = 77
-        screen.wait_for(busy(77))
-        screen.type(BACK)
-        screen.wait_for("REWIND")
-        for _ in range(6):
-            screen.type("+")
-        screen.wait_for("playback speed 100×")
-        screen.type("p")
-        screen.wait_gone("REWIND")
-
-
-def test_a_click_on_the_bar_goes_there(tmp_path: Path) -> None:
+def test_home_and_end_are_the_ends_of_what_was_seen_and_a_click_on_the_bar_goes_there(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "run.csv"
     with machine() as (driver, _), screen_of(driver, "--log", str(log)) as screen:
         screen.wait_for(busy(11))
         driver.cards[0].utilization_gpu = 77
         screen.wait_for(busy(77))
         screen.wait_for(LOGGED_THREE_SECONDS)
+        screen.type(BACK)
+        screen.wait_for(r"Home first +End now")
+        screen.type(HOME)
+        screen.wait_gone(busy(77))
+        screen.type(END)
+        screen.wait_gone("REWIND")
+        screen.wait_for(busy(77))
         screen.type("q")
         assert screen.wait_end() == 0
     with replay_of(log, "--paused") as screen:
         screen.wait_for("REPLAY(.|\n)* 11%(.|\n)*❚❚ paused")
+        screen.wait_for(r"Home first +End last")
+        screen.type(END)
+        screen.wait_for(busy(77))
+        screen.type(HOME)
+        screen.wait_gone(busy(77))
         bar = next(y for y, row in enumerate(screen.rows()) if "❚❚ paused" in row)
         # The line goes as far as the log has been read.
         screen.wait(lambda it: "·" in it.rows()[bar], "waiting for the end of the log")
@@ -249,10 +249,7 @@ def test_what_is_no_log_is_told_in_a_sentence(
         assert "Traceback" not in screen.text()
 
 
-@pytest.mark.parametrize("argument", ["--paused", "--speed=10"])
-def test_a_replay_says_how_many_lines_are_damaged_as_a_report_does(
-    argument: str, tmp_path: Path
-) -> None:
+def test_a_replay_says_how_many_lines_are_damaged_as_a_report_does(tmp_path: Path) -> None:
     taken = (
         (snapshot(NOON + second, gpu(index=0), processes=(process(),)), float(second))
         for second in range(300)
@@ -267,8 +264,9 @@ def test_a_replay_says_how_many_lines_are_damaged_as_a_report_does(
     ).stdout
     damaged = "day.csv has 2 damaged lines, the first is line 101; unreadable values"
     assert damaged in " ".join(told.split())
-    with replay_of(log, argument) as screen:
-        screen.wait_for(rf"{re.escape(damaged)} count as unknown\. 1 more file of these logs")
+    for argument in ("--paused", "--speed=10"):
+        with replay_of(log, argument) as screen:
+            screen.wait_for(rf"{re.escape(damaged)} count as unknown\. 1 more file of these logs")
 
 
 def await_past(screen: Screen) -> None:
@@ -284,23 +282,6 @@ def await_past(screen: Screen) -> None:
     screen.wait_gone("REWIND")
 
 
-def test_a_step_back_changes_nothing_of_what_is_known() -> None:
-    with Screen([*GPUMON, "--demo"], dict(os.environ), 120, 30) as screen:
-        screen.wait_for(r"idle 3h1\dm  bo(.|\n)*stuck\? 100%")
-        await_past(screen)
-        screen.type(BACK)
-        frames = _frames_after(screen, "REWIND")
-        for frame in frames:
-            assert re.search(r"5 H100 ▲ stuck\? 100% at 17% power, 2\dm  chen", frame)
-            assert re.search(r"3 H100 ◐ idle 3h1\dm  bo 43\.8G", frame)
-
-
-def _frames_after(screen: Screen, word: str) -> list[str]:
-    """The screen as it stands and a while later, once all that led to the moment is known."""
-    first = screen.wait_for(word)
-    return [first, screen.wait_for(r"1 H100 △ busy but empty")]
-
-
 def test_a_log_that_cannot_grow_says_why_and_the_screen_goes_on(tmp_path: Path) -> None:
     with machine() as (driver, _):
         limited = f'ulimit -f 32; exec {sys.executable} -m gpumon -n 0.1 --log "{tmp_path}/run.csv"'
@@ -313,7 +294,7 @@ def test_a_log_that_cannot_grow_says_why_and_the_screen_goes_on(tmp_path: Path) 
             screen.wait_for(r"logged \d+ samples? in \d+s, \d+ samples? lost")
 
 
-def test_going_on_past_the_newest_sample_is_going_back_to_now() -> None:
+def test_going_on_past_the_newest_sample_playing_and_the_end_go_back_to_now() -> None:
     with machine() as (driver, _), screen_of(driver) as screen:
         screen.wait_for(busy(11))
         driver.cards[0].utilization_gpu = 77
@@ -332,30 +313,22 @@ def test_going_on_past_the_newest_sample_is_going_back_to_now() -> None:
         screen.wait_for("REWIND(.|\n)*paused")
         screen.type("]" * 40)
         screen.wait_gone("REWIND")
-
-
-def test_home_and_end_are_the_ends_of_what_was_seen(tmp_path: Path) -> None:
-    log = tmp_path / "run.csv"
-    with machine() as (driver, _), screen_of(driver, "--log", str(log)) as screen:
-        screen.wait_for(busy(11, 11))
-        driver.cards[0].utilization_gpu = 77
-        screen.wait_for(busy(77))
-        screen.wait_for(LOGGED_THREE_SECONDS)
+        # What is played catches up with the present.
         screen.type(BACK)
-        screen.wait_for(r"Home first +End now")
-        screen.type(HOME)
-        screen.wait_gone(busy(77))
+        screen.wait_for("REWIND")
+        for _ in range(6):
+            screen.type("+")
+        screen.wait_for("playback speed 100×")
+        screen.type("p")
+        screen.wait_gone("REWIND")
+        # A held picture is left for the past, and the past for the present.
+        screen.type("p")
+        screen.wait_for("PAUSED(.|\n)*q quit")
+        screen.type(BACK)
+        screen.wait_for("REWIND")
         screen.type(END)
         screen.wait_gone("REWIND")
-        screen.wait_for(busy(77))
-        screen.type("q")
-        assert screen.wait_end() == 0
-    with replay_of(log, "--paused") as screen:
-        screen.wait_for(r"Home first +End last")
-        screen.type(END)
-        screen.wait_for(busy(77))
-        screen.type(HOME)
-        screen.wait_gone(busy(77))
+        screen.wait_for("PAUSED")
 
 
 def test_what_was_said_of_one_moment_is_not_said_of_another() -> None:
@@ -389,11 +362,19 @@ def test_what_happened_just_now_is_the_event_before_now() -> None:
         screen.wait_for("no event is known before this moment")
 
 
-def test_a_machine_with_a_lost_card_is_rewound_at_once() -> None:
-    with Screen([*GPUMON, "--demo"], dict(os.environ), 100, 30) as screen:
-        screen.wait_for("LOST(.|\n)*processes")
+def test_a_step_back_changes_nothing_of_what_is_known_and_is_shown_at_once() -> None:
+    with Screen([*GPUMON, "--demo"], dict(os.environ), 120, 30) as screen:
+        screen.wait_for(r"idle 3h1\dm  bo(.|\n)*stuck\? 100%(.|\n)*LOST(.|\n)*processes")
         await_past(screen)
-        for key in (BACK, "b", HOME):
+        screen.type(BACK)
+        # The screen as it stands and a while later, once all that led to the moment is known.
+        for shown in ("REWIND(.|\n)*LOST(.|\n)*paused", r"REWIND(.|\n)*1 H100 △ busy but empty"):
+            frame = screen.wait_for(shown)
+            assert re.search(r"5 H100 ▲ stuck\? 100% at 17% power, 2\dm  chen", frame)
+            assert re.search(r"3 H100 ◐ idle 3h1\dm  bo 43\.8G", frame)
+        screen.type(f"{BACK * 3}{END}")
+        screen.wait_gone("REWIND")
+        for key in ("b", HOME):
             if key == HOME:
                 screen.type(BACK)
             screen.type(key)
@@ -404,18 +385,6 @@ def test_a_machine_with_a_lost_card_is_rewound_at_once() -> None:
             screen.wait_gone("REWIND")
         screen.type("q")
         assert screen.wait_end() == 0
-
-
-def test_a_held_picture_is_left_for_the_past_and_the_past_for_the_present() -> None:
-    with machine() as (driver, _), screen_of(driver) as screen:
-        screen.wait_for(busy(11, 11))
-        screen.type("p")
-        screen.wait_for("PAUSED(.|\n)*q quit")
-        screen.type(BACK)
-        screen.wait_for("REWIND")
-        screen.type(END)
-        screen.wait_gone("REWIND")
-        screen.wait_for("PAUSED")
 
 
 def test_a_held_picture_stays_what_it_is_however_often_it_is_drawn() -> None:

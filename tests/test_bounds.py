@@ -10,6 +10,7 @@ import threading
 import time
 import tracemalloc
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import pytest
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 _PATIENCE = 5.0
+_hanging: WeakSet[threading.Thread] = WeakSet()
 _VARIABLES = (
     *("CONDA_DEFAULT_ENV", "HOSTNAME", "JPY_SESSION_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID"),
     *("SLURM_STEP_ID", "TMUX", "VIRTUAL_ENV", "container"),
@@ -39,12 +41,18 @@ _VARIABLES = (
 """Of the environment of a process, these are kept."""
 
 
+def others() -> set[threading.Thread]:
+    """The other threads, without those for which a test has waited in vain."""
+    return set(threading.enumerate()) - {threading.current_thread(), *_hanging}
+
+
 def kept(do: Callable[[], object]) -> int:
     """Bytes that are held once something was done, by what it returns too."""
     # Threads that earlier tests told to end would be counted; one that hangs allocates nothing.
     deadline = time.monotonic() + _PATIENCE
-    while threading.active_count() > 1 and time.monotonic() < deadline:
+    while (ending := others()) and time.monotonic() < deadline:
         time.sleep(0.05)
+    _hanging.update(ending)
     gc.collect()
     tracemalloc.start()
     try:

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections import defaultdict
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ import pytest
 
 from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
-from tests.fleet.conftest import ROOT, STREAMER, environment
+from tests.fleet.conftest import STREAMER, environment
 from tests.recording.csv.command import Log, logging, run_log, wait_until
 from tests.screen import PATIENCE, Screen
 
@@ -90,12 +89,14 @@ def wait_for(log: Log, path: Path, host: str, more: int) -> None:
     wait_until(are_there, f"{wanted} samples of {host}: {log.said}")
 
 
-def test_the_rows_of_both_hosts_stand_together_by_time(site: Site, tmp_path: Path) -> None:
+def test_the_rows_of_both_hosts_stand_together_by_time_and_one_is_replayed(
+    site: Site, tmp_path: Path
+) -> None:
     path, lists = tmp_path / "run.csv", tmp_path / "run.processes.csv"
     with logging(path, *site.options) as log:
         for host in ("gpu-01", "gpu-02"):
             wait_for(log, path, host, 10)
-        wait_for(log, lists, "gpu-01", 1)
+        wait_for(log, lists, "gpu-01", 3)
         assert log.end() == 0
         assert f"gpumon replay {path} --host NAME" in log.said
         assert "was never logged" not in log.said
@@ -118,6 +119,7 @@ def test_the_rows_of_both_hosts_stand_together_by_time(site: Site, tmp_path: Pat
     assert set(processes["pid"]) == {site.pid}
     joined = processes.merge(cards, on=["timestamp", "hostname", "uuid"])
     assert len(joined) == len(processes)
+    replay_one_of_two_hosts(path)
 
 
 def test_a_host_that_goes_leaves_a_gap_and_a_sentence(site: Site, tmp_path: Path) -> None:
@@ -154,15 +156,7 @@ def test_a_host_that_goes_leaves_a_gap_and_a_sentence(site: Site, tmp_path: Path
 
 def run_report(path: Path, *arguments: str) -> tuple[int, Any]:
     """The exit status of a report, and what it prints as JSON."""
-    done = subprocess.run(
-        [*GPUMON, "report", str(path), "--format", "json", *arguments],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_here("report", str(path), "--format", "json", *arguments)
     return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
 
 
@@ -189,12 +183,8 @@ def test_a_killed_logger_leaves_whole_samples_and_another_goes_on(
     assert not run_report(path)[1]["notes"][0].startswith(str(path)), "no line is damaged"
 
 
-def test_one_of_two_hosts_is_replayed(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
-    with logging(path, *site.options) as log:
-        wait_for(log, tmp_path / "run.processes.csv", "gpu-01", 3)
-        wait_for(log, path, "gpu-02", 3)
-        assert log.end() == 0
+def replay_one_of_two_hosts(path: Path) -> None:
+    """A log of several hosts is replayed for one of them."""
     replay = [*GPUMON, "replay", str(path), "--paused"]
     with Screen([*replay, "--host", "gpu-01"], dict(os.environ), 160, 40) as screen:
         screen.wait_for("gpu-01")

@@ -321,12 +321,12 @@ def test_every_name_and_value_is_judged(name: str, value: str) -> None:
     assert is_secret(name, value) in (True, False)
 
 
-def test_a_megabyte_chosen_to_be_slow_is_judged_at_once() -> None:
+def test_a_long_value_chosen_to_be_slow_is_judged_at_once() -> None:
     parts = ["a", "://a:", "://", "password ", "bearer ", "https://a", "a1.+-"]
     code = "import sys, resource\nfrom gpumon.host.details import is_secret\n"
-    code += "resource.setrlimit(resource.RLIMIT_CPU, (20, 20))\n"
+    code += "resource.setrlimit(resource.RLIMIT_CPU, (10, 10))\n"
     code += "for part in sys.argv[1:]:\n print(repr(part), flush=True)\n"
-    code += " is_secret('X', part * (2**20 // len(part)))"
+    code += " is_secret('X', part * (2**18 // len(part)))"
     done = subprocess.run(
         [sys.executable, "-c", code, *parts], capture_output=True, text=True, check=False
     )

@@ -51,7 +51,7 @@ OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
 }
 
 
-_OPENED, _ROWS = 4, 50
+_OPENED, _ROWS = 2, 50
 """How often a page is opened, and rows that may be left of all of them: one has more."""
 
 

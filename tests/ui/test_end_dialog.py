@@ -89,7 +89,7 @@ async def look(
     return text(pilot)
 
 
-@pytest.mark.parametrize("size", [(60, 15), (80, 24), (100, 24), (200, 50)])
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (200, 50)])
 @pytest.mark.parametrize(
     ("targets", "children"),
     [

@@ -575,38 +575,33 @@ def terminal() -> Iterator[Screen]:
         yield screen
 
 
-def test_in_a_terminal_changed_cells_give_the_same_screen_as_a_repaint(
+def test_in_a_terminal_cells_are_changed_and_background_work_does_not_prevent_the_exit(
     terminal: Screen,
 ) -> None:
-    for keys, words in (("\x1b[B" * 3, "4–25 of"), ("\x1b[F", "V059"), ("y", "kill 41233")):
-        terminal.type(keys)
-        terminal.wait_for(words)
-    terminal.type("\x1b[H" + F7)
-    terminal.wait_for("1–22 of .*12:00:01")
-    patched, written = terminal.cells(), len(terminal.output)
-    terminal.type(F6)
-    terminal.wait(lambda it: len(it.output) > written + 1000, "waiting for the repaint")
-    terminal.wait(lambda it: it.cells() == patched, "waiting for the same picture")
-
-
-def test_in_a_terminal_the_wheel_scrolls(terminal: Screen) -> None:
-    terminal.wheel(50, 10)
-    terminal.wait_for("4–25 of")
-    terminal.wheel(50, 0)
-    terminal.wait_for("7–28 of")
-    terminal.wheel(50, 10, down=False)
-    terminal.wait_for("4–25 of")
-
-
-def test_in_a_terminal_a_second_costs_the_cells_that_changed(terminal: Screen) -> None:
+    # A second costs the cells that changed.
     terminal.type(F7)
     terminal.wait_for("12:00:01")
     before = len(terminal.output)
     terminal.type(F7)
     terminal.wait_for("12:00:02")
     assert len(terminal.output) - before < 600
-
-
-def test_background_work_that_hangs_does_not_prevent_the_exit(terminal: Screen) -> None:
+    # The wheel scrolls.
+    terminal.wheel(50, 10)
+    terminal.wait_for("4–25 of")
+    terminal.wheel(50, 0)
+    terminal.wait_for("7–28 of")
+    terminal.wheel(50, 10, down=False)
+    terminal.wait_for("4–25 of")
+    # Changed cells give the same screen as a repaint.
+    for keys, words in (("\x1b[B" * 3, "7–28 of"), ("\x1b[F", "V059"), ("y", "kill 41233")):
+        terminal.type(keys)
+        terminal.wait_for(words)
+    terminal.type("\x1b[H" + F7)
+    terminal.wait_for("1–22 of .*12:00:03")
+    patched, written = terminal.cells(), len(terminal.output)
+    terminal.type(F6)
+    terminal.wait(lambda it: len(it.output) > written + 1000, "waiting for the repaint")
+    terminal.wait(lambda it: it.cells() == patched, "waiting for the same picture")
+    # Background work that hangs does not prevent the exit.
     terminal.type("\x18")
     assert terminal.wait_end() == 0

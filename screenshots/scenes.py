@@ -149,9 +149,9 @@ async def svg_of_scene(scene: Scene, session: Session) -> str:
         # A button waits for what is looked up on another thread.
         while any(button.disabled for button in app.screen.query(Button)):
             await pilot.pause(_A_MOMENT)
-        if app.viewed_time.player is not None:
-            await _settle(app.viewed_time.player, pilot)
-        app.dashboard.take()
+        if app.workspace.viewed_time.player is not None:
+            await _settle(app.workspace.viewed_time.player, pilot)
+        app.workspace.dashboard.take()
         await pilot.pause()
         ground = app.current_theme.background or "#000000"
         return svg_of(cells_of(app), ground, f"gpumon --demo: {scene.shows}")

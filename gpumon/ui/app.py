@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from gpumon.config.key_action import KeyAction
-    from gpumon.ui.kill_controller import KillController
     from gpumon.ui.screens.dashboard import DashboardScreen
     from gpumon.ui.session import Session
     from gpumon.ui.view.help_page import HelpSection
-    from gpumon.ui.viewed_time import ViewedTime
 
 EXIT_NO_SOURCE = 1
 
@@ -59,21 +57,6 @@ class GpumonApp(BaseApp):
     def main_screen(self) -> DashboardScreen:
         """See ``BaseApp.main_screen``."""
         return self.workspace.dashboard
-
-    @property
-    def dashboard(self) -> DashboardScreen:
-        """The dashboard."""
-        return self.workspace.dashboard
-
-    @property
-    def viewed_time(self) -> ViewedTime:
-        """What the screens show."""
-        return self.workspace.viewed_time
-
-    @property
-    def kill_controller(self) -> KillController:
-        """Ends processes."""
-        return self.workspace.kill_controller
 
     def on_mount(self) -> None:
         """Follow the snapshots. Textual also calls the handler of the base."""

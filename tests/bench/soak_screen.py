@@ -96,7 +96,7 @@ class ScreenDay(Day):
         """Wait until a key has done all it does, in the past too."""
         await settled(pilot)
         deadline = time.monotonic() + PATIENCE
-        while not self.app.viewed_time.settled:
+        while not self.app.workspace.viewed_time.settled:
             assert time.monotonic() < deadline
             await asyncio.sleep(_GLANCE)
 

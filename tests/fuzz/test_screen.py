@@ -120,7 +120,7 @@ class Run:
         replay = self._opened % 3 == 2
         with self._machine.session(replay=replay) as session:
             app = GpumonApp(session)
-            app.dashboard.remember_in(self._machine.state)
+            app.workspace.dashboard.remember_in(self._machine.state)
             async with app.run_test(size=(100, 30)) as pilot:
                 for _ in range(REPLAYED if replay else LIVED):
                     if self.over or app._exit:
@@ -150,12 +150,14 @@ class Run:
         if not app.screen_stack:
             return
         self.seen.add(type(app.screen).__name__)
-        if app.dashboard._view.editing:
+        if app.workspace.dashboard._view.editing:
             self.seen.add("the filter line")
         if self._guard.sent:
             self.seen.add("a signal that leaves")
-        if app.viewed_time.is_past:
-            self.seen.add("the past" if app.viewed_time.is_live else "a log that is played")
+        if app.workspace.viewed_time.is_past:
+            self.seen.add(
+                "the past" if app.workspace.viewed_time.is_live else "a log that is played"
+            )
 
 
 async def settled(pilot: Pilot[int]) -> None:

@@ -138,12 +138,12 @@ async def test_a_palette_closed_before_its_start_raises_nothing(tmp_path: Path) 
                 await asyncio.sleep(0)
             app.pop_screen()
             await settled(pilot)
-            assert app.screen is app.dashboard
+            assert app.screen is app.workspace.dashboard
         await pilot.press("ctrl+p")
         await settled(pilot)
         assert isinstance(app.screen, CommandPalette)
         app.action_command_palette()
-        assert app.screen_stack[:-1] == [app.dashboard], "it is open already"
+        assert app.screen_stack[:-1] == [app.workspace.dashboard], "it is open already"
 
 
 @pytest.mark.parametrize("kind", [events.AppBlur, events.AppFocus, lambda: events.Paste("j")])
@@ -221,7 +221,7 @@ async def test_keys_of_one_packet_that_follow_the_opening_key_confirm_nothing(
             for key in ("k", *keys.split()):
                 app.post_message(events.Key(key, None))
             await settled(pilot)
-            assert not app.kill_controller.reports, keys
+            assert not app.workspace.kill_controller.reports, keys
             if not isinstance(app.screen, EndDialog):
                 await pilot.press("k")
                 await settled(pilot)

@@ -96,7 +96,7 @@ def run(
         from gpumon.ui.terminal.handover import driver_after
 
         app = application.GpumonApp(session, narrowing, options, driver_after(picture))
-        app.dashboard.remember_in(state_folder(), save=not options.visitor)
+        app.main_screen.remember_in(state_folder(), save=not options.visitor)
         return app
 
     def finish() -> None:

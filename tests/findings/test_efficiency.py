@@ -364,7 +364,7 @@ def test_memory_that_is_loaded_at_the_start_is_not_called_filling(machine: Machi
         )
 
     for start in range(0, 1800, 30):
-        machine.play(30, lambda second, start=start: loading(start + second))  # type: ignore[misc]
+        machine.play(30, lambda second, start=start: loading(start + second))  # type: ignore[misc]  # a default binds the value
         assert FindingKind.FILLING not in machine.kinds(), start
 
 

@@ -118,7 +118,7 @@ def forms(plain: Path) -> list[Path]:
 def exists(path: Path) -> bool:
     """Whether anything exists at a path; False if the system rejects the path."""
     # Path.exists raises for a name that is too long and for a folder without permission.
-    return os.path.exists(path)  # noqa: PTH110
+    return os.path.exists(path)  # noqa: PTH110 - as said above
 
 
 def _names(directory: Path) -> set[str]:

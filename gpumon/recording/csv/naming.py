@@ -34,6 +34,6 @@ def log_path(asked: str | None, host: str, time: float) -> str:
     if asked is None:
         return default_name(host, time)
     # Not Path.is_dir, which raises for a name that is too long.
-    if asked.endswith(os.sep) or os.path.isdir(asked):  # noqa: PTH112
+    if asked.endswith(os.sep) or os.path.isdir(asked):  # noqa: PTH112 - as said above
         return os.path.join(asked, default_name(host, time))
     return asked

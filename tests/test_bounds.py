@@ -142,12 +142,11 @@ def test_a_driver_that_fails_again_and_again_leaves_no_questions() -> None:
         source.open()
         try:
             source.sample()
-            assert source.backend._driver is not None
             for _ in range(50):
                 # The handle is stale: each card is asked anew.
-                source.backend._driver._registry.forget_handles()
-                source.backend._driver._registry.find(0.0)
-            assert len(source.backend._driver._slow_calls._queue) < 1100
+                source.backend._registry.forget_handles()
+                source.backend._registry.find(0.0)
+            assert len(source.backend._slow_calls._queue) < 1100
         finally:
             source.close()
 

@@ -136,13 +136,15 @@ def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
         take: Takes one sample.
     """
     from gpumon.sources.nvml.driver_errors import library_version
-    from gpumon.sources.nvml.library import load_library
+    from gpumon.sources.nvml.library import Library, load_library
 
     there, version = True, None
     try:
-        version = library_version(load_library(SystemClock()))
+        load_library()
     except OSError:
         there = False
+    else:
+        version = library_version(Library(SystemClock()))
     before = time.monotonic()
     try:
         snapshot = take()

@@ -46,15 +46,16 @@ def _driver() -> str:
     from pathlib import Path
 
     from gpumon.sources.nvml.driver_errors import library_version, loaded_version
-    from gpumon.sources.nvml.library import LIBRARY, load_library
+    from gpumon.sources.nvml.library import LIBRARY, Library, load_library
     from gpumon.system.clock import SystemClock
 
     module = loaded_version()
     try:
-        ours = library_version(load_library(SystemClock()))
+        load_library()
     except OSError:
         loaded = "" if module is None else f"; the loaded kernel module is {module}"
         return f"no NVIDIA driver: its library {LIBRARY} was not found{loaded}"
+    ours = library_version(Library(SystemClock()))
     driver = f"NVIDIA driver {ours or 'of unknown version'}"
     if module is not None:
         return driver if module == ours else f"{driver}, but the loaded kernel module is {module}"

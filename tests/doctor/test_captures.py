@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def _no_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulated driver of other tests stays loaded in this process."""
 
-    def missing(_: object) -> object:
+    def missing() -> None:
         raise OSError
 
     monkeypatch.setattr(library, "load_library", missing)

@@ -123,7 +123,7 @@ def test_the_gpus_of_all_makers_are_counted(tree: Tree) -> None:
 def test_gpus_are_read_although_nvidias_library_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def missing(_: object) -> object:
+    def missing() -> None:
         raise OSError
 
     monkeypatch.setattr("gpumon.sources.nvml.library.load_library", missing)

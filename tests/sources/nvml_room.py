@@ -99,10 +99,9 @@ class Room:
 
 def replace_function(room: Room, name: str, function: Function) -> Function:
     """Put a function between the source and the driver's of that name, which is returned."""
-    driver = room.sources[0].backend._driver
-    assert driver is not None
-    replaced = driver.library._find(name)
-    driver.library._functions[name] = function
+    library = room.sources[0].backend._library
+    replaced = library._find(name)
+    library._functions[name] = function
     return replaced
 
 

@@ -61,7 +61,7 @@ def test_other_gpus_are_found_by_their_drivers(tree: Tree) -> None:
 def test_nvidias_driver_is_missed_only_where_its_gpu_is_left_to_it(
     tree: Tree, driver: str | None, needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(_: object) -> None:
+    def missing() -> None:
         raise OSError
 
     monkeypatch.setattr("gpumon.sources.nvml.source.load_library", missing)

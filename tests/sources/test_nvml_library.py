@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sources.nvml import events, library, source
+from gpumon.sources.nvml import events, library
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.nvml.source import NvmlSource
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.sources.source import Call
-    from gpumon.system.clock import Clock
 
     Furnish = Callable[..., Room]
 
@@ -305,7 +304,8 @@ def test_a_hanging_start_names_the_call(furnish: Furnish) -> None:
 
 def test_a_text_that_is_no_utf8_is_no_error(furnish: Furnish) -> None:
     room = furnish(h100(name=b"\xff\xfe"))
-    library = load_library(SystemClock())
+    load_library()
+    library = Library(SystemClock())
     assert not library.call(None, "nvmlInit_v2")
     handle = ctypes.c_void_p()
     assert not library.call(
@@ -475,9 +475,8 @@ def record_pauses(room: Room, longest: float = math.inf) -> list[float]:
         room: Where it waits.
         longest: Of each of them only so many seconds pass here.
     """
-    driver = room.sources[0].backend._driver
-    assert driver is not None
-    assert driver._watcher is not None
+    watcher = room.sources[0].backend._watcher
+    assert watcher is not None
     pauses: list[float] = []
 
     class Recording(threading.Event):
@@ -485,7 +484,7 @@ def record_pauses(room: Room, longest: float = math.inf) -> list[float]:
             pauses.append(timeout or 0.0)
             return super().wait(min(timeout or 0.0, longest))
 
-    driver._watcher._stopped = Recording()
+    watcher._stopped = Recording()
     return pauses
 
 
@@ -532,19 +531,14 @@ def test_a_driver_that_has_no_room_for_the_waiting_thread_is_asked_again(
     room = furnish(h100())
     refused: list[int] = []
 
-    def loaded(clock: Clock) -> Library:
-        found = load_library(clock)
-        init = found._find("nvmlInit_v2")
+    source = room.new_source()
 
-        def second_refused() -> int:
-            refused.append(1)
-            return UNKNOWN if len(refused) == 2 else init()
+    def second_refused() -> int:
+        refused.append(1)
+        return UNKNOWN if len(refused) == 2 else init()
 
-        found._functions["nvmlInit_v2"] = second_refused
-        return found
-
-    monkeypatch.setattr(source, "load_library", loaded)
-    room.open()
+    init = replace_function(room, "nvmlInit_v2", second_refused)
+    source.open()
     room.sample()
     wait_until(lambda: room.calls("nvmlDeviceRegisterEvents"))
 

@@ -586,9 +586,7 @@ def test_instances_that_come_after_the_whole_card_was_refused_are_listed(
 
 def refuse_whole_cards(room: Room, name: str) -> None:
     """As the driver treats a user without rights: only instances may be listed."""
-    driver = room.sources[0].backend._driver
-    assert driver is not None
-    whole = driver._registry.gpus[0].handle.value
+    whole = room.sources[0].backend._registry.gpus[0].handle.value
 
     def refusing(handle: ctypes.c_void_p, *arguments: object) -> int:
         return NO_PERMISSION if handle.value == whole else answer(handle, *arguments)

@@ -50,7 +50,7 @@ def test_a_kernel_module_of_another_version_is_told(monkeypatch: pytest.MonkeyPa
 def test_a_machine_without_the_library_has_no_driver_and_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def missing(_: object) -> None:
+    def missing() -> None:
         raise OSError
 
     monkeypatch.setattr(library, "load_library", missing)

@@ -89,9 +89,7 @@ class Watched:
 
 def arrived(watched: Watched) -> Sized:
     """The reports that no sample has told."""
-    driver = watched.source.backend._driver
-    assert driver is not None
-    return driver._xids._arrived
+    return watched.source.backend._xids._arrived
 
 
 def kernel_thread() -> threading.Thread | None:
@@ -154,7 +152,7 @@ def test_a_machine_that_slept_has_no_times_for_old_lines(
     room.kernel_log.write_text(line(bus, 48, 400))
     watched = Watched(room)
     watched.until(kernel_thread)
-    watched.until(lambda: not watched.source.backend._driver._xids._held)  # type: ignore[union-attr] # it is open
+    watched.until(lambda: not watched.source.backend._xids._held)
     with room.kernel_log.open("a") as log:
         log.write(line(bus, 79, 999))
     watched.until(lambda: watched.told)

@@ -142,19 +142,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
-def load_library(clock: Clock) -> Library:
+def load_library() -> None:
     """Load the library that the dynamic linker finds, else that of WSL.
 
     Raises:
         OSError: There is none; the text is the dynamic linker's reason.
     """
-    if pynvml.nvmlLib is None:
-        # pynvml itself does not search the path of WSL and hides the reason of a failure.
+    if pynvml.nvmlLib is not None:
+        return
+    # pynvml itself does not search the path of WSL and hides the reason of a failure.
+    try:
+        pynvml.nvmlLib = ctypes.CDLL(LIBRARY)
+    except OSError as searched:
         try:
-            pynvml.nvmlLib = ctypes.CDLL(LIBRARY)
-        except OSError as searched:
-            try:
-                pynvml.nvmlLib = ctypes.CDLL(WSL_LIBRARY)
-            except OSError:
-                raise searched from None
-    return Library(clock)
+            pynvml.nvmlLib = ctypes.CDLL(WSL_LIBRARY)
+        except OSError:
+            raise searched from None

@@ -102,114 +102,13 @@ class NvmlBackend(GpuBackend):
         *,
         profiled: bool = False,
     ) -> None:
-        self._profiled = profiled
-        self._selection = selection
         self._clock: Clock = clock or SystemClock()
         self._proc = proc
-        self._sys = sys
         self._kernel_log = kernel_log
-        self._driver: _Driver | None = None
-
-    def open(self) -> None:
-        """See ``Source.open``."""
-        if self._driver is None:
-            try:
-                library = load_library(self._clock)
-            except OSError as error:
-                if lack_behind(error) is not None:
-                    raise
-                raise SourceError(NO_LIBRARY.sentence, NO_LIBRARY.advice) from None
-            self._driver = _Driver(
-                library,
-                self._selection,
-                self._clock,
-                self._proc,
-                self._sys,
-                self._kernel_log,
-                profiled=self._profiled,
-            )
-        try:
-            trouble = self._driver.open()
-        except NoSuchGpuError:
-            self._driver.stop()
-            raise
-        if trouble is not None:
-            self._driver.stop()
-            raise SourceError(trouble.sentence, trouble.advice)
-
-    def read(self, *, closely: bool = True) -> Reading:
-        """See ``GpuBackend.read``."""
-        if self._driver is None:
-            raise RuntimeError("a source is opened before it is sampled")
-        return self._driver.read(closely=closely)
-
-    def links(self) -> Links:
-        """See ``GpuBackend.links``."""
-        from gpumon.sources.nvml.topology import read_links
-
-        return read_links()
-
-    def close(self) -> None:
-        """See ``Source.close``."""
-        if self._driver is not None:
-            self._driver.close()
-
-    def give_up(self, call: Call, /) -> bool:
-        """See ``Source.give_up``."""
-        return self._driver is not None and self._driver.library.give_up(call)
-
-    @property
-    def current_call(self) -> Call | None:
-        """See ``Source.current_call``."""
-        return None if self._driver is None else self._driver.library.current_call
-
-    @property
-    def driver_seconds(self) -> float:
-        """See ``Source.driver_seconds``."""
-        return 0.0 if self._driver is None else self._driver.library.driver_seconds
-
-
-class NvmlSource(Sampler):
-    """The GPUs of NVIDIA's driver with the host. See ``NvmlBackend`` for the arguments."""
-
-    backend: NvmlBackend
-
-    def __init__(
-        self,
-        selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        kernel_log: str = "/dev/kmsg",
-        *,
-        profiled: bool = False,
-    ) -> None:
-        backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
-        super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
-
-
-class _Driver:
-    """The driver behind a loaded library, whether it responds or not."""
-
-    def __init__(
-        self,
-        library: Library,
-        selection: GpuSelection,
-        clock: Clock,
-        proc: str,
-        sys: str,
-        kernel_log: str,
-        *,
-        profiled: bool,
-    ) -> None:
-        self.library = library
-        self._selection = selection
-        self._clock = clock
-        self._proc = proc
-        self._kernel_log = kernel_log
+        self._library = Library(self._clock)
         self._slow_calls = SlowCallBudget()
         self._registry = DeviceRegistry(
-            library, clock, self._slow_calls, selection, sys, profiled=profiled
+            self._library, self._clock, self._slow_calls, selection, sys, profiled=profiled
         )
         self._trust = PidTrust(processes=False, utilization=False)
         self._watcher: XidWatcher | None = None
@@ -224,7 +123,6 @@ class _Driver:
         self._check_devices_at = -math.inf
         self._describe_at = math.inf
         self._descriptions = 0
-        self._closely = True
         self._details_due = -math.inf
         self._processes_due = -math.inf
         self._profile_due = -math.inf
@@ -232,34 +130,25 @@ class _Driver:
         self._listed_at: float | None = None
         self._facts = DriverFacts()
 
-    def open(self) -> Trouble | None:
-        """Initialise it and find the GPUs.
-
-        Returns:
-            Why there is nothing to sample; ``None`` if there is something.
-
-        Raises:
-            NoSuchGpuError: A selected GPU does not exist.
-        """
+    def open(self) -> None:
+        """See ``Source.open``."""
         try:
-            if not self._running:
-                self._start(self._clock.monotonic())
-        except DriverGoneError as gone:
-            return trouble_of(gone.code, self.library, self._proc)
-        trouble = self._why_empty()
-        missing = self._registry.missing()
-        if trouble is NO_GPUS or (trouble is not NONE_CHOSEN and not missing):
-            return trouble
-        if missing:
-            raise NoSuchGpuError(missing, self._registry.count)
-        return Trouble(NONE_CHOSEN.sentence, gpus_there(self._registry.count))
+            load_library()
+        except OSError as error:
+            if lack_behind(error) is not None:
+                raise
+            raise SourceError(NO_LIBRARY.sentence, NO_LIBRARY.advice) from None
+        try:
+            self._open()
+        except SourceError:
+            self._stop()
+            raise
 
-    def read(self, *, closely: bool) -> Reading:
+    def read(self, *, closely: bool = True) -> Reading:
         """See ``GpuBackend.read``."""
         now = self._clock.monotonic()
-        self._closely = closely
         if self._running or now >= self._retry_at:
-            self._try_to_read(now)
+            self._try_to_read(now, closely=closely)
         return Reading(
             time=self._clock.time(),
             gpus=tuple(gpu.snapshot() for gpu in self._registry.gpus) if self._running else (),
@@ -269,7 +158,59 @@ class _Driver:
             trouble=self._trouble if not self._running else self._why_empty(),
         )
 
-    def stop(self, patience: float = 0.0) -> None:
+    def links(self) -> Links:
+        """See ``GpuBackend.links``."""
+        from gpumon.sources.nvml.topology import read_links
+
+        return read_links()
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        self._stop()
+        if self._kernel_watcher is not None:
+            self._kernel_watcher.stop()
+            self._kernel_watcher = None
+            self._has_read = False
+
+    def give_up(self, call: Call, /) -> bool:
+        """See ``Source.give_up``."""
+        return self._library.give_up(call)
+
+    @property
+    def current_call(self) -> Call | None:
+        """See ``Source.current_call``."""
+        return self._library.current_call
+
+    @property
+    def driver_seconds(self) -> float:
+        """See ``Source.driver_seconds``."""
+        return self._library.driver_seconds
+
+    # Connection
+
+    def _open(self) -> None:
+        """Initialise it and find the GPUs.
+
+        Raises:
+            SourceError: There is nothing to sample, or a selected GPU does not exist.
+        """
+        try:
+            if not self._running:
+                self._start(self._clock.monotonic())
+        except DriverGoneError as gone:
+            trouble: Trouble | None = trouble_of(gone.code, self._library, self._proc)
+        else:
+            trouble = self._why_empty()
+            missing = self._registry.missing()
+            if missing and trouble is not NO_GPUS:
+                raise NoSuchGpuError(missing, self._registry.count)
+            if trouble is NONE_CHOSEN:
+                # The UUID of a GPU that sleeps is not known.
+                trouble = Trouble(NONE_CHOSEN.sentence, gpus_there(self._registry.count))
+        if trouble is not None:
+            raise SourceError(trouble.sentence, trouble.advice)
+
+    def _stop(self, patience: float = 0.0) -> None:
         """Shut NVML down.
 
         Args:
@@ -284,30 +225,20 @@ class _Driver:
         if self._initialised:
             self._initialised = False
             # A thread that hangs in a call still needs the library.
-            if not self.library.hanging:
-                self.library.call(None, "nvmlShutdown")
+            if not self._library.hanging:
+                self._library.call(None, "nvmlShutdown")
 
-    def close(self) -> None:
-        """Shut NVML down, and read the kernel log no more."""
-        self.stop()
-        if self._kernel_watcher is not None:
-            self._kernel_watcher.stop()
-            self._kernel_watcher = None
-            self._has_read = False
-
-    # Connection
-
-    def _try_to_read(self, now: float) -> None:
+    def _try_to_read(self, now: float, *, closely: bool) -> None:
         # After a reload of the driver it is initialised again at once, and must respond then.
         for _ in range(2):
             try:
                 if not self._running:
                     self._start(now)
-                self._read(now)
+                self._read(now, closely=closely)
             except DriverGoneError as gone:
-                self._trouble = trouble_of(gone.code, self.library, self._proc)
+                self._trouble = trouble_of(gone.code, self._library, self._proc)
                 self._retry_at = now + RETRY_SECONDS
-                self.stop(_WATCHER_PATIENCE)
+                self._stop(_WATCHER_PATIENCE)
                 if gone.code == pynvml.NVML_ERROR_UNINITIALIZED:
                     continue
             return
@@ -319,7 +250,7 @@ class _Driver:
             DriverGoneError: The driver does not respond.
         """
         if not self._initialised:
-            code = self.library.call(None, "nvmlInit_v2")
+            code = self._library.call(None, "nvmlInit_v2")
             if code:
                 raise DriverGoneError(code)
             self._initialised = True
@@ -332,16 +263,16 @@ class _Driver:
         self._processes_due = now
         self._registry.find(now)
         self._running = True
-        self._watcher = XidWatcher(self.library, self._clock, self._xids)
+        self._watcher = XidWatcher(self._library, self._clock, self._xids)
         self._watcher.start(self._registry.handles())
 
     def _describe(self, now: float) -> None:
         """Read the versions, and again later while one of them is unknown."""
-        no_driver, driver = self.library.text(None, "nvmlSystemGetDriverVersion")
-        no_nvml, nvml = self.library.text(None, "nvmlSystemGetNVMLVersion")
+        no_driver, driver = self._library.text(None, "nvmlSystemGetDriverVersion")
+        no_nvml, nvml = self._library.text(None, "nvmlSystemGetNVMLVersion")
         initial_namespace = in_initial_pid_namespace(self._proc)
         cuda = ctypes.c_int()
-        no_cuda = self.library.call(None, "nvmlSystemGetCudaDriverVersion_v2", byref(cuda))
+        no_cuda = self._library.call(None, "nvmlSystemGetCudaDriverVersion_v2", byref(cuda))
         version = None if no_driver else driver
         self._trust = pid_trust(version, initial_namespace)
         self._facts = DriverFacts(
@@ -372,29 +303,29 @@ class _Driver:
 
     # Reading
 
-    def _read(self, now: float) -> None:
+    def _read(self, now: float, *, closely: bool) -> None:
         """Read what is due. Raises ``DriverGoneError``."""
         if now >= self._check_devices_at:
             self._check_devices(now)
         self._registry.prepare_sample(now)
-        details = self._closely or now >= self._details_due
+        details = closely or now >= self._details_due
         if details:
             self._details_due = now + _DETAIL_SECONDS
         for gpu in self._registry.gpus:
             if gpu.fast:
                 self._registry.guard(gpu, partial(gpu.read_fast, now, details=details))
         for turn in self._slow_calls.take(now):
-            spent = self.library.driver_seconds
+            spent = self._library.driver_seconds
             self._registry.guard(turn.gpu, partial(turn.gpu.ask, turn.query, now))
-            self._slow_calls.done(turn, now, self.library.driver_seconds - spent)
+            self._slow_calls.done(turn, now, self._library.driver_seconds - spent)
         if now >= self._processes_due or self._registry.restarted:
             self._read_processes(now)
         if now >= self._profile_due:
-            spent = self.library.driver_seconds
+            spent = self._library.driver_seconds
             for gpu in self._registry.gpus:
                 if gpu.profile:
                     self._registry.guard(gpu, partial(gpu.ask_all, gpu.profile, now))
-            self._profile_due = now + _pause(self.library.driver_seconds - spent)
+            self._profile_due = now + _pause(self._library.driver_seconds - spent)
         if self._watcher is not None:
             self._watcher.watch(self._registry.handles())
         self._take_xids()
@@ -416,20 +347,20 @@ class _Driver:
             return
         # NVML counts the GPUs when its first user initialises it, so all users must end first.
         since = self._facts.since
-        self.stop(_WATCHER_PATIENCE)
+        self._stop(_WATCHER_PATIENCE)
         self._start(now)
         self._facts = replace(self._facts, since=since)
 
     def _read_processes(self, now: float) -> None:
         self._registry.restarted = False
-        spent = self.library.driver_seconds
+        spent = self._library.driver_seconds
         for gpu in self._registry.gpus:
             if gpu.fast:
                 self._registry.guard(gpu, partial(gpu.ask_all, gpu.process_lists, now))
         self._listed = list_processes(self._registry.gpus, with_utilization=self._trust.utilization)
         self._listed_at = self._clock.time()
         # Lists that take long, as on some laptops, are read less often.
-        self._processes_due = now + _pause(self.library.driver_seconds - spent)
+        self._processes_due = now + _pause(self._library.driver_seconds - spent)
         for gpu in self._registry.gpus:
             _detect_unified_memory(gpu)
 
@@ -443,6 +374,25 @@ class _Driver:
             told = self._xids.next_of(gpu.uuid, slot)
             if told is not None:
                 gpu.facts.values["xid"], gpu.facts.values["xid_at"] = told
+
+
+class NvmlSource(Sampler):
+    """The GPUs of NVIDIA's driver with the host. See ``NvmlBackend`` for the arguments."""
+
+    backend: NvmlBackend
+
+    def __init__(
+        self,
+        selection: GpuSelection = ALL,
+        clock: Clock | None = None,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        kernel_log: str = "/dev/kmsg",
+        *,
+        profiled: bool = False,
+    ) -> None:
+        backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
+        super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
 
 
 def _pause(spent: float) -> float:

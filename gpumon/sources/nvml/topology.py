@@ -43,9 +43,10 @@ def read_links(patience: float = PATIENCE) -> Links:
 
 def _ask() -> Links:
     try:
-        library = load_library(SystemClock())
+        load_library()
     except OSError:
         return NONE_KNOWN
+    library = Library(SystemClock())
     if library.call(None, "nvmlInit_v2"):
         return NONE_KNOWN
     try:

@@ -11,6 +11,7 @@ from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble
 from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
 from gpumon.sources.links import Links
+from gpumon.sources.poll_rates import RETRY_SECONDS
 from gpumon.sources.source import NoSuchGpuError, SourceError
 from gpumon.system.clock import SystemClock
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from gpumon.sources.links import Joint
     from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
-
-_RETRY_SECONDS = 5.0
-"""Time between attempts to open a driver that must be there."""
 
 _NONE_SELECTED = "This machine has none of the selected GPUs."
 
@@ -204,7 +202,7 @@ class CombinedBackend(GpuBackend):
         for member in self._members:
             if not member.is_open and member.expected and now >= member.retry_at:
                 member.open()
-                member.retry_at = now + _RETRY_SECONDS
+                member.retry_at = now + RETRY_SECONDS
             if self._is_superfluous(member):
                 member.reading = None
             elif member.is_open:

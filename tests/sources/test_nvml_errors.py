@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.sources.nvml.queries import KEPT_SECONDS, REACTIONS, PollRate, Query, Reaction
+from gpumon.sources.nvml.queries import REACTIONS, PollRate, Query, Reaction
 from gpumon.sources.nvml.slow_call_budget import SlowCallBudget
+from gpumon.sources.poll_rates import KEPT_SECONDS
 from gpumon.sources.source import SourceError
 from tests.driver import GIB, Owner, h100, rtx4090
 from tests.sources.nvml_room import (

@@ -16,7 +16,7 @@ from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
 from gpumon.sources.nvml import fields, processes, source
 from gpumon.sources.nvml.pids import pid_trust
-from gpumon.sources.nvml.queries import KEPT_SECONDS
+from gpumon.sources.poll_rates import KEPT_SECONDS
 from tests.clock import HandClock
 from tests.driver import GIB, Owner, h100, h100_mig, owners
 from tests.sources.nvml_room import (

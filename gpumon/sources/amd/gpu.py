@@ -19,23 +19,22 @@ from gpumon.sources.amd.names import gpu_name
 from gpumon.sources.amd.ras import read_bad_pages, read_ecc_mode, read_error_counts
 from gpumon.sources.amd.throttling import event_reasons
 from gpumon.sources.drm.gpu import DrmGpu
-from gpumon.sources.drm.pcie import PcieLink, read_link
+from gpumon.sources.drm.pcie import GENERATIONS, NO_LINK, PcieLink, read_link
 from gpumon.sources.drm.uses import Engines, ProcessUse
 
 if TYPE_CHECKING:
     from gpumon.sources.amd.gpu_metrics import Residencies
     from gpumon.sources.amd.kfd import KfdNode
-    from gpumon.sources.drm.calls import CallWatch
+    from gpumon.sources.calls import CallWatch
     from gpumon.sources.drm.cards import DrmCard
     from gpumon.sources.drm.clients import Client
     from gpumon.system.clock import Clock
 
-_MILLI, _MICRO, _MHZ = 1_000, 1_000_000, 1_000_000
+_MICRO, _MHZ = 1_000_000, 1_000_000
 _WHOLE, _MOST_PWM = 100, 255
-_MOST_DEGREES, _MOST_WATTS, _MOST_MHZ, _MOST_RPM = 300, 10_000, 100_000, 100_000
+_MOST_WATTS, _MOST_MHZ, _MOST_RPM = 10_000, 100_000, 100_000
 """Larger values are errors of the firmware: it answers with all bits set, or with noise."""
 
-_JOULES = 2.0**-16
 _WITH_ENERGY = ("gfx908", "gfx90a")
 """MI100 and MI200 count energy in units of 15.3 µJ (``rsmi_dev_energy_count_get`` of ROCm). The
 discrete GPUs for displays have the same field of the same table without a documented unit."""
@@ -56,9 +55,7 @@ _SEPARATE = Engines(("gfx",), ("compute",), encoder=("enc", "enc_1"), decoder=("
 _LEVEL = re.compile(r"^[0-9S]{1,3}: ([0-9]{1,6})Mhz", re.MULTILINE | re.IGNORECASE)
 _CURRENT_LEVEL = re.compile(r"^[0-9S]{1,3}: ([0-9]{1,6})Mhz \*", re.MULTILINE | re.IGNORECASE)
 _MOST_BRIDGES = 4
-
-_GENERATIONS = {25: 1, 50: 2, 80: 3, 160: 4, 320: 5, 640: 6}
-"""By tenths of GT/s."""
+_NO_METRICS = GpuMetrics()
 
 _MI300A = 0x74A0
 """The only APU without the voltage ``vddnb`` (``amdgpu_pm.c``: "APUs other than gc 9,4,3")."""
@@ -150,8 +147,8 @@ class AmdGpu(DrmGpu):
         self._residencies: Residencies | None = None
         self._ras_at = 0.0
         product = read_word(f"{card.folder}/product_name")
-        self.values.put("name", gpu_name(card.device, card.revision, product))
-        self.values.put("architecture", self._architecture or Unknown.NOT_SUPPORTED)
+        self.facts.put("name", gpu_name(card.device, card.revision, product))
+        self.facts.put("architecture", self._architecture or Unknown.NOT_SUPPORTED)
 
     def _has_unified_video(self, nodes: list[KfdNode]) -> bool:
         version = read_word(f"{self.card.folder}/{_VCN}") or ""
@@ -163,8 +160,8 @@ class AmdGpu(DrmGpu):
 
     def read_once(self) -> None:
         """See ``DrmGpu.read_once``."""
-        files, values = self.attributes, self.values
-        self._hwmon = files.hwmon("amdgpu") or "hwmon"
+        files, facts = self.attributes, self.facts
+        self._hwmon = files.hwmon("amdgpu")
         self._sensors = {}
         for number in range(1, 4):
             label = files.text(f"{self._hwmon}/temp{number}_label")
@@ -176,82 +173,77 @@ class AmdGpu(DrmGpu):
         self._residencies = None
         self._ras_at = 0.0
         self._link = "" if self.integrated else self._slot_link()
-        values.put("vbios_version", files.text("vbios_version"))
-        values.put("serial", files.text("serial_number"))
+        facts.put("vbios_version", files.text("vbios_version"))
+        facts.put("serial", files.text("serial_number"))
         chip = self._chip()
-        values.put("temperature_slowdown", self._number(f"{chip}_crit", _MILLI, _MOST_DEGREES))
-        values.put("temperature_shutdown", self._number(f"{chip}_emergency", _MILLI, _MOST_DEGREES))
-        values.put("power_limit_min", self._watts("power1_cap_min", least=0))
-        values.put("power_limit_max", self._watts("power1_cap_max"))
-        values.put("clock_sm_max", self._highest_level("pp_dpm_sclk"))
-        values.put("clock_memory_max", self._highest_level("pp_dpm_mclk"))
+        facts.put("temperature_slowdown", files.degrees(f"{chip}_crit"))
+        facts.put("temperature_shutdown", files.degrees(f"{chip}_emergency"))
+        facts.put("power_limit_min", self._watts("power1_cap_min", least=0))
+        facts.put("power_limit_max", self._watts("power1_cap_max"))
+        facts.put("clock_sm_max", self._highest_level("pp_dpm_sclk"))
+        facts.put("clock_memory_max", self._highest_level("pp_dpm_mclk"))
         window = (
             Unknown.NOT_SUPPORTED if self.integrated else files.number("mem_info_vis_vram_total")
         )
-        values.put("bar1_total", window)
+        facts.put("bar1_total", window)
 
     def read_fast(self) -> None:
         """See ``DrmGpu.read_fast``."""
-        values = self.values
+        files, facts = self.attributes, self.facts
         self._read_memory()
-        values.put("utilization_gpu", self._number("gpu_busy_percent", 1, _WHOLE))
-        values.put("temperature_gpu", self._number(f"{self._chip()}_input", _MILLI, _MOST_DEGREES))
-        values.put("temperature_hotspot", self._sensor("junction"))
+        facts.put("utilization_gpu", files.scaled("gpu_busy_percent", 1, _WHOLE))
+        facts.put("temperature_gpu", files.degrees(f"{self._chip()}_input"))
+        facts.put("temperature_hotspot", self._sensor("junction"))
         average, instant = self._watts("power1_average"), self._watts("power1_input")
-        values.put("power_average", average)
-        values.put("power_instant", instant)
-        values.put("power_draw", instant if average is Unknown.NOT_SUPPORTED else average)
-        values.put("clock_sm", self._number(f"{self._hwmon}/freq1_input", _MHZ, _MOST_MHZ))
+        facts.put("power_average", average)
+        facts.put("power_instant", instant)
+        facts.put("power_draw", instant if average is Unknown.NOT_SUPPORTED else average)
+        facts.put("clock_sm", files.scaled(f"{self._hwmon}/freq1_input", _MHZ, _MOST_MHZ))
 
     def read_details(self) -> None:
         """See ``DrmGpu.read_details``."""
-        values = self.values
+        files, facts = self.attributes, self.facts
         table = self._metrics()
-        metrics = table if isinstance(table, GpuMetrics) else None
-        missing = Unknown.NOT_SUPPORTED if isinstance(table, GpuMetrics) else table
+        metrics, missing = _NO_METRICS, Unknown.NOT_SUPPORTED
+        if isinstance(table, Unknown):
+            missing = table
+        else:
+            metrics = table
         reasons, self._residencies = event_reasons(metrics, self._residencies)
-        values.put("clock_event_reasons", missing if reasons is None else reasons)
-        busy = self._number("mem_busy_percent", 1, _WHOLE)
-        if (
-            busy is Unknown.NOT_SUPPORTED
-            and metrics is not None
-            and metrics.umc_activity is not None
-        ):
+        facts.put("clock_event_reasons", _told(reasons, missing))
+        busy = files.scaled("mem_busy_percent", 1, _WHOLE)
+        if busy is Unknown.NOT_SUPPORTED and metrics.umc_activity is not None:
             busy = metrics.umc_activity
-        values.put("utilization_memory", busy)
-        values.put("temperature_memory", self._sensor("mem"))
-        clock = self._number(f"{self._hwmon}/freq2_input", _MHZ, _MOST_MHZ)
+        facts.put("utilization_memory", busy)
+        facts.put("temperature_memory", self._sensor("mem"))
+        clock = files.scaled(f"{self._hwmon}/freq2_input", _MHZ, _MOST_MHZ)
         if clock is Unknown.NOT_SUPPORTED:
             # APUs have no such sensor.
-            told = None if metrics is None else metrics.clock_memory
-            clock = told or self._current_level("pp_dpm_mclk")
-        values.put("clock_memory", clock)
-        values.put("clock_video", self._told(table, "clock_video"))
-        values.put("utilization_decoder", self._busiest(table, "vcn_activity"))
-        values.put("utilization_jpeg", self._busiest(table, "jpeg_activity"))
-        values.put("energy", self._energy(table))
-        self._put_link(table)
+            clock = metrics.clock_memory or self._current_level("pp_dpm_mclk")
+        facts.put("clock_memory", clock)
+        facts.put("clock_video", _told(metrics.clock_video, missing))
+        facts.put("utilization_decoder", max(metrics.vcn_activity, default=missing))
+        facts.put("utilization_jpeg", max(metrics.jpeg_activity, default=missing))
+        has_unit = metrics.energy_has_unit or self._architecture in _WITH_ENERGY
+        facts.put("energy", _told(metrics.energy if has_unit else None, missing))
+        self._put_link(metrics)
 
     def read_slow(self) -> None:
         """See ``DrmGpu.read_slow``."""
-        values = self.values
-        values.put("power_limit", self._watts("power1_cap"))
-        values.put("fan_speed", self._fan())
-        values.put("fan_rpm", self._number(f"{self._hwmon}/fan1_input", 1, _MOST_RPM))
+        facts = self.facts
+        facts.put("power_limit", self._watts("power1_cap"))
+        facts.put("fan_speed", self._fan())
+        facts.put("fan_rpm", self.attributes.scaled(f"{self._hwmon}/fan1_input", 1, _MOST_RPM))
         now = self.clock.monotonic()
         if now >= self._ras_at:
             self._ras_at = now + _RAS_SECONDS
             counts = read_error_counts(self.attributes)
-            values.put("ecc_corrected_volatile", counts.corrected)
-            values.put("ecc_uncorrected_volatile", counts.uncorrected)
-            values.put("ecc_mode", read_ecc_mode(self.attributes))
+            facts.put("ecc_corrected_volatile", counts.corrected)
+            facts.put("ecc_uncorrected_volatile", counts.uncorrected)
+            facts.put("ecc_mode", read_ecc_mode(self.attributes))
             pages = read_bad_pages(self.attributes)
-            if isinstance(pages, Unknown):
-                values.put("retired_pages_double_bit", pages)
-                values.put("retired_pages_pending", pages)
-            else:
-                values.put("retired_pages_double_bit", pages.number)
-                values.put("retired_pages_pending", pages.pending)
+            facts.put("retired_pages_double_bit", pages.number)
+            facts.put("retired_pages_pending", pages.pending)
 
     # Processes
 
@@ -276,14 +268,6 @@ class AmdGpu(DrmGpu):
     def _chip(self) -> str:
         """The sensor of the chip: its edge; MI200 and MI300 have only ``junction``."""
         return self._sensors.get("edge") or self._sensors.get("junction") or f"{self._hwmon}/temp1"
-
-    def _number(self, name: str, unit: int, most: int) -> int | Unknown:
-        """A whole number in a larger unit than the file's; one that cannot be is not supported."""
-        value = self.attributes.number(name)
-        if isinstance(value, Unknown):
-            return value
-        value = round(value / unit)
-        return value if -most <= value <= most else Unknown.NOT_SUPPORTED
 
     def _watts(self, name: str, least: int = 1) -> float | Unknown:
         """Watts. A draw or a limit of 0 is not a measurement.
@@ -311,7 +295,7 @@ class AmdGpu(DrmGpu):
         return Unknown.NOT_SUPPORTED if match is None else int(match[1])
 
     def _read_memory(self) -> None:
-        files, values = self.attributes, self.values
+        files, facts = self.attributes, self.facts
         total, used = files.number("mem_info_vram_total"), files.number("mem_info_vram_used")
         if self.integrated:
             # The part that the firmware has set aside, and what may be taken of the rest. On an
@@ -320,19 +304,19 @@ class AmdGpu(DrmGpu):
             if self.card.device != _MI300A:
                 total = _sum(total, files.number("mem_info_gtt_total"))
             used = _sum(used, files.number("mem_info_gtt_used"))
-        values.put("memory_total", total)
-        values.put("memory_used", used)
+        facts.put("memory_total", total)
+        facts.put("memory_used", used)
         if isinstance(total, Unknown) or isinstance(used, Unknown):
-            values.put("memory_free", total if isinstance(total, Unknown) else used)
+            facts.put("memory_free", total if isinstance(total, Unknown) else used)
         else:
-            values.put("memory_free", max(0, total - used))
+            facts.put("memory_free", max(0, total - used))
 
     def _sensor(self, label: str) -> int | Unknown:
         """Degrees of a sensor with a label."""
         prefix = self._sensors.get(label)
         if prefix is None:
             return Unknown.NOT_SUPPORTED
-        return self._number(f"{prefix}_input", _MILLI, _MOST_DEGREES)
+        return self.attributes.degrees(f"{prefix}_input")
 
     def _fan(self) -> int | Unknown:
         """Percent of the highest speed that the driver has asked for."""
@@ -351,33 +335,6 @@ class AmdGpu(DrmGpu):
             return data
         return parse_gpu_metrics(data) or Unknown.NOT_SUPPORTED
 
-    @staticmethod
-    def _told(table: GpuMetrics | Unknown, name: str) -> int | Unknown:
-        if isinstance(table, Unknown):
-            return table
-        value: int | None = getattr(table, name)
-        return Unknown.NOT_SUPPORTED if value is None else value
-
-    @staticmethod
-    def _busiest(table: GpuMetrics | Unknown, name: str) -> int | Unknown:
-        """Percent of the busiest of several engines.
-
-        Only formats of MI300 tell them one by one, whose video engines only decode.
-        """
-        if isinstance(table, Unknown):
-            return table
-        values: tuple[int, ...] = getattr(table, name) if table.format == 1 else ()
-        return max(values, default=Unknown.NOT_SUPPORTED)
-
-    def _energy(self, table: GpuMetrics | Unknown) -> float | Unknown:
-        if isinstance(table, Unknown):
-            return table
-        if table.energy is not None:
-            return table.energy
-        if self._architecture in _WITH_ENERGY and table.raw_energy is not None:
-            return table.raw_energy * _JOULES
-        return Unknown.NOT_SUPPORTED
-
     # The link
 
     def _slot_link(self) -> str:
@@ -394,25 +351,26 @@ class AmdGpu(DrmGpu):
             path += "../"
         return path
 
-    def _put_link(self, table: GpuMetrics | Unknown) -> None:
+    def _put_link(self, metrics: GpuMetrics) -> None:
         """Set the link to the slot; an APU has none."""
-        values = self.values
-        none = PcieLink(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
-        now = none if self.integrated else read_link(self.attributes, "current", self._link)
-        most = none if self.integrated else read_link(self.attributes, "max", self._link)
-        if (
-            isinstance(now.generation, Unknown)
-            and not self.integrated
-            and isinstance(table, GpuMetrics)
-        ):
-            # Without such files in a virtual machine; old kernels have other units in the table.
-            generation = _GENERATIONS.get(table.pcie_speed or 0)
-            if generation is not None and table.pcie_width:
-                now = PcieLink(generation, table.pcie_width)
-        values.put("pcie_generation", now.generation)
-        values.put("pcie_width", now.width)
-        values.put("pcie_generation_max", most.generation)
-        values.put("pcie_width_max", most.width)
+        facts = self.facts
+        now = most = NO_LINK
+        if not self.integrated:
+            now = read_link(self.attributes, "current", self._link)
+            most = read_link(self.attributes, "max", self._link)
+            if isinstance(now.generation, Unknown):
+                # A virtual machine has no such files; old kernels have other units in the table.
+                generation = GENERATIONS.get(metrics.pcie_speed or 0)
+                if generation is not None and metrics.pcie_width:
+                    now = PcieLink(generation, metrics.pcie_width)
+        facts.put("pcie_generation", now.generation)
+        facts.put("pcie_width", now.width)
+        facts.put("pcie_generation_max", most.generation)
+        facts.put("pcie_width_max", most.width)
+
+
+def _told(value: float | None, missing: Unknown) -> float | Unknown:
+    return missing if value is None else value
 
 
 def _sum(first: int | Unknown, second: int | Unknown) -> int | Unknown:

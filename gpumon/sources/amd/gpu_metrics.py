@@ -25,7 +25,7 @@ _SIZES = {"B": 1, "H": 2, "I": 4, "Q": 8}
 _JOULES = 2.0**-16
 """The unit of ``energy_accumulator``: "15.259uJ (2^-16)"."""
 
-# Fields whose meaning is used have their name in the header, all others are "-". Of the arrays
+# Fields whose meaning is used have their name in the header, most others are "-". Of the arrays
 # below, each entry is NAME:TYPE or NAME:TYPE*COUNT, with B, H, I, Q for 8, 16, 32 and 64 bits.
 _CLOCKS_1 = "-:H*7 gfxclk:H -:H uclk:H vclk:H -:H*3"
 _TEMPERATURES_1 = "edge:H hotspot:H mem:H -:H*3"
@@ -62,7 +62,7 @@ _LAYOUTS = {
     (2, 2): f"{_V2_1} throttle:Q",
     (2, 3): f"{_V2_1} throttle:Q -:H*12",
     (2, 4): f"{_V2_1} throttle:Q -:H*12 -:H*6",
-    (3, 0): "gfx:H soc:H -:H*16 -:H gfx_activity:H vcn_activity:H -:H*8 -:H*16 -:H*4 -:Q power:I "
+    (3, 0): "gfx:H soc:H -:H*16 -:H gfx_activity:H -:H -:H*8 -:H*16 -:H*4 -:Q power:I "
     "-:H apu_power:I gfx_power:I -:I -:I -:H*16 -:H -:H*2 gfxclk:H -:H*4 vclk:H uclk:H -:H "
     "-:H*16 -:H*2 -:I*7 -:I",
 }
@@ -92,19 +92,13 @@ class GpuMetrics(Struct, frozen=True):
     """The values of one table that gpumon uses. ``None`` is unknown.
 
     Attributes:
-        format: The revision of the format: 1 for a discrete GPU, 2 or 3 for an APU.
-        content: The revision of the content.
-        temperature_edge: Degrees Celsius, as the others.
-        temperature_hotspot: At the hottest place of the chip: ``junction`` in hwmon.
-        temperature_memory: Of the memory.
         gfx_activity: Percent of time that the graphics and compute engine worked. Not of formats
             2.x: their unit depends on the APU.
         umc_activity: Percent of time that the memory controller worked.
-        vcn_activity: Percent of each video engine.
+        vcn_activity: Percent of each video engine, which only decode. Only of MI300.
         jpeg_activity: Percent of each JPEG decoder.
-        energy: Joules since the driver was loaded. Only of formats whose unit the header gives.
-        raw_energy: The accumulator as it is.
-        clock_gfx: MHz; the highest where several dies have one each.
+        energy: Joules since the driver was loaded.
+        energy_has_unit: Whether the header gives the unit for this format.
         clock_memory: MHz.
         clock_video: MHz; the highest of several.
         throttle: Why clocks are limited, as the bits ``SMU_THROTTLER_..._BIT``.
@@ -113,18 +107,12 @@ class GpuMetrics(Struct, frozen=True):
         pcie_speed: In tenths of GT/s.
     """
 
-    format: int
-    content: int
-    temperature_edge: int | None = None
-    temperature_hotspot: int | None = None
-    temperature_memory: int | None = None
     gfx_activity: int | None = None
     umc_activity: int | None = None
     vcn_activity: tuple[int, ...] = ()
     jpeg_activity: tuple[int, ...] = ()
     energy: float | None = None
-    raw_energy: int | None = None
-    clock_gfx: int | None = None
+    energy_has_unit: bool = False
     clock_memory: int | None = None
     clock_video: int | None = None
     throttle: int | None = None
@@ -180,18 +168,12 @@ def parse_gpu_metrics(data: bytes) -> GpuMetrics | None:
     table = _Table(data, layout.fields)
     energy = table.number("energy")
     return GpuMetrics(
-        format=form,
-        content=content,
-        temperature_edge=table.number("edge"),
-        temperature_hotspot=table.number("hotspot"),
-        temperature_memory=table.number("mem"),
         gfx_activity=None if form == 2 else _percent(table.number("gfx_activity")),
         umc_activity=_percent(table.number("umc_activity")),
         vcn_activity=_percents(table.numbers("vcn_activity")),
         jpeg_activity=_percents(table.numbers("jpeg_activity")),
-        energy=energy * _JOULES if energy is not None and content >= 4 else None,
-        raw_energy=energy,
-        clock_gfx=max(table.numbers("gfxclk"), default=None),
+        energy=None if energy is None else energy * _JOULES,
+        energy_has_unit=energy is not None and content >= 4,
         clock_memory=table.number("uclk"),
         clock_video=max(table.numbers("vclk"), default=None),
         throttle=table.number("throttle"),

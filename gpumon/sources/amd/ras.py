@@ -37,15 +37,15 @@ class ErrorCounts(NamedTuple):
 
 
 class BadPages(NamedTuple):
-    """Pages of memory that had an uncorrected error.
+    """Pages of memory that had an uncorrected error; or why they are unknown.
 
     Attributes:
         number: How many.
         pending: Whether some are still to be reserved.
     """
 
-    number: int
-    pending: bool
+    number: int | Unknown
+    pending: bool | Unknown
 
 
 def read_error_counts(attributes: Attributes) -> ErrorCounts:
@@ -81,7 +81,7 @@ def read_ecc_mode(attributes: Attributes) -> bool | Unknown:
     return Unknown.NOT_SUPPORTED if match is None else bool(int(match[1], 16) & _MEMORY)
 
 
-def read_bad_pages(attributes: Attributes) -> BadPages | Unknown:
+def read_bad_pages(attributes: Attributes) -> BadPages:
     """The pages that the driver has retired, or will.
 
     Lines are ``0x00000001 : 0x00001000 : R``; R is a reserved page, P one that will be reserved, F
@@ -89,6 +89,6 @@ def read_bad_pages(attributes: Attributes) -> BadPages | Unknown:
     """
     data = attributes.raw("ras/gpu_vram_bad_pages", _PAGES_BYTES)
     if isinstance(data, Unknown):
-        return data
+        return BadPages(data, data)
     states = _PAGE.findall(data)
     return BadPages(len(states), b"P" in states)

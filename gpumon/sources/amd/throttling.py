@@ -27,7 +27,7 @@ _PROCHOT = 0x3 << 46
 
 
 def event_reasons(
-    metrics: GpuMetrics | None, before: Residencies | None
+    metrics: GpuMetrics, before: Residencies | None
 ) -> tuple[int | None, Residencies | None]:
     """The reasons; ``None`` if the table does not tell them in a form common to all GPUs.
 
@@ -40,8 +40,6 @@ def event_reasons(
     Returns:
         The reasons, and what the next call needs.
     """
-    if metrics is None:
-        return None, before
     if metrics.throttle is not None:
         reasons = _from_bits(metrics.throttle)
         if metrics.gfx_activity == 0:
@@ -50,7 +48,7 @@ def event_reasons(
         return reasons, None
     now = metrics.residencies
     if now is None or before is None or now.cycles == before.cycles:
-        return None, now
+        return None, now or before
     reasons = 0
     for name, bit in _COUNTED.items():
         if getattr(now, name) != getattr(before, name):

@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING
 from gpumon.model.snapshot import Unknown
 
 if TYPE_CHECKING:
-    from gpumon.sources.drm.calls import CallWatch
+    from gpumon.sources.calls import CallWatch
 
 _PAGE_BYTES = 4096
 """The most that an attribute of text can have."""
 
 _MOST_DIGITS = 24
 """More than a 64-bit number has; a longer one is corrupt."""
+
+NO_HWMON = "hwmon"
+"""A folder without any value."""
+
+_MOST_DEGREES = 300
+"""Larger values are errors of the firmware: it answers with all bits set, or with noise."""
 
 _HELD_FILES = 48
 """Files that are held open for each GPU: sixteen GPUs stay below the usual limit of 1024."""
@@ -114,6 +120,24 @@ class Attributes:
             return data
         return data.decode(errors="replace").strip() or Unknown.NOT_SUPPORTED
 
+    def scaled(self, name: str, unit: int, most: int) -> int | Unknown:
+        """A whole number in a larger unit than the file's.
+
+        Args:
+            name: Path below ``folder``.
+            unit: How many of the file's are 1.
+            most: A number that is farther from 0 cannot be, and is not supported.
+        """
+        value = self.number(name)
+        if isinstance(value, Unknown):
+            return value
+        value = round(value / unit)
+        return value if -most <= value <= most else Unknown.NOT_SUPPORTED
+
+    def degrees(self, name: str) -> int | Unknown:
+        """Degrees Celsius of a sensor that tells thousandths."""
+        return self.scaled(name, 1000, _MOST_DEGREES)
+
     def number(self, name: str) -> int | Unknown:
         """The content as a decimal number, or as a hexadecimal one after ``0x``."""
         data = self.raw(name)
@@ -134,17 +158,20 @@ class Attributes:
         except OSError:
             return []
 
-    def hwmon(self, name: str | None = None) -> str | None:
+    def hwmon(self, name: str) -> str:
         """The path of its hwmon folder below ``folder``: ``hwmon/hwmon3``.
 
         Args:
-            name: The content of its file ``name``; ``None`` takes the first folder.
+            name: The content of its file ``name``.
+
+        Returns:
+            ``NO_HWMON`` without one.
         """
         for one in self.folders("hwmon"):
             path = f"hwmon/{one}"
-            if one.startswith("hwmon") and (name is None or self.text(f"{path}/name") == name):
+            if one.startswith("hwmon") and self.text(f"{path}/name") == name:
                 return path
-        return None
+        return NO_HWMON
 
     # Files
 

@@ -21,8 +21,8 @@ from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble
 from gpumon.sources.backend import DriverFacts, GpuBackend, Reading
+from gpumon.sources.calls import CallWatch
 from gpumon.sources.drm.attributes import GpuLostError
-from gpumon.sources.drm.calls import CallWatch
 from gpumon.sources.drm.cards import (
     DrmCard,
     driver_version,
@@ -32,6 +32,7 @@ from gpumon.sources.drm.cards import (
 )
 from gpumon.sources.drm.clients import ClientReader, Node
 from gpumon.sources.drm.uses import ProcessUse, list_processes
+from gpumon.sources.poll_rates import PERIOD, RETRY_SECONDS, pause_after_lists
 from gpumon.sources.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.system.clock import SystemClock
 
@@ -50,21 +51,8 @@ def device_files(maker: Maker) -> DeviceFiles:
     return DeviceFiles("/dev/dri/renderD{minor}", "/dev/dri", maker)
 
 
-_FIND_SECONDS = 2.0
-_RETRY_SECONDS = 5.0
-"""Seconds after which a lost GPU that the kernel still lists is read again."""
-
 _FORGET_SECONDS = 30.0
 """Seconds after which files that were missing are looked for again."""
-
-_LISTS_SECONDS = 0.95
-"""A second, less the time that a tick may come early."""
-
-_LONGEST_LISTS_SECONDS = 4.0
-"""Findings use lists of the last five seconds, so slow lists are read before that, too."""
-
-_LISTS_SHARE = 0.05
-"""The share of time that reading the lists may take."""
 
 
 class DrmBackend(GpuBackend):
@@ -192,7 +180,7 @@ class DrmBackend(GpuBackend):
 
     def _find(self, now: float) -> None:
         """Find added and removed GPUs; a removed one stays, as lost, with what is known of it."""
-        self._find_due = now + _FIND_SECONDS
+        self._find_due = now + PERIOD
         for gpu in self._gpus:
             gpu.check_power()
             if now >= self._forget_due:
@@ -262,7 +250,7 @@ class DrmBackend(GpuBackend):
                 gpu.read(now, closely=closely)
             except GpuLostError:
                 gpu.stop(GpuStatus.LOST)
-                self._retry_at[gpu.uuid] = now + _RETRY_SECONDS
+                self._retry_at[gpu.uuid] = now + RETRY_SECONDS
 
     def _read_processes(self, now: float) -> None:
         """Read the processes of all GPUs. Raises ``CallGivenUpError``."""
@@ -281,9 +269,7 @@ class DrmBackend(GpuBackend):
             self._set_uses(gpu, scan)
         self._listed = list_processes([(gpu.uuid, gpu.index, gpu.uses) for gpu in self._gpus])
         self._listed_at = self._clock.time()
-        # Lists that take long are read less often.
-        pause = max(_LISTS_SECONDS, (self._clock.monotonic() - began) / _LISTS_SHARE)
-        self._lists_due = now + min(pause, _LONGEST_LISTS_SECONDS)
+        self._lists_due = now + pause_after_lists(self._clock.monotonic() - began)
 
     def _set_uses(self, gpu: DrmGpu, scan: ClientScan) -> None:
         silent = scan.silent.get(gpu.card.bus_id, ())

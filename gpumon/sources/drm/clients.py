@@ -25,7 +25,7 @@ from gpumon.sources.drm.holders import FileHolders
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from gpumon.sources.drm.calls import CallWatch
+    from gpumon.sources.calls import CallWatch
     from gpumon.system.clock import Clock
 
 _BROKERS = {"systemd-logind", "elogind-daemon", "seatd"}

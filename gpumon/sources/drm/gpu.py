@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.host.power import read_word
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
+from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers
 from gpumon.sources.drm.attributes import Attributes, GpuLostError
 from gpumon.sources.drm.uses import uses_of
+from gpumon.sources.poll_rates import EVERY_SECOND, GOLDEN, KEPT_SECONDS, PERIOD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpumon.sources.drm.calls import CallWatch
+    from gpumon.sources.calls import CallWatch
     from gpumon.sources.drm.cards import DrmCard
     from gpumon.sources.drm.clients import Client
     from gpumon.sources.drm.uses import Engines, ProcessUse
     from gpumon.system.clock import Clock
 
-_FIELDS = Gpu.__struct_fields__[Gpu.__struct_fields__.index("mig") + 1 :]
 _STATIC = {metric.field for metric in GPU_METRICS if metric.tier is Tier.STATIC}
-
-REASON_OF_STATUS: dict[GpuStatus, Unknown] = {
-    GpuStatus.LOST: Unknown.GPU_LOST,
-    GpuStatus.ASLEEP: Unknown.ASLEEP,
-    GpuStatus.NO_ANSWER: Unknown.NO_ANSWER,
-    GpuStatus.NO_PERMISSION: Unknown.NO_PERMISSION,
-}
-
-_KEPT_SECONDS = 10.0
-"""A value is kept for this time while reading it fails for a passing reason."""
-
-_DETAIL_SECONDS = 0.95
-"""A second, less the time that a tick may come early."""
-
-_SLOW_SECONDS = 2.0
-
-_SPREAD = 0.6180339887498949
-"""Multiples of this spread the GPUs' slow readings evenly over their period."""
 
 _SLEEPS = ("suspended", "suspending")
 """States of the runtime power management in which reading wakes the GPU, see
 ``Documentation/ABI/testing/sysfs-devices-power``."""
 
 
-class Values:
-    """The values of a GPU by the name of their field, and the reasons for unknown ones.
+class Facts(Answers):
+    """The fields of ``Gpu``; a known value outlives passing errors.
 
     Args:
         fields: The fields that the backend reads; all others are not supported.
@@ -55,13 +38,12 @@ class Values:
     """
 
     def __init__(self, fields: frozenset[str], clock: Clock) -> None:
+        super().__init__(DRIVER_FIELDS)
         self._monotonic = clock.monotonic
         self._fields = fields
-        self._values: dict[str, Any] = {}
         self._failing_since: dict[str, float] = {}
-        self.unknown: Mapping[str, Unknown] = {
-            name: Unknown.NOT_SUPPORTED for name in _FIELDS if name not in fields
-        }
+        others = tuple(name for name in DRIVER_FIELDS if name not in fields)
+        self.miss(others, Unknown.NOT_SUPPORTED)
 
     def put(self, field: str, value: object) -> None:
         """Set a value; an ``Unknown`` says why there is none.
@@ -69,60 +51,34 @@ class Values:
         A known value stays for some seconds where the reason is ``NO_ANSWER``: passing errors are
         common while the firmware of a GPU is busy.
         """
-        if isinstance(value, Unknown):
-            if value is Unknown.NO_ANSWER and self._is_kept(field):
-                return
-            self._values.pop(field, None)
-            if self.unknown.get(field) is not value:
-                self.unknown = {**self.unknown, field: value}
-        else:
-            self._values[field] = value
+        if not isinstance(value, Unknown):
+            self.values[field] = value
             self._failing_since.pop(field, None)
-            if field in self.unknown:
-                self.unknown = {
-                    name: reason for name, reason in self.unknown.items() if name != field
-                }
-
-    def put_number(self, field: str, value: int | Unknown, unit: int = 1) -> None:
-        """Set a whole number that is told in a smaller unit: ``unit`` of those are 1."""
-        if isinstance(value, int) and unit != 1:
-            value = round(value / unit)
-        self.put(field, value)
-
-    def put_fraction(self, field: str, value: int | Unknown, unit: int) -> None:
-        """Set a number with a fraction that is told in a smaller unit."""
-        self.put(field, value / unit if isinstance(value, int) else value)
-
-    def get(self, field: str) -> object:
-        """The value; ``None`` if it is unknown."""
-        return self._values.get(field)
+            self.found((field,))
+        elif self.unknown.get(field) is not value and not (
+            value is Unknown.NO_ANSWER and self._is_kept(field)
+        ):
+            self.miss((field,), value)
 
     def lose(self, reason: Unknown) -> None:
         """Set all values that can change to unknown, except those that are not supported."""
         self._failing_since = {}
-        unknown = dict(self.unknown)
-        for name in self._fields - _STATIC:
-            self._values.pop(name, None)
-            if unknown.get(name) is not Unknown.NOT_SUPPORTED:
-                unknown[name] = reason
-        self.unknown = unknown
+        moving = self._fields - _STATIC
+        supported = [name for name in moving if self.unknown.get(name) is not Unknown.NOT_SUPPORTED]
+        self.miss(tuple(supported), reason)
 
     def forget(self, reason: Unknown) -> None:
         """Remove a reason that does not apply any more: the values are not read yet."""
-        self.unknown = {name: why for name, why in self.unknown.items() if why is not reason}
-
-    def as_fields(self) -> dict[str, Any]:
-        """The known values."""
-        return self._values
+        self.found(tuple(name for name, why in self.unknown.items() if why is reason))
 
     def _is_kept(self, field: str) -> bool:
         now = self._monotonic()
         since = self._failing_since.setdefault(field, now)
-        return self._values.get(field) is not None and now - since < _KEPT_SECONDS
+        return self.values[field] is not None and now - since < KEPT_SECONDS
 
 
 class DrmGpu(ABC):
-    """A GPU. A maker's subclass reads its values with ``attributes`` into ``values``.
+    """A GPU. A maker's subclass reads its values with ``attributes`` into ``facts``.
 
     The ``read_...`` methods run only while the GPU is awake, and may raise ``GpuLostError``. In
     ``__init__`` a subclass may read only what wakes no GPU: PCI IDs and the like, with
@@ -136,7 +92,7 @@ class DrmGpu(ABC):
         integrated: Whether it is part of the processor.
         index: Its index among the GPUs of its backend.
         attributes: Its files.
-        values: Its values.
+        facts: Its values.
         uses: The use that processes make of it, by PID.
         processes_unknown: Why the processes are unknown; ``None`` if they are known.
         present: Whether the kernel lists it now.
@@ -171,11 +127,11 @@ class DrmGpu(ABC):
         self._begun = False
         self._touched = True
         self._details_at = self._slow_at = 0.0
-        self.values = Values(self.fields | _COMMON, clock)
-        self.values.put("pci_bus_id", card.bus_id)
-        self.values.put("memory_unified", integrated)
+        self.facts = Facts(self.fields | _COMMON, clock)
+        self.facts.put("pci_bus_id", card.bus_id)
+        self.facts.put("memory_unified", integrated)
         minor = card.render_minor
-        self.values.put("minor_number", Unknown.NOT_SUPPORTED if minor is None else minor)
+        self.facts.put("minor_number", Unknown.NOT_SUPPORTED if minor is None else minor)
 
     # What a maker reads
 
@@ -226,12 +182,12 @@ class DrmGpu(ABC):
         self.read_fast()
         if details:
             self.read_details()
-            self._details_at = now + _DETAIL_SECONDS
+            self._details_at = now + EVERY_SECOND
         if slow:
             self.read_slow()
             self._read_displays()
-            moment = self.index * _SPREAD % 1 * _SLOW_SECONDS
-            self._slow_at = now + _SLOW_SECONDS - (now - moment) % _SLOW_SECONDS
+            moment = self.index * GOLDEN % 1 * PERIOD
+            self._slow_at = now + PERIOD - (now - moment) % PERIOD
         if self.attributes.all_failed:
             raise GpuLostError
         self._begun = True
@@ -252,8 +208,8 @@ class DrmGpu(ABC):
                 output = f"{self.card.folder}/drm/{node}/{name}"
                 connected |= read_word(f"{output}/status") == "connected"
                 driven |= read_word(f"{output}/enabled") == "enabled"
-        self.values.put("display_mode", connected)
-        self.values.put("display_active", driven)
+        self.facts.put("display_mode", connected)
+        self.facts.put("display_active", driven)
 
     def check_power(self) -> None:
         """Check whether the kernel may power it down (``power/control`` is ``auto``)."""
@@ -284,7 +240,7 @@ class DrmGpu(ABC):
         reason = REASON_OF_STATUS[status]
         if status is not GpuStatus.NO_ANSWER:
             # A GPU that does not answer keeps its last values.
-            self.values.lose(reason)
+            self.facts.lose(reason)
         if status is GpuStatus.LOST:
             self.uses = {}
         if status is not GpuStatus.ASLEEP:
@@ -293,13 +249,13 @@ class DrmGpu(ABC):
     def _set_status(self, status: GpuStatus) -> None:
         if status is not self.status:
             if self.status in (GpuStatus.ASLEEP, GpuStatus.LOST):
-                self.values.forget(REASON_OF_STATUS[self.status])
+                self.facts.forget(REASON_OF_STATUS[self.status])
             self.status = status
             self.status_since = self.clock.time()
 
     def snapshot(self) -> Gpu:
         """The GPU with its current values."""
-        unknown = self.values.unknown
+        unknown = self.facts.unknown
         if self.processes_unknown is not None:
             unknown = {**unknown, "processes": self.processes_unknown}
         return Gpu(
@@ -309,7 +265,8 @@ class DrmGpu(ABC):
             self.status_since,
             self.sampled_at,
             unknown,
-            **self.values.as_fields(),
+            (),
+            *self.facts.values.values(),
         )
 
 

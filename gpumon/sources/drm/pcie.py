@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from gpumon.sources.drm.attributes import Attributes
 
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s")
+"""As ``pci_speed_string()`` in the kernel writes it."""
 
-_GENERATIONS = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-"""By gigatransfers per second, as ``pci_speed_string()`` in the kernel writes them."""
+GENERATIONS = {25: 1, 50: 2, 80: 3, 160: 4, 320: 5, 640: 6}
+"""By tenths of gigatransfers per second."""
 
 
 class PcieLink(NamedTuple):
@@ -26,6 +27,9 @@ class PcieLink(NamedTuple):
 
     generation: int | Unknown
     width: int | Unknown
+
+
+NO_LINK = PcieLink(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
 
 
 def read_link(attributes: Attributes, which: str, folder: str = "") -> PcieLink:
@@ -45,5 +49,5 @@ def read_link(attributes: Attributes, which: str, folder: str = "") -> PcieLink:
     if isinstance(speed, Unknown):
         return PcieLink(speed, width)
     match = _SPEED.match(speed)
-    generation = None if match is None else _GENERATIONS.get(match[1])
+    generation = None if match is None else GENERATIONS.get(round(float(match[1]) * 10))
     return PcieLink(generation or Unknown.NOT_SUPPORTED, width)

@@ -16,15 +16,16 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.model.snapshot import Unknown
+from gpumon.sources.drm.attributes import NO_HWMON
 from gpumon.sources.drm.gpu import DrmGpu
-from gpumon.sources.drm.pcie import PcieLink, read_link
+from gpumon.sources.drm.pcie import NO_LINK, PcieLink, read_link
 from gpumon.sources.drm.uses import Engines, ProcessUse, busy_percent, resident_bytes
 from gpumon.sources.intel.files import THROTTLE_REASONS, XE_FILES, i915_files
 from gpumon.sources.intel.memory import CardMemory, read_card_memory
 from gpumon.sources.intel.names import model_of
 
 if TYPE_CHECKING:
-    from gpumon.sources.drm.calls import CallWatch
+    from gpumon.sources.calls import CallWatch
     from gpumon.sources.drm.cards import DrmCard
     from gpumon.sources.drm.clients import Client
     from gpumon.system.clock import Clock
@@ -80,7 +81,6 @@ class IntelGpu(DrmGpu):
 
     fields: ClassVar[frozenset[str]] = frozenset(
         {
-            "name",
             "architecture",
             "memory_total",
             "memory_used",
@@ -113,15 +113,15 @@ class IntelGpu(DrmGpu):
             card.bus_id == PROCESSOR_BUS_ID if model.discrete is None else not model.discrete
         )
         super().__init__(card, f"PCI-{card.bus_id}", calls, clock, integrated=integrated)
-        self.values.put("name", model.name)
-        self.values.put("architecture", model.architecture or Unknown.NOT_SUPPORTED)
+        self.facts.put("name", model.name)
+        self.facts.put("architecture", model.architecture or Unknown.NOT_SUPPORTED)
         self._calls = calls
         self._path = f"{dev}/dri/renderD{card.render_minor}"
         self.engines = _ENGINES[card.driver]
         self._files = XE_FILES if card.driver == "xe" else i915_files(card.node)
         self._clocks: str | None = None
         self._video_clocks: str | None = None
-        self._hwmon: str | None = None
+        self._hwmon = NO_HWMON
         self._energy: str | None = None
         self._reasons: tuple[str, ...] = ()
         self._counted: deque[tuple[float, int]] = deque()
@@ -143,9 +143,9 @@ class IntelGpu(DrmGpu):
         self._counted.clear()
         self._clocks = self._first_with(files.clocks, files.actual)
         self._video_clocks = self._first_with(files.video_clocks, files.actual)
-        self._read_highest("clock_sm_max", self._clocks)
-        self._read_highest("clock_video_max", self._video_clocks)
-        self.values.put("clock_memory_max", self.attributes.number(_HIGHEST_MEMORY_CLOCK))
+        self.facts.put("clock_sm_max", self._clock(self._clocks, files.highest))
+        self.facts.put("clock_video_max", self._clock(self._video_clocks, files.highest))
+        self.facts.put("clock_memory_max", self.attributes.number(_HIGHEST_MEMORY_CLOCK))
         self._reasons = tuple(
             name
             for name in THROTTLE_REASONS
@@ -160,9 +160,15 @@ class IntelGpu(DrmGpu):
 
     def _find_hwmon(self) -> None:
         self._hwmon = self.attributes.hwmon(self._files.hwmon)
-        names = () if self._hwmon is None else self._files.energy
-        self._energy = self._first_with(tuple(f"{self._hwmon}/{name}" for name in names), "")
-        self._read_temperature_limits()
+        energy = tuple(f"{self._hwmon}/{name}" for name in self._files.energy)
+        self._energy = self._first_with(energy, "")
+        # ``xe`` tells limits of the package's temperature since Linux 7.0.
+        package = self._files.temperature
+        self.facts.put("temperature_slowdown", self._degrees(f"{package}_crit"))
+        self.facts.put("temperature_shutdown", self._degrees(f"{package}_emergency"))
+
+    def _degrees(self, name: str) -> int | Unknown:
+        return self.attributes.degrees(f"{self._hwmon}/{name}")
 
     def _first_with(self, prefixes: tuple[str, ...], name: str) -> str | None:
         """The first of some prefixes with which there is a number."""
@@ -171,29 +177,15 @@ class IntelGpu(DrmGpu):
                 return prefix
         return None
 
-    def _read_highest(self, field: str, prefix: str | None) -> None:
-        self.values.put(
-            field,
-            Unknown.NOT_SUPPORTED
-            if prefix is None
-            else self.attributes.number(f"{prefix}{self._files.highest}"),
-        )
+    def _clock(self, prefix: str | None, name: str) -> int | Unknown:
+        """One of the clocks with a prefix; ``None`` if there are none."""
+        if prefix is None:
+            return Unknown.NOT_SUPPORTED
+        return self.attributes.number(f"{prefix}{name}")
 
     @property
     def _throttle(self) -> str:
         return f"{self._files.throttle}{'reason_' if self.card.driver == 'xe' else ''}"
-
-    def _read_temperature_limits(self) -> None:
-        """Read limits of the package's temperature, which ``xe`` tells since Linux 7.0."""
-        for field, limit in (
-            ("temperature_slowdown", "crit"),
-            ("temperature_shutdown", "emergency"),
-        ):
-            path = f"{self._hwmon}/{self._files.temperature}_{limit}"
-            self.values.put_number(field, self._hwmon_number(path), _MILLI)
-
-    def _hwmon_number(self, path: str) -> int | Unknown:
-        return Unknown.NOT_SUPPORTED if self._hwmon is None else self.attributes.number(path)
 
     # Link
 
@@ -220,15 +212,15 @@ class IntelGpu(DrmGpu):
     def _read_highest_link(self) -> None:
         """Read the best link that card and slot support together."""
         card = self._read_link("max")
-        slot = PcieLink(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
+        slot = NO_LINK
         if self._port is not None:
             slot = read_link(self.attributes, "max", f"{self._port}../")
-        self.values.put("pcie_generation_max", _lower(card.generation, slot.generation))
-        self.values.put("pcie_width_max", _lower(card.width, slot.width))
+        self.facts.put("pcie_generation_max", _lower(card.generation, slot.generation))
+        self.facts.put("pcie_width_max", _lower(card.width, slot.width))
 
     def _read_link(self, which: str) -> PcieLink:
         if self._port is None:
-            return PcieLink(Unknown.NOT_SUPPORTED, Unknown.NOT_SUPPORTED)
+            return NO_LINK
         return read_link(self.attributes, which, self._port)
 
     # Memory
@@ -238,13 +230,13 @@ class IntelGpu(DrmGpu):
         if self.integrated:
             # The sampler fills in the memory of the host.
             for field in ("memory_total", "memory_used", "memory_free"):
-                self.values.put(field, Unknown.NOT_SUPPORTED)
+                self.facts.put(field, Unknown.NOT_SUPPORTED)
             return
         memory = self._ask_for_memory()
         if isinstance(memory, Unknown):
-            self.values.put("memory_total", memory)
+            self.facts.put("memory_total", memory)
             return
-        self.values.put("memory_total", memory.total)
+        self.facts.put("memory_total", memory.total)
         self._privileged = memory.used is not None
         if memory.used is not None:
             self._put_used(memory.used)
@@ -262,47 +254,33 @@ class IntelGpu(DrmGpu):
             return Unknown.NOT_SUPPORTED
 
     def _put_used(self, used: int) -> None:
-        total = self.values.get("memory_total")
-        self.values.put("memory_used", used)
-        if isinstance(total, int):
-            self.values.put("memory_free", max(0, total - used))
+        total = self.facts.values["memory_total"]
+        self.facts.put("memory_used", used)
+        if total is None:
+            reason = self.facts.unknown.get("memory_total", Unknown.NOT_SUPPORTED)
+            self.facts.put("memory_free", reason)
         else:
-            self.values.put(
-                "memory_free", self.values.unknown.get("memory_total", Unknown.NOT_SUPPORTED)
-            )
+            self.facts.put("memory_free", max(0, total - used))
 
     # Regularly
 
     def read_fast(self) -> None:
         """See ``DrmGpu.read_fast``."""
         self._read_power()
-        self._put_clock("clock_sm", self._clocks)
-        self.values.put_number(
-            "temperature_gpu",
-            self._hwmon_number(f"{self._hwmon}/{self._files.temperature}_input"),
-            _MILLI,
-        )
-
-    def _put_clock(self, field: str, prefix: str | None) -> None:
-        self.values.put(
-            field,
-            Unknown.NOT_SUPPORTED
-            if prefix is None
-            else self.attributes.number(f"{prefix}{self._files.actual}"),
-        )
+        self.facts.put("clock_sm", self._clock(self._clocks, self._files.actual))
+        self.facts.put("temperature_gpu", self._degrees(f"{self._files.temperature}_input"))
 
     def _read_power(self) -> None:
         """Make power of the energy that was used since about a second ago."""
-        if self._energy is None:
-            self.values.put("power_draw", Unknown.NOT_SUPPORTED)
-            self.values.put("energy", Unknown.NOT_SUPPORTED)
-            return
         now = self.clock.monotonic()
-        energy = self.attributes.number(self._energy)
-        self.values.put_fraction("energy", energy, _MICRO)
+        energy = (
+            Unknown.NOT_SUPPORTED if self._energy is None else self.attributes.number(self._energy)
+        )
         if isinstance(energy, Unknown):
-            self.values.put("power_draw", energy)
+            self.facts.put("power_draw", energy)
+            self.facts.put("energy", energy)
             return
+        self.facts.put("energy", energy / _MICRO)
         counted = self._counted
         if counted and energy < counted[-1][1]:
             # The driver was loaded again, or the counter began anew.
@@ -312,11 +290,11 @@ class IntelGpu(DrmGpu):
             counted.popleft()
         since, before = counted[0]
         if now <= since:
-            if self.values.get("power_draw") is None:
-                self.values.put("power_draw", Unknown.NOT_READ)
+            if self.facts.values["power_draw"] is None:
+                self.facts.put("power_draw", Unknown.NOT_READ)
             return
         watts = (energy - before) / _MICRO / (now - since)
-        self.values.put("power_draw", watts if watts <= _MOST_WATTS else Unknown.NO_ANSWER)
+        self.facts.put("power_draw", watts if watts <= _MOST_WATTS else Unknown.NO_ANSWER)
 
     def read_details(self) -> None:
         """See ``DrmGpu.read_details``."""
@@ -345,56 +323,51 @@ class IntelGpu(DrmGpu):
 
     def _read_throttling(self) -> None:
         if not self._reasons:
-            self.values.put("clock_event_reasons", Unknown.NOT_SUPPORTED)
+            self.facts.put("clock_event_reasons", Unknown.NOT_SUPPORTED)
             return
         status = self.attributes.number(f"{self._files.throttle}status")
         if status == 0:
-            self.values.put("clock_event_reasons", 0)
+            self.facts.put("clock_event_reasons", 0)
             return
         bits = 0
         for name in self._reasons:
             value = self.attributes.number(f"{self._throttle}{name}")
             if isinstance(value, Unknown):
-                self.values.put("clock_event_reasons", value)
+                self.facts.put("clock_event_reasons", value)
                 return
             if value:
                 bits |= THROTTLE_REASONS[name]
-        self.values.put("clock_event_reasons", bits)
+        self.facts.put("clock_event_reasons", bits)
 
     def read_slow(self) -> None:
         """See ``DrmGpu.read_slow``."""
-        if self._hwmon is None and not self.integrated:
+        if self._hwmon == NO_HWMON and not self.integrated:
             # The driver registers it later than the GPU.
             self._find_hwmon()
-        self._put_clock("clock_video", self._video_clocks)
+        self.facts.put("clock_video", self._clock(self._video_clocks, self._files.actual))
         memory = self._files.memory_temperature
-        self.values.put_number(
-            "temperature_memory",
-            Unknown.NOT_SUPPORTED
-            if memory is None
-            else self._hwmon_number(f"{self._hwmon}/{memory}_input"),
-            _MILLI,
-        )
-        self.values.put("fan_rpm", self._fastest_fan())
-        self.values.put_fraction("power_limit", self._lowest_limit(), _MICRO)
+        degrees = Unknown.NOT_SUPPORTED if memory is None else self._degrees(f"{memory}_input")
+        self.facts.put("temperature_memory", degrees)
+        self.facts.put("fan_rpm", self._fastest_fan())
+        self.facts.put("power_limit", self._lowest_limit())
         link = self._read_link("current")
-        self.values.put("pcie_generation", link.generation)
-        self.values.put("pcie_width", link.width)
+        self.facts.put("pcie_generation", link.generation)
+        self.facts.put("pcie_width", link.width)
 
     def _fastest_fan(self) -> int | Unknown:
         """Revolutions a minute of the fastest fan."""
-        told = [self._hwmon_number(f"{self._hwmon}/fan{n}_input") for n in (1, 2, 3)]
+        told = [self.attributes.number(f"{self._hwmon}/fan{n}_input") for n in (1, 2, 3)]
         speeds = [one for one in told if not isinstance(one, Unknown)]
         return max(speeds) if speeds else told[0]
 
-    def _lowest_limit(self) -> int | Unknown:
-        """The lowest power limit of the card, else of the package. A limit of 0 is disabled."""
+    def _lowest_limit(self) -> float | Unknown:
+        """Watts of the card's lowest limit, else of the package's. A limit of 0 is disabled."""
         reason = Unknown.NOT_SUPPORTED
         for names in self._files.limits:
-            limits = [self._hwmon_number(f"{self._hwmon}/{name}") for name in names]
+            limits = [self.attributes.number(f"{self._hwmon}/{name}") for name in names]
             known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
             if known:
-                return min(known)
+                return min(known) / _MICRO
             for limit in limits:
                 if isinstance(limit, Unknown) and limit is not Unknown.NOT_SUPPORTED:
                     reason = limit
@@ -411,11 +384,11 @@ class IntelGpu(DrmGpu):
 
     def _read_utilization(self, clients: list[Client], *, complete: bool) -> None:
         if not complete:
-            self.values.put("utilization_gpu", 0 if self._is_idle else Unknown.NO_PERMISSION)
+            self.facts.put("utilization_gpu", 0 if self._is_idle else Unknown.NO_PERMISSION)
             return
         engines = self.engines.graphics + self.engines.compute
         busy = busy_percent(clients, engines) if clients else 0.0
-        self.values.put("utilization_gpu", Unknown.NOT_READ if busy is None else round(busy))
+        self.facts.put("utilization_gpu", Unknown.NOT_READ if busy is None else round(busy))
 
     def _add_up_memory(self, clients: list[Client], *, complete: bool) -> None:
         sizes = [resident_bytes(client, self.regions()) for client in clients]
@@ -427,8 +400,8 @@ class IntelGpu(DrmGpu):
         else:
             self._put_used(sum(known))
             return
-        self.values.put("memory_used", reason)
-        self.values.put("memory_free", reason)
+        self.facts.put("memory_used", reason)
+        self.facts.put("memory_free", reason)
 
 
 def _lower(one: int | Unknown, other: int | Unknown) -> int | Unknown:

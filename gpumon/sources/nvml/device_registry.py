@@ -20,6 +20,7 @@ from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.processes import process_queries
 from gpumon.sources.nvml.queries import REACTIONS, Reaction
 from gpumon.sources.nvml.sleep import is_asleep, may_sleep, sleeping_gpus
+from gpumon.sources.poll_rates import RETRY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 _NOT_WAITED_FOR = (GpuStatus.ASLEEP, GpuStatus.NO_ANSWER)
 """GPUs that are not retried: another event says when they respond again."""
-
-RETRY_SECONDS = 5.0
-"""Seconds after which a GPU that could not be opened is retried."""
 
 
 class DeviceRegistry:

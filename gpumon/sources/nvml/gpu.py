@@ -11,11 +11,11 @@ import pynvml
 
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
+from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers
 from gpumon.sources.nvml.fields import FieldBatch
 from gpumon.sources.nvml.queries import (
     PASSES,
     REACTIONS,
-    Answers,
     FieldQuery,
     PollRate,
     Query,
@@ -37,23 +37,11 @@ STATUS_OF_CODE: dict[int, GpuStatus] = {
 }
 """The status of a GPU whose handle cannot be obtained; for any other code it is ``FAILING``."""
 
-REASON_OF_STATUS: dict[GpuStatus, Unknown] = {
-    GpuStatus.LOST: Unknown.GPU_LOST,
-    GpuStatus.RESET_REQUIRED: Unknown.GPU_LOST,
-    GpuStatus.NO_PERMISSION: Unknown.NO_PERMISSION,
-    GpuStatus.ASLEEP: Unknown.ASLEEP,
-    GpuStatus.FAILING: Unknown.NO_ANSWER,
-}
-
-
 COMPUTE, GRAPHICS, MPS = "C", "G", "M"
 """The process lists of a GPU, in nvidia-smi's letters."""
 
 _FAILURE_RATES = (PollRate.FAST, PollRate.DETAIL)
 """The poll rates of the queries whose errors make a GPU ``FAILING``."""
-
-_DRIVER_FIELDS = Gpu.__struct_fields__[Gpu.__struct_fields__.index("mig") + 1 :]
-"""The fields of ``Gpu`` that the driver fills, in their order; the others come first."""
 
 DYNAMIC_FIELDS: tuple[str, ...] = (
     *(
@@ -72,8 +60,8 @@ _NEVER_TOLD: dict[str, Unknown] = dict.fromkeys(
 """Fields that this driver does not report."""
 
 
-class DriverGoneError(Exception):
-    """The driver as a whole no longer responds.
+class _GoneError(Exception):
+    """Something no longer responds.
 
     Attributes:
         code: NVML's error code.
@@ -84,16 +72,12 @@ class DriverGoneError(Exception):
         self.code = code
 
 
-class GpuGoneError(Exception):
-    """A GPU no longer responds.
+class DriverGoneError(_GoneError):
+    """The driver as a whole no longer responds."""
 
-    Attributes:
-        code: NVML's error code.
-    """
 
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
+class GpuGoneError(_GoneError):
+    """A GPU no longer responds."""
 
 
 class StaleHandleError(Exception):
@@ -140,7 +124,7 @@ class NvmlGpu:
         self.status = GpuStatus.OK
         self.status_since = clock.time()
         self.sampled_at: float | None = None
-        self.facts = Answers(_DRIVER_FIELDS)
+        self.facts = Answers(DRIVER_FIELDS)
         self.lists = Answers()
         self.may_sleep = False
         self.integrated = False

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pynvml
 
+from gpumon.sources.calls import CallWatch
 from gpumon.sources.source import Call, CallGivenUpError
 
 if TYPE_CHECKING:
@@ -33,22 +34,15 @@ def _missing(*_: object) -> int:
     return pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 
 
-class Library:
-    """A loaded ``libnvidia-ml``.
+class Library(CallWatch):
+    """The functions of ``libnvidia-ml``, to be called once ``load_library`` has loaded it.
 
-    Only one thread at a time may use ``call``, see ``Source``; any thread may use the rest.
-
-    Attributes:
-        driver_seconds: Seconds spent inside ``call``.
-        hanging: The GPUs whose call was given up and has not returned, and when it began.
+    Only one thread at a time may use ``call``, see ``Source``.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._monotonic = clock.monotonic
+        super().__init__(clock)
         self._functions: dict[str, Function] = {}
-        self._inside: list[Call] = []
-        self.driver_seconds = 0.0
-        self.hanging: dict[str, float] = {}
 
     def call(self, gpu_uuid: str | None, name: str, *arguments: object) -> int:
         """Call a function of the library.
@@ -67,7 +61,10 @@ class Library:
         return self.prepared(gpu_uuid, name, *arguments)()
 
     def prepared(self, gpu_uuid: str | None, name: str, *arguments: object) -> Callable[[], int]:
-        """A ``call`` that is repeated: it costs half as much, which counts ten times a second."""
+        """A ``call`` that is repeated: it costs half as much, which counts ten times a second.
+
+        The same as ``CallWatch.run``, inlined.
+        """
         function = self._functions.get(name) or self._find(name)
         monotonic = self._monotonic
 
@@ -103,26 +100,6 @@ class Library:
         buffer = ctypes.create_string_buffer(256)
         code = self.call(gpu_uuid, name, *arguments, buffer, ctypes.c_uint(len(buffer)))
         return code, buffer.value.decode(errors="replace")
-
-    @property
-    def current_call(self) -> Call | None:
-        """The call in progress."""
-        inside = self._inside.copy()
-        return inside[0] if inside else None
-
-    def give_up(self, call: Call) -> bool:
-        """See ``Source.give_up``."""
-        inside = self._inside
-        if call.gpu_uuid is None or call not in inside.copy():
-            return False
-        self.hanging[call.gpu_uuid] = call.since
-        try:
-            inside.pop()
-        except IndexError:
-            # It returned at this moment.
-            del self.hanging[call.gpu_uuid]
-            return False
-        return True
 
     def _find(self, name: str) -> Function:
         try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pynvml
+
+from gpumon.sources.poll_rates import KEPT_SECONDS
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Unknown
@@ -53,9 +55,6 @@ REACTIONS: dict[int, Reaction] = {
 PASSES = 3
 """How many UNKNOWN errors in a row still count as temporary."""
 
-KEPT_SECONDS = 10.0
-"""Seconds for which the last value is kept while a query fails."""
-
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
 
@@ -87,41 +86,6 @@ class PollRate(Enum):
     RARE = "several times a minute"
     PROCESSES = "with the process lists"
     PROFILE = "every second while somebody looks or logs"
-
-
-class Answers:
-    """Values by name, and the reasons for unknown ones.
-
-    Attributes:
-        values: The values; ``None`` is unknown.
-        unknown: The reasons for values that are ``None``; replaced, never changed, because a
-            snapshot holds it.
-    """
-
-    __slots__ = ("unknown", "values")
-
-    def __init__(self, names: tuple[str, ...] = ()) -> None:
-        """Create it without any value.
-
-        Args:
-            names: The names that ``values`` has from the start, in this order.
-        """
-        self.values: dict[str, Any] = dict.fromkeys(names)
-        self.unknown: dict[str, Unknown] = {}
-
-    def miss(self, names: tuple[str, ...], reason: Unknown | None) -> None:
-        """Set values to unknown; a reason of ``None`` means that there is no value."""
-        unknown = {name: why for name, why in self.unknown.items() if name not in names}
-        for name in names:
-            self.values[name] = None
-            if reason is not None:
-                unknown[name] = reason
-        self.unknown = unknown
-
-    def found(self, names: tuple[str, ...]) -> None:
-        """Remove the reasons of values that are known again."""
-        if not self.unknown.keys().isdisjoint(names):
-            self.unknown = {name: why for name, why in self.unknown.items() if name not in names}
 
 
 Ask = Callable[[], int]

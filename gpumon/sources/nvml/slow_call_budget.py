@@ -12,6 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.sources.nvml.queries import PollRate
+from gpumon.sources.poll_rates import GOLDEN, PERIOD, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,22 +20,17 @@ if TYPE_CHECKING:
     from gpumon.sources.nvml.gpu import NvmlGpu
     from gpumon.sources.nvml.queries import Query
 
-PERIOD = 2.0
-"""Seconds between two queries of a slow value."""
 _RARE_PERIOD = 5 * PERIOD
 
 EXPENSIVE_SECONDS = 0.002
 """Queries that cost more than this wait for the budget."""
 
-SHARE = 0.05
-"""The share of time that expensive queries may take."""
-
 _LEAST_ROOM = 512
 """Queue length below which stopped queries are not removed."""
 
-_GOLDEN, _SILVER = 0.6180339887498949, 0.4142135623730951
-"""Multiples of these spread evenly over the period, whatever their number: the queries of one GPU
-by the first, the same query of all GPUs by the second."""
+_SILVER = 0.4142135623730951
+"""Multiples of this spread evenly over the period, too: the same query of all GPUs by it, the
+queries of one GPU by ``GOLDEN``."""
 
 
 class Turn(NamedTuple):
@@ -74,7 +70,7 @@ class SlowCallBudget:
         self._asked[gpu.uuid] += 1
         if len(self._queue) >= self._room:
             self._drop_stopped()
-        moment = (place * _GOLDEN + gpu.index * _SILVER) % 1 * _period(query)
+        moment = (place * GOLDEN + gpu.index * _SILVER) % 1 * _period(query)
         self._push(0.0, Turn(number, moment, gpu, query))
 
     def _drop_stopped(self) -> None:

@@ -35,7 +35,7 @@ from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
 from gpumon.sources.backend import DriverFacts, GpuBackend, Reading
-from gpumon.sources.nvml.device_registry import RETRY_SECONDS, DeviceRegistry
+from gpumon.sources.nvml.device_registry import DeviceRegistry
 from gpumon.sources.nvml.driver_errors import (
     NO_GPUS,
     NO_LIBRARY,
@@ -49,8 +49,9 @@ from gpumon.sources.nvml.library import Library, load_library
 from gpumon.sources.nvml.pids import PidTrust, pid_trust
 from gpumon.sources.nvml.processes import list_processes
 from gpumon.sources.nvml.queries import pause_after
-from gpumon.sources.nvml.slow_call_budget import PERIOD, SHARE, SlowCallBudget
+from gpumon.sources.nvml.slow_call_budget import SlowCallBudget
 from gpumon.sources.nvml.xid_reports import XidReports
+from gpumon.sources.poll_rates import EVERY_SECOND, PERIOD, RETRY_SECONDS, pause_after_lists
 from gpumon.sources.sampler import Sampler
 from gpumon.sources.source import Call, NoSuchGpuError, SourceError, gpus_there
 from gpumon.system.clock import SystemClock
@@ -63,12 +64,6 @@ if TYPE_CHECKING:
     from gpumon.system.clock import Clock
 
 DEVICE_FILES = DeviceFiles("/dev/nvidia{minor}", "/dev/nvidia", Maker.NVIDIA)
-
-_DETAIL_SECONDS = _MEDIUM_SECONDS = 0.95
-"""A second, less the time that a tick may come early."""
-
-_LONGEST_MEDIUM_SECONDS = 4.0
-"""Findings use lists of the last five seconds, so slow lists are read before that, too."""
 
 _WATCHER_PATIENCE = 1.0
 """Seconds for the XID watcher to end before NVML is initialised again: its ``nvmlShutdown`` would
@@ -310,7 +305,7 @@ class NvmlBackend(GpuBackend):
         self._registry.prepare_sample(now)
         details = closely or now >= self._details_due
         if details:
-            self._details_due = now + _DETAIL_SECONDS
+            self._details_due = now + EVERY_SECOND
         for gpu in self._registry.gpus:
             if gpu.fast:
                 self._registry.guard(gpu, partial(gpu.read_fast, now, details=details))
@@ -325,7 +320,7 @@ class NvmlBackend(GpuBackend):
             for gpu in self._registry.gpus:
                 if gpu.profile:
                     self._registry.guard(gpu, partial(gpu.ask_all, gpu.profile, now))
-            self._profile_due = now + _pause(self._library.driver_seconds - spent)
+            self._profile_due = now + pause_after_lists(self._library.driver_seconds - spent)
         if self._watcher is not None:
             self._watcher.watch(self._registry.handles())
         self._take_xids()
@@ -359,8 +354,7 @@ class NvmlBackend(GpuBackend):
                 self._registry.guard(gpu, partial(gpu.ask_all, gpu.process_lists, now))
         self._listed = list_processes(self._registry.gpus, with_utilization=self._trust.utilization)
         self._listed_at = self._clock.time()
-        # Lists that take long, as on some laptops, are read less often.
-        self._processes_due = now + _pause(self._library.driver_seconds - spent)
+        self._processes_due = now + pause_after_lists(self._library.driver_seconds - spent)
         for gpu in self._registry.gpus:
             _detect_unified_memory(gpu)
 
@@ -393,11 +387,6 @@ class NvmlSource(Sampler):
     ) -> None:
         backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
         super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
-
-
-def _pause(spent: float) -> float:
-    """Seconds until values are due again that took ``spent`` seconds in the driver."""
-    return min(max(_MEDIUM_SECONDS, spent / SHARE), _LONGEST_MEDIUM_SECONDS)
 
 
 def _detect_unified_memory(gpu: NvmlGpu) -> None:

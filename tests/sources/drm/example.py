@@ -29,15 +29,15 @@ class ExampleGpu(DrmGpu):
     engines = Engines(("gfx", "rcs"), ("compute", "ccs"), ("enc",), ("dec",))
 
     def read_once(self) -> None:
-        self.values.put("memory_total", self.attributes.number("mem_total"))
+        self.facts.put("memory_total", self.attributes.number("mem_total"))
 
     def read_fast(self) -> None:
-        celsius = self.attributes.number("hwmon/hwmon0/temp1_input")
-        self.values.put_number("temperature_gpu", celsius, 1000)
-        self.values.put("memory_used", self.attributes.number("mem_used"))
+        celsius = self.attributes.scaled("hwmon/hwmon0/temp1_input", 1000, 300)
+        self.facts.put("temperature_gpu", celsius)
+        self.facts.put("memory_used", self.attributes.number("mem_used"))
 
     def read_slow(self) -> None:
-        self.values.put("fan_speed", self.attributes.number("fan"))
+        self.facts.put("fan_speed", self.attributes.number("fan"))
 
 
 class ExampleBackend(DrmBackend):
@@ -49,7 +49,7 @@ class ExampleBackend(DrmBackend):
         integrated = card.device == 0x1234
         uuid = f"GPU-{card.bus_id}"
         gpu = ExampleGpu(card, uuid, self._calls, self._clock, integrated=integrated)
-        gpu.values.put("name", f"Acme {card.device:#06x}")
+        gpu.facts.put("name", f"Acme {card.device:#06x}")
         return gpu
 
 

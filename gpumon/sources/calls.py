@@ -1,4 +1,4 @@
-"""The read in progress, so that a watchdog sees which GPU it waits for."""
+"""The driver call in progress, so that a watchdog sees which GPU it waits for."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ T = TypeVar("T")
 
 
 class CallWatch:
-    """Publishes reads that can hang in the kernel, as while a GPU is reset.
+    """Publishes calls that can hang in the driver, as while a GPU is reset.
 
-    Only one thread at a time may use ``run``, see ``Source``; any thread may use the rest. NVML's
-    ``Library`` does the same, but without the call of a function that this needs for each read.
+    Only one thread at a time may use ``run``, see ``Source``; any thread may use the rest.
 
     Attributes:
         driver_seconds: Seconds spent inside ``run``.
-        hanging: The GPUs whose read was given up and has not returned, and when it began.
+        hanging: The GPUs whose call was given up and has not returned, and when it began.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -57,7 +56,7 @@ class CallWatch:
 
     @property
     def current_call(self) -> Call | None:
-        """The read in progress."""
+        """The call in progress."""
         inside = self._inside.copy()
         return inside[0] if inside else None
 

@@ -19,13 +19,13 @@ from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.run.members import Members
 from gpumon.scheduling.stability import StabilityWindow
-from gpumon.sources.nvml.source import NvmlSource
 from gpumon.system.clock import SystemClock
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, printable
 from tests.build import NOON, gpu, process, snapshot
 from tests.driver import Driver, h100
 from tests.host.fakes import FakeProc
+from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

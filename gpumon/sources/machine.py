@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.host.machine import MachineReader
+from gpumon.host.processes import ProcessReader
 from gpumon.model import makers
 from gpumon.model.makers import MAKERS, Maker
 from gpumon.model.selection import ALL, GpuSelection
-from gpumon.sources.drm import DRM_MAKERS
-from gpumon.sources.nvml.source import NvmlSource
+from gpumon.sources.drm.cards import DRM_DRIVERS, list_nodes
+from gpumon.sources.nvml.source import NvmlBackend
 from gpumon.sources.sampler import Sampler
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from gpumon.sources.backend import GpuBackend
+    from gpumon.sources.drm.backend import DrmBackend
 
 
 class Roots(Struct, frozen=True):
@@ -29,6 +31,25 @@ class Roots(Struct, frozen=True):
 
 
 HERE = Roots()
+
+
+def _amd() -> type[DrmBackend]:
+    from gpumon.sources.amd.source import AmdBackend
+
+    return AmdBackend
+
+
+def _intel() -> type[DrmBackend]:
+    from gpumon.sources.intel.source import IntelBackend
+
+    return IntelBackend
+
+
+_DRM_BACKENDS: dict[Maker, Callable[[], type[DrmBackend]]] = {
+    Maker.AMD: _amd,
+    Maker.INTEL: _intel,
+}
+"""The backends of makers other than NVIDIA, in the order of their GPUs; imported where used."""
 
 
 def this_machine(
@@ -48,51 +69,26 @@ def this_machine(
             the GPUs of processors where there is another GPU; ``all`` has these too.
         roots: Where the file systems of the kernel are mounted.
     """
+    chosen = _backend(selection, backend, roots, profiled=profiled)
+    return Sampler(chosen, None, MachineReader(roots.proc), ProcessReader(roots.proc))
+
+
+def _backend(selection: GpuSelection, backend: str, roots: Roots, *, profiled: bool) -> GpuBackend:
     if backend in {makers.AUTO, makers.ALL}:
-        drivers = _drivers(roots.sys)
+        drivers = {driver for *_, driver in list_nodes(DRM_DRIVERS, roots.sys)}
         there = [
-            maker for maker in DRM_MAKERS if not drivers.isdisjoint(MAKERS[maker].kernel_drivers)
+            maker for maker in _DRM_BACKENDS if not drivers.isdisjoint(MAKERS[maker].kernel_drivers)
         ]
         if there:
-            return _sampler(_combined(there, selection, backend, roots, profiled=profiled), roots)
-    for maker in DRM_MAKERS:
+            return _combined(there, selection, backend, roots, profiled=profiled)
+    for maker in _DRM_BACKENDS:
         if backend == MAKERS[maker].backend:
-            return _sampler(_drm_backend(maker, selection, roots), roots)
-    return NvmlSource(selection, proc=roots.proc, sys=roots.sys, profiled=profiled)
-
-
-def _drivers(sys: str) -> set[str]:
-    """The kernel drivers of the machine's GPUs."""
-    folder = f"{sys}/class/drm"
-    try:
-        names = os.listdir(folder)  # noqa: PTH208 - pathlib is not imported before the first frame
-    except OSError:
-        return set()
-    found = set()
-    for name in names:
-        if name.startswith("card") and name[4:].isdigit():
-            try:
-                found.add(os.readlink(f"{folder}/{name}/device/driver").rpartition("/")[2])  # noqa: PTH115 - as above
-            except OSError:
-                continue
-    return found
-
-
-def _sampler(backend: GpuBackend, roots: Roots) -> Sampler:
-    from gpumon.host.machine import MachineReader
-    from gpumon.host.processes import ProcessReader
-
-    return Sampler(backend, None, MachineReader(roots.proc), ProcessReader(roots.proc))
+            return _drm_backend(maker, selection, roots)
+    return NvmlBackend(selection, None, roots.proc, roots.sys, profiled=profiled)
 
 
 def _drm_backend(maker: Maker, selection: GpuSelection, roots: Roots) -> GpuBackend:
-    if maker is Maker.AMD:
-        from gpumon.sources.amd.source import AmdBackend
-
-        return AmdBackend(selection, None, roots.proc, roots.sys, roots.dev)
-    from gpumon.sources.intel.source import IntelBackend
-
-    return IntelBackend(selection, None, roots.proc, roots.sys, roots.dev)
+    return _DRM_BACKENDS[maker]()(selection, None, roots.proc, roots.sys, roots.dev)
 
 
 def _nvidia_gpus(sys: str) -> int:
@@ -114,7 +110,6 @@ def _combined(
 ) -> GpuBackend:
     """NVIDIA's backend, which may find no driver, and these."""
     from gpumon.sources.combined import CombinedBackend, Member
-    from gpumon.sources.nvml.source import NvmlBackend
 
     nvml = NvmlBackend(ALL, None, roots.proc, roots.sys, profiled=profiled)
     members = [Member(nvml, "NVIDIA's driver", expected=_nvidia_gpus(roots.sys))]

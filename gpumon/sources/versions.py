@@ -6,8 +6,6 @@ import platform
 import threading
 
 from gpumon import __version__
-from gpumon.model.makers import MAKERS
-from gpumon.sources.drm import DRM_MAKERS
 
 _PATIENCE = 2.0
 """Seconds for the driver's library to load and tell its version. It need not ask the driver, but a
@@ -67,11 +65,10 @@ def _driver() -> str:
 
 def kernel_drivers(sys: str = "/sys", proc: str = "/proc") -> tuple[str, ...]:
     """The versions of the kernel's drivers of AMD's and Intel's GPUs that this machine has."""
-    from gpumon.sources.drm.cards import driver_version, list_nodes
+    from gpumon.sources.drm.cards import DRM_DRIVERS, driver_version, list_nodes
 
-    shown = tuple(driver for maker in DRM_MAKERS for driver in MAKERS[maker].kernel_drivers)
-    drivers = sorted({driver for *_, driver in list_nodes(shown, sys)})
-    return tuple(f"{driver} {driver_version(driver, sys, proc)}" for driver in drivers)
+    drivers = sorted({driver for *_, driver in list_nodes(DRM_DRIVERS, sys)})
+    return tuple(driver_version(driver, sys, proc) for driver in drivers)
 
 
 def all_versions() -> str:

@@ -36,12 +36,12 @@ from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
 from gpumon.sampling.collector import Collector
 from gpumon.sources.nvml.queries import REACTIONS, Reaction
-from gpumon.sources.nvml.source import NvmlSource
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.view import View
 from tests.clock import HandClock
 from tests.driver import GIB, Driver, Owner, Wave, h100
 from tests.driver.layout import FUNCTIONS
+from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from gpumon.model.processes import ProcessId

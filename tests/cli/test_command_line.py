@@ -26,12 +26,12 @@ from gpumon.cli.messages import fail
 from gpumon.cli.parser import make_parser
 from gpumon.cli.plain import read_plainly
 from gpumon.sampling.one_sample import take_one
-from gpumon.sources.nvml.source import NvmlSource
 from gpumon.sources.source import SourceError
 from tests.build import NOON
 from tests.build import snapshot as build_snapshot
 from tests.command import run_here
 from tests.driver import Driver, Owner, h100
+from tests.nvml_source import NvmlSource
 from tests.report.logs import write_log
 from tests.screen import PATIENCE, Screen
 

@@ -18,11 +18,11 @@ from gpumon.doctor import Machine, examine
 from gpumon.doctor.output import doctor
 from gpumon.doctor.pci import pci_gpus
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sources.nvml.source import NvmlSource
 from tests.build import gpu
 from tests.command import run_here
 from tests.doctor.trees import PROCESSOR, Tree
 from tests.driver import Driver, h100
+from tests.nvml_source import NvmlSource
 from tests.screen import PATIENCE, Screen
 from tests.sources.nvml_room import join_watchers
 

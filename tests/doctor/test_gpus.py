@@ -11,10 +11,10 @@ from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, 
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.one_sample import take_one
 from gpumon.sources.maker_words import error_code
-from gpumon.sources.nvml.source import NvmlSource
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words
 from tests.driver import Driver, Model, h100, rtx4090
+from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,12 +22,13 @@ from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.nvml.source import DEVICE_FILES, NvmlSource
+from gpumon.sources.nvml.source import DEVICE_FILES
 from gpumon.ui.kill_controller import KillController
 from gpumon.ui.logbook import Logbook
 from gpumon.ui.session import Session
 from tests.clock import HandClock
 from tests.driver import GIB, Card, Driver, Owner, Wave, h100, owners
+from tests.nvml_source import NvmlSource
 from tests.screen import PATIENCE
 from tests.sources.nvml_room import join_watchers
 

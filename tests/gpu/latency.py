@@ -13,9 +13,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from gpumon.sources.nvml.library import Library
-from gpumon.sources.nvml.source import NvmlSource
 from gpumon.sources.source import SourceError
 from gpumon.text.formatting import printable
+from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,8 +17,8 @@ import msgspec
 
 from gpumon.model.metrics import GPU_METRICS
 from gpumon.model.snapshot import Snapshot  # noqa: TC001 - msgspec resolves annotations at run time
-from gpumon.sources.nvml.source import NvmlSource
 from gpumon.sources.poll_rates import PERIOD
+from tests.nvml_source import NvmlSource
 
 INTERVAL = 0.1
 

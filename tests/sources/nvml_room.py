@@ -13,9 +13,9 @@ import pytest
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.kernel_xids import KERNEL_THREAD
-from gpumon.sources.nvml.source import NvmlSource
 from tests.clock import HandClock
 from tests.driver import Driver, Model
+from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,8 +134,8 @@ _ELSEWHERE = """
 import sys
 import msgspec
 from gpumon.sources.source import SourceError
-from gpumon.sources.nvml.source import NvmlSource
-source = NvmlSource()
+from gpumon.sources.machine import this_machine
+source = this_machine()
 try:
     source.open()
 except SourceError as error:

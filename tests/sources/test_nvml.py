@@ -19,7 +19,6 @@ from gpumon.sources.nvml.gpm import METRICS
 from gpumon.sources.nvml.gpu import NvmlGpu
 from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.queries import FieldQuery, Query
-from gpumon.sources.nvml.source import NvmlSource
 from gpumon.sources.source import SourceError
 from tests.clock import HandClock
 from tests.driver import (
@@ -39,6 +38,7 @@ from tests.driver import (
     v100,
 )
 from tests.driver.layout import FUNCTION_IDS
+from tests.nvml_source import NvmlSource
 from tests.sources.nvml_room import (
     FUNCTION_NOT_FOUND,
     NOT_SUPPORTED,
@@ -747,8 +747,8 @@ def test_a_sample_needs_neither_psutil_nor_what_the_binding_never_calls(furnish:
     room = furnish(h100())
     room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
     code = (
-        "import sys; from gpumon.sources.nvml.source import NvmlSource;"
-        "source = NvmlSource(); source.open(); assert source.sample().processes; source.close();"
+        "import sys; from gpumon.sources.machine import this_machine;"
+        "source = this_machine(); source.open(); assert source.sample().processes; source.close();"
         "print({'ctypes.util', 'psutil', 'textual', 'rich'} & sys.modules.keys())"
     )
     command = [sys.executable, "-c", code]

@@ -15,10 +15,10 @@ from gpumon.model.snapshot import GpuStatus
 from gpumon.sources.nvml import events, library
 from gpumon.sources.nvml.events import THREAD
 from gpumon.sources.nvml.library import Library, load_library
-from gpumon.sources.nvml.source import NvmlSource
 from gpumon.sources.source import CallGivenUpError, SourceError
 from gpumon.system.clock import SystemClock
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
+from tests.nvml_source import NvmlSource
 from tests.sources.nvml_room import (
     LOST,
     MEMORY,

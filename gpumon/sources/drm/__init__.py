@@ -2,10 +2,3 @@
 
 All values are files below ``/sys`` and ``/proc``; no library of a maker is needed.
 """
-
-from __future__ import annotations
-
-from gpumon.model.makers import Maker
-
-DRM_MAKERS = (Maker.AMD, Maker.INTEL)
-"""The makers whose backends read the DRM subsystem."""

@@ -25,8 +25,9 @@ from gpumon.sources.calls import CallWatch
 from gpumon.sources.drm.attributes import GpuLostError
 from gpumon.sources.drm.cards import (
     DrmCard,
+    bus_order,
+    card_of,
     driver_version,
-    find_cards,
     list_nodes,
     partition_nodes,
 )
@@ -193,7 +194,7 @@ class DrmBackend(GpuBackend):
         known = dict(self._known)
         for gpu in known.values():
             gpu.present = False
-        for card in find_cards(self._drivers, self._sys):
+        for card in sorted((card_of(*one) for one in found), key=bus_order):
             before = known.get(card.bus_id)
             if before is not None and before.card != card:
                 # Another GPU in this slot, or another node or driver of this one.
@@ -219,9 +220,7 @@ class DrmBackend(GpuBackend):
         if not drivers:
             return
         since = self._clock.time() if self._facts.since is None else self._facts.since
-        versions = [
-            f"{driver} {driver_version(driver, self._sys, self._proc)}" for driver in drivers
-        ]
+        versions = [driver_version(driver, self._sys, self._proc) for driver in drivers]
         self._facts = DriverFacts(version=", ".join(versions), since=since)
 
     def _why_empty(self) -> Trouble:
@@ -290,7 +289,6 @@ def _asleep(before: ProcessUse | None) -> ProcessUse:
     return ProcessUse() if before is None else ProcessUse(types=before.types)
 
 
-def _order(gpu: DrmGpu) -> tuple[bool, int, str]:
+def _order(gpu: DrmGpu) -> tuple[bool, tuple[int, str]]:
     """Discrete GPUs first, in the order of the bus."""
-    domain, _, rest = gpu.card.bus_id.partition(":")
-    return gpu.integrated, int(domain, 16), rest
+    return gpu.integrated, bus_order(gpu.card)

@@ -8,6 +8,15 @@ import re
 from msgspec import Struct
 
 from gpumon.host.power import read_word
+from gpumon.model.makers import MAKERS, Maker
+
+DRM_DRIVERS = tuple(
+    driver
+    for maker, facts in MAKERS.items()
+    if maker is not Maker.NVIDIA  # whose driver has a library
+    for driver in facts.kernel_drivers
+)
+"""The drivers whose GPUs are read here."""
 
 _CARD = re.compile(r"card[0-9]{1,4}")
 """A card, and not one of its connectors (``card0-DP-1``)."""
@@ -41,28 +50,18 @@ class DrmCard(Struct, frozen=True):
     revision: int | None
 
 
-def find_cards(drivers: tuple[str, ...], sys: str = "/sys") -> list[DrmCard]:
-    """The GPUs of these drivers, sorted by bus ID.
+def list_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> list[tuple[str, str, str]]:
+    """Node, folder and driver of each GPU of these drivers, in no order, for ``card_of``.
 
-    Reads only links and IDs, which the kernel has in memory: no GPU wakes.
+    Reads only links, which the kernel has in memory: no GPU wakes.
 
     Args:
         drivers: Names of drivers.
         sys: Where the system file system is mounted.
     """
-    found = list_nodes(drivers, sys)
-    return sorted((_card(*one) for one in found), key=_bus_order)
-
-
-def list_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> list[tuple[str, str, str]]:
-    """Node, folder and driver of each GPU, in no order: the cheap part of ``find_cards``."""
     parent = f"{sys}/class/drm"
-    try:
-        names = os.listdir(parent)  # noqa: PTH208 - pathlib is not imported before the first frame
-    except OSError:
-        return []
     found = []
-    for name in names:
+    for name in _names(parent):
         if _CARD.fullmatch(name):
             device = f"{parent}/{name}/device"
             try:
@@ -81,13 +80,9 @@ def list_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> list[tuple[str, s
 def partition_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> frozenset[str]:
     """Names of nodes that belong to a partition of a GPU (``amdgpu_xcp``), of whichever GPU."""
     parent = f"{sys}/class/drm"
-    try:
-        names = os.listdir(parent)  # noqa: PTH208 - as above
-    except OSError:
-        return frozenset()
     prefixes = tuple(f"{driver}_" for driver in drivers)
     found = set()
-    for name in names:
+    for name in _names(parent):
         if _CARD.fullmatch(name) or _RENDER.fullmatch(name):
             folder = os.path.realpath(f"{parent}/{name}/device")
             if "/platform/" in folder and folder.rpartition("/")[2].startswith(prefixes):
@@ -96,13 +91,14 @@ def partition_nodes(drivers: tuple[str, ...], sys: str = "/sys") -> frozenset[st
 
 
 def driver_version(driver: str, sys: str = "/sys", proc: str = "/proc") -> str:
-    """Version of a driver: its own if it is not part of the kernel, else the kernel's."""
+    """Name and version of a driver: its own if it is not part of the kernel, else the kernel's."""
     own = read_word(f"{sys}/module/{driver}/version")
     kernel = read_word(f"{proc}/sys/kernel/osrelease")
-    return own or kernel or os.uname().release
+    return f"{driver} {own or kernel or os.uname().release}"
 
 
-def _card(node: str, folder: str, driver: str) -> DrmCard:
+def card_of(node: str, folder: str, driver: str) -> DrmCard:
+    """A GPU that ``list_nodes`` has found. Reads only IDs: it does not wake."""
     return DrmCard(
         bus_id=folder.rpartition("/")[2],
         folder=folder,
@@ -115,18 +111,23 @@ def _card(node: str, folder: str, driver: str) -> DrmCard:
     )
 
 
-def _bus_order(card: DrmCard) -> tuple[int, str]:
+def bus_order(card: DrmCard) -> tuple[int, str]:
+    """A sort key: the order of the PCI bus."""
     domain, _, rest = card.bus_id.partition(":")
     return int(domain, 16), rest
 
 
 def _render_minor(folder: str) -> int | None:
-    try:
-        names = os.listdir(f"{folder}/drm")  # noqa: PTH208 - as above
-    except OSError:
-        return None
+    names = _names(f"{folder}/drm")
     minors = [int(match[1]) for name in names if (match := _RENDER.fullmatch(name))]
     return min(minors, default=None)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - pathlib is not imported before the first frame
+    except OSError:
+        return []
 
 
 def _hex(path: str) -> int | None:

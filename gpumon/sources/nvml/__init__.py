@@ -1,4 +1,4 @@
-"""The backend for NVIDIA's driver: ``source.NvmlSource``."""
+"""The backend for NVIDIA's driver: ``source.NvmlBackend``."""
 
 from types import ModuleType
 

@@ -28,9 +28,7 @@ import pynvml
 from msgspec.structs import replace
 
 from gpumon.host.device_files import DeviceFiles
-from gpumon.host.machine import MachineReader
 from gpumon.host.namespaces import in_initial_pid_namespace
-from gpumon.host.processes import ProcessReader
 from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
@@ -52,7 +50,6 @@ from gpumon.sources.nvml.queries import pause_after
 from gpumon.sources.nvml.slow_call_budget import SlowCallBudget
 from gpumon.sources.nvml.xid_reports import XidReports
 from gpumon.sources.poll_rates import EVERY_SECOND, PERIOD, RETRY_SECONDS, pause_after_lists
-from gpumon.sources.sampler import Sampler
 from gpumon.sources.source import Call, NoSuchGpuError, SourceError, gpus_there
 from gpumon.system.clock import SystemClock
 from gpumon.system.resource_errors import lack_behind
@@ -368,25 +365,6 @@ class NvmlBackend(GpuBackend):
             told = self._xids.next_of(gpu.uuid, slot)
             if told is not None:
                 gpu.facts.values["xid"], gpu.facts.values["xid_at"] = told
-
-
-class NvmlSource(Sampler):
-    """The GPUs of NVIDIA's driver with the host. See ``NvmlBackend`` for the arguments."""
-
-    backend: NvmlBackend
-
-    def __init__(
-        self,
-        selection: GpuSelection = ALL,
-        clock: Clock | None = None,
-        proc: str = "/proc",
-        sys: str = "/sys",
-        kernel_log: str = "/dev/kmsg",
-        *,
-        profiled: bool = False,
-    ) -> None:
-        backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
-        super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))
 
 
 def _detect_unified_memory(gpu: NvmlGpu) -> None:

@@ -26,11 +26,11 @@ from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind, RecordingError
 from gpumon.sources.demo.source import DemoSource
-from gpumon.sources.nvml.source import NvmlSource
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
+from tests.nvml_source import NvmlSource
 from tests.recording.csv.reading import (
     assert_read_back,
     busy,

@@ -1,0 +1,33 @@
+"""The GPUs of NVIDIA's driver with the host, as ``this_machine`` joins them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.host.machine import MachineReader
+from gpumon.host.processes import ProcessReader
+from gpumon.model.selection import ALL, GpuSelection
+from gpumon.sources.nvml.source import NvmlBackend
+from gpumon.sources.sampler import Sampler
+
+if TYPE_CHECKING:
+    from gpumon.system.clock import Clock
+
+
+class NvmlSource(Sampler):
+    """See ``NvmlBackend`` for the arguments."""
+
+    backend: NvmlBackend
+
+    def __init__(
+        self,
+        selection: GpuSelection = ALL,
+        clock: Clock | None = None,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        kernel_log: str = "/dev/kmsg",
+        *,
+        profiled: bool = False,
+    ) -> None:
+        backend = NvmlBackend(selection, clock, proc, sys, kernel_log, profiled=profiled)
+        super().__init__(backend, clock, MachineReader(proc), ProcessReader(proc))

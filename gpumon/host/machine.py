@@ -31,11 +31,11 @@ class MachineFacts(Struct, frozen=True):
     """
 
     name: str
-    cpu_percent: float | None
-    cpu_count: int | None
-    load: tuple[float, float, float] | None
-    memory_total: int | None
-    memory_used: int | None
+    cpu_percent: float | None = None
+    cpu_count: int | None = None
+    load: tuple[float, float, float] | None = None
+    memory_total: int | None = None
+    memory_used: int | None = None
     in_container: bool | None = None
 
 

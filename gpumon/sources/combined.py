@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from gpumon.host.device_files import DeviceFiles
     from gpumon.model.processes import GpuUse
-    from gpumon.sources.links import Joint
     from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
@@ -63,10 +62,6 @@ class Member:
             self.trouble = Trouble(error.sentence, error.advice)
         else:
             self.is_open, self.trouble = True, None
-
-    def read(self, *, closely: bool) -> None:
-        """Read it."""
-        self.reading = self.backend.read(closely=closely)
 
     def close(self) -> None:
         """Close it."""
@@ -121,7 +116,6 @@ class CombinedBackend(GpuBackend):
         self.name = self._members[0].backend.name
         self._lists: tuple[object, ...] = ()
         self._listed: Mapping[int, ListedProcess] | None = None
-        self._facts_of: tuple[object, ...] = ()
         self._facts = DriverFacts()
 
     def open(self) -> None:
@@ -147,8 +141,7 @@ class CombinedBackend(GpuBackend):
 
     def _raise_trouble(self) -> None:
         """Raise the error of the driver that the machine should have, or else of the first."""
-        failed = [member for member in self._members if member.trouble is not None]
-        for member in sorted(failed, key=lambda one: not one.expected):
+        for member in sorted(self._members, key=lambda one: not one.expected):
             if member.trouble is not None:
                 raise SourceError(member.trouble.sentence, member.trouble.advice)
 
@@ -158,13 +151,14 @@ class CombinedBackend(GpuBackend):
         shown = self._shown()
         read = [one.reading for one in self._members if one.reading is not None]
         used = {gpu.uuid for gpu in shown}
-        times = [one.listed_at for one in read if one.listed_at is not None]
         return Reading(
             time=read[0].time if read else self._clock.time(),
             gpus=shown,
             driver=self._joined_facts(),
             listed=self._joined_lists(used),
-            listed_at=min(times) if times else None,
+            listed_at=min(
+                (one.listed_at for one in read if one.listed_at is not None), default=None
+            ),
             trouble=None if shown else self._why_empty(),
         )
 
@@ -174,8 +168,9 @@ class CombinedBackend(GpuBackend):
             member.close()
 
     def links(self) -> Links:
-        """See ``GpuBackend.links``."""
-        return _LinksOfMakers([member.backend.links() for member in self._members])
+        """See ``GpuBackend.links``; there is none between GPUs of two makers."""
+        parts = [member.backend.links() for member in self._members]
+        return Links({gpus: joint for part in parts for gpus, joint in part.between.items()})
 
     def give_up(self, call: Call, /) -> bool:
         """See ``Source.give_up``."""
@@ -206,7 +201,7 @@ class CombinedBackend(GpuBackend):
             if self._is_superfluous(member):
                 member.reading = None
             elif member.is_open:
-                member.read(closely=closely)
+                member.reading = member.backend.read(closely=closely)
         index = 0
         for member in self._members:
             member.first_index = max(member.first_index, index)
@@ -249,12 +244,10 @@ class CombinedBackend(GpuBackend):
 
     def _why_empty(self) -> Trouble:
         """Why there is nothing to show."""
-        problems = [(one.expected, one.problem) for one in self._members if one.problem is not None]
-        problems.sort(key=lambda one: not one[0])
         has_gpus = any(one.gpus for one in self._members)
-        for expected, problem in problems:
-            if problem is not None and (expected or not has_gpus):
-                return problem
+        for member in sorted(self._members, key=lambda one: not one.expected):
+            if member.problem is not None and (member.expected or not has_gpus):
+                return member.problem
         return Trouble(_NONE_SELECTED, "`gpumon snapshot` lists its GPUs.")
 
     def _joined_lists(self, shown: set[str]) -> Mapping[int, ListedProcess] | None:
@@ -280,32 +273,28 @@ class CombinedBackend(GpuBackend):
         return self._listed
 
     def _joined_facts(self) -> DriverFacts:
-        """The facts of all drivers with GPUs, and which driver does not respond."""
+        """The facts of all drivers with GPUs, and which driver does not respond.
+
+        The same object as before while they are the same.
+        """
         members = [one for one in self._members if one.gpus or (one.expected and one.problem)]
-        key = tuple(
-            (one.label, None if one.reading is None else one.reading.driver) for one in members
-        )
-        problems = tuple(one.label for one in members if one.problem is not None)
-        if (key, problems) == self._facts_of:
-            return self._facts
-        self._facts_of = (key, problems)
         facts = [
             member.reading.driver
             for member in members
             if member.reading is not None and member.problem is None
         ]
-        if not facts:
-            self._facts = DriverFacts()
-            return self._facts
-        versions = [one.version for one in facts if one.version is not None]
-        versions += [f"{label} does not respond" for label in problems]
-        times = [one.since for one in facts if one.since is not None]
-        self._facts = replace(
-            facts[0],
-            version=", ".join(versions) or None,
-            since=min(times) if times else None,
-            pids_are_ours=all(one.pids_are_ours for one in facts),
-        )
+        joined = DriverFacts()
+        if facts:
+            versions = [one.version for one in facts if one.version is not None]
+            versions += [f"{one.label} does not respond" for one in members if one.problem]
+            joined = replace(
+                facts[0],
+                version=", ".join(versions) or None,
+                since=min((one.since for one in facts if one.since is not None), default=None),
+                pids_are_ours=all(one.pids_are_ours for one in facts),
+            )
+        if joined != self._facts:
+            self._facts = joined
         return self._facts
 
 
@@ -321,18 +310,3 @@ def _merged(before: ListedProcess | None, kind: str, uses: tuple[GpuUse, ...]) -
         return ListedProcess(kind, uses)
     kinds = sorted({*before.type.split("+"), *kind.split("+")}, key="MCG".find)
     return ListedProcess("+".join(kinds), (*before.uses, *uses))
-
-
-class _LinksOfMakers(Links):
-    """The links that several drivers report; there is none between GPUs of two makers."""
-
-    def __init__(self, parts: Sequence[Links]) -> None:
-        super().__init__({})
-        self._parts = parts
-
-    def of(self, one: str, other: str) -> Joint:
-        """See ``Links.of``."""
-        unknown = super().of(one, other)
-        return next(
-            (joint for part in self._parts if (joint := part.of(one, other)) != unknown), unknown
-        )

@@ -70,18 +70,18 @@ _STRANGERS = Joint(nvlink=False, bus=Link.UNKNOWN)
 class Links:
     """The links between the GPUs of a machine.
 
-    Args:
+    Attributes:
         between: The links by the UUIDs of two GPUs; missing ones are unknown.
     """
 
     def __init__(self, between: Mapping[frozenset[str], Joint]) -> None:
-        self._between = between
+        self.between = between
 
     def of(self, one: str, other: str) -> Joint:
         """The connections of two GPUs, by UUID; MIG devices of one GPU share its board."""
         if one == other:
             return Joint(nvlink=False, bus=Link.BOARD)
-        return self._between.get(frozenset((one, other)), _STRANGERS)
+        return self.between.get(frozenset((one, other)), _STRANGERS)
 
 
 NONE_KNOWN = Links({})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from gpumon.host.machine import MachineReader
+from gpumon.host.machine import MachineFacts, MachineReader
 from gpumon.host.processes import ProcessReader
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
@@ -15,7 +15,6 @@ from gpumon.system.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from gpumon.host.machine import MachineFacts
     from gpumon.host.processes import ProcessFacts
     from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
     from gpumon.sources.source import Call
@@ -152,25 +151,22 @@ class Sampler:
 
     def _describe(self, driver: DriverFacts) -> None:
         """Update the host from the driver and the machine."""
-        self._driver, facts = driver, self._facts
+        self._driver = driver
+        facts = self._facts or MachineFacts(self._machine.name)
         self._host = Host(
-            name=self._machine.name if facts is None else facts.name,
+            name=facts.name,
             driver_version=driver.version,
             library_version=driver.library_version,
             cuda_version=driver.cuda_version,
             driver_since=driver.since,
             pids_are_ours=driver.pids_are_ours,
+            cpu_percent=facts.cpu_percent,
+            cpu_count=facts.cpu_count,
+            load=facts.load,
+            memory_total=facts.memory_total,
+            memory_used=facts.memory_used,
+            in_container=facts.in_container,
         )
-        if facts is not None:
-            self._host = replace(
-                self._host,
-                cpu_percent=facts.cpu_percent,
-                cpu_count=facts.cpu_count,
-                load=facts.load,
-                memory_total=facts.memory_total,
-                memory_used=facts.memory_used,
-                in_container=facts.in_container,
-            )
 
     def _with_host_memory(self, gpu: Gpu) -> Gpu:
         """Fill in the memory of a GPU that uses the host's, if the driver does not report it.
@@ -207,24 +203,13 @@ class Sampler:
         """The listed processes; an unchanged process is the same object as before."""
         self._reader.keep_only(listed.keys())
         before, self._made = self._made, {}
-        ours = driver.pids_are_ours
-        return tuple([self._one(pid, one, now, before, ours=ours) for pid, one in listed.items()])
-
-    def _one(
-        self,
-        pid: int,
-        listed: ListedProcess,
-        now: float,
-        before: Mapping[int, tuple[ProcessFacts | None, GpuProcess]],
-        *,
-        ours: bool,
-    ) -> GpuProcess:
-        facts = self._reader.read(pid, now) if ours else None
-        known, process = before.get(pid, (None, None))
-        if process is None or known is not facts or (process.type, process.uses) != listed:
-            process = _process(pid, facts, listed)
-        self._made[pid] = facts, process
-        return process
+        for pid, one in listed.items():
+            facts = self._reader.read(pid, now) if driver.pids_are_ours else None
+            known, process = before.get(pid, (None, None))
+            if process is None or known is not facts or (process.type, process.uses) != one:
+                process = _process(pid, facts, one)
+            self._made[pid] = facts, process
+        return tuple([process for _, process in self._made.values()])
 
 
 def _process(pid: int, facts: ProcessFacts | None, listed: ListedProcess) -> GpuProcess:

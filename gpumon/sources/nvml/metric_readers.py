@@ -20,6 +20,7 @@ from gpumon.sources.nvml.query_builders import (
     field_query,
     number_query,
     numbers_query,
+    struct_query,
     text_query,
     wide_number_query,
 )
@@ -93,7 +94,13 @@ def metric_queries(gpu: NvmlGpu) -> Iterator[Query]:
 
 def _fast(gpu: NvmlGpu) -> Iterator[Query]:
     yield _memory(gpu)
-    yield _utilization(gpu)
+    yield struct_query(
+        gpu,
+        "nvmlDeviceGetUtilizationRates",
+        pynvml.c_nvmlUtilization_t(),
+        {"utilization_gpu": "gpu", "utilization_memory": "memory"},
+        PollRate.FAST,
+    )
     yield number_query(gpu, "power_draw", "nvmlDeviceGetPowerUsage", convert=_thousandth)
     yield _temperature(gpu)
     yield number_query(gpu, "clock_sm", "nvmlDeviceGetClockInfo", _CLOCKS["sm"])
@@ -131,7 +138,13 @@ def _static(gpu: NvmlGpu) -> Iterator[Query]:
     yield text_query(gpu, "serial", "nvmlDeviceGetSerial")
     for threshold, name in enumerate(("temperature_shutdown", "temperature_slowdown")):
         yield number_query(gpu, name, "nvmlDeviceGetTemperatureThreshold", threshold, rate=once)
-    yield _power_limits(gpu)
+    yield numbers_query(
+        gpu,
+        ("power_limit_min", "power_limit_max"),
+        "nvmlDeviceGetPowerManagementLimitConstraints",
+        convert=_thousandth,
+        rate=once,
+    )
     for name, domain in _CLOCKS.items():
         yield number_query(gpu, f"clock_{name}_max", "nvmlDeviceGetMaxClockInfo", domain, rate=once)
     yield number_query(gpu, "pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", rate=once)
@@ -162,7 +175,14 @@ def _slow(gpu: NvmlGpu) -> Iterator[Query]:
     ):
         # The second number is the sampling period.
         yield numbers_query(gpu, (name, None), function)
-    yield _margin(gpu)
+    # The distance to the temperature limit; GPUs before Ada have thresholds in °C instead.
+    yield struct_query(
+        gpu,
+        "nvmlDeviceGetMarginTemperature",
+        pynvml.c_nvmlMarginTemperature_v1_t(version=pynvml.nvmlMarginTemperature_v1),
+        {"temperature_margin": "marginTemperature"},
+        slow,
+    )
     yield number_query(gpu, "fan_speed", "nvmlDeviceGetFanSpeed", rate=slow)
     yield _fans(gpu)
     yield _pcie_bytes(gpu, "pcie_tx", pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, direction=0)
@@ -181,7 +201,13 @@ def _slow(gpu: NvmlGpu) -> Iterator[Query]:
 
 def _rare(gpu: NvmlGpu) -> Iterator[Query]:
     rare = PollRate.RARE
-    yield _bar1(gpu)
+    yield struct_query(
+        gpu,
+        "nvmlDeviceGetBAR1MemoryInfo",
+        pynvml.c_nvmlBAR1Memory_t(),
+        {"bar1_total": "bar1Total", "bar1_used": "bar1Used"},
+        rare,
+    )
     yield number_query(gpu, "pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", rate=rare)
     yield number_query(gpu, "pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", rate=rare)
     yield nvlinks(gpu)
@@ -271,51 +297,19 @@ def _memory(gpu: NvmlGpu) -> Query:
     return Query(names, ask, PollRate.FAST, older)
 
 
-def _utilization(gpu: NvmlGpu) -> Query:
-    rates = pynvml.c_nvmlUtilization_t()
-    call = gpu.prepared("nvmlDeviceGetUtilizationRates", gpu.handle, byref(rates))
-    values = gpu.facts.values
-
-    def ask() -> int:
-        code = call()
-        if not code:
-            values["utilization_gpu"] = rates.gpu
-            values["utilization_memory"] = rates.memory
-        return code
-
-    return Query(("utilization_gpu", "utilization_memory"), ask, PollRate.FAST)
-
-
 def _temperature(gpu: NvmlGpu) -> Query:
-    answer = pynvml.c_nvmlTemperature_v1_t(
-        version=pynvml.nvmlTemperature_v1, sensorType=pynvml.NVML_TEMPERATURE_GPU
+    return struct_query(
+        gpu,
+        "nvmlDeviceGetTemperatureV",
+        pynvml.c_nvmlTemperature_v1_t(
+            version=pynvml.nvmlTemperature_v1, sensorType=pynvml.NVML_TEMPERATURE_GPU
+        ),
+        {"temperature_gpu": "temperature"},
+        PollRate.FAST,
+        number_query(
+            gpu, "temperature_gpu", "nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU
+        ),
     )
-    call = gpu.prepared("nvmlDeviceGetTemperatureV", gpu.handle, byref(answer))
-    values = gpu.facts.values
-
-    def ask() -> int:
-        code = call()
-        if not code:
-            values["temperature_gpu"] = answer.temperature
-        return code
-
-    older = number_query(
-        gpu, "temperature_gpu", "nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU
-    )
-    return Query(("temperature_gpu",), ask, PollRate.FAST, older)
-
-
-def _margin(gpu: NvmlGpu) -> Query:
-    """The distance to the temperature limit; GPUs before Ada have thresholds in °C instead."""
-    answer = pynvml.c_nvmlMarginTemperature_v1_t(version=pynvml.nvmlMarginTemperature_v1)
-
-    def ask() -> int:
-        code = gpu.call("nvmlDeviceGetMarginTemperature", gpu.handle, byref(answer))
-        if not code:
-            gpu.facts.values["temperature_margin"] = answer.marginTemperature
-        return code
-
-    return Query(("temperature_margin",), ask, PollRate.SLOW)
 
 
 def _bus_id(gpu: NvmlGpu) -> Query:
@@ -348,29 +342,6 @@ def _compute_capability(gpu: NvmlGpu) -> Query:
         return code
 
     return Query(("compute_capability",), ask, PollRate.ONCE)
-
-
-def _power_limits(gpu: NvmlGpu) -> Query:
-    return numbers_query(
-        gpu,
-        ("power_limit_min", "power_limit_max"),
-        "nvmlDeviceGetPowerManagementLimitConstraints",
-        convert=_thousandth,
-        rate=PollRate.ONCE,
-    )
-
-
-def _bar1(gpu: NvmlGpu) -> Query:
-    answer = pynvml.c_nvmlBAR1Memory_t()
-
-    def ask() -> int:
-        code = gpu.call("nvmlDeviceGetBAR1MemoryInfo", gpu.handle, byref(answer))
-        if not code:
-            gpu.facts.values["bar1_total"] = answer.bar1Total
-            gpu.facts.values["bar1_used"] = answer.bar1Used
-        return code
-
-    return Query(("bar1_total", "bar1_used"), ask, PollRate.RARE)
 
 
 def _ecc_errors(gpu: NvmlGpu, counter: int, since: str, rate: PollRate) -> Iterator[Query]:

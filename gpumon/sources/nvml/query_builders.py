@@ -1,10 +1,10 @@
-"""Builds queries for calls of common shape: one number, several numbers, a text, a counter."""
+"""Builds queries for calls of common shape: numbers, a structure, a text, a counter."""
 
 from __future__ import annotations
 
 from ctypes import byref, c_uint, c_ulonglong
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 
@@ -92,6 +92,28 @@ def numbers_query(
         return code
 
     return Query(tuple(name for name in names if name is not None), ask, rate)
+
+
+def struct_query(
+    gpu: NvmlGpu,
+    function: str,
+    answer: Any,
+    fields: dict[str, str],
+    rate: PollRate,
+    otherwise: Query | None = None,
+) -> Query:
+    """A query that fills the structure ``answer``; ``fields`` has its member for each value."""
+    call = gpu.prepared(function, gpu.handle, byref(answer))
+    values = gpu.facts.values
+
+    def ask() -> int:
+        code = call()
+        if not code:
+            for name, member in fields.items():
+                values[name] = getattr(answer, member)
+        return code
+
+    return Query(tuple(fields), ask, rate, otherwise)
 
 
 def text_query(gpu: NvmlGpu, name: str, function: str) -> Query:

@@ -9,7 +9,9 @@ from msgspec import Struct
 from gpumon.doctor.machine import found
 from gpumon.host.power import read_word
 from gpumon.model.makers import MAKERS, Maker
-from gpumon.sources.intel.names import model_of
+from gpumon.sources.amd import gpu as amd
+from gpumon.sources.drm.cards import read_hex
+from gpumon.sources.intel import names as intel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,12 +21,6 @@ if TYPE_CHECKING:
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
 """PCI base classes. The Instinct MI300 and later are accelerators (apache/cloudstack#11701), but so
 are the NPUs of Intel's processors."""
-
-_INTEL_PROCESSOR = "0000:00:02.0"
-"""The place of the GPU of Intel's processors."""
-
-_MI300A = "0x74a0"
-"""PCI device ID of a processor with a GPU that lacks what the others have."""
 
 
 class PciGpu(Struct, frozen=True):
@@ -83,15 +79,7 @@ def _gpu(folder: Path, maker: Maker) -> PciGpu | None:
 
 
 def _is_integrated(folder: Path, maker: Maker) -> bool:
-    device = read_word(f"{folder}/device") or ""
+    device = read_hex(f"{folder}/device")
     if maker is Maker.AMD:
-        # Of AMD's GPUs only those of processors have the voltage vddnb (``in1``), see
-        # ``hwmon_attributes_visible`` of the kernel's ``amdgpu_pm.c``.
-        return device == _MI300A or bool(found(folder, "hwmon/hwmon*/in1_label"))
-    if maker is Maker.INTEL:
-        try:
-            discrete = model_of(int(device, 16)).discrete
-        except ValueError:
-            discrete = None
-        return folder.name == _INTEL_PROCESSOR if discrete is None else not discrete
-    return False
+        return amd.is_integrated(str(folder), device)
+    return maker is Maker.INTEL and intel.is_integrated(folder.name, device)

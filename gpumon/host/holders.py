@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from gpumon.host.procfs import (
     all_pids,
     boot_time,
+    has_files,
     living_thread,
     opened,
     read_stat,
     started_after_boot,
-    stat_of,
 )
 from gpumon.host.suspicion import HolderClassifier, Known, rank
 from gpumon.model.processes import HolderScan
@@ -99,7 +99,7 @@ class HolderScanner:
             try:
                 suspect = self._look_at(pid, devices, classifier, youngest)
             except PermissionError:
-                unseen += self._may_hold_something(pid)
+                unseen += has_files(self._proc, pid)
             except OSError:
                 continue  # It has ended.
             else:
@@ -125,11 +125,6 @@ class HolderScanner:
                 return None
             in_order = [uuid for uuid in devices.values() if uuid in held]
             return classifier.suspect(directory, stat, in_order)
-
-    def _may_hold_something(self, pid: int) -> bool:
-        """Whether a process that cannot be inspected could have files open."""
-        stat = stat_of(self._proc, pid)
-        return stat is not None and not stat.kernel_thread and not stat.ended
 
 
 def _devices(snapshot: Snapshot, files: DeviceFiles) -> dict[_Device, str]:

@@ -138,6 +138,12 @@ def stat_of(proc: str, pid: int) -> Stat | None:
         return None
 
 
+def has_files(proc: str, pid: int) -> bool:
+    """Whether a process that may not be looked into can have files open."""
+    stat = stat_of(proc, pid)
+    return stat is not None and not stat.kernel_thread and not stat.ended
+
+
 @contextlib.contextmanager
 def opened(proc: str, pid: int) -> Iterator[int]:
     """Open the directory of a process, for the functions below.
@@ -281,12 +287,14 @@ def owner(directory: int) -> int:
 
 
 class _BootTime:
-    """When the machine started; changes only when the clock is set."""
-
     def __init__(self) -> None:
         self._known = 0.0
 
     def read(self) -> float:
+        """When the machine started, in seconds since the epoch, by the current clock.
+
+        Exactly the same value until the clock is set, so that start times do not change.
+        """
         # Start times count from the zero of CLOCK_BOOTTIME, also in time namespaces. `btime` of
         # /proc/stat is cut to whole seconds, takes milliseconds on a large machine, and is
         # replaced with the container's start by lxcfs.
@@ -296,15 +304,7 @@ class _BootTime:
         return self._known
 
 
-_boot_time = _BootTime()
-
-
-def boot_time() -> float:
-    """When the machine started, in seconds since the epoch, by the current clock.
-
-    Exactly the same value until the clock is set, so that start times do not change.
-    """
-    return _boot_time.read()
+boot_time = _BootTime().read
 
 
 def started_after_boot(process: ProcessId) -> float:

@@ -89,17 +89,21 @@ _FIELDS = (
 )
 
 
-def is_integrated(card: DrmCard) -> bool:
+def is_integrated(folder: str, device: int | None) -> bool:
     """Whether a GPU is part of a processor: an APU.
 
     hwmon has the voltage ``vddnb`` (``in1``) of APUs alone (``hwmon_attributes_visible`` of
     ``amdgpu_pm.c``). That the file is there is known without reading it, so no GPU wakes.
     Neither KFD's count of cores (since Linux 6.6 an APU is a node without cores) nor the maker of
     the memory (unknown on some cards, too) tells it.
+
+    Args:
+        folder: Its folder in ``/sys``.
+        device: PCI device ID.
     """
-    if card.device == _MI300A:
+    if device == _MI300A:
         return True
-    folder = f"{card.folder}/hwmon"
+    folder = f"{folder}/hwmon"
     try:
         names = os.listdir(folder)  # noqa: PTH208 - pathlib is not imported before the first frame
     except OSError:
@@ -137,7 +141,9 @@ class AmdGpu(DrmGpu):
     def __init__(
         self, card: DrmCard, uuid: str, nodes: list[KfdNode], calls: CallWatch, clock: Clock
     ) -> None:
-        super().__init__(card, uuid, calls, clock, integrated=is_integrated(card))
+        super().__init__(
+            card, uuid, calls, clock, integrated=is_integrated(card.folder, card.device)
+        )
         self.kfd_ids = tuple(node.gpu_id for node in nodes)
         self.engines = _UNIFIED if self._has_unified_video(nodes) else _SEPARATE
         self._architecture = next((node.architecture for node in nodes), None)

@@ -105,9 +105,9 @@ def card_of(node: str, folder: str, driver: str) -> DrmCard:
         driver=driver,
         node=node,
         render_minor=_render_minor(folder),
-        vendor=_hex(f"{folder}/vendor"),
-        device=_hex(f"{folder}/device"),
-        revision=_hex(f"{folder}/revision"),
+        vendor=read_hex(f"{folder}/vendor"),
+        device=read_hex(f"{folder}/device"),
+        revision=read_hex(f"{folder}/revision"),
     )
 
 
@@ -130,7 +130,8 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _hex(path: str) -> int | None:
+def read_hex(path: str) -> int | None:
+    """The hexadecimal number in a file of the kernel's; ``None`` if there is none."""
     try:
         return int(read_word(path) or "", 16)
     except ValueError:

@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.host.namespaces import in_initial_pid_namespace
 from gpumon.host.procfs import read_once, stat_of
 from gpumon.sources.drm.fdinfo import (
     FDINFO_BYTES,
-    ClientHead,
     ClientUsage,
     parse_head,
     parse_usage,
@@ -55,14 +55,12 @@ class Client(Struct, frozen=True):
     Attributes:
         pid: Its process; of several that share it, the one with the lowest PID that is not a
             session service.
-        head: Its identity.
         usage: What it has used since it was opened.
         busy: Percent of time that each engine worked for it since the last reading; ``None`` at
             the first one.
     """
 
     pid: int
-    head: ClientHead
     usage: ClientUsage
     busy: Mapping[str, float] | None
 
@@ -91,7 +89,8 @@ class _Read(NamedTuple):
     usage: ClientUsage
 
 
-_Key = tuple[object, ...]
+_Key = tuple[str, int, int | None]
+"""PCI bus ID and client ID; without the latter, PID and file descriptor."""
 
 
 class ClientReader:
@@ -126,14 +125,14 @@ class ClientReader:
             CallGivenUpError: See ``CallWatch.run``.
         """
         holders = self._holders
-        found: dict[_Key, tuple[list[int], ClientHead, _Read]] = {}
+        found: dict[_Key, tuple[list[int], _Read]] = {}
         silent: dict[str, set[int]] = {}
         refused: set[int] = set()
         for pid, files in holders.scan(now, wanted).items():
             for descriptor, name in files.items():
-                node = nodes.get(name, _OTHER)
-                if node is _OTHER:
+                if name not in nodes:
                     continue
+                node = nodes[name]
                 if node is not None and not node.readable:
                     silent.setdefault(node.bus_id, set()).add(pid)
                     continue
@@ -158,20 +157,20 @@ class ClientReader:
                     else:
                         holders.forget(pid)
                     continue
-                key: _Key = (head.bus_id, head.client_id)
-                if head.client_id is None:
-                    key = (head.bus_id, pid, descriptor)
+                key: _Key = (head.bus_id, pid, descriptor)
+                if head.client_id is not None:
+                    key = (head.bus_id, head.client_id, None)
                 if key in found:
                     pids = found[key][0]
                     if pid not in pids:
                         pids.append(pid)
                 else:
-                    found[key] = [pid], head, self._reading(key, at, data)
+                    found[key] = [pid], self._reading(key, at, data)
         clients: dict[str, list[Client]] = {}
-        for key, (pids, head, reading) in found.items():
-            client = Client(self._owner(pids), head, reading.usage, self._busy(key, reading))
-            clients.setdefault(head.bus_id, []).append(client)
-        self._last = {key: reading for key, (_, _, reading) in found.items()}
+        for key, (pids, reading) in found.items():
+            client = Client(self._owner(pids), reading.usage, self._busy(key, reading))
+            clients.setdefault(key[0], []).append(client)
+        self._last = {key: reading for key, (_, reading) in found.items()}
         unseen = holders.unseen + len(refused)
         complete = holders.complete and not refused and self._sees_all
         return ClientScan(clients, silent, unseen, complete)
@@ -225,28 +224,16 @@ def read_fdinfo(path: str) -> bytes:
     return read_once(path, FDINFO_BYTES)
 
 
-_OTHER = Node("", "", readable=False)
-"""Stands for a node that is not read."""
-
-
 def _percent(share: float, capacity: int) -> float:
     return min(_WHOLE, max(0.0, share / max(1, capacity) * _WHOLE))
 
 
 def _monotonic(before: ClientUsage, usage: ClientUsage) -> ClientUsage:
     """Keep a larger value of before, as ``drm-usage-stats.rst`` asks."""
-    if all(
-        value >= before.engine_ns.get(name, 0) for name, value in usage.engine_ns.items()
-    ) and all(value >= before.cycles.get(name, 0) for name, value in usage.cycles.items()):
-        return usage
-    return ClientUsage(
+    return replace(
+        usage,
         engine_ns=_larger(before.engine_ns, usage.engine_ns),
         cycles=_larger(before.cycles, usage.cycles),
-        total_cycles=usage.total_cycles,
-        capacity=usage.capacity,
-        percent=usage.percent,
-        memory=usage.memory,
-        resident=usage.resident,
     )
 
 

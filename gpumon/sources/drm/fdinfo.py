@@ -47,13 +47,11 @@ class ClientHead(Struct, frozen=True, gc=False):
     """Which client of which GPU an open file belongs to.
 
     Attributes:
-        driver: Name of the driver; ``amdgpu`` for its older form, which does not tell it.
         bus_id: PCI bus ID of the GPU.
         client_id: Number of the client, the same for all duplicates of a file; ``None`` if the
             driver does not tell it.
     """
 
-    driver: str
     bus_id: str
     client_id: int | None
 
@@ -85,12 +83,11 @@ def parse_head(data: bytes) -> ClientHead | None:
     found = dict(_HEAD.findall(data, 0, _HEAD_BYTES))
     bus_id = found.get(b"drm-pdev")
     if bus_id is not None and b"drm-driver" in found:
-        driver = found[b"drm-driver"].decode()
-        return ClientHead(driver, bus_id.decode(), _number(found.get(b"drm-client-id")))
+        return ClientHead(bus_id.decode(), _number(found.get(b"drm-client-id")))
     bus_id = found.get(b"pdev")
     if bus_id is None:
         return None
-    return ClientHead("amdgpu", bus_id.decode(), _number(found.get(b"pasid")))
+    return ClientHead(bus_id.decode(), _number(found.get(b"pasid")))
 
 
 def parse_usage(data: bytes) -> ClientUsage:

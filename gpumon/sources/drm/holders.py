@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.host.procfs import all_pids, stat_of
+from gpumon.host.procfs import all_pids, has_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -186,16 +186,11 @@ class FileHolders:
         try:
             files = _drm_files(folder)
         except PermissionError:
-            unseen = before.unseen if before is not None and same else self._has_files(pid)
+            unseen = before.unseen if before is not None and same else has_files(self._proc, pid)
         except OSError:
             self._known.pop(pid, None)
             return
         self._known[pid] = _Looked(pid, identity, status.st_size, now, files, unseen)
-
-    def _has_files(self, pid: int) -> bool:
-        """Whether a process whose files may not be listed can have any."""
-        stat = stat_of(self._proc, pid)
-        return stat is not None and not stat.kernel_thread and not stat.ended
 
 
 def status_of(folder: str) -> os.stat_result:

@@ -22,16 +22,13 @@ from gpumon.sources.drm.pcie import NO_LINK, PcieLink, read_link
 from gpumon.sources.drm.uses import Engines, ProcessUse, busy_percent, resident_bytes
 from gpumon.sources.intel.files import THROTTLE_REASONS, XE_FILES, i915_files
 from gpumon.sources.intel.memory import CardMemory, read_card_memory
-from gpumon.sources.intel.names import model_of
+from gpumon.sources.intel.names import is_integrated, model_of
 
 if TYPE_CHECKING:
     from gpumon.sources.calls import CallWatch
     from gpumon.sources.drm.cards import DrmCard
     from gpumon.sources.drm.clients import Client
     from gpumon.system.clock import Clock
-
-PROCESSOR_BUS_ID = "0000:00:02.0"
-"""Processor graphics are always at this place."""
 
 _MICRO = 1_000_000
 _MILLI = 1_000
@@ -109,9 +106,7 @@ class IntelGpu(DrmGpu):
 
     def __init__(self, card: DrmCard, calls: CallWatch, clock: Clock, dev: str) -> None:
         model = model_of(card.device)
-        integrated = (
-            card.bus_id == PROCESSOR_BUS_ID if model.discrete is None else not model.discrete
-        )
+        integrated = is_integrated(card.bus_id, card.device)
         super().__init__(card, f"PCI-{card.bus_id}", calls, clock, integrated=integrated)
         self.facts.put("name", model.name)
         self.facts.put("architecture", model.architecture or Unknown.NOT_SUPPORTED)

@@ -121,6 +121,21 @@ _PROCESSOR_GRAPHICS: dict[str, tuple[int, ...]] = {
 }
 
 
+_PROCESSOR_BUS_ID = "0000:00:02.0"
+"""Processor graphics are always at this place."""
+
+
+def is_integrated(bus_id: str, device: int | None) -> bool:
+    """Whether a GPU is part of a processor.
+
+    Args:
+        bus_id: PCI bus ID.
+        device: PCI device ID.
+    """
+    discrete = model_of(device).discrete
+    return bus_id == _PROCESSOR_BUS_ID if discrete is None else not discrete
+
+
 def model_of(device: int | None) -> Model:
     """The model with a PCI device ID."""
     if device is None:

@@ -62,7 +62,7 @@ enc_10:\t7.00%
 
 
 def test_memory_and_cycles_of_xe() -> None:
-    assert parse_head(XE) == ClientHead("xe", "0000:03:00.0", 3)
+    assert parse_head(XE) == ClientHead("0000:03:00.0", 3)
     usage = parse_usage(XE)
     assert usage.resident == {"system": 0, "gtt": 192 * 1024, "vram0": 23992 * 1024}
     assert usage.cycles == {"rcs": 28257900, "ccs": 0}
@@ -71,7 +71,7 @@ def test_memory_and_cycles_of_xe() -> None:
 
 
 def test_memory_and_engine_time_of_amdgpu() -> None:
-    assert parse_head(AMDGPU) == ClientHead("amdgpu", "0000:0a:00.0", 41)
+    assert parse_head(AMDGPU) == ClientHead("0000:0a:00.0", 41)
     usage = parse_usage(AMDGPU)
     assert usage.memory == {"vram": 181300 * 1024, "gtt": 26280 * 1024, "cpu": 0}
     assert usage.engine_ns == {"gfx": 1208457371, "enc_1": 5}
@@ -79,7 +79,7 @@ def test_memory_and_engine_time_of_amdgpu() -> None:
 
 
 def test_the_older_form_of_amdgpu() -> None:
-    assert parse_head(OLD_AMDGPU) == ClientHead("amdgpu", "0000:0a:00.0", 32774)
+    assert parse_head(OLD_AMDGPU) == ClientHead("0000:0a:00.0", 32774)
     usage = parse_usage(OLD_AMDGPU)
     assert usage.memory == {"vram": 19960 * 1024, "gtt": 2060 * 1024, "cpu": 0}
     assert usage.percent == {"gfx": pytest.approx(15.0), "compute": 0.5, "enc_1": 7.0}
@@ -128,7 +128,7 @@ def test_other_files_have_no_client(text: bytes) -> None:
 
 def test_a_client_without_a_number_has_none() -> None:
     text = b"drm-driver:\txe\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\tten\n"
-    assert parse_head(text) == ClientHead("xe", "0000:03:00.0", None)
+    assert parse_head(text) == ClientHead("0000:03:00.0", None)
 
 
 def test_the_number_of_engines_is_bounded() -> None:

@@ -16,7 +16,7 @@ from gpumon.host.visible_devices import selecting_variable, visible_gpus
 from gpumon.model.makers import makers_of
 from gpumon.model.selection import ALL
 from gpumon.sampling.collector import MAX_INTERVAL, MIN_INTERVAL
-from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
+from gpumon.sampling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.sources.source import SourceError
 
 if TYPE_CHECKING:

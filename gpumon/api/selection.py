@@ -162,8 +162,8 @@ def _capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selected:
+    from gpumon.sampling.gpu_sampler import GpuSampler, UnavailableError
     from gpumon.scheduling.chooser import Chooser
-    from gpumon.scheduling.gpu_sampler import GpuSampler, UnavailableError
     from gpumon.scheduling.outputs import as_variables
     from gpumon.scheduling.reservation.locks import LOCK_DIR_VARIABLE, Locks
     from gpumon.scheduling.select import settled

@@ -121,11 +121,8 @@ def snapshot(gpus: Gpus = None, *, demo: bool = False) -> Snapshot:
         ValueError: ``gpus`` cannot be read.
     """
     from gpumon.sampling.enrichment import Lookup
-    from gpumon.sampling.one_sample import take_one
-    from gpumon.sources.source import SourceError
+    from gpumon.sampling.gpu_sampler import take_one
 
     source, host = source_and_host(selection_of(gpus), demo=demo, readonly=True, profiled=False)
-    taken = take_one(source)
-    if taken.trouble is not None:
-        raise SourceError(taken.trouble.sentence, taken.trouble.advice)
-    return Snapshot.of(Lookup(host, reservations=reservations(demo=demo)).look_once(taken))
+    lookup = Lookup(host, reservations=reservations(demo=demo))
+    return Snapshot.of(lookup.look_once(take_one(source)))

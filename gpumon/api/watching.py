@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.api.local import selection_of, source_and_host
 from gpumon.api.snapshots import Snapshot
-from gpumon.scheduling.gpu_sampler import GpuSampler, UnavailableError
+from gpumon.sampling.gpu_sampler import GpuSampler, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -143,12 +143,9 @@ def print_snapshot(
     """
     import msgspec
 
-    from gpumon.sampling.one_sample import take_one
-    from gpumon.sources.source import SourceError
+    from gpumon.sampling.gpu_sampler import take_one
 
     snapshot = take_one(source)
-    if snapshot.trouble is not None:
-        raise SourceError(snapshot.trouble.sentence, snapshot.trouble.advice)
     if host is not None and (by_process or form in {"table", "json"}):
         from gpumon.sampling.enrichment import Lookup
 

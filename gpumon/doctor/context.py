@@ -149,13 +149,6 @@ def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
     try:
         snapshot = take()
     except SourceError as error:
-        trouble: Trouble | None = Trouble(error.sentence, error.advice)
+        trouble = Trouble(error.sentence, error.advice)
         return DriverAnswer(there, version, None, trouble, time.monotonic() - before)
-    trouble = snapshot.trouble
-    return DriverAnswer(
-        there,
-        version,
-        snapshot if trouble is None else None,
-        trouble,
-        time.monotonic() - before,
-    )
+    return DriverAnswer(there, version, snapshot, None, time.monotonic() - before)

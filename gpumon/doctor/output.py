@@ -20,7 +20,7 @@ from gpumon.doctor import (
     worst,
 )
 from gpumon.doctor.page import WIDEST, result_rows, summary_rows, title_row
-from gpumon.sampling.one_sample import take_one
+from gpumon.sampling.gpu_sampler import take_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -9,14 +9,14 @@ import math
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from gpumon.sampling.gpu_sampler import QUICK_PATIENCE, UnavailableError
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.gpu_sampler import GpuSampler
+    from gpumon.sampling.gpu_sampler import GpuSampler
 
 QUICK_SECONDS = 0.5
 """Seconds between two samples at first, and after a change."""

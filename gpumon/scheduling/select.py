@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from gpumon.model.makers import Maker, maker_of
+from gpumon.sampling.gpu_sampler import GpuSampler
 from gpumon.scheduling.chooser import Chooser
-from gpumon.scheduling.gpu_sampler import GpuSampler
 from gpumon.scheduling.outputs import (
     as_env,
     as_index,

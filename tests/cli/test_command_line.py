@@ -25,7 +25,7 @@ from gpumon.cli.help import Formatter
 from gpumon.cli.messages import fail
 from gpumon.cli.parser import make_parser
 from gpumon.cli.plain import read_plainly
-from gpumon.sampling.one_sample import take_one
+from gpumon.sampling.gpu_sampler import take_one
 from gpumon.sources.source import SourceError
 from tests.build import NOON
 from tests.build import snapshot as build_snapshot
@@ -358,7 +358,7 @@ def test_a_driver_that_hangs_is_told_when_patience_ends(driver: Driver, function
     driver.cards[0].hang(function)
     driver.attach()
     began = time.monotonic()
-    with pytest.raises(SourceError, match=r"not answered for 0 s\. ") as caught:
+    with pytest.raises(SourceError, match=r"not answered for 0s\. ") as caught:
         take_one(NvmlSource(), patience=0.2)
     # Stopping gives the hung call a second to come back.
     assert time.monotonic() - began < PATIENCE / 4
@@ -367,8 +367,8 @@ def test_a_driver_that_hangs_is_told_when_patience_ends(driver: Driver, function
 
 IMPATIENT = """
 from functools import partial
-from gpumon.sampling import one_sample
-one_sample.take_one = partial(one_sample.take_one, patience=0.2)
+from gpumon.sampling import gpu_sampler
+gpu_sampler.take_one = partial(gpu_sampler.take_one, patience=0.2)
 from gpumon.cli import main
 raise SystemExit(main(["snapshot"]))
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.scheduling.gpu_sampler import PATIENCE as PATIENCE_OF_A_LOOK
+from gpumon.sampling.gpu_sampler import PATIENCE as PATIENCE_OF_A_LOOK
 from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100
 from tests.scheduling.reservation.holding import holder

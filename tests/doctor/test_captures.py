@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, driver, drm
-from gpumon.sampling.one_sample import take_one
+from gpumon.sampling.gpu_sampler import take_one
 from gpumon.sources.machine import Roots, this_machine
 from gpumon.sources.nvml import library, source
 from tests.doctor.trees import verdict, words

@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.doctor import CheckVerdict, DiagnosticContext, Machine, ask_driver, gpus
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sampling.one_sample import take_one
+from gpumon.sampling.gpu_sampler import take_one
 from gpumon.sources.maker_words import error_code
 from tests.build import gpu
 from tests.doctor.trees import SILENT, Tree, verdict, words

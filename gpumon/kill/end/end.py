@@ -5,9 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.host.process_host import Refusal, Refused
@@ -17,15 +15,12 @@ from gpumon.kill.outcome import Outcome
 from gpumon.kill.report_text import report_text
 from gpumon.kill.session import TerminationSession
 from gpumon.kill.signals import signal_name
-from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
-from gpumon.sources.source import SourceError
+from gpumon.sampling.gpu_sampler import GpuSampler
 from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine, columns, tell, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gpumon.host.process_host import ProcessHost, Target
     from gpumon.kill.audit_log import AuditLog
     from gpumon.kill.end.selection import SelectedTargets
@@ -40,7 +35,6 @@ _INTERRUPTED = 128 + 2
 _INTERVAL = 0.5
 _SOON = 0.1
 """Seconds between samples while memory is to come back."""
-_OPEN_SECONDS = 10.0
 _STATUS_SECONDS = 0.1
 _CLOSE_SECONDS = 2.0
 _KILL_HINT = "--signal KILL ends them at once"
@@ -99,7 +93,9 @@ def end(source: Source, host: ProcessHost, audit_log: AuditLog, options: EndOpti
     if asks and not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         tell("there is no terminal to ask on: --yes sends without asking, --dry-run shows whom.")
         return EndResult(EXIT_USAGE)
-    with _sampled(source) as samples:
+    sampler = GpuSampler(source, _INTERVAL)
+    samples = _Samples(sampler)
+    with sampler:
         snapshot = Lookup(host).look_once(samples.first())
         try:
             selection = select(options.named, snapshot, host, children=options.children)
@@ -197,37 +193,25 @@ class _Samples:
     """The newest snapshot, and a session that takes each.
 
     Args:
-        collector: Samples the machine.
+        sampler: Samples the machine.
     """
 
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-        self._arrived = threading.Event()
+    def __init__(self, sampler: GpuSampler) -> None:
+        self._sampler = sampler
         self._newest: Snapshot | None = None
         self._session: TerminationSession | None = None
-        collector.subscribe(self._take, lambda _: self._arrived.set())
+        sampler.listen(self._take)
 
     def first(self) -> Snapshot:
-        """Wait for the first snapshot.
-
-        Raises:
-            SourceError: There is none.
-        """
-        self._collector.wait_open(_OPEN_SECONDS)
-        self._arrived.wait(_OPEN_SECONDS)
-        snapshot = self._newest
-        if snapshot is None:
-            if self._collector.failure is not None:
-                raise self._collector.failure
-            sentence = f"The driver has not answered for {_OPEN_SECONDS:.0f} s."
-            raise SourceError(sentence, "To end a process all the same, use kill.")
-        if snapshot.trouble is not None:
-            raise SourceError(snapshot.trouble.sentence, snapshot.trouble.advice)
+        """Wait for the first snapshot. Errors are those of ``GpuSampler.look``."""
+        snapshot = self._sampler.first()
+        # ``_take`` gets it a moment later.
+        self._newest = self._newest or snapshot
         return snapshot
 
     def watch(self, session: TerminationSession) -> None:
         """Pass the newest snapshot, and from now on each with a new process list."""
-        self._collector.interval = _SOON
+        self._sampler.interval = _SOON
         if self._newest is not None:
             session.see(self._newest)
         self._session = session
@@ -244,18 +228,6 @@ class _Samples:
             self._newest = snapshot
             if self._session is not None:
                 self._session.see(snapshot)
-        self._arrived.set()
-
-
-@contextmanager
-def _sampled(source: Source) -> Iterator[_Samples]:
-    collector = Collector(source, _INTERVAL)
-    samples = _Samples(collector)
-    collector.start()
-    try:
-        yield samples
-    finally:
-        collector.stop()
 
 
 # -- after -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import GpuStatus
-from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE
+from gpumon.sampling.gpu_sampler import QUICK_PATIENCE
 from gpumon.scheduling.messages import gib, name_of
 from gpumon.scheduling.run import messages
 from gpumon.scheduling.run.child import Child
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recorder import Recorder
+    from gpumon.sampling.gpu_sampler import GpuSampler
     from gpumon.scheduling.eligibility import Candidate
-    from gpumon.scheduling.gpu_sampler import GpuSampler
     from gpumon.scheduling.reservation.locks import HeldReservation
     from gpumon.scheduling.run.child import CommandExit
 

@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from gpumon.sampling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.scheduling.chooser import Chooser
-from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.scheduling.outputs import as_variables, table
 from gpumon.scheduling.polling import wait_for
 from gpumon.scheduling.reservation.locks import HeldReservation, Locks, TakenError

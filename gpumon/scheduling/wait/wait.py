@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpumon.sampling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
 from gpumon.scheduling.allocation import UncertainAllocationError
-from gpumon.scheduling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
 from gpumon.scheduling.polling import PollInterval
 from gpumon.scheduling.wait.goals import GpuGoal, HopelessError, gpus_in_use
 from gpumon.scheduling.wait.kinds import KINDS

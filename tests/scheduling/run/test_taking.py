@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.gpu_sampler import GpuSampler
+    from gpumon.sampling.gpu_sampler import GpuSampler
 
 FREE = gpu(memory_used=0, memory_reserved=0)
 USED = gpu(memory_used=4 * GIB, memory_reserved=0)

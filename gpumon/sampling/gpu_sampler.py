@@ -111,6 +111,13 @@ class GpuSampler:
             fresh = self._is_from(began)
         return self._taken(fresh=fresh)
 
+    def first(self, patience: float = PATIENCE) -> Snapshot:
+        """The first sample, whenever it began. Arguments and errors are those of ``look``."""
+        deadline = time.monotonic() + patience
+        self._collector.wait_open(patience)
+        snapshot = self.next(max(0.0, deadline - time.monotonic()))
+        return snapshot or self._taken(fresh=False)
+
     def _is_from(self, began: float) -> bool:
         """Whether the newest snapshot began after a time."""
         newest = self._newest
@@ -157,3 +164,14 @@ class GpuSampler:
         with self._changed:
             self._failed = True
             self._changed.notify_all()
+
+
+def take_one(source: Source, patience: float = PATIENCE) -> Snapshot:
+    """One sample. Errors are those of ``GpuSampler.look``.
+
+    Args:
+        source: The source; opened and closed here.
+        patience: Seconds to wait for the driver.
+    """
+    with GpuSampler(source) as sampler:
+        return sampler.first(patience)

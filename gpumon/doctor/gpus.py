@@ -9,10 +9,10 @@ from gpumon.availability.health import memory_faults, recovery_action
 from gpumon.doctor.driver import DRM_LOG
 from gpumon.doctor.result import CheckVerdict, failed, passed, unknown, warned
 from gpumon.host.kernel_log import KMSG, KernelLog, journal_xids, slot_of
+from gpumon.host.power import may_sleep
 from gpumon.model.makers import Maker, maker_of
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources.maker_words import XID_CATALOGUE, error_code
-from gpumon.sources.nvml.sleep import may_sleep
 from gpumon.text.formatting import counted, duration, index_list
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from gpumon.host.containers import ContainerNames
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,
+    content,
     hangs,
     living_thread,
     opened,
     owner,
     read_command,
-    read_file,
     read_stat,
     stat_of,
 )
@@ -263,11 +263,11 @@ class PlaceReader:
 
     def _read_surroundings(self, known: _Known, directory: int) -> None:
         thread = _thread(known, directory)
-        cgroup = _content(f"{thread}cgroup", _CGROUP_BYTES, directory)
+        cgroup = content(f"{thread}cgroup", _CGROUP_BYTES, directory)
         facts = cgroup_facts(cgroup.decode(errors="replace"))
         known.settled = known.stat.state != "D" and not hangs(directory, thread)
         if known.settled:
-            environ = _content(f"{thread}environ", _ENVIRON_BYTES, directory)
+            environ = content(f"{thread}environ", _ENVIRON_BYTES, directory)
             # A program may overwrite its environment with its title.
             known.clues = environment_clues(environ) or known.clues
         clues = known.clues
@@ -317,11 +317,3 @@ class PlaceReader:
 def _thread(known: _Known, directory: int) -> str:
     """The path of its files that need a live thread."""
     return living_thread(directory) if known.stat.leader_exited else ""
-
-
-def _content(path: str, limit: int, directory: int) -> bytes:
-    """The content of a file; empty if it cannot be read."""
-    try:
-        return read_file(path, limit, directory)
-    except OSError:
-        return b""

@@ -33,13 +33,29 @@ def runtime_status(pci_bus_id: str, sys: str = "/sys") -> str | None:
         ``active``, ``suspended``, ``suspending``, ``resuming``, ``error`` or ``unsupported``;
         ``None`` if it cannot be read.
     """
+    return _power_word(pci_bus_id, "runtime_status", sys)
+
+
+def may_sleep(pci_bus_id: str, sys: str = "/sys") -> bool:
+    """Whether the kernel may power this GPU down (``power/control`` is ``auto``).
+
+    It usually may not on servers, which then need no check before every sample.
+
+    Args:
+        pci_bus_id: See ``runtime_status``.
+        sys: Where the system file system is mounted.
+    """
+    return _power_word(pci_bus_id, "control", sys) == "auto"
+
+
+def _power_word(pci_bus_id: str, name: str, sys: str) -> str | None:
     match = _BUS_ID.fullmatch(pci_bus_id)
     if match is None:
         return None
     domain, bus, device, function = match.groups()
     # The kernel writes at least four digits, more where the domain needs them.
-    name = f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
-    return read_word(os.path.join(sys, _DEVICES, name, "power/runtime_status"))
+    slot = f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
+    return read_word(os.path.join(sys, _DEVICES, slot, "power", name))
 
 
 def graphics_devices(vendor: str, sys: str = "/sys") -> list[str]:

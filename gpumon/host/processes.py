@@ -118,6 +118,22 @@ class _Known:
             self.cpu_ticks = cpu_ticks
             self.read_at = now
 
+    def now(
+        self, state: str, cpu_percent: float | None, rss: int | None, boot: float
+    ) -> ProcessFacts:
+        """The facts with what changes."""
+        return ProcessFacts(
+            self.id,
+            self.name,
+            self.user,
+            self.uid,
+            self.command,
+            state,
+            cpu_percent,
+            rss,
+            boot + started_after_boot(self.id),
+        )
+
     def lacks_command(self, rss: int | None) -> bool:
         """Whether it has memory but no arguments yet: an exec sets its name before them."""
         return not self.command and bool(rss)
@@ -167,7 +183,10 @@ class ProcessReader:
             return known.facts
         read = self._read_opened(pid) or self._read_unopened(pid)
         if read is None:
-            return None if known is None or _exists(pid) else _end(known)
+            if known is None or _exists(pid):
+                return None
+            known.facts = known.now(ENDED, None, None, known.boot)
+            return known.facts
         stat, uid = read
         # Once per pass: if the clock is set, start times move with it.
         if now != self._boot_checked_at:
@@ -208,17 +227,7 @@ class ProcessReader:
             known.uid = uid
             known.user = user_name(uid)
 
-        return ProcessFacts(
-            known.id,
-            known.name,
-            known.user,
-            known.uid,
-            known.command,
-            fields[STATE].decode(),
-            known.cpu_percent,
-            rss,
-            boot + started_after_boot(known.id),
-        )
+        return known.now(fields[STATE].decode(), known.cpu_percent, rss, boot)
 
     def keep_only(self, pids: Collection[int]) -> None:
         """Forget all other processes."""
@@ -301,22 +310,6 @@ def _exists(pid: int) -> bool:
     except OSError:
         pass  # A security module may refuse the answer.
     return True
-
-
-def _end(known: _Known) -> ProcessFacts:
-    """The facts of a process that has ended."""
-    known.facts = ProcessFacts(
-        known.id,
-        known.name,
-        known.user,
-        known.uid,
-        known.command,
-        ENDED,
-        None,
-        None,
-        known.boot + started_after_boot(known.id),
-    )
-    return known.facts
 
 
 def _most_files() -> int:

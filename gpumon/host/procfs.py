@@ -197,6 +197,14 @@ def read_file(path: str, limit: int, directory: int | None = None) -> bytes:
         os.close(descriptor)
 
 
+def content(path: str, limit: int, directory: int) -> bytes:
+    """The first bytes of a file of a process; empty if it cannot be read."""
+    try:
+        return read_file(path, limit, directory)
+    except OSError:
+        return b""
+
+
 def living_thread(directory: int) -> str:
     """The path of files that need a live thread: ``""``, or ``task/TID/`` of a live one.
 

@@ -13,12 +13,12 @@ from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,
     boot_time,
+    content,
     list_directory,
     living_thread,
     opened,
     owner,
     read_command,
-    read_file,
     read_stat,
     started_after_boot,
     stat_of,
@@ -349,11 +349,7 @@ def _surroundings(directory: int) -> _Surroundings:
 
 
 def _text(directory: int, name: str) -> str:
-    """The content of a file of a process; empty if it cannot be read."""
-    try:
-        return read_file(name, _FILE_BYTES, directory).decode(errors="replace")
-    except OSError:
-        return ""
+    return content(name, _FILE_BYTES, directory).decode(errors="replace")
 
 
 def _thread_state(directory: int, tid: str) -> str:

@@ -7,6 +7,7 @@ import math
 from ctypes import byref, c_uint
 from typing import TYPE_CHECKING
 
+from gpumon.host.power import may_sleep
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.sources.nvml.gpm import METRICS, GpmSampler
 from gpumon.sources.nvml.gpu import (
@@ -19,7 +20,7 @@ from gpumon.sources.nvml.gpu import (
 from gpumon.sources.nvml.metric_readers import metric_queries
 from gpumon.sources.nvml.processes import process_queries
 from gpumon.sources.nvml.queries import REACTIONS, Reaction
-from gpumon.sources.nvml.sleep import is_asleep, may_sleep, sleeping_gpus
+from gpumon.sources.nvml.sleep import is_asleep, sleeping_gpus
 from gpumon.sources.poll_rates import RETRY_SECONDS
 
 if TYPE_CHECKING:

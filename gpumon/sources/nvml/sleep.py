@@ -7,9 +7,7 @@ that, and every call with a handle, wakes it.
 
 from __future__ import annotations
 
-import os
-
-from gpumon.host.power import graphics_devices, read_word, runtime_status
+from gpumon.host.power import graphics_devices, runtime_status
 from gpumon.model.makers import MAKERS, Maker
 
 SUSPENDED = "suspended"
@@ -38,16 +36,6 @@ def sleeping_gpus(count: int, sys: str) -> dict[int, str]:
 def is_asleep(bus_id: str, sys: str) -> bool:
     """Whether the GPU with this PCI bus ID is powered down now."""
     return runtime_status(bus_id, sys) == SUSPENDED
-
-
-def may_sleep(bus_id: str, sys: str) -> bool:
-    """Whether the kernel may power this GPU down (``power/control`` is ``auto``).
-
-    It usually may not on servers, which then need no check before every sample.
-    """
-    domain, rest = bus_id.lower().split(":", 1)
-    device = f"{int(domain, 16):04x}:{rest}"
-    return read_word(os.path.join(sys, "bus/pci/devices", device, "power/control")) == "auto"
 
 
 def _as_nvml(device: str) -> str:

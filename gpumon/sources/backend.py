@@ -14,13 +14,22 @@ from msgspec import Struct
 from gpumon.sources.links import NONE_KNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from gpumon.host.device_files import DeviceFiles
     from gpumon.model.processes import GpuUse, HolderScan
     from gpumon.model.snapshot import Gpu, Trouble
     from gpumon.sources.links import Links
     from gpumon.sources.source import Call
+
+
+MPS, COMPUTE, GRAPHICS = "M", "C", "G"
+"""The types of processes on a GPU, in nvidia-smi's letters."""
+
+
+def joined_type(types: Container[str]) -> str:
+    """``C``, ``G``, ``M``, ``C+G``, ``M+C``, as nvidia-smi writes them."""
+    return "+".join(one for one in (MPS, COMPUTE, GRAPHICS) if one in types)
 
 
 class ListedProcess(NamedTuple):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble
-from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading
+from gpumon.sources.backend import DriverFacts, GpuBackend, ListedProcess, Reading, joined_type
 from gpumon.sources.links import Links
 from gpumon.sources.poll_rates import RETRY_SECONDS
 from gpumon.sources.source import NoSuchGpuError, SourceError
@@ -308,5 +308,4 @@ def _uses(process: ListedProcess, first: int, shown: set[str]) -> Iterable[GpuUs
 def _merged(before: ListedProcess | None, kind: str, uses: tuple[GpuUse, ...]) -> ListedProcess:
     if before is None:
         return ListedProcess(kind, uses)
-    kinds = sorted({*before.type.split("+"), *kind.split("+")}, key="MCG".find)
-    return ListedProcess("+".join(kinds), (*before.uses, *uses))
+    return ListedProcess(joined_type(before.type + kind), (*before.uses, *uses))

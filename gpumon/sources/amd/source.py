@@ -16,8 +16,9 @@ from gpumon.model.makers import Maker
 from gpumon.model.selection import ALL
 from gpumon.sources.amd.gpu import AmdGpu, uuid_of
 from gpumon.sources.amd.kfd import KfdProcesses, nodes_of
+from gpumon.sources.backend import COMPUTE
 from gpumon.sources.drm.backend import DrmBackend, device_files
-from gpumon.sources.drm.uses import COMPUTE, ProcessUse
+from gpumon.sources.drm.uses import ProcessUse
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpumon.model.processes import GpuUse
-from gpumon.sources.backend import ListedProcess
+from gpumon.sources.backend import COMPUTE, GRAPHICS, ListedProcess, joined_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpumon.sources.drm.clients import Client
-
-COMPUTE, GRAPHICS = "C", "G"
 
 
 class Engines(Struct, frozen=True):
@@ -136,7 +134,7 @@ def list_processes(
             )
     return {
         # A process that has only opened the GPU is most probably a display's.
-        pid: ListedProcess("+".join(sorted(types[pid])) or GRAPHICS, tuple(its))
+        pid: ListedProcess(joined_type(types[pid]) or GRAPHICS, tuple(its))
         for pid, its in listed.items()
     }
 

@@ -12,6 +12,7 @@ import pynvml
 from gpumon.model.metrics import GPU_METRICS, Tier
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
 from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers
+from gpumon.sources.backend import COMPUTE
 from gpumon.sources.nvml.fields import FieldBatch
 from gpumon.sources.nvml.queries import (
     PASSES,
@@ -36,9 +37,6 @@ STATUS_OF_CODE: dict[int, GpuStatus] = {
     pynvml.NVML_ERROR_OPERATING_SYSTEM: GpuStatus.NO_PERMISSION,
 }
 """The status of a GPU whose handle cannot be obtained; for any other code it is ``FAILING``."""
-
-COMPUTE, GRAPHICS, MPS = "C", "G", "M"
-"""The process lists of a GPU, in nvidia-smi's letters."""
 
 _FAILURE_RATES = (PollRate.FAST, PollRate.DETAIL)
 """The poll rates of the queries whose errors make a GPU ``FAILING``."""

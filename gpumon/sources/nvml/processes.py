@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pynvml
 
 from gpumon.model.processes import GpuUse
-from gpumon.sources.backend import ListedProcess
-from gpumon.sources.nvml.gpu import COMPUTE, GRAPHICS, MPS
+from gpumon.sources.backend import COMPUTE, GRAPHICS, MPS, ListedProcess, joined_type
 from gpumon.sources.nvml.queries import PollRate, Query
 
 if TYPE_CHECKING:
@@ -253,16 +252,6 @@ class _Utilization:
 # Merging
 
 
-class _Owner:
-    """A process while its rows are merged."""
-
-    __slots__ = ("kinds", "uses")
-
-    def __init__(self) -> None:
-        self.kinds: set[str] = set()
-        self.uses: list[GpuUse] = []
-
-
 def list_processes(gpus: Iterable[NvmlGpu], *, with_utilization: bool) -> dict[int, ListedProcess]:
     """The processes of these GPUs by PID.
 
@@ -270,21 +259,22 @@ def list_processes(gpus: Iterable[NvmlGpu], *, with_utilization: bool) -> dict[i
         gpus: The GPUs in index order.
         with_utilization: Whether the utilization samples have PIDs of the same namespace.
     """
-    owners: dict[int, _Owner] = {}
+    types: dict[int, set[str]] = {}
+    uses: dict[int, list[GpuUse]] = {}
     for gpu in gpus:
-        _gather(gpu, owners, with_utilization=with_utilization)
+        _gather(gpu, types, uses, with_utilization=with_utilization)
     return {
-        pid: ListedProcess(_type_of(owner.kinds), tuple(owner.uses))
-        for pid, owner in owners.items()
+        pid: ListedProcess(joined_type(kinds), tuple(uses[pid])) for pid, kinds in types.items()
     }
 
 
-def _type_of(kinds: set[str]) -> str:
-    """nvidia-smi's letters, in its order: ``C``, ``G``, ``M``, ``C+G``, ``M+C``."""
-    return "+".join(kind for kind in (MPS, COMPUTE, GRAPHICS) if kind in kinds)
-
-
-def _gather(gpu: NvmlGpu, owners: dict[int, _Owner], *, with_utilization: bool) -> None:
+def _gather(
+    gpu: NvmlGpu,
+    types: dict[int, set[str]],
+    uses: dict[int, list[GpuUse]],
+    *,
+    with_utilization: bool,
+) -> None:
     """Merge the lists of one GPU: a process may be in several, with the same memory in each."""
     merged: dict[tuple[int, Instance | None], int | None] = {}
     for kind in (COMPUTE, GRAPHICS, MPS):
@@ -293,14 +283,11 @@ def _gather(gpu: NvmlGpu, owners: dict[int, _Owner], *, with_utilization: bool) 
             known = merged.get(key)
             if known is None or (row.memory is not None and row.memory > known):
                 merged[key] = row.memory
-            owner = owners.get(row.pid)
-            if owner is None:
-                owner = owners[row.pid] = _Owner()
-            owner.kinds.add(kind)
+            types.setdefault(row.pid, set()).add(kind)
     samples = gpu.lists.values.get(_UTILIZATION) if with_utilization else None
     for (pid, instance), memory in sorted(merged.items(), key=lambda item: item[0][1] or ()):
         if samples is None:
             use = GpuUse(gpu.uuid, gpu.index, instance, memory)
         else:
             use = GpuUse(gpu.uuid, gpu.index, instance, memory, *samples.get(pid, IDLE))
-        owners[pid].uses.append(use)
+        uses.setdefault(pid, []).append(use)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.kill.signals import signal_name
+from gpumon.host.refusals import signal_name
 from gpumon.system.folders import state_folder
 from gpumon.system.users import user_name
 from gpumon.text.formatting import ELLIPSIS, printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from gpumon.kill.signals import signal_name, unreaped
+from gpumon.host.refusals import signal_name, unreaped
 from gpumon.model.process_states import STOPPED, TRACED, UNINTERRUPTIBLE, ZOMBIE
 from gpumon.text.formatting import duration
 

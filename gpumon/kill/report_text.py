@@ -7,8 +7,8 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from gpumon.host.refusals import signal_name
 from gpumon.kill.outcome import TOLERANCE, Outcome
-from gpumon.kill.signals import signal_name
 from gpumon.text.formatting import duration, gib, gibibytes, printable
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from __future__ import annotations
 import errno
 import os
 import select
-import shlex
 import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpumon.host import refusals
 from gpumon.host.process_host import ProcessStatus, Refusal, Refused
 from gpumon.host.procfs import (
     Stat,
@@ -108,25 +108,22 @@ class _Handle:
         seen = _read_process(pid, self._proc)
         if seen is None:
             if self.ended():
-                raise _gone(self._target)
+                raise refusals.gone(pid)
             raise Refused(
                 Refusal.NOT_VISIBLE,
                 f"{pid} is hidden from you: /proc shows other users' processes to root only",
             )
         stat, uid = seen
         if stat.id.start_time != start_time:
-            raise Refused(
-                Refusal.REUSED,
-                f"{pid} is another process by now; the one you chose has ended",
-            )
+            raise refusals.reused(pid)
         if self._target.uid not in (None, uid):
+            now, before = printable(user_name(uid)), refusals.owner_name(self._target)
             raise Refused(
                 Refusal.REUSED,
-                f"{pid} runs as {printable(user_name(uid))} by now, not as {_owner(self._target)}: "
-                "look at it and choose it again",
+                f"{pid} runs as {now} by now, not as {before}: look at it and choose it again",
             )
         if self.ended():
-            raise _gone(self._target, self.standing())
+            raise refusals.gone(pid, self.standing())
 
     def send(self, number: int) -> None:
         """See ``ProcessHandle.send``."""
@@ -134,9 +131,9 @@ class _Handle:
         try:
             self._deliver(number)
         except ProcessLookupError:
-            raise _gone(self._target) from None
+            raise refusals.gone(self._target.id.pid) from None
         except PermissionError:
-            raise Refused(Refusal.NOT_PERMITTED, _not_permitted(self._target, number)) from None
+            raise refusals.not_permitted(self._target, number, os.geteuid()) from None
 
     def _deliver(self, number: int) -> None:
         raise NotImplementedError
@@ -180,7 +177,7 @@ class _PidfdHandle(_Handle):
         except OSError as error:
             # The id of a thread that is not a process is invalid, and in newer kernels absent.
             if error.errno in (errno.ESRCH, errno.EINVAL, errno.ENOENT):
-                raise _gone(target) from None
+                raise refusals.gone(target.id.pid) from None
             raise
 
     def _deliver(self, number: int) -> None:
@@ -214,7 +211,7 @@ class _PsutilHandle(_Handle):
         try:
             self._process = psutil.Process(target.id.pid)
         except psutil.NoSuchProcess:
-            raise _gone(target) from None
+            raise refusals.gone(target.id.pid) from None
 
     def _deliver(self, number: int) -> None:
         import psutil
@@ -246,11 +243,9 @@ def _refuse_protected(target: Target, readonly: bool, proc: str) -> None:
     """Refuse processes that must never be signalled."""
     pid = target.id.pid
     if readonly:
-        raise Refused(Refusal.READ_ONLY, "gpumon runs with --readonly: it sends no signal")
+        raise refusals.read_only()
     if pid <= 1:
-        raise Refused(
-            Refusal.PROTECTED, f"{pid} is never signalled: it stands for the whole system"
-        )
+        raise refusals.whole_system(pid)
     if not os.path.lexists(f"{proc}/self"):
         raise Refused(
             Refusal.NOT_VISIBLE,
@@ -265,16 +260,13 @@ def _refuse_protected(target: Target, readonly: bool, proc: str) -> None:
         )
     leader = _thread_group(pid, proc)
     if os.getpid() in (pid, leader):
-        raise Refused(Refusal.PROTECTED, f"{pid} is gpumon itself: q leaves it")
+        raise refusals.gpumon_itself(pid)
     if leader not in (None, pid):
         raise Refused(
             Refusal.THREAD, f"{pid} is a thread of {leader} and no process: choose {leader}"
         )
     if pid in _ancestors(proc):
-        raise Refused(
-            Refusal.PROTECTED,
-            f"{pid} is what gpumon was started from: ending it would end gpumon too",
-        )
+        raise refusals.above_gpumon(pid)
 
 
 def _shows_own_namespace(proc: str) -> bool:
@@ -291,62 +283,6 @@ def _ancestors(proc: str) -> Iterator[int]:
     while stat is not None and stat.parent > 0:
         yield stat.parent
         stat = stat_of(proc, stat.parent)
-
-
-def _gone(target: Target, standing: ProcessStatus | None = None) -> Refused:
-    return Refused(Refusal.GONE, f"{target.id.pid} had ended already{unreaped(standing)}")
-
-
-def unreaped(standing: ProcessStatus | None) -> str:
-    """The end of a sentence on a process that has exited but is still listed; otherwise empty."""
-    if standing is None or standing.parent is None:
-        return ""
-    name = printable(standing.parent_name or "")
-    return f"; its parent {standing.parent.pid} ({name}) has not taken notice yet"
-
-
-def _not_permitted(target: Target, number: int) -> str:
-    """Who owns it, and what the user can do."""
-    pid = target.id.pid
-    kill = f"sudo kill -{signal_name(number)} {pid}"
-    if target.uid == os.geteuid():
-        return f"{pid} is yours, but this system does not let you signal it: {kill}"
-    owner = _owner(target)
-    ask = "ask an administrator" if target.uid == 0 else f"ask {owner}"
-    return f"{pid} is {owner}'s, not yours: {ask}, or {_managed_stop(target) or kill}"
-
-
-def _managed_stop(target: Target) -> str | None:
-    """The regular way to end it, if another program manages it."""
-    place = target.place
-    if place is None:
-        return None
-    if place.slurm_job is not None:
-        return f"an operator runs scancel {_quoted(place.slurm_job)}"
-    container = place.container
-    if container is None or container.runtime != "docker":
-        # Other runtimes keep containers per user, or under names that only their pods show.
-        return None
-    name = container.name or container.id
-    return f"docker stop {_quoted(name)}, which ends all that is in it" if name else None
-
-
-def _quoted(text: str) -> str:
-    return shlex.quote(printable(text))
-
-
-def signal_name(number: int) -> str:
-    """``TERM``, ``KILL``; the number of a signal without a name here."""
-    try:
-        return signal.Signals(number).name.removeprefix("SIG")
-    except ValueError:
-        return str(number)
-
-
-def _owner(target: Target) -> str:
-    if target.user is not None:
-        return printable(target.user)
-    return "another user" if target.uid is None else printable(user_name(target.uid))
 
 
 def _read_process(pid: int, proc: str) -> tuple[Stat, int] | None:

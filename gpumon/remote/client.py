@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpumon.host.process_host import Details, ProcessStatus, Refusal, Refused, RelatedProcess
-from gpumon.kill.signals import signal_name
+from gpumon.host.refusals import read_only, signal_name
 from gpumon.remote import protocol
 from gpumon.remote.channel import Channel
 from gpumon.remote.connection import ANSWER_SECONDS, READ_SECONDS, LostError, RemoteConnection
@@ -147,7 +147,7 @@ class RemoteHost:
     def open_handle(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.open_handle``."""
         if self._readonly:
-            raise Refused(Refusal.READ_ONLY, "gpumon runs with --readonly: it sends no signal")
+            raise read_only()
         try:
             connection = self._connected()
             opened = connection.ask(lambda number: protocol.Open(number, target), protocol.Opened)

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import gpumon.sources.demo
 from gpumon.host.details import is_secret
 from gpumon.host.process_host import Refusal, Refused, Target, target_of
-from gpumon.kill import signals
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
@@ -277,21 +276,16 @@ def test_signals_that_end_nobody_end_nobody(demo: Demo) -> None:
     assert not handle.ended()
 
 
-def test_other_peoples_processes_are_refused_as_on_a_real_machine(
-    demo: Demo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    me = demo.host.uid
-    monkeypatch.setattr(os, "geteuid", lambda: me)
-    others = [p for p in demo.sample().processes if p.uid != me]
+def test_other_peoples_processes_are_refused_as_on_a_real_machine(demo: Demo) -> None:
+    others = [p for p in demo.sample().processes if p.uid != demo.host.uid]
     assert len(others) > 10
     for process in others:
         answer = refusal(demo.host.open_handle(target_of(process)))
         assert answer.reason is Refusal.NOT_PERMITTED
-        assert answer.sentence == signals._not_permitted(target_of(process), signal.SIGTERM)
         assert f"{process.id.pid} is {process.user}'s, not yours" in answer.sentence
     for number in {0, *signal.valid_signals()}:
         answer = refusal(demo.host.open_handle(target_of(process)), number)
-        assert answer.sentence == signals._not_permitted(target_of(process), number)
+        assert answer.reason is Refusal.NOT_PERMITTED
     demo.clock.now += 10
     assert {p.id for p in others} <= {p.id for p in demo.sample().processes}
 
@@ -486,12 +480,10 @@ def test_the_demo_imports_nothing_that_could_signal() -> None:
                 imported.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 imported.update(f"{node.module}.{alias.name}" for alias in node.names)
-    from_signal = {name for name in imported if name.partition(".")[0] == "signal"}
-    assert from_signal
-    assert all(name.startswith(("signal.SIG", "signal.Signals")) for name in from_signal)
     assert not {name.partition(".")[0] for name in imported} & {
         "os",
         "posix",
+        "signal",
         "psutil",
         "subprocess",
         "ctypes",

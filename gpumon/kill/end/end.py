@@ -9,12 +9,12 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.host.process_host import Refusal, Refused
+from gpumon.host.refusals import signal_name
 from gpumon.kill.end.outputs import Plan, as_json, plan_table, report_lines
 from gpumon.kill.end.selection import NamedProcess, ProcessSelectionError, changed, select
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.report_text import report_text
 from gpumon.kill.session import TerminationSession
-from gpumon.kill.signals import signal_name
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sampling.gpu_sampler import GpuSampler
 from gpumon.text.formatting import counted, printable

@@ -1,20 +1,18 @@
 """Signals to the demo's processes, which affect no real process.
 
-It uses only the numbers of Python's module ``signal`` and none of its functions. Refusals have the
-messages of ``gpumon.kill.signals``.
+It uses none of the functions of Python's module ``signal``.
 """
 
 from __future__ import annotations
 
-from signal import Signals
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gpumon.host.process_host import Refusal, Refused
+from gpumon.host import refusals
 from gpumon.sources.demo.background import GPUMON
 from gpumon.sources.demo.instances import INIT
-from gpumon.sources.demo.scenario import ME
+from gpumon.sources.demo.scenario import ME, UIDS
 from gpumon.sources.demo.signal_effects import Effect
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from gpumon.sources.demo.signal_effects import SignalEffects
     from gpumon.sources.demo.world import World
 
-_NAMES: dict[int, str] = {number: number.name.removeprefix("SIG") for number in Signals}
 _STOPPING = {"STOP", "TSTP", "TTIN", "TTOU"}
 _IGNORED = {"CHLD", "URG", "WINCH"}
 _KILLED_AFTER = 0.15
@@ -48,25 +45,18 @@ def take(world: World, target: Target, *, readonly: bool) -> ProcessInstance:
     """
     pid = target.id.pid
     if readonly:
-        raise Refused(Refusal.READ_ONLY, "gpumon runs with --readonly: it sends no signal")
+        raise refusals.read_only()
     if pid <= INIT:
-        raise Refused(
-            Refusal.PROTECTED, f"{pid} is never signalled: it stands for the whole system"
-        )
+        raise refusals.whole_system(pid)
     if pid == GPUMON.pid:
-        raise Refused(Refusal.PROTECTED, f"{pid} is gpumon itself: q leaves it")
+        raise refusals.gpumon_itself(pid)
     if pid in own_line(world):
-        raise Refused(
-            Refusal.PROTECTED,
-            f"{pid} is what gpumon was started from: ending it would end gpumon too",
-        )
+        raise refusals.above_gpumon(pid)
     being = world.everybody(world.now(), world.state.deeds).get(pid)
     if being is None:
-        raise Refused(Refusal.GONE, f"{pid} had ended already")
+        raise refusals.gone(pid)
     if being.id != target.id:
-        raise Refused(
-            Refusal.REUSED, f"{pid} is another process by now; the one you chose has ended"
-        )
+        raise refusals.reused(pid)
     return being
 
 
@@ -78,8 +68,10 @@ def deliver(world: World, target: Target, number: int, *, readonly: bool) -> Non
     """
     with world.lock:
         being = take(world, target, readonly=readonly)
-        if being.role.actor.user != ME:
-            raise Refused(Refusal.NOT_PERMITTED, _not_permitted(being, number))
+        role = being.role
+        if role.actor.user != ME:
+            seen = structs.replace(target, uid=role.uid, user=role.actor.user, place=role.place)
+            raise refusals.not_permitted(seen, number, UIDS[ME])
         deeds = world.state.deeds
         before = deeds.lots.get(being.id) or Effect(being)
         after = _effect(before, number, world.now())
@@ -88,21 +80,9 @@ def deliver(world: World, target: Target, number: int, *, readonly: bool) -> Non
             world.change(deeds.with_lots(after, *followers))
 
 
-def _not_permitted(being: ProcessInstance, number: int) -> str:
-    """The message for a process of another user, with a way to end it."""
-    pid, owner, place = being.id.pid, being.role.actor.user, being.role.place
-    ask = "ask an administrator" if owner == "root" else f"ask {owner}"
-    way = f"sudo kill -{_NAMES.get(number, number)} {pid}"
-    if place.slurm_job is not None:
-        way = f"an operator runs scancel {place.slurm_job}"
-    elif place.container is not None and place.container.runtime == "docker":
-        way = f"docker stop {place.container.name}, which ends all that is in it"
-    return f"{pid} is {owner}'s, not yours: {ask}, or {way}"
-
-
 def _effect(lot: Effect, number: int, now: float) -> Effect:
     """The effect of a signal on its process."""
-    stopped, name = lot.stopped(now), _NAMES.get(number)
+    stopped, name = lot.stopped(now), refusals.signal_name(number)
     if name == "KILL":
         return _ending(lot, now + _KILLED_AFTER)
     if name in _STOPPING:

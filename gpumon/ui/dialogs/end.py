@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, RadioButton, RadioSet, Static
 
-from gpumon.kill.signals import signal_name
+from gpumon.host.refusals import signal_name
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, duration, gib, gibibytes, printable
 from gpumon.ui.background import run_in_thread

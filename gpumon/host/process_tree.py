@@ -9,6 +9,7 @@ from gpumon.host.process_host import RelatedProcess
 from gpumon.host.processes import COMMAND_BYTES
 from gpumon.host.procfs import (
     Stat,
+    ancestors,
     boot_time,
     living_thread,
     opened,
@@ -17,7 +18,6 @@ from gpumon.host.procfs import (
     read_stat,
     read_table,
     started_after_boot,
-    stat_of,
 )
 from gpumon.system.users import user_name
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gpumon.model.processes import ProcessId
 
 _INIT = 1
-_MOST_ANCESTORS = 1000
 _REMEMBERED = 10_000
 
 
@@ -82,19 +81,10 @@ class DescendantFinder:
         if known is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            known = self._known[process] = self._descends(process)
+            pid = process.pid
+            known = pid == self._root or self._root in ancestors(self._proc, pid)
+            self._known[process] = known
         return known
-
-    def _descends(self, process: ProcessId) -> bool:
-        pid = process.pid
-        for _ in range(_MOST_ANCESTORS):
-            if pid == self._root:
-                return True
-            stat = stat_of(self._proc, pid)
-            if stat is None or stat.parent < _INIT:
-                return False
-            pid = stat.parent
-        return False
 
 
 def _children(table: dict[int, Stat]) -> dict[int, list[int]]:

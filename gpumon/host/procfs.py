@@ -24,6 +24,7 @@ STAT_BYTES = 2048
 STATE, PPID, PGRP, SESSION, FLAGS, UTIME, STIME, THREADS = 0, 1, 2, 3, 6, 11, 12, 17
 START_TIME, RSS, START_STACK = 19, 21, 25
 """Fields of ``split_stat``: the numbering of proc_pid_stat(5), less 3."""
+_MOST_ANCESTORS = 1000
 _LOOKS = 5
 _MOMENT = 0.01
 _CLOCK_SET_SECONDS = 0.05
@@ -136,6 +137,16 @@ def stat_of(proc: str, pid: int) -> Stat | None:
         return parse_stat(read_once(f"{proc}/{pid}/stat", STAT_BYTES))
     except OSError:
         return None
+
+
+def ancestors(proc: str, pid: int) -> Iterator[int]:
+    """The PIDs of the ancestors of a process, nearest first, as far as ``/proc`` shows them."""
+    for _ in range(_MOST_ANCESTORS):
+        stat = stat_of(proc, pid)
+        if stat is None or stat.parent < 1:
+            return
+        pid = stat.parent
+        yield pid
 
 
 def has_files(proc: str, pid: int) -> bool:

@@ -24,6 +24,7 @@ from gpumon.host import refusals
 from gpumon.host.process_host import ProcessStatus, Refusal, Refused
 from gpumon.host.procfs import (
     Stat,
+    ancestors,
     opened,
     owner,
     read_file,
@@ -35,7 +36,7 @@ from gpumon.system.users import user_name
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from gpumon.host.process_host import ProcessHandle, Target
 
@@ -265,7 +266,7 @@ def _refuse_protected(target: Target, readonly: bool, proc: str) -> None:
         raise Refused(
             Refusal.THREAD, f"{pid} is a thread of {leader} and no process: choose {leader}"
         )
-    if pid in _ancestors(proc):
+    if pid in ancestors(proc, os.getpid()):
         raise refusals.above_gpumon(pid)
 
 
@@ -275,14 +276,6 @@ def _shows_own_namespace(proc: str) -> bool:
         return Path(proc, "self").readlink() == Path(str(os.getpid()))
     except OSError:
         return False
-
-
-def _ancestors(proc: str) -> Iterator[int]:
-    """The PIDs of our visible ancestors, nearest first."""
-    stat = stat_of(proc, os.getpid())
-    while stat is not None and stat.parent > 0:
-        yield stat.parent
-        stat = stat_of(proc, stat.parent)
 
 
 def _read_process(pid: int, proc: str) -> tuple[Stat, int] | None:

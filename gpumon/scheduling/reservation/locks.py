@@ -27,7 +27,7 @@ from gpumon.scheduling.reservation.lock_folder import (
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from gpumon.scheduling.reservation.lock_folder import Folder
 
@@ -128,7 +128,9 @@ class Locks:
         if not names_gpu(self._environment, uuid):
             return False
         if self._around is None:
-            self._around = frozenset(_ancestors())
+            from gpumon.host.procfs import ancestors
+
+            self._around = frozenset(ancestors("/proc", os.getpid()))
         return holder.pid in self._around
 
     def take(self, uuids: Iterable[str], command: str) -> HeldReservation:
@@ -291,19 +293,6 @@ def _holder(descriptor: int) -> ReservationHolder:
     if _start_time(note.pid) != note.start_time:
         return ReservationHolder()
     return ReservationHolder(user_named(owner), note.pid, note.since, note.command)
-
-
-def _ancestors() -> Iterator[int]:
-    """The ancestors of this process."""
-    from gpumon.host.procfs import stat_of
-
-    pid = os.getppid()
-    for _ in range(_GENERATIONS):
-        stat = stat_of("/proc", pid)
-        if stat is None:
-            return
-        yield pid
-        pid = stat.parent
 
 
 def _start_time(pid: int) -> int | None:

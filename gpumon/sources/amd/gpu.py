@@ -144,6 +144,8 @@ class AmdGpu(DrmGpu):
         super().__init__(
             card, uuid, calls, clock, integrated=is_integrated(card.folder, card.device)
         )
+        if self.integrated:
+            self.regions = ("vram", "gtt")
         self.kfd_ids = tuple(node.gpu_id for node in nodes)
         self.engines = _UNIFIED if self._has_unified_video(nodes) else _SEPARATE
         self._architecture = next((node.architecture for node in nodes), None)
@@ -252,10 +254,6 @@ class AmdGpu(DrmGpu):
             facts.put("retired_pages_pending", pages.pending)
 
     # Processes
-
-    def regions(self) -> tuple[str, ...]:
-        """See ``DrmGpu.regions``."""
-        return ("vram", "gtt") if self.integrated else ("vram",)
 
     def uses_of(self, clients: list[Client], *, complete: bool) -> dict[int, ProcessUse]:
         """See ``DrmGpu.uses_of``.

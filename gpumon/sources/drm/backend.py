@@ -65,7 +65,6 @@ class DrmBackend(GpuBackend):
     Attributes:
         maker: The maker.
         advice: What to do if there is no GPU of these drivers.
-        unseen: Number of processes that could not be looked at, which needs root.
 
     Args:
         selection: The GPUs to read.
@@ -103,7 +102,6 @@ class DrmBackend(GpuBackend):
         self._listed_at: float | None = None
         self._lists_due = self._find_due = self._forget_due = 0.0
         self._retry_at: dict[str, float] = {}
-        self.unseen = 0
 
     # What a maker defines
 
@@ -263,7 +261,6 @@ class DrmBackend(GpuBackend):
             if gpu.card.render_minor is not None:
                 nodes[f"renderD{gpu.card.render_minor}"] = node
         scan = self._clients.read(now, nodes, self.known_pids())
-        self.unseen = scan.unseen
         for gpu in self._gpus:
             self._set_uses(gpu, scan)
         self._listed = list_processes([(gpu.uuid, gpu.index, gpu.uses) for gpu in self._gpus])

@@ -71,13 +71,11 @@ class ClientScan(NamedTuple):
     Attributes:
         clients: By the GPU's PCI bus ID.
         silent: PIDs of holders of a GPU whose use could not be read, by PCI bus ID.
-        unseen: Number of processes that could not be looked at, which needs root.
         complete: Whether these are all clients on the machine.
     """
 
     clients: Mapping[str, list[Client]]
     silent: Mapping[str, set[int]]
-    unseen: int
     complete: bool
 
 
@@ -127,7 +125,7 @@ class ClientReader:
         holders = self._holders
         found: dict[_Key, tuple[list[int], _Read]] = {}
         silent: dict[str, set[int]] = {}
-        refused: set[int] = set()
+        refused = False
         for pid, files in holders.scan(now, wanted).items():
             for descriptor, name in files.items():
                 if name not in nodes:
@@ -144,7 +142,7 @@ class ClientReader:
                 try:
                     data = self._calls.run(uuid, "fdinfo", read)
                 except PermissionError:
-                    refused.add(pid)
+                    refused = True
                     continue
                 except OSError:
                     holders.forget(pid)
@@ -171,9 +169,8 @@ class ClientReader:
             client = Client(self._owner(pids), reading.usage, self._busy(key, reading))
             clients.setdefault(key[0], []).append(client)
         self._last = {key: reading for key, (_, reading) in found.items()}
-        unseen = holders.unseen + len(refused)
         complete = holders.complete and not refused and self._sees_all
-        return ClientScan(clients, silent, unseen, complete)
+        return ClientScan(clients, silent, complete)
 
     def _reading(self, key: _Key, at: float, data: bytes) -> _Read:
         last = self._last.get(key)

@@ -87,6 +87,7 @@ class DrmGpu(ABC):
     Attributes:
         fields: Names of the fields of ``Gpu`` that the subclass sets.
         engines: Engines of the driver, for its processes.
+        regions: Prefixes of the memory regions in ``fdinfo`` that count as memory of this GPU.
         card: The card.
         uuid: Its UUID.
         integrated: Whether it is part of the processor.
@@ -107,6 +108,7 @@ class DrmGpu(ABC):
 
     fields: ClassVar[frozenset[str]]
     engines: Engines
+    regions: tuple[str, ...] = ("vram",)
 
     def __init__(
         self, card: DrmCard, uuid: str, calls: CallWatch, clock: Clock, *, integrated: bool
@@ -148,10 +150,6 @@ class DrmGpu(ABC):
     def read_slow(self) -> None:  # noqa: B027 - as above
         """Read the values of every two seconds."""
 
-    def regions(self) -> tuple[str, ...]:
-        """Prefixes of the memory regions in ``fdinfo`` that count as memory of this GPU."""
-        return ("vram",)
-
     def uses_of(self, clients: list[Client], *, complete: bool) -> dict[int, ProcessUse]:
         """The use that processes make of this GPU.
 
@@ -162,7 +160,7 @@ class DrmGpu(ABC):
             complete: Whether these are all clients on the machine.
         """
         del complete
-        return uses_of(clients, self.engines, self.regions())
+        return uses_of(clients, self.engines, self.regions)
 
     # Reading
 

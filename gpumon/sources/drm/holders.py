@@ -74,7 +74,6 @@ class FileHolders:
     """Knows which processes hold DRM files. Not thread-safe; ``scan`` may be abandoned at any time.
 
     Attributes:
-        unseen: Number of processes of other users whose files may not be listed.
         complete: Whether all processes have been looked at.
 
     Args:
@@ -86,7 +85,6 @@ class FileHolders:
         self._known: dict[int, _Looked] = {}
         self._turns: deque[int] = deque()
         self._scanned = False
-        self.unseen = 0
         self.complete = False
 
     def scan(self, now: float, wanted: Collection[int] = ()) -> Mapping[int, Mapping[int, str]]:
@@ -115,10 +113,10 @@ class FileHolders:
         left = self._visit_until(new, now, until)
         self._take_turns(pids, now, until)
         self._scanned = True
-        self.unseen = sum(one.unseen for one in self._known.values())
+        unseen = any(one.unseen for one in self._known.values())
         # A user who may not look at the first process may not see others either: with hidepid=2
         # they do not even appear.
-        self.complete = not left and not self.unseen and _FIRST_PROCESS in self._known
+        self.complete = not left and not unseen and _FIRST_PROCESS in self._known
         return {pid: one.files for pid, one in sorted(self._known.items()) if one.files}
 
     def holds(self, pid: int, descriptor: int) -> bool:

@@ -113,6 +113,7 @@ class IntelGpu(DrmGpu):
         self._calls = calls
         self._path = f"{dev}/dri/renderD{card.render_minor}"
         self.engines = _ENGINES[card.driver]
+        self.regions = _REGIONS[card.driver, integrated]
         self._files = XE_FILES if card.driver == "xe" else i915_files(card.node)
         self._clocks: str | None = None
         self._video_clocks: str | None = None
@@ -125,10 +126,6 @@ class IntelGpu(DrmGpu):
         self._idle_file: str | None = None
         self._idle_before: tuple[float, int] | None = None
         self._is_idle = False
-
-    def regions(self) -> tuple[str, ...]:
-        """See ``DrmGpu.regions``."""
-        return _REGIONS[self.card.driver, self.integrated]
 
     # Once
 
@@ -386,7 +383,7 @@ class IntelGpu(DrmGpu):
         self.facts.put("utilization_gpu", Unknown.NOT_READ if busy is None else round(busy))
 
     def _add_up_memory(self, clients: list[Client], *, complete: bool) -> None:
-        sizes = [resident_bytes(client, self.regions()) for client in clients]
+        sizes = [resident_bytes(client, self.regions) for client in clients]
         known = [size for size in sizes if size is not None]
         if not complete:
             reason = Unknown.NO_PERMISSION

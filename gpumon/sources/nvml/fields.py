@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pynvml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from gpumon.sources.nvml.gpu import NvmlGpu
     from gpumon.sources.nvml.queries import FieldQuery
 
 ENTRY = struct.Struct("@IIqqIIQ")
@@ -21,28 +20,21 @@ class FieldBatch:
     """The fields of one GPU that are read together.
 
     Args:
-        prepared: Returns the call of ``nvmlDeviceGetFieldValues`` with a count and a buffer.
-        settle: Called with each field's query and code.
+        gpu: The GPU.
     """
 
-    def __init__(
-        self,
-        prepared: Callable[[ctypes.c_int, ctypes.Array[ctypes.c_char]], Callable[[], int]],
-        settle: Callable[[FieldQuery, int], object],
-    ) -> None:
-        self._prepared = prepared
-        self._settle = settle
+    def __init__(self, gpu: NvmlGpu) -> None:
+        self._gpu = gpu
         self.queries: list[FieldQuery] = []
         self._asked: list[FieldQuery] = []
-        self._buffer = ctypes.create_string_buffer(0)
-        self._call = prepared(ctypes.c_int(), self._buffer)
+        self._prepare()
 
     def add(self, query: FieldQuery) -> None:
         """Include a field from the next call on."""
         self.queries.append(query)
 
     def ask(self) -> int:
-        """Read all fields; each field's own code goes to ``settle``."""
+        """Read all fields, and let the GPU settle each field's own code."""
         if self._asked != self.queries:
             self._prepare()
         if not self._asked:
@@ -53,7 +45,7 @@ class FieldBatch:
             if not own_code:
                 own_code = query.keep(entry[4], decode(entry[4], entry[6]))
             if own_code or query.failures:
-                self._settle(query, own_code)
+                self._gpu.settle(query, own_code)
         return 0
 
     def drop(self, query: FieldQuery) -> None:
@@ -63,7 +55,9 @@ class FieldBatch:
     def _prepare(self) -> None:
         self._asked = list(self.queries)
         self._buffer = ctypes.create_string_buffer(ENTRY.size * len(self._asked))
-        self._call = self._prepared(ctypes.c_int(len(self._asked)), self._buffer)
+        count = ctypes.c_int(len(self._asked))
+        gpu = self._gpu
+        self._call = gpu.prepared("nvmlDeviceGetFieldValues", gpu.handle, count, self._buffer)
         for i, query in enumerate(self._asked):
             ENTRY.pack_into(self._buffer, i * ENTRY.size, query.field, query.scope, 0, 0, 0, 0, 0)
 

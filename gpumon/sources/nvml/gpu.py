@@ -206,9 +206,7 @@ class NvmlGpu:
     def _batch(self, rate: PollRate) -> FieldBatch:
         batch = self._batches.get(rate)
         if batch is None:
-            prepared = partial(self.prepared, "nvmlDeviceGetFieldValues", self.handle)
-            batch = FieldBatch(prepared, self.settle)
-            self._batches[rate] = batch
+            batch = self._batches[rate] = FieldBatch(self)
             self.add_query(Query((), batch.ask, rate))
         return batch
 

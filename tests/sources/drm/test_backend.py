@@ -477,7 +477,7 @@ def test_lists_are_read_about_once_a_second(tree: Tree, clock: HandClock) -> Non
     assert again.listed_at == clock.time()
 
 
-def test_processes_that_cannot_be_looked_at_are_counted_not_hidden(
+def test_processes_that_cannot_be_looked_at_hide_no_others(
     tree: Tree, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_all_processes(monkeypatch)
@@ -488,9 +488,12 @@ def test_processes_that_cannot_be_looked_at_are_counted_not_hidden(
     refuse(monkeypatch, 200, 201)
     backend = opened(tree, clock)
     reading = backend.read()
-    assert backend.unseen == 1, "a kernel thread has no files"
+    assert not backend._clients._holders.complete
     assert set(reading.listed or {}) == {100}
     assert "processes" not in reading.gpus[0].unknown
+    tree.end(200)
+    later(backend, clock, 1.0)
+    assert backend._clients._holders.complete, "a kernel thread has no files"
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:

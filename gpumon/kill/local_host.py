@@ -34,7 +34,7 @@ class LocalHost:
 
     def __init__(self, files: DeviceFiles, *, readonly: bool = False, proc: str = "/proc") -> None:
         self._files = files
-        self._readonly = readonly
+        self.readonly = readonly
         self._proc = proc
         self._places_lock = threading.Lock()
         self._scan_lock = threading.Lock()
@@ -50,11 +50,6 @@ class LocalHost:
         from gpumon.system.users import user_name
 
         return user_name(self.uid)
-
-    @property
-    def readonly(self) -> bool:
-        """Whether every signal is refused."""
-        return self._readonly
 
     def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
         """See ``ProcessHost.places``."""
@@ -87,7 +82,7 @@ class LocalHost:
         """See ``ProcessHost.open_handle``."""
         from gpumon.kill.signals import open_handle
 
-        return open_handle(target, readonly=self._readonly, proc=self._proc)
+        return open_handle(target, readonly=self.readonly, proc=self._proc)
 
     def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
         """See ``ProcessHost.wait``."""

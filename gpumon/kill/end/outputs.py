@@ -71,16 +71,14 @@ def plan_table(plan: Plan, width: int | None) -> str:
         plan: Whom the signal would reach.
         width: Cells of the terminal; ``None`` without one.
     """
-    rows = [("PID:START", "USER", "GPU", gib(), "COMMAND")]
-    rows += [_row(target) for target in plan.targets]
-    widths = [max(cell_width(row[column]) for row in rows) for column in range(4)]
-    lines = []
+    rows = [("PID:START", "USER", "GPU", gib()), *map(_row, plan.targets)]
+    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
     room = max(_LEAST_COMMAND, (width or _WIDTH) - sum(widths) - len(_GAP) * len(widths))
-    for row, target in zip(rows, (None, *plan.targets), strict=True):
-        begun = [fit(row[0], widths[0]), fit(row[1], widths[1]), fit(row[2], widths[2])]
-        begun.append(fit_right(row[3], widths[3]))
-        last = row[4] if target is None else _command(target, plan, room)
-        lines.append(_GAP.join([*begun, last]).rstrip())
+    commands = ["COMMAND", *(_command(target, plan, room) for target in plan.targets)]
+    lines = []
+    for row, command in zip(rows, commands, strict=True):
+        cells = [*map(fit, row[:3], widths), fit_right(row[3], widths[3]), command]
+        lines.append(_GAP.join(cells).rstrip())
     told = [f"{printable(refused.sentence)}." for refused in plan.obstacles.values()]
     lines += _wrapped([*told, _sum(plan)], width)
     return "".join(f"{line}\n" for line in lines)
@@ -146,7 +144,7 @@ def as_json(plan: Plan, report: TerminationReport | None = None) -> str:
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 
 
-def _row(target: Target) -> tuple[str, str, str, str, str]:
+def _row(target: Target) -> tuple[str, str, str, str]:
     start = target.id.start_time
     memory = _memory(target)
     return (
@@ -154,7 +152,6 @@ def _row(target: Target) -> tuple[str, str, str, str, str]:
         printable(target.user or UNKNOWN),
         ",".join(map(str, sorted({use.gpu_index for use in target.uses}))) or UNKNOWN,
         UNKNOWN if memory is None else gibibytes(memory),
-        "",
     )
 
 

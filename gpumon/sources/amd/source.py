@@ -89,12 +89,11 @@ class AmdBackend(DrmBackend):
                 if memory:
                     uses[pid] = ProcessUse(types=frozenset((COMPUTE,)), memory=memory)
                 continue
-            uses[pid] = ProcessUse(
+            uses[pid] = replace(
+                use,
                 types=use.types | {COMPUTE} if memory else use.types,
                 memory=max(memory, use.memory or 0),
                 # fdinfo tells no time of the queues of ROCm, which bypass the kernel.
                 sm=None if memory else use.sm,
-                encoder=use.encoder,
-                decoder=use.decoder,
             )
         return uses

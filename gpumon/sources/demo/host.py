@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.05
 
 
 class DemoHost:
-    """Inspects and signals the demo's processes. Thread-safe.
+    """Inspects and signals the demo's processes; see ``ProcessHost``. Thread-safe.
 
     Args:
         world: The simulated machine.
@@ -38,25 +38,13 @@ class DemoHost:
         readonly: Whether every signal is refused.
     """
 
+    uid = UIDS[ME]
+    user = ME
+
     def __init__(self, world: World, gpus: Sequence[DemoGpu], *, readonly: bool = False) -> None:
         self._world = world
         self._gpus = gpus
-        self._readonly = readonly
-
-    @property
-    def uid(self) -> int:
-        """See ``ProcessHost.uid``."""
-        return UIDS[ME]
-
-    @property
-    def user(self) -> str:
-        """See ``ProcessHost.user``."""
-        return ME
-
-    @property
-    def readonly(self) -> bool:
-        """See ``ProcessHost.readonly``."""
-        return self._readonly
+        self.readonly = readonly
 
     def places(self, processes: Sequence[GpuProcess]) -> Mapping[ProcessId, Place]:
         """See ``ProcessHost.places``."""
@@ -101,7 +89,7 @@ class DemoHost:
 
     def open_handle(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.open_handle``."""
-        return _DemoHandle(self._world, target, self._readonly)
+        return _DemoHandle(self._world, target, self.readonly)
 
     def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
         """See ``ProcessHost.wait``; returns at once if one had ended already."""
@@ -187,19 +175,14 @@ class _DemoHandle:
     """See ``ProcessHandle``."""
 
     def __init__(self, world: World, target: Target, readonly: bool) -> None:
+        self.target = target
         self._world = world
-        self._target = target
         self._readonly = readonly
         self._being = take(world, target, readonly=readonly)
 
-    @property
-    def target(self) -> Target:
-        """See ``ProcessHandle.target``."""
-        return self._target
-
     def send(self, number: int) -> None:
         """See ``ProcessHandle.send``."""
-        deliver(self._world, self._target, number, readonly=self._readonly)
+        deliver(self._world, self.target, number, readonly=self._readonly)
 
     def ended(self) -> bool:
         """See ``ProcessHandle.ended``."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpumon.host.device_files import DeviceFiles
     from gpumon.model.processes import GpuUse, HolderScan
     from gpumon.model.snapshot import Gpu, Trouble
+    from gpumon.sources.calls import CallWatch
     from gpumon.sources.links import Links
     from gpumon.sources.source import Call
 
@@ -89,16 +90,18 @@ class GpuBackend(ABC):
     """The GPUs of one maker, as their driver reports them.
 
     A backend defines ``name``, ``device_files`` and ``read``. The other methods have defaults for a
-    driver that needs no preparation and whose calls never hang. Which thread calls a method is said
+    driver that needs no preparation. Which thread calls a method is said
     at ``Source``.
 
     Attributes:
         name: The value of ``Snapshot.source``.
         device_files: The device files of its GPUs.
+        calls: Watches its calls, if they can hang.
     """
 
     name: str
     device_files: DeviceFiles
+    calls: CallWatch | None = None
 
     @abstractmethod
     def read(self, *, closely: bool = True) -> Reading:
@@ -126,16 +129,16 @@ class GpuBackend(ABC):
         """
         return NONE_KNOWN
 
-    def give_up(self, _call: Call, /) -> bool:
+    def give_up(self, call: Call, /) -> bool:
         """See ``Source.give_up``."""
-        return False
+        return self.calls is not None and self.calls.give_up(call)
 
     @property
     def current_call(self) -> Call | None:
         """See ``Source.current_call``."""
-        return None
+        return None if self.calls is None else self.calls.current_call
 
     @property
     def driver_seconds(self) -> float:
         """See ``Source.driver_seconds``."""
-        return 0.0
+        return 0.0 if self.calls is None else self.calls.driver_seconds

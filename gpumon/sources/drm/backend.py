@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from gpumon.sources.backend import ListedProcess
     from gpumon.sources.drm.clients import ClientScan
     from gpumon.sources.drm.gpu import DrmGpu
-    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 
@@ -91,7 +90,7 @@ class DrmBackend(GpuBackend):
         self._drivers = MAKERS[self.maker].kernel_drivers
         self._sys = sys
         self._dev = dev
-        self._calls = CallWatch(self._clock)
+        self.calls = self._calls = CallWatch(self._clock)
         self._clients = ClientReader(self._calls, self._clock, proc)
         self._known: dict[str, DrmGpu] = {}
         self._gpus: tuple[DrmGpu, ...] = ()
@@ -160,20 +159,6 @@ class DrmBackend(GpuBackend):
         """See ``Source.close``."""
         for gpu in self._known.values():
             gpu.attributes.close()
-
-    def give_up(self, call: Call, /) -> bool:
-        """See ``Source.give_up``."""
-        return self._calls.give_up(call)
-
-    @property
-    def current_call(self) -> Call | None:
-        """See ``Source.current_call``."""
-        return self._calls.current_call
-
-    @property
-    def driver_seconds(self) -> float:
-        """See ``Source.driver_seconds``."""
-        return self._calls.driver_seconds
 
     # GPUs
 

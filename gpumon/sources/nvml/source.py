@@ -50,7 +50,7 @@ from gpumon.sources.nvml.queries import pause_after
 from gpumon.sources.nvml.slow_call_budget import SlowCallBudget
 from gpumon.sources.nvml.xid_reports import XidReports
 from gpumon.sources.poll_rates import EVERY_SECOND, PERIOD, RETRY_SECONDS, pause_after_lists
-from gpumon.sources.source import Call, NoSuchGpuError, SourceError, gpus_there
+from gpumon.sources.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.system.clock import SystemClock
 from gpumon.system.resource_errors import lack_behind
 
@@ -97,7 +97,7 @@ class NvmlBackend(GpuBackend):
         self._clock: Clock = clock or SystemClock()
         self._proc = proc
         self._kernel_log = kernel_log
-        self._library = Library(self._clock)
+        self.calls = self._library = Library(self._clock)
         self._slow_calls = SlowCallBudget()
         self._registry = DeviceRegistry(
             self._library, self._clock, self._slow_calls, selection, sys, profiled=profiled
@@ -163,20 +163,6 @@ class NvmlBackend(GpuBackend):
             self._kernel_watcher.stop()
             self._kernel_watcher = None
             self._has_read = False
-
-    def give_up(self, call: Call, /) -> bool:
-        """See ``Source.give_up``."""
-        return self._library.give_up(call)
-
-    @property
-    def current_call(self) -> Call | None:
-        """See ``Source.current_call``."""
-        return self._library.current_call
-
-    @property
-    def driver_seconds(self) -> float:
-        """See ``Source.driver_seconds``."""
-        return self._library.driver_seconds
 
     # Connection
 

@@ -1,10 +1,15 @@
-"""The values that a driver has told of a GPU, and why others are unknown."""
+"""What a driver has told of a GPU: its values, why others are unknown, and whether it responds."""
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
+
+if TYPE_CHECKING:
+    from gpumon.model.snapshot import MigInstance
+    from gpumon.system.clock import Clock
 
 DRIVER_FIELDS = Gpu.__struct_fields__[Gpu.__struct_fields__.index("mig") + 1 :]
 """The fields of ``Gpu`` that the driver fills, in their order; the others come first."""
@@ -53,3 +58,55 @@ class Answers:
         """Remove the reasons of values that are known again."""
         if not self.unknown.keys().isdisjoint(names):
             self.unknown = {name: why for name, why in self.unknown.items() if name not in names}
+
+
+class GpuState(ABC):
+    """A GPU as its backend knows it.
+
+    Attributes:
+        uuid: Its UUID.
+        index: Its index among the GPUs of its backend.
+        status: Whether it responds.
+        status_since: Since when, in seconds since the epoch.
+        sampled_at: When values were last read, in seconds since the epoch.
+        facts: The fields of ``Gpu``.
+        mig: Its MIG devices.
+    """
+
+    def __init__(self, uuid: str, index: int, clock: Clock, facts: Answers) -> None:
+        self.uuid = uuid
+        self.index = index
+        self.clock = clock
+        self.status = GpuStatus.OK
+        self.status_since = clock.time()
+        self.sampled_at: float | None = None
+        self.facts = facts
+        self.mig: tuple[MigInstance, ...] = ()
+
+    def set_status(self, status: GpuStatus) -> None:
+        """Set the status, and its time if it changed."""
+        if status is not self.status:
+            self.status = status
+            self.status_since = self.clock.time()
+
+    @property
+    @abstractmethod
+    def processes_unknown(self) -> Unknown | None:
+        """Why its processes are unknown; ``None`` if they are known."""
+
+    def snapshot(self) -> Gpu:
+        """The GPU with its current values."""
+        unknown, why = self.facts.unknown, self.processes_unknown
+        if why is not None:
+            unknown = {**unknown, "processes": why}
+        # Positional: seventy keywords took twice as long.
+        return Gpu(
+            self.index,
+            self.uuid,
+            self.status,
+            self.status_since,
+            self.sampled_at,
+            unknown,
+            self.mig,
+            *self.facts.values.values(),
+        )

@@ -11,6 +11,7 @@ A value with all bits set is not filled in by the firmware.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -132,8 +133,12 @@ class _Layout(NamedTuple):
     fields: dict[str, _Field]
 
 
-def _layout(text: str) -> _Layout:
-    """Offsets as the C compiler of a 64-bit kernel places the fields."""
+@cache
+def _layout(version: tuple[int, int]) -> _Layout | None:
+    """Offsets as the C compiler of a 64-bit kernel places the fields; ``None`` if unknown."""
+    text = _LAYOUTS.get(version)
+    if text is None:
+        return None
     offset, widest = _HEADER.size, 2
     fields = {}
     for entry in text.split():
@@ -148,22 +153,13 @@ def _layout(text: str) -> _Layout:
     return _Layout(offset + -offset % widest, fields)
 
 
-_parsed: dict[tuple[int, int], _Layout] = {}
-
-
 def parse_gpu_metrics(data: bytes) -> GpuMetrics | None:
     """The values of a table; ``None`` if it is none that is known here, or is cut off."""
     if len(data) < _HEADER.size:
         return None
     size, form, content = _HEADER.unpack_from(data)
-    version = form, content
-    layout = _parsed.get(version)
-    if layout is None:
-        text = _LAYOUTS.get(version)
-        if text is None:
-            return None
-        layout = _parsed[version] = _layout(text)
-    if size != layout.size or len(data) < size:
+    layout = _layout((form, content))
+    if layout is None or size != layout.size or len(data) < size:
         return None
     table = _Table(data, layout.fields)
     energy = table.number("energy")

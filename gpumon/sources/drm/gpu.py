@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.host.power import read_word
 from gpumon.model.metrics import GPU_METRICS, Tier
-from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
-from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers
+from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers, GpuState
 from gpumon.sources.drm.attributes import Attributes, GpuLostError
 from gpumon.sources.drm.uses import uses_of
 from gpumon.sources.poll_rates import EVERY_SECOND, GOLDEN, KEPT_SECONDS, PERIOD
@@ -77,7 +77,7 @@ class Facts(Answers):
         return self.values[field] is not None and now - since < KEPT_SECONDS
 
 
-class DrmGpu(ABC):
+class DrmGpu(GpuState):
     """A GPU. A maker's subclass reads its values with ``attributes`` into ``facts``.
 
     The ``read_...`` methods run only while the GPU is awake, and may raise ``GpuLostError``. In
@@ -89,13 +89,9 @@ class DrmGpu(ABC):
         engines: Engines of the driver, for its processes.
         regions: Prefixes of the memory regions in ``fdinfo`` that count as memory of this GPU.
         card: The card.
-        uuid: Its UUID.
         integrated: Whether it is part of the processor.
-        index: Its index among the GPUs of its backend.
         attributes: Its files.
-        facts: Its values.
         uses: The use that processes make of it, by PID.
-        processes_unknown: Why the processes are unknown; ``None`` if they are known.
         present: Whether the kernel lists it now.
 
     Args:
@@ -109,27 +105,23 @@ class DrmGpu(ABC):
     fields: ClassVar[frozenset[str]]
     engines: Engines
     regions: tuple[str, ...] = ("vram",)
+    facts: Facts
+    processes_unknown: Unknown | None = Unknown.NOT_READ
 
     def __init__(
         self, card: DrmCard, uuid: str, calls: CallWatch, clock: Clock, *, integrated: bool
     ) -> None:
+        facts = Facts(self.fields | _COMMON, clock)
+        super().__init__(uuid, 0, clock, facts)
         self.card = card
-        self.uuid = uuid
         self.integrated = integrated
-        self.index = 0
-        self.clock = clock
         self.attributes = Attributes(card.folder, uuid, calls)
-        self.status = GpuStatus.OK
-        self.status_since = clock.time()
-        self.sampled_at: float | None = None
         self.uses: Mapping[int, ProcessUse] = {}
-        self.processes_unknown: Unknown | None = Unknown.NOT_READ
         self.present = True
         self.may_sleep = True
         self._begun = False
         self._touched = True
         self._details_at = self._slow_at = 0.0
-        self.facts = Facts(self.fields | _COMMON, clock)
         self.facts.put("pci_bus_id", card.bus_id)
         self.facts.put("memory_unified", integrated)
         minor = card.render_minor
@@ -137,17 +129,17 @@ class DrmGpu(ABC):
 
     # What a maker reads
 
-    def read_once(self) -> None:  # noqa: B027 - a default, not a missing method
+    def read_once(self) -> None:
         """Read values that never change. Called when the GPU is found, wakes or comes back."""
 
     @abstractmethod
     def read_fast(self) -> None:
         """Read the values of every sample."""
 
-    def read_details(self) -> None:  # noqa: B027 - as above
+    def read_details(self) -> None:
         """Read the values of every second, or of every sample if a listener keeps all values."""
 
-    def read_slow(self) -> None:  # noqa: B027 - as above
+    def read_slow(self) -> None:
         """Read the values of every two seconds."""
 
     def uses_of(self, clients: list[Client], *, complete: bool) -> dict[int, ProcessUse]:
@@ -190,7 +182,13 @@ class DrmGpu(ABC):
             raise GpuLostError
         self._begun = True
         self.sampled_at = self.clock.time()
-        self._set_status(GpuStatus.OK)
+        self.set_status(GpuStatus.OK)
+
+    def set_status(self, status: GpuStatus) -> None:
+        """See ``GpuState.set_status``; also forget reasons that no longer apply."""
+        if status is not self.status and self.status in (GpuStatus.ASLEEP, GpuStatus.LOST):
+            self.facts.forget(REASON_OF_STATUS[self.status])
+        super().set_status(status)
 
     def _read_displays(self) -> None:
         """Read whether a monitor is connected, and whether one is driven.
@@ -229,7 +227,7 @@ class DrmGpu(ABC):
         if status is self.status and not self._touched:
             return
         self._touched = False
-        self._set_status(status)
+        self.set_status(status)
         if since is not None:
             self.status_since = since
         self._begun = False
@@ -243,29 +241,6 @@ class DrmGpu(ABC):
             self.uses = {}
         if status is not GpuStatus.ASLEEP:
             self.processes_unknown = reason
-
-    def _set_status(self, status: GpuStatus) -> None:
-        if status is not self.status:
-            if self.status in (GpuStatus.ASLEEP, GpuStatus.LOST):
-                self.facts.forget(REASON_OF_STATUS[self.status])
-            self.status = status
-            self.status_since = self.clock.time()
-
-    def snapshot(self) -> Gpu:
-        """The GPU with its current values."""
-        unknown = self.facts.unknown
-        if self.processes_unknown is not None:
-            unknown = {**unknown, "processes": self.processes_unknown}
-        return Gpu(
-            self.index,
-            self.uuid,
-            self.status,
-            self.status_since,
-            self.sampled_at,
-            unknown,
-            (),
-            *self.facts.values.values(),
-        )
 
 
 _COMMON = frozenset(

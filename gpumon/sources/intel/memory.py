@@ -98,7 +98,7 @@ def _xe_regions(descriptor: int) -> list[tuple[int, int]]:
     """Size and used bytes of each region of the card's own memory."""
     query = bytearray(_XE_QUERY.pack(0, _XE_MEMORY_REGIONS, 0, 0, 0, 0))
     ioctl(descriptor, _XE_DEVICE_QUERY, query)
-    data = _buffer(_XE_QUERY.unpack(query)[2])
+    data = _buffer(_XE_QUERY.unpack(query)[2], _XE_HEAD)
     query = bytearray(
         _XE_QUERY.pack(0, _XE_MEMORY_REGIONS, len(data), ctypes.addressof(data), 0, 0)
     )
@@ -113,7 +113,7 @@ def _xe_regions(descriptor: int) -> list[tuple[int, int]]:
 
 def _i915_regions(descriptor: int) -> list[tuple[int, int]]:
     """The same of ``i915``."""
-    data = _buffer(_i915_ask(descriptor, 0, 0))
+    data = _buffer(_i915_ask(descriptor, 0, 0), _I915_HEAD)
     _i915_ask(descriptor, len(data), ctypes.addressof(data))
     (count, *_) = _I915_HEAD.unpack_from(data)
     return [
@@ -140,8 +140,8 @@ def _i915_ask(descriptor: int, length: int, address: int) -> int:
     return answer
 
 
-def _buffer(size: int) -> ctypes.Array[ctypes.c_char]:
-    if not _I915_HEAD.size <= size <= _MOST_BYTES and not _XE_HEAD.size <= size <= _MOST_BYTES:
+def _buffer(size: int, head: struct.Struct) -> ctypes.Array[ctypes.c_char]:
+    if not head.size <= size <= _MOST_BYTES:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     return ctypes.create_string_buffer(size)
 

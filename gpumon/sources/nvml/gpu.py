@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from gpumon.model.metrics import GPU_METRICS, Tier
-from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
-from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers
+from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.sources.answers import DRIVER_FIELDS, REASON_OF_STATUS, Answers, GpuState
 from gpumon.sources.backend import COMPUTE
 from gpumon.sources.nvml.fields import FieldBatch
 from gpumon.sources.nvml.queries import (
@@ -82,22 +82,17 @@ class StaleHandleError(Exception):
     """A handle no longer refers to its GPU: the GPUs must be enumerated again."""
 
 
-class NvmlGpu:
-    """A GPU, identified by its UUID.
+class NvmlGpu(GpuState):
+    """A GPU, identified by its UUID: ``index-N`` if its handle could never be obtained.
 
     Attributes:
-        uuid: Its UUID; ``index-N`` if its handle could never be obtained.
-        index: Its index in nvidia-smi's order.
         handle: NVML's handle; always the same object, because queries hold it.
         bus_id: Its PCI bus ID, as NVML or the kernel writes it.
-        facts: The fields of ``Gpu``.
         lists: Its process lists; see ``processes``.
         may_sleep: Whether the kernel may power it down.
         integrated: Whether GPUs of its compute capability have no memory of their own.
-        mig: Its MIG devices.
-        mig_handles: NVML's handles of them, in the same order.
+        mig_handles: NVML's handles of its MIG devices, in the same order.
         mig_changed: MIG was switched on or off: all queries must start again.
-        sampled_at: When values were last read, in seconds since the epoch.
         resume_at: When the next suspended query is due.
         fast: Queries of every sample.
         details: Queries of every sample if a listener keeps all values, else of every second.
@@ -115,21 +110,14 @@ class NvmlGpu:
         index: int,
         add_slow_call: Callable[[NvmlGpu, Query], None],
     ) -> None:
-        self.uuid = uuid
-        self.index = index
+        super().__init__(uuid, index, clock, Answers(DRIVER_FIELDS))
         self.handle = ctypes.c_void_p()
         self.bus_id: str | None = None
-        self.status = GpuStatus.OK
-        self.status_since = clock.time()
-        self.sampled_at: float | None = None
-        self.facts = Answers(DRIVER_FIELDS)
         self.lists = Answers()
         self.may_sleep = False
         self.integrated = False
-        self.mig: tuple[MigInstance, ...] = ()
         self.mig_handles: tuple[ctypes.c_void_p, ...] = ()
         self.mig_changed = False
-        self.clock = clock
         self.call = partial(library.call, uuid)
         self.prepared = partial(library.prepared, uuid)
         self.text = partial(library.text, uuid)
@@ -140,6 +128,15 @@ class NvmlGpu:
         self.slow: list[Query] = []
         self.process_lists: list[Query] = []
         self.profile: list[Query] = []
+        self._by_rate = {
+            PollRate.FAST: self.fast,
+            PollRate.DETAIL: self.details,
+            PollRate.ONCE: self.slow,
+            PollRate.SLOW: self.slow,
+            PollRate.RARE: self.slow,
+            PollRate.PROCESSES: self.process_lists,
+            PollRate.PROFILE: self.profile,
+        }
         self.mig_shares: dict[int | None, dict[str, float | None]] = {}
         self._gpm: GpmSampler | None = None
         self.resume_at = math.inf
@@ -163,12 +160,14 @@ class NvmlGpu:
 
     def stop_asking(self) -> None:
         """Drop all queries, and the errors counted with them."""
-        fields = [query for batch in self._batches.values() for query in batch.queries]
-        running = (*self.fast, *self.details, *self.slow, *self.process_lists, *self.profile)
-        for query in (*running, *fields):
-            query.live = False
-        self.fast, self.details, self.slow, self.process_lists = [], [], [], []
-        self.profile, self.mig_shares = [], {}
+        for queries in self._by_rate.values():
+            for query in queries:
+                query.live = False
+            queries.clear()
+        for batch in self._batches.values():
+            for query in batch.queries:
+                query.live = False
+        self.mig_shares = {}
         if self._gpm is not None:
             self._gpm.free()
             self._gpm = None
@@ -191,16 +190,10 @@ class NvmlGpu:
         query.live = True
         if isinstance(query, FieldQuery):
             self._batch(query.rate).add(query)
-        elif query.rate is PollRate.FAST:
-            self.fast.append(query)
-        elif query.rate is PollRate.DETAIL:
-            self.details.append(query)
-        elif query.rate is PollRate.PROCESSES:
-            self.process_lists.append(query)
-        elif query.rate is PollRate.PROFILE:
-            self.profile.append(query)
-        else:
-            self.slow.append(query)
+            return
+        queries = self._by_rate[query.rate]
+        queries.append(query)
+        if queries is self.slow:
             self._add_slow_call(self, query)
 
     def _batch(self, rate: PollRate) -> FieldBatch:
@@ -233,14 +226,7 @@ class NvmlGpu:
         self._broken.discard(query)
         if isinstance(query, FieldQuery) and query in self._batches[query.rate].queries:
             self._batches[query.rate].drop(query)
-        for queries in (
-            self.fast,
-            self.details,
-            self.slow,
-            self.process_lists,
-            self.profile,
-            self._suspended,
-        ):
+        for queries in (self._by_rate[query.rate], self._suspended):
             if query in queries:
                 queries.remove(query)
 
@@ -376,12 +362,6 @@ class NvmlGpu:
         failing = 2 * len(self._broken & asked) > len(asked)
         self.set_status(GpuStatus.FAILING if failing else GpuStatus.OK)
 
-    def set_status(self, status: GpuStatus) -> None:
-        """Set the status, and its time if it changed."""
-        if status is not self.status:
-            self.status = status
-            self.status_since = self.clock.time()
-
     def stop_responding(self, status: GpuStatus) -> None:
         """Stop all queries: dynamic values become unknown, static ones stay."""
         self.set_status(status)
@@ -400,22 +380,3 @@ class NvmlGpu:
         if self.lists.values.get(COMPUTE) is not None:
             return None
         return self.lists.unknown.get(COMPUTE, Unknown.NOT_READ)
-
-    def _unknown(self) -> dict[str, Unknown]:
-        """The reasons of all unknown values."""
-        why = self.processes_unknown
-        return self.facts.unknown if why is None else {**self.facts.unknown, "processes": why}
-
-    def snapshot(self) -> Gpu:
-        """The GPU with its current values."""
-        # Positional: seventy keywords took twice as long.
-        return Gpu(
-            self.index,
-            self.uuid,
-            self.status,
-            self.status_since,
-            self.sampled_at,
-            self._unknown(),
-            self.mig,
-            *self.facts.values.values(),
-        )

@@ -16,7 +16,7 @@ from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpumon.model.processes import HolderScan
+    from gpumon.model.processes import HolderScan, Suspect
     from gpumon.model.snapshot import Snapshot
 
 
@@ -176,17 +176,7 @@ class Target(Struct, frozen=True):
 def target_of(process: GpuProcess) -> Target:
     """The target for a process on the screen."""
     parent = None if process.place is None else process.place.parent
-    return Target(
-        process.id,
-        process.uid,
-        user=process.user,
-        name=process.name,
-        command=process.command,
-        uses=process.uses,
-        started_at=process.started_at,
-        place=process.place,
-        parent=None if parent is None else parent.pid,
-    )
+    return _target(process, process.uses, process.place, None if parent is None else parent.pid)
 
 
 def target_of_kin(
@@ -199,16 +189,36 @@ def target_of_kin(
         uses: Its use of GPUs, if the driver lists it too.
         place: Where the GPU process runs; a descendant runs there too.
     """
+    return _target(kin, uses, place, kin.parent)
+
+
+def target_of_suspect(suspect: Suspect, uses: tuple[GpuUse, ...] = ()) -> Target:
+    """The target for a process that holds a GPU's device file and is not in the driver's list.
+
+    Args:
+        suspect: The process.
+        uses: The GPUs that it holds.
+    """
+    parent = None if suspect.parent is None else suspect.parent.pid
+    return _target(suspect, uses, suspect.place, parent)
+
+
+def _target(
+    process: GpuProcess | RelatedProcess | Suspect,
+    uses: tuple[GpuUse, ...],
+    place: Place | None,
+    parent: int | None,
+) -> Target:
     return Target(
-        kin.id,
-        kin.uid,
-        user=kin.user,
-        name=kin.name,
-        command=kin.command,
+        process.id,
+        process.uid,
+        user=process.user,
+        name=process.name,
+        command=process.command,
         uses=uses,
-        started_at=kin.started_at,
+        started_at=process.started_at,
         place=place,
-        parent=kin.parent,
+        parent=parent,
     )
 
 

@@ -19,11 +19,8 @@ class RecordedHost:
     """See ``ProcessHost``. The log holds everything that is known of a process."""
 
     readonly = True
-
-    @property
-    def uid(self) -> None:
-        """Unknown: the log may be of another machine with other UIDs."""
-        return
+    uid = None
+    """Unknown: the log may be of another machine with other UIDs."""
 
     @property
     def user(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.host.process_host import Target, target_of, target_of_kin
+from gpumon.host.process_host import Target, target_of, target_of_kin, target_of_suspect
 from gpumon.kill.descendants import descendants
 from gpumon.text.formatting import printable
 
@@ -132,7 +132,7 @@ def _find(
     found = _listed(one, snapshot)
     if found is None:
         suspect = next((suspect for suspect in suspects if suspect.id.pid == one.pid), None)
-        found = None if suspect is None else _target_of_suspect(suspect)
+        found = None if suspect is None else target_of_suspect(suspect)
     kin = next((kin for kin in family if kin.id.pid == one.pid), None)
     if found is None and kin is not None:
         if one.start_time is None:
@@ -155,20 +155,6 @@ def _listed(one: NamedProcess, snapshot: Snapshot) -> Target | None:
     if best is None:
         return target_of(listed[0]) if listed else None
     return target_of(best)
-
-
-def _target_of_suspect(suspect: Suspect) -> Target:
-    """The target for a process that holds a GPU's device file and is not in the driver's list."""
-    return Target(
-        suspect.id,
-        suspect.uid,
-        user=suspect.user,
-        name=suspect.name,
-        command=suspect.command,
-        started_at=suspect.started_at,
-        place=suspect.place,
-        parent=None if suspect.parent is None else suspect.parent.pid,
-    )
 
 
 def _needs_start(kin: RelatedProcess, snapshot: Snapshot, family: Sequence[RelatedProcess]) -> str:

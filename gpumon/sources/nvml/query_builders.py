@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from ctypes import byref, c_uint, c_ulonglong
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,31 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.sources.nvml.gpu import NvmlGpu
-    from gpumon.system.clock import Clock
 
 
 def _unchanged(value: float) -> object:
     return value
-
-
-class CounterRate:
-    """The rate at which a counter grows."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last: tuple[float, float] | None = None
-
-    def since_last(self, counter: float) -> float | None:
-        """Units per second since the previous call.
-
-        ``None`` at the first call, or if the counter went back: the driver was reloaded or the
-        counter wrapped.
-        """
-        now = self._clock.monotonic()
-        last, self._last = self._last, (now, counter)
-        if last is None or now <= last[0] or counter < last[1]:
-            return None
-        return (counter - last[1]) / (now - last[0])
 
 
 def number_query(
@@ -149,23 +129,26 @@ def counter_query(
     gpu: NvmlGpu, name: str, field: int, unit: int, otherwise: Query | None, scope: int = 0
 ) -> FieldQuery:
     """A query for a cumulative counter, in units of ``unit`` bytes, as bytes per second."""
-    growth = CounterRate(gpu.clock)
+    values, last = gpu.facts.values, (math.inf, 0.0)
 
     def keep(kind: int, counter: float) -> int:
+        nonlocal last
         # A 32-bit counter of a busy link wraps several times between two queries.
         if kind not in {
             pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG,
             pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG,
         }:
             return pynvml.NVML_ERROR_NOT_SUPPORTED
-        per_second = growth.since_last(counter * unit)
-        if per_second is None:
+        (since, before), now = last, gpu.clock.monotonic()
+        last = now, counter
+        if now <= since or counter < before:
+            # The first reading, or one after the driver was reloaded or the counter wrapped.
             gpu.facts.miss((name,), Unknown.NOT_READ)
-        else:
-            if gpu.facts.values.get(name) is None:
-                gpu.facts.found((name,))
-            # A fraction of a byte is noise, which a stream would send.
-            gpu.facts.values[name] = float(round(per_second))
+            return pynvml.NVML_SUCCESS
+        if values.get(name) is None:
+            gpu.facts.found((name,))
+        # A fraction of a byte is noise, which a stream would send.
+        values[name] = float(round((counter - before) * unit / (now - since)))
         return pynvml.NVML_SUCCESS
 
     return FieldQuery((name,), field, keep, PollRate.SLOW, otherwise, scope)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.config.chart_windows import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import gpu_findings, memory_account
-from gpumon.host.process_host import Target
+from gpumon.host.process_host import target_of_suspect
 from gpumon.host.visible_devices import MAIN_VARIABLE, assignment_line
 from gpumon.model.makers import Maker, maker_of
 from gpumon.model.processes import GpuUse, blamed
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from gpumon.config.key_action import Place
+    from gpumon.host.process_host import Target
     from gpumon.model.processes import Suspect
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.recording import Event
@@ -155,22 +156,13 @@ class GpuScreen(PageScreen):
     def _target_of(self, suspect: Suspect) -> Target:
         snapshot = self._history.latest
         gpus = () if snapshot is None else snapshot.gpus
-        return Target(
-            suspect.id,
-            suspect.uid,
-            user=suspect.user,
-            name=suspect.name,
-            command=suspect.command,
-            # The driver does not report how much memory it has on these GPUs.
-            uses=tuple(
-                GpuUse(gpu.uuid, gpu.index, memory_used=None)
-                for gpu in gpus
-                if gpu.uuid in suspect.gpu_uuids
-            ),
-            started_at=suspect.started_at,
-            place=suspect.place,
-            parent=None if suspect.parent is None else suspect.parent.pid,
+        # The driver does not report how much memory it has on these GPUs.
+        uses = tuple(
+            GpuUse(gpu.uuid, gpu.index, memory_used=None)
+            for gpu in gpus
+            if gpu.uuid in suspect.gpu_uuids
         )
+        return target_of_suspect(suspect, uses)
 
     def action_tell(self) -> None:
         """Notify when it is free (toggle)."""

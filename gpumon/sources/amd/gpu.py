@@ -299,7 +299,7 @@ class AmdGpu(DrmGpu):
         return Unknown.NOT_SUPPORTED if match is None else int(match[1])
 
     def _read_memory(self) -> None:
-        files, facts = self.attributes, self.facts
+        files = self.attributes
         total, used = files.number("mem_info_vram_total"), files.number("mem_info_vram_used")
         if self.integrated:
             # The part that the firmware has set aside, and what may be taken of the rest. On an
@@ -308,12 +308,8 @@ class AmdGpu(DrmGpu):
             if self.card.device != _MI300A:
                 total = _sum(total, files.number("mem_info_gtt_total"))
             used = _sum(used, files.number("mem_info_gtt_used"))
-        facts.put("memory_total", total)
-        facts.put("memory_used", used)
-        if isinstance(total, Unknown) or isinstance(used, Unknown):
-            facts.put("memory_free", total if isinstance(total, Unknown) else used)
-        else:
-            facts.put("memory_free", max(0, total - used))
+        self.facts.put("memory_total", total)
+        self.put_used(used)
 
     def _sensor(self, label: str) -> int | Unknown:
         """Degrees of a sensor with a label."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.host.suspicion import rank
 from gpumon.model.processes import HolderScan, HoldReason, Suspect
 from gpumon.sources.demo.gpus import DRIVER_CLIENTS, GPUS, DemoGpu, make_gpus
 from gpumon.sources.demo.instances import INIT, ProcessInstance, Role, being, make_roles
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from gpumon.system.clock import Clock
 
 _OBSERVERS = {"nvidia-smi"}
-_SUSPICION = (HoldReason.ORPHAN, HoldReason.STOPPED, HoldReason.CHILD, HoldReason.OBSERVER)
 _STOPPED = "it is stopped: it ends by SIGKILL only, or once continued"
 _UNSEEN = 214
 """How many processes of others there are that only root can look into."""
@@ -136,8 +136,7 @@ class World:
             holder = self.present(role, now, deeds) if held else None
             if holder is not None:
                 suspects.append(self._suspect(holder, held, now, deeds))
-        suspects.sort(key=lambda one: (_SUSPICION.index(one.reason), one.id.pid))
-        return HolderScan(self.start + now, tuple(suspects), _UNSEEN)
+        return HolderScan(self.start + now, tuple(sorted(suspects, key=rank)), _UNSEEN)
 
     def change(self, deeds: SignalEffects) -> None:
         """Go on from here. ``lock`` is held."""

@@ -184,6 +184,17 @@ class DrmGpu(GpuState):
         self.sampled_at = self.clock.time()
         self.set_status(GpuStatus.OK)
 
+    def put_used(self, used: int | Unknown) -> None:
+        """Set the used memory, and the free one by the total."""
+        total = self.facts.values["memory_total"]
+        free = used
+        if total is None:
+            free = self.facts.unknown.get("memory_total", Unknown.NOT_SUPPORTED)
+        elif isinstance(used, int):
+            free = max(0, total - used)
+        self.facts.put("memory_used", used)
+        self.facts.put("memory_free", free)
+
     def set_status(self, status: GpuStatus) -> None:
         """See ``GpuState.set_status``; also forget reasons that no longer apply."""
         if status is not self.status and self.status in (GpuStatus.ASLEEP, GpuStatus.LOST):

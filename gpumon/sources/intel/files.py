@@ -41,6 +41,7 @@ class DriverFiles(NamedTuple):
         highest: Name of the highest clock that the hardware allows.
         idle: Counters of milliseconds in the idle state, the newest form first.
         throttle: Prefix of the reasons for lower clocks.
+        throttle_status: Whether there is any.
         hwmon: Content of ``name`` of its hwmon folder; a part of a GPU may have another one.
         energy: Names of energy counters, that of the whole card first.
         limits: Groups of power limits; the first group that has any applies.
@@ -54,6 +55,7 @@ class DriverFiles(NamedTuple):
     highest: str
     idle: tuple[str, ...]
     throttle: str
+    throttle_status: str
     hwmon: str
     energy: tuple[str, ...]
     limits: tuple[tuple[str, ...], ...]
@@ -71,6 +73,7 @@ def i915_files(node: str) -> DriverFiles:
         highest="RP0_freq_mhz",
         idle=(f"drm/{node}/gt/gt0/rc6_residency_ms", f"drm/{node}/power/rc6_residency_ms"),
         throttle=f"drm/{node}/gt/gt0/throttle_reason_",
+        throttle_status=f"drm/{node}/gt/gt0/throttle_reason_status",
         hwmon="i915",
         energy=("energy1_input",),
         limits=(("power1_max",),),
@@ -85,7 +88,8 @@ XE_FILES = DriverFiles(
     actual="act_freq",
     highest="rp0_freq",
     idle=("tile0/gt0/gtidle/idle_residency_ms",),
-    throttle="tile0/gt0/freq0/throttle/",
+    throttle="tile0/gt0/freq0/throttle/reason_",
+    throttle_status="tile0/gt0/freq0/throttle/status",
     hwmon="xe",
     # The first ones are of the card, the second ones of the package only.
     energy=("energy1_input", "energy2_input"),

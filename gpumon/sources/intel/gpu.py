@@ -141,7 +141,7 @@ class IntelGpu(DrmGpu):
         self._reasons = tuple(
             name
             for name in THROTTLE_REASONS
-            if isinstance(self.attributes.number(f"{self._throttle}{name}"), int)
+            if isinstance(self.attributes.number(f"{files.throttle}{name}"), int)
         )
         self._idle_file = self._first_with(files.idle, "")
         self._idle_before, self._is_idle = None, False
@@ -174,10 +174,6 @@ class IntelGpu(DrmGpu):
         if prefix is None:
             return Unknown.NOT_SUPPORTED
         return self.attributes.number(f"{prefix}{name}")
-
-    @property
-    def _throttle(self) -> str:
-        return f"{self._files.throttle}{'reason_' if self.card.driver == 'xe' else ''}"
 
     # Link
 
@@ -231,7 +227,7 @@ class IntelGpu(DrmGpu):
         self.facts.put("memory_total", memory.total)
         self._privileged = memory.used is not None
         if memory.used is not None:
-            self._put_used(memory.used)
+            self.put_used(memory.used)
 
     def _ask_for_memory(self) -> CardMemory | Unknown:
         if self.card.render_minor is None:
@@ -244,15 +240,6 @@ class IntelGpu(DrmGpu):
             return Unknown.NO_PERMISSION
         except OSError:
             return Unknown.NOT_SUPPORTED
-
-    def _put_used(self, used: int) -> None:
-        total = self.facts.values["memory_total"]
-        self.facts.put("memory_used", used)
-        if total is None:
-            reason = self.facts.unknown.get("memory_total", Unknown.NOT_SUPPORTED)
-            self.facts.put("memory_free", reason)
-        else:
-            self.facts.put("memory_free", max(0, total - used))
 
     # Regularly
 
@@ -290,12 +277,12 @@ class IntelGpu(DrmGpu):
 
     def read_details(self) -> None:
         """See ``DrmGpu.read_details``."""
-        self._read_throttling()
+        self.facts.put("clock_event_reasons", self._throttling())
         self._read_idle_time()
         if self._privileged:
             memory = self._ask_for_memory()
             if not isinstance(memory, Unknown) and memory.used is not None:
-                self._put_used(memory.used)
+                self.put_used(memory.used)
             else:
                 self._privileged = False
 
@@ -313,23 +300,20 @@ class IntelGpu(DrmGpu):
             self._is_idle = idle - before[1] >= (now - before[0]) * _MILLI * _IDLE_SHARE
         self._idle_before = now, idle
 
-    def _read_throttling(self) -> None:
+    def _throttling(self) -> int | Unknown:
+        """Why the clocks are limited, as bits of ``Gpu.clock_event_reasons``."""
         if not self._reasons:
-            self.facts.put("clock_event_reasons", Unknown.NOT_SUPPORTED)
-            return
-        status = self.attributes.number(f"{self._files.throttle}status")
-        if status == 0:
-            self.facts.put("clock_event_reasons", 0)
-            return
+            return Unknown.NOT_SUPPORTED
+        if self.attributes.number(self._files.throttle_status) == 0:
+            return 0
         bits = 0
         for name in self._reasons:
-            value = self.attributes.number(f"{self._throttle}{name}")
+            value = self.attributes.number(f"{self._files.throttle}{name}")
             if isinstance(value, Unknown):
-                self.facts.put("clock_event_reasons", value)
-                return
+                return value
             if value:
                 bits |= THROTTLE_REASONS[name]
-        self.facts.put("clock_event_reasons", bits)
+        return bits
 
     def read_slow(self) -> None:
         """See ``DrmGpu.read_slow``."""
@@ -386,14 +370,9 @@ class IntelGpu(DrmGpu):
         sizes = [resident_bytes(client, self.regions) for client in clients]
         known = [size for size in sizes if size is not None]
         if not complete:
-            reason = Unknown.NO_PERMISSION
-        elif len(known) < len(sizes):
-            reason = Unknown.NOT_SUPPORTED
+            self.put_used(Unknown.NO_PERMISSION)
         else:
-            self._put_used(sum(known))
-            return
-        self.facts.put("memory_used", reason)
-        self.facts.put("memory_free", reason)
+            self.put_used(Unknown.NOT_SUPPORTED if len(known) < len(sizes) else sum(known))
 
 
 def _lower(one: int | Unknown, other: int | Unknown) -> int | Unknown:

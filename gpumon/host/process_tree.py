@@ -67,12 +67,10 @@ class DescendantFinder:
 
     Args:
         root: PID of the process; it counts as its own descendant.
-        proc: Where the process file system is mounted.
     """
 
-    def __init__(self, root: int, proc: str = "/proc") -> None:
+    def __init__(self, root: int) -> None:
         self._root = root
-        self._proc = proc
         self._known: dict[ProcessId, bool] = {}
 
     def includes(self, process: ProcessId) -> bool:
@@ -82,7 +80,7 @@ class DescendantFinder:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             pid = process.pid
-            known = pid == self._root or self._root in ancestors(self._proc, pid)
+            known = pid == self._root or self._root in ancestors("/proc", pid)
             self._known[process] = known
         return known
 

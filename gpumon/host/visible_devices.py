@@ -32,15 +32,15 @@ _OPENCL = "GPU_DEVICE_ORDINAL"
 _MASK, _MASK_ORDER = "ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
 _HIERARCHY, _BY_CARD = "ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"
 
-MAIN_VARIABLE = {Maker.NVIDIA: _CUDA, Maker.AMD: _ROCR, Maker.INTEL: _MASK}
-"""The variable that selects GPUs of a maker for any program."""
-
 VARIABLES = {
     Maker.NVIDIA: (_CUDA, _CUDA_ORDER),
     Maker.AMD: (_ROCR, _HIP),
     Maker.INTEL: (_MASK, _MASK_ORDER, _HIERARCHY),
 }
 """The variables that decide which GPUs of a maker a program sees."""
+
+MAIN_VARIABLE = {maker: names[0] for maker, names in VARIABLES.items()}
+"""The variable that selects GPUs of a maker for any program."""
 
 _UUID = "GPU-"
 

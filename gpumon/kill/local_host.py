@@ -29,13 +29,11 @@ class LocalHost:
     Args:
         files: The device files of the GPUs.
         readonly: Whether every signal is refused.
-        proc: Where the process file system is mounted.
     """
 
-    def __init__(self, files: DeviceFiles, *, readonly: bool = False, proc: str = "/proc") -> None:
+    def __init__(self, files: DeviceFiles, *, readonly: bool = False) -> None:
         self._files = files
         self.readonly = readonly
-        self._proc = proc
         self._places_lock = threading.Lock()
         self._scan_lock = threading.Lock()
 
@@ -65,7 +63,7 @@ class LocalHost:
         """See ``ProcessHost.families``."""
         from gpumon.host.process_tree import read_families
 
-        return read_families(roots, self._proc)
+        return read_families(roots)
 
     def details(self, process: ProcessId) -> Details | None:
         """See ``ProcessHost.details``."""
@@ -75,14 +73,14 @@ class LocalHost:
 
         # A separate reader, so that a hung reader elsewhere does not delay the details.
         anybody = GpuProcess(process, type="", uses=())
-        place = PlaceReader(self._proc).read([anybody]).get(process)
-        return read_details(process, self._files, self._proc, place)
+        place = PlaceReader().read([anybody]).get(process)
+        return read_details(process, self._files, place=place)
 
     def open_handle(self, target: Target) -> ProcessHandle:
         """See ``ProcessHost.open_handle``."""
         from gpumon.kill.signals import open_handle
 
-        return open_handle(target, readonly=self.readonly, proc=self._proc)
+        return open_handle(target, readonly=self.readonly)
 
     def wait(self, handles: Sequence[ProcessHandle], seconds: float) -> None:
         """See ``ProcessHost.wait``."""
@@ -94,10 +92,10 @@ class LocalHost:
     def _place_reader(self) -> PlaceReader:
         from gpumon.host.places import PlaceReader
 
-        return PlaceReader(self._proc)
+        return PlaceReader()
 
     @cached_property
     def _scanner(self) -> HolderScanner:
         from gpumon.host.holders import HolderScanner
 
-        return HolderScanner(self._files, self._proc)
+        return HolderScanner(self._files)

@@ -84,12 +84,12 @@ def struct_query(
 ) -> Query:
     """A query that fills the structure ``answer``; ``fields`` has its member for each value."""
     call = gpu.prepared(function, gpu.handle, byref(answer))
-    values = gpu.facts.values
+    values, members = gpu.facts.values, tuple(fields.items())
 
     def ask() -> int:
         code = call()
         if not code:
-            for name, member in fields.items():
+            for name, member in members:
                 values[name] = getattr(answer, member)
         return code
 

@@ -17,7 +17,7 @@ from gpumon.sources.links import NONE_KNOWN, Joint, Link, Links
 from gpumon.sources.nvml.library import Library, load_library
 from gpumon.system.clock import SystemClock
 
-PATIENCE = 2.0
+_PATIENCE = 2.0
 """Seconds after which the links count as unknown."""
 
 _BY_LEVEL = {
@@ -30,14 +30,14 @@ _BY_LEVEL = {
 }
 
 
-def read_links(patience: float = PATIENCE) -> Links:
+def read_links() -> Links:
     """The links between all GPUs."""
     found: list[Links] = []
     asking = threading.Thread(
         target=lambda: found.append(_ask()), name="gpumon-topology", daemon=True
     )
     asking.start()
-    asking.join(patience)
+    asking.join(_PATIENCE)
     return found[0] if found else NONE_KNOWN
 
 

@@ -207,7 +207,7 @@ class ProcessReader:
         self, pid: int, stat: bytes, uid: int | None, boot: float, now: float
     ) -> ProcessFacts:
         """Parse ``/proc/PID/stat``."""
-        name, fields = split_stat(stat, START_STACK)
+        name, fields = split_stat(stat)
         cpu_ticks = int(fields[UTIME]) + int(fields[STIME])
         rss = resident_bytes(fields)
 

@@ -73,12 +73,12 @@ class Stat(Struct, frozen=True):
         return self.state in "ZX" and self.threads <= 1
 
 
-def split_stat(line: bytes, last: int = RSS) -> tuple[bytes, list[bytes]]:
-    """Split ``/proc/PID/stat`` into the name and the fields after it, up to ``last``."""
+def split_stat(line: bytes) -> tuple[bytes, list[bytes]]:
+    """Split ``/proc/PID/stat`` into the name and the fields after it, up to ``START_STACK``."""
     # The name is not escaped and may contain parentheses, spaces and line feeds; nothing after it
     # contains a parenthesis.
     end = line.rindex(b")")
-    return line[line.index(b"(") + 1 : end], line[end + 2 :].split(None, last + 1)
+    return line[line.index(b"(") + 1 : end], line[end + 2 :].split(None, START_STACK + 1)
 
 
 def resident_bytes(fields: list[bytes]) -> int | None:
@@ -90,7 +90,7 @@ def resident_bytes(fields: list[bytes]) -> int | None:
 
 def parse_stat(line: bytes) -> Stat:
     """Parse ``/proc/PID/stat``, or the same file of a thread."""
-    name, fields = split_stat(line, START_STACK)
+    name, fields = split_stat(line)
     flags = int(fields[FLAGS])
     return Stat(
         id=ProcessId(int(line[: line.index(b"(")]), int(fields[START_TIME])),

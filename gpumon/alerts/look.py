@@ -104,10 +104,10 @@ class Look:
         history = self.history
         finding: Finding | None
         if kind is FindingKind.IDLE_PROCESS:
-            finding = idle_process(history, process, history.thresholds)
+            finding = idle_process(history, process)
             unknown = process.resting is None or self._idle_longer(process.id)
         else:
-            finding = growing_process(history, process, self.snapshot.gpus, history.thresholds)
+            finding = growing_process(history, process, self.snapshot.gpus)
             unknown = process.memory_used is None
         if finding is not None:
             return True, finding
@@ -115,4 +115,4 @@ class Look:
 
     def is_free(self, gpu: Gpu) -> bool:
         """Whether a GPU is free."""
-        return not_free(self.history, gpu, self.history.thresholds) is None
+        return not_free(self.history, gpu) is None

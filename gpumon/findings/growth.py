@@ -91,12 +91,12 @@ def growth(
     return None
 
 
-def filling(history: History, gpu: Gpu, thresholds: Thresholds) -> Finding | None:
+def filling(history: History, gpu: Gpu) -> Finding | None:
     """The used memory of a GPU grows steadily, and will be full in a time that can be foreseen."""
     free = room(history, gpu)
     if free is None:
         return None
-    found = _growth_of(history, gpu, thresholds)
+    found = _growth_of(history, gpu)
     left = None if found is None else found.full_in(free)
     if found is None or left is None:
         return None
@@ -123,7 +123,7 @@ def room(history: History, gpu: Gpu) -> int | None:
 _JUDGED: WeakKeyDictionary[History, dict[str, tuple[int, Growth | None]]] = WeakKeyDictionary()
 
 
-def _growth_of(history: History, gpu: Gpu, thresholds: Thresholds) -> Growth | None:
+def _growth_of(history: History, gpu: Gpu) -> Growth | None:
     if history.started is None:
         return None
     judged = _JUDGED.setdefault(history, {})
@@ -135,7 +135,7 @@ def _growth_of(history: History, gpu: Gpu, thresholds: Thresholds) -> Growth | N
     def points(seconds: float, count: int) -> list[float | None]:
         return history.gpu_buckets(gpu.uuid, "memory_used", seconds, count, history.now)
 
-    found = growth(points, thresholds, thresholds.filling_after)
+    found = growth(points, history.thresholds, history.thresholds.filling_after)
     if found is not None:
         # A line through half an hour still fits some minutes after the growth has ended.
         newest = [mean for mean in points(_LATELY, 10) if mean is not None]

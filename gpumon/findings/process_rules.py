@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import Details
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
-    from gpumon.model.thresholds import Thresholds
     from gpumon.recording.history import History
 
 
@@ -42,19 +41,18 @@ def process_findings(
     latest = history.latest
     if latest is None or all(one.id != process.id for one in latest.processes):
         return []
-    thresholds = history.thresholds
     found = (
-        idle_process(history, process, thresholds),
-        growing_process(history, process, latest.gpus, thresholds),
+        idle_process(history, process),
+        growing_process(history, process, latest.gpus),
         _preallocated(process, details, latest.gpus),
     )
     return [finding for finding in found if finding is not None]
 
 
-def idle_process(history: History, process: GpuProcess, thresholds: Thresholds) -> Finding | None:
+def idle_process(history: History, process: GpuProcess) -> Finding | None:
     """The process holds memory but has not run for a while."""
     interval = history.process_idle(process.id)
-    if interval is None or not rests(interval, thresholds.idle_after, thresholds):
+    if interval is None or not rests(history, interval, history.thresholds.idle_after):
         return None
     size = f"{gibibytes(process.memory_used)} {gib()}"
     return Finding(
@@ -69,9 +67,7 @@ def idle_process(history: History, process: GpuProcess, thresholds: Thresholds) 
     )
 
 
-def growing_process(
-    history: History, process: GpuProcess, gpus: Sequence[Gpu], thresholds: Thresholds
-) -> Finding | None:
+def growing_process(history: History, process: GpuProcess, gpus: Sequence[Gpu]) -> Finding | None:
     """Its memory grows steadily; with a forecast if it is on one GPU only.
 
     Takes most of the time of ``process_findings``.
@@ -80,7 +76,7 @@ def growing_process(
         lambda seconds, count: history.process_buckets(
             process.id, "memory_used", seconds, count, history.now
         ),
-        thresholds,
+        history.thresholds,
     )
     if found is None:
         return None

@@ -135,7 +135,7 @@ class HostJudge:
         load = gpu.utilization_gpu
         return GpuSummary(
             gpu.index,
-            not_free(self._history, gpu, self._thresholds) is None,
+            not_free(self._history, gpu) is None,
             gpu.memory_used / gpu.memory_total
             if gpu.memory_used is not None and gpu.memory_total
             else None,

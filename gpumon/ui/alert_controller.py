@@ -119,7 +119,7 @@ class AlertController:
             self._engine.forget(gpu_key(gpu.uuid))
             return f"{name} is no longer watched"
         # Its first finding may be another one, such as heat, and hide that it is free.
-        if not_free(self._history, gpu, self._history.thresholds) is None:
+        if not_free(self._history, gpu) is None:
             return f"{name} is free"
         self._gpus.add(gpu.uuid)
         self._engine.tell_when_free(gpu)

@@ -14,15 +14,15 @@ STATE_COOLDOWN = 21600.0
 """Seconds; the usual ``Alert.cooldown`` of everything that lasts."""
 
 
-class Bell(Struct, frozen=True, tag="bell", tag_field="way"):
+class Bell(Struct, frozen=True):
     """The terminal's bell."""
 
 
-class Desktop(Struct, frozen=True, tag="desktop", tag_field="way"):
+class Desktop(Struct, frozen=True):
     """A notification of the terminal (OSC 9, 777 or 99)."""
 
 
-class AlertCommand(Struct, frozen=True, tag="command", tag_field="way"):
+class AlertCommand(Struct, frozen=True):
     """A program.
 
     Attributes:
@@ -32,7 +32,7 @@ class AlertCommand(Struct, frozen=True, tag="command", tag_field="way"):
     args: tuple[str, ...]
 
 
-class Webhook(Struct, frozen=True, tag="webhook", tag_field="way"):
+class Webhook(Struct, frozen=True):
     """A JSON POST to a URL.
 
     Attributes:
@@ -46,7 +46,7 @@ class Webhook(Struct, frozen=True, tag="webhook", tag_field="way"):
     headers: Mapping[str, str] = {}
 
 
-class Apprise(Struct, frozen=True, tag="apprise", tag_field="way"):
+class Apprise(Struct, frozen=True):
     """A service that the library apprise knows.
 
     Attributes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from gpumon.alerts.alert import Alert, Bell, Desktop
+from gpumon.alerts.alert import Alert, Bell, Desktop, in_terminal
 from gpumon.alerts.event_watchers import EndWatcher, XidAlertWatcher
 from gpumon.alerts.look import Look
 from gpumon.alerts.memory import AlertMemory, Remembered
@@ -54,20 +52,15 @@ class AlertEngine:
         state: The file in which it remembers what it told, so that a restart tells nothing twice;
             ``memory_path`` names it. ``None`` to remember nothing, as for the demo, a replay and
             other machines.
-        user: The user that ``me`` means; this program's by default.
 
     Raises:
         WhenError: The condition of an alert is invalid; ``read_alerts`` leaves such alerts out.
     """
 
     def __init__(
-        self,
-        alerts: Sequence[Alert],
-        thresholds: Thresholds,
-        state: Folder | None = None,
-        user: str | None = None,
+        self, alerts: Sequence[Alert], thresholds: Thresholds, state: Folder | None = None
     ) -> None:
-        self._watchers = [_watcher_of(alert, user) for alert in alerts]
+        self._watchers = [_watcher_of(alert) for alert in alerts]
         self._asked: dict[str, EndWatcher | _FreeOnce] = {}
         self._settling = max(_SETTLING, thresholds.idle_after, thresholds.stuck_after) + 10
         self._memory = AlertMemory(state) if state is not None and alerts else None
@@ -130,8 +123,7 @@ class AlertEngine:
         """An alert with the ways in which this program tells it."""
         if self._memory is None or self._memory.is_ours:
             return alert
-        at_terminal = tuple(way for way in alert.ways if isinstance(way, (Bell, Desktop)))
-        return replace(alert, ways=at_terminal)
+        return in_terminal(alert)
 
     def _begin(self, now: float) -> None:
         """Take what was remembered, at the first look."""
@@ -194,13 +186,13 @@ class AlertEngine:
             self._memory.close(_CLOSE_SECONDS)
 
 
-def _watcher_of(alert: Alert, user: str | None) -> Watcher:
+def _watcher_of(alert: Alert) -> Watcher:
     """The watcher of an alert.
 
     Raises:
         WhenError: Its ``when`` cannot be read.
     """
-    when = parse_when(alert.when, user)
+    when = parse_when(alert.when)
     if isinstance(when, GpuWhen):
         return GpuWatcher(alert, when)
     if isinstance(when, ProcessWhen):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from gpumon.alerts.filter_languages import GpuFacts, gpu_language, process_language
+from gpumon.alerts.filter_languages import GPUS, PROCESSES, GpuFacts
 from gpumon.alerts.states import OFFERED, PROCESS_STATES, STATE_NAMES, plain_name
 from gpumon.alerts.xids import SEVERITY_WORDS, WORTH_TELLING, XidChoice
 from gpumon.filters.language import Filter, FilterError, Language, Selection, parse
 from gpumon.filters.term import F, S, said
 from gpumon.findings.finding import FindingKind
 from gpumon.model.snapshot import Gpu
-from gpumon.system.users import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,37 +87,29 @@ def is_event(when: When) -> bool:
     return not isinstance(when, ProcessWhen)
 
 
-def own_user() -> str:
-    """The name of the user who runs this program."""
-    return user_name(os.geteuid())
-
-
-def parse_when(text: str, user: str | None = None) -> When:
+def parse_when(text: str) -> When:
     """Read a ``when``.
 
     Args:
         text: A state, a filter, both, XIDs, or the end of processes; see ``docs/alerts.md``.
-        user: The user that ``user:me`` means; the own one by default.
 
     Raises:
         WhenError: It is none of these.
     """
     words, terms = _sorted(text)
-    me = own_user() if user is None else user
     if not words and not terms:
         raise WhenError(_HOW)
     first = words[0].casefold() if words else ""
     if first in _ENDS:
-        return _ends(words[1:], terms, me)
+        return _ends(words[1:], terms)
     if first in {"xid", "xids"}:
-        choice = _xids(words[1:])
-        return XidWhen(choice, _parsed(terms, gpu_language(me)))
+        return XidWhen(_xids(words[1:]), _parsed(terms, GPUS))
     state = _state(words) if words else None
     if state in PROCESS_STATES:
-        return ProcessWhen(state, _parsed(terms, process_language(me)))
+        return ProcessWhen(state, _parsed(terms, PROCESSES))
     if state is not None:
-        return GpuWhen(state, _parsed(terms, gpu_language(me)))
-    return _filter(terms, me)
+        return GpuWhen(state, _parsed(terms, GPUS))
+    return _filter(terms)
 
 
 def _sorted(text: str) -> tuple[list[str], list[str]]:
@@ -174,7 +164,7 @@ def _xids(words: Sequence[str]) -> XidChoice:
     return XidChoice(least, frozenset(numbers))
 
 
-def _ends(words: Sequence[str], terms: list[str], me: str) -> EndWhen:
+def _ends(words: Sequence[str], terms: list[str]) -> EndWhen:
     """The end of processes: by PID, by a filter, or both."""
     for word in words:
         if not (word.isascii() and word.isdigit()):
@@ -185,21 +175,20 @@ def _ends(words: Sequence[str], terms: list[str], me: str) -> EndWhen:
         terms = [f"pid:{word}", *terms]
     if not terms:
         raise WhenError("ends what? Write ends 12345 or ends user:me")
-    return EndWhen(_parsed(terms, process_language(me)))
+    return EndWhen(_parsed(terms, PROCESSES))
 
 
-def _filter(terms: list[str], me: str) -> GpuWhen | ProcessWhen:
+def _filter(terms: list[str]) -> GpuWhen | ProcessWhen:
     """A filter alone: of processes, unless a term of it is one of GPUs only."""
-    processes, gpus = process_language(me), gpu_language(me)
-    of_processes = {term.name for term in processes.terms}
-    of_gpus = {term.name for term in gpus.terms}
+    of_processes = {term.name for term in PROCESSES.terms}
+    of_gpus = {term.name for term in GPUS.terms}
     keys = [key for key in map(_key, terms) if key is not None]
     for key in keys:
         if key not in of_processes | of_gpus:
             raise WhenError(_unknown(key, sorted(of_processes | of_gpus)))
     if any(key not in of_processes for key in keys):
-        return GpuWhen(None, _parsed(terms, gpus))
-    return ProcessWhen(None, _parsed(terms, processes))
+        return GpuWhen(None, _parsed(terms, GPUS))
+    return ProcessWhen(None, _parsed(terms, PROCESSES))
 
 
 def _key(term: str) -> str | None:

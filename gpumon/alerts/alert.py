@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +32,10 @@ class AlertCommand(Struct, frozen=True):
     args: tuple[str, ...]
 
 
+WebhookFormat: TypeAlias = Literal["gpumon", "ntfy", "slack", "alertmanager"]
+"""The forms of a webhook's body."""
+
+
 class Webhook(Struct, frozen=True):
     """A JSON POST to a URL.
 
@@ -42,7 +46,7 @@ class Webhook(Struct, frozen=True):
     """
 
     url: str
-    format: Literal["gpumon", "ntfy", "slack", "alertmanager"] = "gpumon"
+    format: WebhookFormat = "gpumon"
     headers: Mapping[str, str] = {}
 
 

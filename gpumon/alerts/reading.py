@@ -6,7 +6,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from gpumon.alerts.alert import (
@@ -18,6 +18,7 @@ from gpumon.alerts.alert import (
     Bell,
     Desktop,
     Webhook,
+    WebhookFormat,
 )
 from gpumon.alerts.when import WhenError, is_event, parse_when
 from gpumon.config.alert_tables import ALERT_KEYS
@@ -36,7 +37,7 @@ MOST_ALERTS = 100
 _LONGEST_NAME = 60
 _LONGEST_TIME = 30 * 86400.0
 _MOST_SECRET_BYTES = 8192
-_FORMATS = ("gpumon", "ntfy", "slack", "alertmanager")
+_FORMATS = get_args(WebhookFormat)
 _WAYS = (
     'give "bell", "desktop", { command = ["prog", "arg"] }, { webhook = "https://…" } or '
     '{ apprise = "…" }'
@@ -254,10 +255,10 @@ def _url(value: object) -> str:
         raise InvalidValue(advice)
     try:
         parts = urlsplit(value)
-        host, _ = parts.hostname, parts.port
+        host, port = parts.hostname, parts.port
     except ValueError:
         raise InvalidValue(advice) from None
-    if parts.scheme not in {"http", "https"} or not host:
+    if parts.scheme not in {"http", "https"} or not host or port == 0:
         raise InvalidValue(advice)
     return value
 

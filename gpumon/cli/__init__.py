@@ -145,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
     # Before anything else imports it.
     import_msgspec()
     from gpumon.cli.common import codeset
-    from gpumon.cli.messages import EXIT_USAGE, fail, no_standard_output
+    from gpumon.cli.messages import EXIT_USAGE, explain, fail, no_standard_output
     from gpumon.text.charset import take_stream
 
     take_stream(sys.stderr, codeset(options))
@@ -164,4 +164,10 @@ def _run(options: argparse.Namespace) -> int:
         prints, run = command.prints, module_of(name).run
     if prints and sys.stdout is None:
         return no_standard_output()
-    return run(options)
+    try:
+        return run(options)
+    except Exception as error:
+        status = explain(error)
+        if status is None:
+            raise
+        return status

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gpumon.config import Loaded, Settings
     from gpumon.config.themes import ThemeChoice
     from gpumon.host.process_host import ProcessHost
-    from gpumon.sampling.enrichment import Reservations
-    from gpumon.sources.links import Links
     from gpumon.sources.source import Source
     from gpumon.ui.session import SessionAlerts
     from gpumon.ui.startup_options import StartupOptions
@@ -30,7 +28,7 @@ def codeset(options: argparse.Namespace) -> str:
     """The encoding of text for a person."""
     from gpumon.text.charset import ASCII, codeset_of, environment
 
-    return ASCII if getattr(options, "ascii", False) else codeset_of(environment())
+    return ASCII if options.ascii else codeset_of(environment())
 
 
 def source_and_host(
@@ -47,32 +45,12 @@ def source_and_host(
     from gpumon.model.selection import ALL
 
     return local.source_and_host(
-        getattr(options, "gpus", ALL),
-        demo=getattr(options, "demo", False),
-        readonly=getattr(options, "readonly", False),
+        options.gpus or ALL,
+        demo=bool(options.demo),
+        readonly=bool(options.readonly),
         profiled=profiled,
-        backend=_backend(options),
+        backend=options.backend,
     )
-
-
-def all_gpus(options: argparse.Namespace) -> tuple[Source, Callable[[], Links] | None]:
-    """A source of every GPU, not only the requested ones, and a function that reads their links."""
-    from gpumon.api.local import whole_machine
-
-    return whole_machine(demo=getattr(options, "demo", False), backend=_backend(options))
-
-
-def _backend(options: argparse.Namespace) -> str:
-    from gpumon.model.makers import AUTO
-
-    return getattr(options, "backend", AUTO)
-
-
-def reservations(options: argparse.Namespace) -> Reservations | None:
-    """The function that reads reservations; ``None`` for the demo."""
-    from gpumon.api import local
-
-    return local.reservations(demo=getattr(options, "demo", False))
 
 
 def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:

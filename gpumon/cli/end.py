@@ -12,7 +12,7 @@ from gpumon.cli import values
 from gpumon.cli.common import print_all, silence, source_and_host, take_output, take_settings
 from gpumon.cli.fleet import connected, hosts_fault
 from gpumon.cli.help import RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, explain, fail
+from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import TIMEOUT, add_hosts, add_source, drawing
 
 if TYPE_CHECKING:
@@ -96,11 +96,9 @@ def _signal(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """End the processes; the exit status."""
-    from gpumon.fleet.fleet import FleetError
     from gpumon.kill.audit_log import AuditLog, NoAuditLog
     from gpumon.kill.end.end import EndOptions, end
     from gpumon.kill.end.selection import NamedProcess
-    from gpumon.sources.source import SourceError
 
     wrong = hosts_fault(options)
     if wrong is not None:
@@ -116,16 +114,11 @@ def run(options: argparse.Namespace) -> int:
         options.format,
         options.wait,
     )
-    try:
-        if getattr(options, "hosts", None) is not None:
-            return _end_there(options, asked)
-        source, host = source_and_host(options, profiled=False)
-        log = NoAuditLog() if getattr(options, "demo", False) else AuditLog()
-        return _printed(end(source, host, log, asked))
-    except FleetError as error:
-        return fail(f"{error}", EXIT_USAGE)
-    except SourceError as error:
-        return explain(error)
+    if options.hosts is not None:
+        return _end_there(options, asked)
+    source, host = source_and_host(options, profiled=False)
+    log = NoAuditLog() if options.demo else AuditLog()
+    return _printed(end(source, host, log, asked))
 
 
 def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:

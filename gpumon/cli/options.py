@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
+from gpumon.cli.fleet import fleet_option
 from gpumon.cli.help import Parser
 from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
 from gpumon.model.makers import BACKENDS, MAKERS
@@ -283,7 +284,7 @@ def requirements(options: argparse.Namespace) -> Requirements:
     from gpumon.scheduling.requirements import Requirements
 
     least, most = options.count
-    backend = getattr(options, "backend", None)
+    backend = options.backend
     return Requirements(
         least=least,
         most=most,
@@ -295,7 +296,7 @@ def requirements(options: argparse.Namespace) -> Requirements:
         models=options.model or (),
         architectures=options.arch or (),
         capability=options.capability,
-        only=getattr(options, "gpus", ALL),
+        only=options.gpus or ALL,
         never=options.never or ALL,
         maker=next((maker for maker, facts in MAKERS.items() if facts.backend == backend), None),
         mig=options.mig,
@@ -308,7 +309,7 @@ def requirements_fault(options: argparse.Namespace) -> str | None:
     """What is wrong with the options of ``add_gpu_requirements`` together, in a sentence."""
     if options.past is not None and options.stable is None:
         return "--from needs --stable, which says how much of the log to read."
-    if any(getattr(options, name, None) is not None for name in ("hosts", "prometheus")):
+    if fleet_option(options) is not None:
         if options.past is not None:
             return "--from reads a log of this machine: leave out --hosts and --prometheus."
         if options.mine_is_free:

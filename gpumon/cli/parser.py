@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import dashboard
 from gpumon.cli.commands import COMMANDS, module_of
 from gpumon.cli.help import Parser, RawFormatter
+from gpumon.cli.plain import OPTIONAL
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,6 +46,8 @@ def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentPa
         default=argparse.SUPPRESS,
         help="print the versions of gpumon, Python, Textual and the driver, and exit",
     )
+    # Only here: with a default of its own a command would hide what stands before it.
+    parser.set_defaults(**dict.fromkeys(OPTIONAL))
     commands = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", prog="gpumon", parser_class=Parser
     )

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 LEAST_INTERVAL = 0.1
 LONGEST_INTERVAL = 3600.0
 LOG_INTERVAL = 1.0
+OPTIONAL = (
+    *("gpus", "user", "filter", "backend", "demo", "hosts", "ssh", "prometheus", "match"),
+    *("timeout", "theme", "ascii", "visitor"),
+)
+"""What every command's options have, ``None`` if it is not given."""
 
 
 def read_plainly(arguments: Sequence[str]) -> argparse.Namespace | None:
@@ -30,6 +35,7 @@ def read_plainly(arguments: Sequence[str]) -> argparse.Namespace | None:
     told = SimpleNamespace(
         command=None, interval=interval, readonly=False, log=None, commands=True, columns=None
     )
+    vars(told).update(dict.fromkeys(OPTIONAL))
     return cast("argparse.Namespace", told)
 
 

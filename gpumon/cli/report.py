@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli.common import print_all, take_output, take_settings
 from gpumon.cli.help import MakeParser, RawFormatter
-from gpumon.cli.messages import EXIT_USAGE, fail
 from gpumon.cli.options import drawing
 
 if TYPE_CHECKING:
@@ -80,13 +79,9 @@ def run(options: argparse.Namespace) -> int:
 
     hosts = None
     if options.host is not None:
-        from gpumon.fleet.fleet import FleetError
         from gpumon.fleet.host_names import read_hosts
 
-        try:
-            hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
-        except FleetError as error:
-            return fail(str(error), EXIT_USAGE)
+        hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
     take_output(options, options.format, utf_8=options.format == "json")
     return print_all(
         lambda: print_report(

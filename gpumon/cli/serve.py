@@ -75,7 +75,7 @@ def _visitors(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal, or show the dashboard of a visitor; the exit status."""
-    if getattr(options, "visitor", False):
+    if options.visitor:
         return _show(options)
     from gpumon.cli.dashboard import options_fault
     from gpumon.web.run import ServeError, ServeOptions, serve

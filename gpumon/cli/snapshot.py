@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from gpumon.cli.common import print_all, reservations, source_and_host, take_output, take_settings
-from gpumon.cli.messages import EXIT_USAGE, explain, fail, say
+from gpumon.api.local import reservations
+from gpumon.cli.common import print_all, source_and_host, take_output, take_settings
+from gpumon.cli.messages import EXIT_USAGE, fail, say
 
 if TYPE_CHECKING:
     import argparse
@@ -60,7 +61,6 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     """Print one sample in a format; the exit status."""
     from gpumon.cli.fleet import fleet_option, hosts_fault, print_hosts
     from gpumon.model.thresholds import DEFAULTS
-    from gpumon.sources.source import SourceError
 
     if by_process and form != "csv":
         return fail(
@@ -75,12 +75,7 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     thresholds = take_settings().thresholds if form == "table" else DEFAULTS
     take_output(options, form, utf_8=form in {"json", "prometheus"})
     if fleet_option(options) is not None:
-        from gpumon.fleet.fleet import FleetError
-
-        try:
-            return print_hosts(options, form, thresholds, by_process=by_process)
-        except FleetError as error:
-            return fail(str(error), EXIT_USAGE)
+        return print_hosts(options, form, thresholds, by_process=by_process)
     source, host = source_and_host(options, profiled=False)
     sentences: list[str] = []
 
@@ -91,19 +86,16 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
                 form,
                 sys.stdout,
                 host=host,
-                user=getattr(options, "user", None),
-                filter=getattr(options, "filter", None),
+                user=options.user,
+                filter=options.filter,
                 by_process=by_process,
                 thresholds=thresholds,
-                reservations=reservations(options),
+                reservations=reservations(demo=options.demo),
             )
         )
         return 0
 
-    try:
-        status = print_all(write)
-    except SourceError as error:
-        return explain(error)
+    status = print_all(write)
     for sentence in sentences:
         say(sentence)
     return status

@@ -165,12 +165,12 @@ def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selecte
     from gpumon.scheduling.chooser import Chooser
     from gpumon.scheduling.gpu_sampler import GpuSampler, UnavailableError
     from gpumon.scheduling.outputs import as_variables
-    from gpumon.scheduling.reservation.locks import LOCK_DIR_VARIABLE, Locks
+    from gpumon.scheduling.reservation.locks import Locks
     from gpumon.scheduling.select import settled
 
     deadline = time.monotonic() + wait
     source, links = whole_machine(demo=demo)
-    locks = Locks(os.environ.get(LOCK_DIR_VARIABLE) or None, os.environ, make=False)
+    locks = Locks(None, os.environ, make=False)
     try:
         chooser = Chooser(requirements, os.environ, locks, links)
         with GpuSampler(source) as sampler:

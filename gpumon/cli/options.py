@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0
 """Seconds to wait for the answers of other machines."""
-LOCK_DIR_VARIABLE = "GPUMON_LOCK_DIR"
 
 
 def drawing() -> Parser:
@@ -268,9 +266,8 @@ def add_gpu_requirements(parser: argparse.ArgumentParser) -> None:
         "--lock-dir",
         metavar="FOLDER",
         type=values.folder,
-        default=os.environ.get(LOCK_DIR_VARIABLE) or None,
         help="folder of the locks that all users of this machine share (default: "
-        f"{LOCK_DIR_VARIABLE}, or what docs/run.md says)",
+        "GPUMON_LOCK_DIR, or what docs/run.md says)",
     )
     add_source(parser)
     parser.add_argument(

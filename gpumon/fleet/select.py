@@ -169,7 +169,7 @@ def select_host(
             write(table(offer.verdicts, chosen, columns()))
     if best is None:
         why = "" if verbose else ": --verbose says why, GPU by GPU"
-        tell(f"no host has {requirements.number} to give{why}.")
+        tell(f"no host has {requirements.counted()} to give{why}.")
     return 1 if best is None else 0
 
 

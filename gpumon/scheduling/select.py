@@ -12,9 +12,10 @@ from gpumon.scheduling.gpu_sampler import GpuSampler
 from gpumon.scheduling.outputs import (
     as_env,
     as_index,
-    as_json,
     as_uuid,
     doubt_of_indices,
+    json_text,
+    selection_json,
     table,
 )
 from gpumon.scheduling.reservation.locks import Locks
@@ -88,7 +89,7 @@ def select(
     if locks.trouble:
         tell(f"who has reserved a GPU is known of your own programs only: {locks.trouble}")
     if options.form == "json":
-        stream.write(as_json(choice, verdicts) + "\n")
+        stream.write(json_text(selection_json(choice, verdicts)) + "\n")
     if choice is None:
         tell(chooser.refusal(verdicts))
         write(table(verdicts, columns=columns()))

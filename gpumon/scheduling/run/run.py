@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.eligibility import Eligibility, Ineligibility
+    from gpumon.scheduling.eligibility import Candidate, Eligibility, Ineligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements
     from gpumon.sources.links import Links
@@ -270,12 +270,12 @@ class _Reserver:
 
     def _say(self, why: str) -> None:
         if not self._status_line.rewrites:
-            number = self._options.requirements.number
+            number = self._options.requirements.counted()
             self._status_line.say(f"waiting for {number}{why and f': {why}'}")
 
     def _show(self, trouble: str, reasons: Sequence[str]) -> None:
         waited = duration(time.monotonic() - self._began)
-        head = f"○ waiting for {self._options.requirements.number}, {waited}"
+        head = f"○ waiting for {self._options.requirements.counted()}, {waited}"
         self._status_line.show([f"{head}: {trouble}" if trouble else head, *reasons])
 
 
@@ -286,10 +286,8 @@ def _short_reason(refusal: Ineligibility) -> str:
     return refusal.sentence if watched else refusal.sentence.partition(", ")[0]
 
 
-def _moved(before: object, now: object) -> bool:
-    from gpumon.scheduling.eligibility import Candidate
-
-    if not isinstance(before, Candidate) or not isinstance(now, Candidate):
+def _moved(before: Candidate | None, now: Candidate | None) -> bool:
+    if before is None or now is None:
         return True
     if before.memory_used is None or now.memory_used is None:
         return True

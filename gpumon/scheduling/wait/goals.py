@@ -103,12 +103,7 @@ class GpuGoal:
     @property
     def words(self) -> str:
         """The goal in words: ``2 idle GPUs``."""
-        number, _, thing = self._requirements.number.rpartition(" ")
-        # "MIG device" is two words.
-        number, thing = (
-            (number[:-4], f"MIG {thing}") if number.endswith(" MIG") else (number, thing)
-        )
-        return f"{number} {self._kind} {thing}"
+        return self._requirements.counted(self._kind)
 
     def look(self, snapshot: Snapshot) -> Progress:
         """The current progress.
@@ -180,9 +175,8 @@ def _blocker(verdict: Eligibility, now: float) -> str:
     kind = "" if refusal is None else refusal.kind
     if kind in {"processes", "memory"} and verdict.others:
         largest = verdict.others[0]
-        use = verdict.candidate.use_of(largest)
         who = str(largest.id.pid) if largest.user is None else printable(largest.user)
-        size = None if use is None else use.memory_used
+        size = verdict.candidate.memory_of(largest)
         held = "" if size is None else f" {memory_size(size)}"
         since = "" if largest.started_at is None else f" for {duration(now - largest.started_at)}"
         more = len(verdict.others) - 1

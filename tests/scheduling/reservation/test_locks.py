@@ -213,6 +213,7 @@ def test_the_default_folder_is_open_to_all_users_or_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o1777)
+    monkeypatch.delenv("GPUMON_LOCK_DIR", raising=False)
     monkeypatch.setattr(
         "gpumon.scheduling.reservation.lock_folder._SHARED_PARENTS", (str(tmp_path),)
     )

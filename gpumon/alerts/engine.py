@@ -221,7 +221,7 @@ class _FreeOnce:
         if gpu is None or not look.is_free(gpu):
             return []
         _, finding = look.gpu_state(gpu, FindingKind.FREE)
-        return [gpu_notice(self.alert, look.snapshot, gpu, look.now, finding, None)]
+        return [gpu_notice(self.alert, look, gpu, finding, None)]
 
     def shift(self, seconds: float) -> None:
         """It holds no times."""

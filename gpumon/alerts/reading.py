@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
@@ -25,6 +24,7 @@ from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.settings import ConfigError
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.table import InvalidValue, shown
+from gpumon.system.files import beginning
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
@@ -286,10 +286,7 @@ def _headers(value: object, what: str) -> dict[str, str]:
 def _secret(path: Path) -> str:
     """The first line of a file."""
     try:
-        # A pipe must not block gpumon.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            data = file.read(_MOST_SECRET_BYTES + 1)
+        data = beginning(path, _MOST_SECRET_BYTES + 1)
     except OSError as error:
         raise InvalidValue(f"{path} cannot be read: {error.strerror}") from None
     text = data.decode("ascii", "replace").strip()

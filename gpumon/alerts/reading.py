@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
@@ -23,9 +22,8 @@ from gpumon.alerts.when import WhenError, is_event, parse_when
 from gpumon.config.alert_tables import ALERT_KEYS
 from gpumon.config.settings import ConfigError
 from gpumon.config.suggestions import did_you_mean
-from gpumon.config.table import InvalidValue, shown
+from gpumon.config.table import InvalidValue, as_number, read_switch, shown
 from gpumon.system.files import beginning
-from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,8 +117,8 @@ class _AlertReader:
             ways=self._ways(),
             lasting=self._value("for", _seconds, 0.0),
             cooldown=self._value("cooldown", _seconds, usual),
-            ended=self._value("ended", _switch, default=False),
-            commands=self._value("commands", _switch, default=False),
+            ended=self._value("ended", read_switch, default=False),
+            commands=self._value("commands", read_switch, default=False),
         )
 
     def _place(self, key: str) -> str:
@@ -178,23 +176,10 @@ def _when(value: object) -> str:
 
 
 def _seconds(value: object) -> float:
-    number = math.nan
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value) if abs(value) < _LONGEST_TIME * 2 else math.inf
-    elif isinstance(value, str):
-        try:
-            number = TIMESPAN.read(value)[0]
-        except QuantityError:
-            number = math.nan
+    number = as_number(value, timespan=True)
     if not 0 <= number <= _LONGEST_TIME:
         raise InvalidValue('give seconds, or a time such as "90s", "10m" or "2h", up to "30d"')
     return number
-
-
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidValue("give true or false")
-    return value
 
 
 def _way(value: object, folder: Path) -> Way:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import ANSWERING, Unknown
-from gpumon.model.sums import known_sum
 from gpumon.report.sums import Energy, Slowed, WeightedMean
 from gpumon.text.formatting import UNKNOWN, memory_size, number
 from gpumon.ui.view.gpu_text import short_name

@@ -86,7 +86,7 @@ def alerts_of(options: argparse.Namespace, *, terminal: bool) -> AlertsFound | s
 
 def run(options: argparse.Namespace) -> int:
     """List the alerts, or test one; the exit status."""
-    take_output(options, "table", utf_8=False)
+    take_output(options, "table")
     found = alerts_of(options, terminal=True)
     if isinstance(found, str):
         return fail(found)

@@ -53,21 +53,22 @@ def source_and_host(
     )
 
 
-def take_output(options: argparse.Namespace, form: str, *, utf_8: bool) -> None:
+def take_output(options: argparse.Namespace, form: str) -> None:
     """Set up standard output for a format.
 
     Args:
         options: The command line.
         form: A ``table`` gets characters that the terminal can show; in other formats characters
-            that the encoding lacks are replaced.
-        utf_8: Whether the format is always UTF-8.
+            that the encoding lacks are replaced. JSON and Prometheus' format are UTF-8 by
+            definition.
     """
     if form == "table":
         from gpumon.text.charset import take_stream
 
         take_stream(sys.stdout, codeset(options))
     elif isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8" if utf_8 else None, errors="replace")
+        encoding = "utf-8" if form in {"json", "prometheus"} else None
+        sys.stdout.reconfigure(encoding=encoding, errors="replace")
 
 
 def take_settings() -> Settings:
@@ -172,6 +173,16 @@ def print_all(write: Callable[[], int]) -> int:
         silence(sys.stdout)
         return cannot_write(error)
     return status
+
+
+def print_text(text: str) -> int:
+    """Write a text to standard output; the exit status."""
+
+    def write() -> int:
+        sys.stdout.write(text)
+        return 0
+
+    return print_all(write)
 
 
 def silence(stream: TextIO) -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpumon.cli import values
-from gpumon.cli.common import print_all, silence, source_and_host, take_output, take_settings
+from gpumon.cli.common import print_text, silence, source_and_host, take_output, take_settings
 from gpumon.cli.fleet import connected, hosts_fault
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
     options.readonly = options.readonly or take_settings().readonly
-    take_output(options, options.format, utf_8=options.format == "json")
+    take_output(options, options.format)
     asked = EndOptions(
         tuple(dict.fromkeys(NamedProcess(*one) for one in options.processes)),
         options.number,
@@ -150,13 +150,8 @@ def _end_there(options: argparse.Namespace, asked: EndOptions) -> int:
 
 def _printed(result: EndResult) -> int:
     """Print the report; the exit status."""
-
-    def write() -> int:
-        sys.stdout.write(result.text)
-        return 0
-
     try:
-        return print_all(write) or result.status
+        return print_text(result.text) or result.status
     except BrokenPipeError:
         # Nobody reads the report, but a script may read the status.
         silence(sys.stdout)

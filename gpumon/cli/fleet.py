@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpumon.cli.common import print_all
+from gpumon.cli.common import print_text
 from gpumon.cli.messages import EXIT_FAILED, say
 
 if TYPE_CHECKING:
@@ -161,10 +161,8 @@ def print_hosts(
             kept = replace(snapshot, processes=tuple(shown))
             hosts.append(_Shown(replace(host, snapshot=kept), snapshot, words))
     fleet_now = replace(found, hosts=tuple([one.host for one in hosts]))
-    status = print_all(
-        lambda: _write(
-            _table(hosts, thresholds) if form == "table" else _exported(fleet_now, form, by_process)
-        )
+    status = print_text(
+        _table(hosts, thresholds) if form == "table" else _exported(fleet_now, form, by_process)
     )
     for name, sentence in absent.items():
         say(f"{name}: {sentence}")
@@ -188,12 +186,6 @@ class _Shown(NamedTuple):
     host: HostState
     whole: Snapshot | None
     words: Sequence[str]
-
-
-def _write(text: str) -> int:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    return 0
 
 
 def _table(hosts: Sequence[_Shown], thresholds: Thresholds) -> str:

@@ -20,15 +20,13 @@ class _PrintVersions(argparse.Action):
     """``--version``: print the versions and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from gpumon.cli.common import print_all
+        from gpumon.cli.common import print_text
         from gpumon.cli.messages import no_standard_output
         from gpumon.sources.versions import all_versions
 
-        def write() -> int:
-            sys.stdout.write(f"{all_versions()}\n")
-            return 0
-
-        parser.exit(no_standard_output() if sys.stdout is None else print_all(write))
+        parser.exit(
+            no_standard_output() if sys.stdout is None else print_text(f"{all_versions()}\n")
+        )
 
 
 def make_parser(arguments: Collection[str] | None = None) -> argparse.ArgumentParser:

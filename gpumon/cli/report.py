@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         from gpumon.fleet.host_names import read_hosts
 
         hosts = frozenset(read_hosts(options.host, take_settings().hosts.groups))
-    take_output(options, options.format, utf_8=options.format == "json")
+    take_output(options, options.format)
     return print_all(
         lambda: print_report(
             options.files,

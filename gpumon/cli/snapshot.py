@@ -70,10 +70,9 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
     wrong = hosts_fault(options, "gpus")
     if wrong is not None:
         return fail(wrong, EXIT_USAGE)
-    # JSON and Prometheus' format are UTF-8 by definition; a terminal may use any encoding.
     # Output for programs does not depend on the configuration.
     thresholds = take_settings().thresholds if form == "table" else DEFAULTS
-    take_output(options, form, utf_8=form in {"json", "prometheus"})
+    take_output(options, form)
     if fleet_option(options) is not None:
         return print_hosts(options, form, thresholds, by_process=by_process)
     source, host = source_and_host(options, profiled=False)

@@ -32,7 +32,7 @@ def add_options(command: MakeParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Watch until a signal; the exit status."""
-    take_output(options, "table", utf_8=False)
+    take_output(options, "table")
     found = alerts_of(options, terminal=False)
     if isinstance(found, str):
         return fail(found, EXIT_USAGE)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.jobs import job_of, launchers_of
 from gpumon.model.snapshot import GpuStatus
-from gpumon.model.sums import known_sum
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

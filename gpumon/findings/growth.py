@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gpumon.findings.finding import Finding, FindingKind, Severity
 from gpumon.findings.phrases import spaced
+from gpumon.model.arithmetic import fitted_line
 from gpumon.model.snapshot import GpuStatus
 from gpumon.text.formatting import gib, gibibytes
 
@@ -84,7 +85,7 @@ def growth(
         known = [mean for mean in points(seconds, _POINTS) if mean is not None]
         if len(known) < _POINTS or known[-1] - known[0] < thresholds.growth_bytes:
             continue
-        slope, fit = _line(known)
+        slope, fit = fitted_line(list(enumerate(known)))
         if fit >= thresholds.growth_fit and _goes_on(known):
             rate = slope / (seconds / _POINTS)
             return Growth(rate, known[-1] - known[0], seconds, fit)
@@ -143,16 +144,6 @@ def _growth_of(history: History, gpu: Gpu) -> Growth | None:
             found = None
     judged[gpu.uuid] = turn, found
     return found
-
-
-def _line(values: Sequence[float]) -> tuple[float, float]:
-    """The least-squares line through equally spaced values: its rise per step, and R²."""
-    middle = (len(values) - 1) / 2
-    mean = sum(values) / len(values)
-    spread = sum((place - middle) ** 2 for place in range(len(values)))
-    change = sum((value - mean) ** 2 for value in values)
-    shared = sum((place - middle) * (value - mean) for place, value in enumerate(values))
-    return shared / spread, shared**2 / (spread * change)
 
 
 def _goes_on(values: Sequence[float]) -> bool:

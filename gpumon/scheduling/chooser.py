@@ -153,16 +153,15 @@ class Chooser:
             raise NoSuchGpuError(missing, len(gpus))
         uid = os.geteuid() if hasattr(os, "geteuid") else None
         # Another machine, whose locks are not here, has its reservations in the snapshot.
-        plain = Circumstances(allowance(self._environment, gpus), _reservations(snapshot), uid=uid)
+        known = Circumstances(allowance(self._environment, gpus), _reservations(snapshot), uid=uid)
         if self._locks is None or past:
-            return plain
+            return known
         devices = [gpu.uuid for gpu in gpus] + [mig.uuid for gpu in gpus for mig in gpu.mig]
         held = self._locks.others(uuid for uuid in devices if uuid not in mine)
-        known = Circumstances(plain.allowance, held, uid=uid)
-        reserved_for = (
-            {} if self._queue is None or mine else self._queue.reserved_for(snapshot, known)
-        )
-        return Circumstances(plain.allowance, held, reserved_for, uid)
+        known = replace(known, held=held)
+        if self._queue is None or mine:
+            return known
+        return replace(known, reserved_for=self._queue.reserved_for(snapshot, known))
 
     def choose(self, verdicts: Sequence[Eligibility]) -> GpuChoice | None:
         """The best GPUs; ``None`` if too few are eligible."""

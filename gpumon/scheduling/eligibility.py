@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.availability.rule import FRESH_SECONDS, listed_on, why_not_free
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, Maker, maker_of
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
-from gpumon.model.sums import known_sum
 from gpumon.scheduling.messages import gib, holders_named
 from gpumon.scheduling.reservation.holders import holder_sentence
 from gpumon.text.formatting import counted, duration, mig_name, printable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import GpuStatus
-from gpumon.model.sums import known_sum
 from gpumon.report.sums import Distribution, Energy, Slowed, WeightedMean
 from gpumon.scheduling.eligibility import Candidate  # noqa: TC001 - msgspec resolves them
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -11,13 +10,14 @@ from msgspec import Struct
 from gpumon.alerts.filter_languages import GPUS, PROCESSES, GpuFacts
 from gpumon.alerts.states import OFFERED, PROCESS_STATES, STATE_NAMES, plain_name
 from gpumon.alerts.xids import SEVERITY_WORDS, WORTH_TELLING, XidChoice
+from gpumon.config.suggestions import nearest
 from gpumon.filters.language import Filter, FilterError, Language, Selection, parse
 from gpumon.filters.term import F, S, said
 from gpumon.findings.finding import FindingKind
 from gpumon.model.snapshot import Gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 GpuFilter: TypeAlias = Selection[Gpu, GpuFacts]
 
@@ -134,8 +134,7 @@ def _state(words: Sequence[str]) -> FindingKind:
     state = STATE_NAMES.get(name)
     if state is not None:
         return state
-    near = get_close_matches(name, [*STATE_NAMES, "xid", "ends"], 1)
-    guess = f"did you mean {near[0]}? " if near else ""
+    guess = _guess(name, [*STATE_NAMES, "xid", "ends"])
     raise WhenError(
         f"no state {said(' '.join(words))}: {guess}There are {', '.join(OFFERED)}, xid and ends; "
         'to look for a text in the names of processes, quote it: "train"'
@@ -153,8 +152,7 @@ def _xids(words: Sequence[str]) -> XidChoice:
             elif part.casefold() in SEVERITY_WORDS:
                 least = SEVERITY_WORDS[part.casefold()]
             else:
-                near = get_close_matches(part.casefold(), SEVERITY_WORDS, 1)
-                guess = f"did you mean {near[0]}? " if near else ""
+                guess = _guess(part, SEVERITY_WORDS)
                 raise WhenError(
                     f"no XID {said(part)}: {guess}Write numbers such as xid 79,48, or xid with "
                     f"{', '.join(list(SEVERITY_WORDS)[:-1])} or {list(SEVERITY_WORDS)[-1]}"
@@ -185,7 +183,10 @@ def _filter(terms: list[str]) -> GpuWhen | ProcessWhen:
     keys = [key for key in map(_key, terms) if key is not None]
     for key in keys:
         if key not in of_processes | of_gpus:
-            raise WhenError(_unknown(key, sorted(of_processes | of_gpus)))
+            names = sorted(of_processes | of_gpus)
+            raise WhenError(
+                f"no term {said(key)}: {_guess(key, names)}There are {', '.join(names)}"
+            )
     if any(key not in of_processes for key in keys):
         return GpuWhen(None, _parsed(terms, GPUS))
     return ProcessWhen(None, _parsed(terms, PROCESSES))
@@ -197,10 +198,9 @@ def _key(term: str) -> str | None:
     return None if match is None else match[1].casefold()
 
 
-def _unknown(key: str, names: list[str]) -> str:
-    near = get_close_matches(key, names, 1)
-    guess = f"did you mean {near[0]}? " if near else ""
-    return f"no term {said(key)}: {guess}There are {', '.join(names)}"
+def _guess(word: str, names: Iterable[str]) -> str:
+    near = nearest(word, names)
+    return "" if near is None else f"did you mean {near}? "
 
 
 def _parsed(terms: list[str], language: Language[S, F]) -> Selection[S, F]:

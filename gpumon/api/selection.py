@@ -175,7 +175,7 @@ def _selected(requirements: Requirements, wait: float, *, demo: bool) -> Selecte
         chooser = Chooser(requirements, os.environ, locks, links)
         with GpuSampler(source) as sampler:
             _, verdicts = settled(sampler, chooser)
-            sampler.interval = _TICK_SECONDS
+            sampler.collector.interval = _TICK_SECONDS
             while (choice := chooser.choose(verdicts)) is None:
                 left = deadline - time.monotonic()
                 if left <= 0 or chooser.hopeless(verdicts):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from gpumon.cli import silence
 from gpumon.cli.messages import cannot_write, say
 
 if TYPE_CHECKING:
@@ -183,8 +184,3 @@ def print_text(text: str) -> int:
         return 0
 
     return print_all(write)
-
-
-def silence(stream: TextIO) -> None:
-    """Send what is still buffered to ``/dev/null``, so that the flush at exit does not fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from gpumon.cli import values
-from gpumon.cli.common import print_text, silence, source_and_host, take_output, take_settings
+from gpumon.cli import silence, values
+from gpumon.cli.common import print_text, source_and_host, take_output, take_settings
 from gpumon.cli.fleet import connected, hosts_fault
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail

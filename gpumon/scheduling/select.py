@@ -122,7 +122,7 @@ def settled(
     verdicts = chooser.judge(snapshot)
     if not chooser.left():
         return snapshot, verdicts
-    sampler.interval = _WATCH_SECONDS
+    sampler.collector.interval = _WATCH_SECONDS
     while (left := chooser.left()) and not chooser.hopeless(verdicts):
         fitting = sum(1 for one in verdicts if chooser.may_still_fit(one))
         show([f"○ observing the GPUs, {duration(left)} left", f"{fitting} stable so far"])

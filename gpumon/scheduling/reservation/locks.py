@@ -102,12 +102,8 @@ class Locks:
 
     def holders(self, uuids: Iterable[str]) -> dict[str, ReservationHolder]:
         """The holders of these GPUs and MIG devices, without those that are not reserved."""
-        found: dict[str, ReservationHolder] = {}
-        for uuid in uuids:
-            holder = self._holder(uuid)
-            if holder is not None:
-                found[uuid] = holder
-        return found
+        holders = {uuid: self._holder(uuid) for uuid in uuids}
+        return {uuid: holder for uuid, holder in holders.items() if holder is not None}
 
     def others(self, uuids: Iterable[str]) -> dict[str, ReservationHolder]:
         """The same without the reservations of a ``gpumon run`` around this program."""

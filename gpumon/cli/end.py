@@ -13,7 +13,7 @@ from gpumon.cli.common import print_text, source_and_host, take_output, take_set
 from gpumon.cli.fleet import connected, hosts_fault
 from gpumon.cli.help import RawFormatter
 from gpumon.cli.messages import EXIT_USAGE, fail
-from gpumon.cli.options import TIMEOUT, add_hosts, add_source, drawing
+from gpumon.cli.options import TIMEOUT, add_format, add_hosts, add_source, drawing
 
 if TYPE_CHECKING:
     from gpumon.cli.help import MakeParser
@@ -65,12 +65,7 @@ def add_options(command: MakeParser) -> None:
         dest="wait",
         help="wait at most this long for their end: 30s (the default), 5m",
     )
-    end.add_argument(
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="for a person, or for a program (default: %(default)s)",
-    )
+    add_format(end, "json")
     add_hosts(end)
     add_source(end)
 

@@ -113,6 +113,16 @@ def add_hosts(to: argparse._ActionsContainer, *, timeout: bool = False) -> None:
         )
 
 
+def add_format(to: argparse._ActionsContainer, *forms: str) -> None:
+    """Add ``--format``: a table, the default, or one of these."""
+    to.add_argument(
+        "--format",
+        choices=("table", *forms),
+        default="table",
+        help="for a person, or for a program (default: %(default)s)",
+    )
+
+
 def add_theme(to: argparse._ActionsContainer) -> None:
     """Add the option for a theme."""
     to.add_argument(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli.common import print_all, take_output, take_settings
 from gpumon.cli.help import MakeParser, RawFormatter
-from gpumon.cli.options import drawing
+from gpumon.cli.options import add_format, drawing
 
 if TYPE_CHECKING:
     import argparse
@@ -62,12 +62,7 @@ def add_options(command: MakeParser) -> None:
     report.add_argument(
         "--to", metavar="TIME", dest="last", help="end time (same formats as --from)"
     )
-    report.add_argument(
-        "--format",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="for a person, or for a program (default: %(default)s)",
-    )
+    add_format(report, "json", "csv")
     report.add_argument(
         "--plot", action="store_true", help="also draw utilisation and memory of the GPUs"
     )

@@ -107,7 +107,7 @@ class Look:
             finding = idle_process(history, process)
             unknown = process.resting is None or self._idle_longer(process.id)
         else:
-            finding = growing_process(history, process, self.snapshot.gpus)
+            finding = growing_process(history, process)
             unknown = process.memory_used is None
         if finding is not None:
             return True, finding

@@ -13,9 +13,9 @@ from gpumon.api.local import selection_of, source_and_host
 from gpumon.api.usage import NO_USE, GpuUsage, OwnUse, UsageSample, UsageTally
 from gpumon.host.process_tree import DescendantFinder
 from gpumon.host.visible_devices import selecting_variable, visible_gpus
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.makers import makers_of
 from gpumon.model.selection import ALL
-from gpumon.sampling.collector import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.scheduling.gpu_sampler import PATIENCE, QUICK_PATIENCE, GpuSampler
 from gpumon.sources.source import SourceError
 

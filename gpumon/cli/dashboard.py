@@ -41,7 +41,8 @@ def make_parser(command: MakeParser) -> argparse.ArgumentParser:
     """The parser of the dashboard's options, which the commands are added to."""
     from gpumon.cli import values
     from gpumon.cli.options import add_columns, add_hosts, add_theme, drawing, samples
-    from gpumon.cli.plain import LEAST_INTERVAL, LOG_INTERVAL, LONGEST_INTERVAL
+    from gpumon.cli.plain import LOG_INTERVAL
+    from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 
     parser = command(
         usage="gpumon [options] [COMMAND ...]",
@@ -53,7 +54,7 @@ def make_parser(command: MakeParser) -> argparse.ArgumentParser:
         "--interval",
         metavar="SECONDS",
         type=values.interval,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}, "
+        help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}, "
         f"as in watch (default: 0.5 or that of the configuration, for a log {LOG_INTERVAL:g})",
     )
     screen = parser.add_argument_group("the dashboard")

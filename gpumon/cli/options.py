@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.fleet import fleet_option
 from gpumon.cli.help import Parser
-from gpumon.cli.plain import LEAST_INTERVAL, LONGEST_INTERVAL
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.model.makers import BACKENDS, MAKERS
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def add_interval(to: argparse._ActionsContainer, default: float | None) -> None:
         metavar="SECONDS",
         type=values.interval,
         default=argparse.SUPPRESS,
-        help=f"seconds between samples, {LEAST_INTERVAL:g} to {LONGEST_INTERVAL:g}{otherwise}",
+        help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}{otherwise}",
     )
 
 

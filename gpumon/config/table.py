@@ -13,13 +13,12 @@ from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLU
 from gpumon.config.settings import GraphName, Settings
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.themes import DEFAULT as DEFAULT_THEME
+from gpumon.model.interval import MAX_INTERVAL, MIN_INTERVAL
 from gpumon.text.unit_parsing import TIMESPAN, QuantityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-LEAST_INTERVAL = 0.1
-LONGEST_INTERVAL = 3600.0
 _SHOWN = 40
 
 
@@ -173,7 +172,7 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "interval",
             "seconds between samples of the dashboard, 0.1 to 3600",
-            _seconds(LEAST_INTERVAL, LONGEST_INTERVAL),
+            _seconds(MIN_INTERVAL, MAX_INTERVAL),
         ),
         Setting(
             "columns",

@@ -165,11 +165,9 @@ def idle_in_job(history: History, gpu: Gpu) -> Finding | None:
 def shared(history: History, gpu: Gpu) -> Finding | None:
     """Kernels of two jobs run on one GPU."""
     interval = lasting(history, gpu, SHARED, history.thresholds.shared_after)
-    if interval is None or history.latest is None:
+    if interval is None:
         return None
-    listed = [process for process in history.latest.processes if process.type != "G"]
-    # All processes are grouped, because a launcher is known by its processes on other GPUs.
-    here = [(job, _sm_on(job, gpu)) for job in jobs(listed) if gpu.index in job.gpus]
+    here = [(job, _sm_on(job, gpu)) for job in _jobs_on(history, gpu)]
     here.sort(key=lambda one: -one[1])
     count = max(2, len([sm for _, sm in here if sm >= history.thresholds.shared_sm]))
     return Finding(
@@ -196,10 +194,12 @@ def _sm_on(job: JobGroup, gpu: Gpu) -> int:
 
 def _job_elsewhere(history: History, gpu: Gpu) -> JobGroup | None:
     """The largest job on a GPU that has other GPUs too."""
-    processes = () if history.latest is None else history.latest.processes
-    here = [
-        job
-        for job in jobs([process for process in processes if process.type != "G"])
-        if gpu.index in job.gpus and len(job.gpus) > 1
-    ]
+    here = [job for job in _jobs_on(history, gpu) if len(job.gpus) > 1]
     return max(here, key=lambda job: len(job.gpus), default=None)
+
+
+def _jobs_on(history: History, gpu: Gpu) -> list[JobGroup]:
+    processes = () if history.latest is None else history.latest.processes
+    # All processes are grouped, because a launcher is known by its processes on other GPUs.
+    each = jobs([process for process in processes if process.type != "G"])
+    return [job for job in each if gpu.index in job.gpus]

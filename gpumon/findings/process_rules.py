@@ -43,7 +43,7 @@ def process_findings(
         return []
     found = (
         idle_process(history, process),
-        growing_process(history, process, latest.gpus),
+        growing_process(history, process),
         _preallocated(process, details, latest.gpus),
     )
     return [finding for finding in found if finding is not None]
@@ -67,7 +67,7 @@ def idle_process(history: History, process: GpuProcess) -> Finding | None:
     )
 
 
-def growing_process(history: History, process: GpuProcess, gpus: Sequence[Gpu]) -> Finding | None:
+def growing_process(history: History, process: GpuProcess) -> Finding | None:
     """Its memory grows steadily; with a forecast if it is on one GPU only.
 
     Takes most of the time of ``process_findings``.
@@ -82,7 +82,7 @@ def growing_process(history: History, process: GpuProcess, gpus: Sequence[Gpu]) 
         return None
     evidence = list(found.evidence)
     sentence = short = f"grows {found.pace}"
-    free = _room(history, process, gpus)
+    free = _room(history, process)
     left = found.full_in(free)
     if left is not None:
         sentence += f": GPU full in about {left} at this pace"
@@ -119,9 +119,10 @@ def _preallocated(
     )
 
 
-def _room(history: History, process: GpuProcess, gpus: Sequence[Gpu]) -> int | None:
+def _room(history: History, process: GpuProcess) -> int | None:
     """Free bytes of the one GPU a process is on; ``None`` if they do not limit its growth."""
     uuids = {use.gpu_uuid for use in process.uses}
+    gpus = () if history.latest is None else history.latest.gpus
     here = [gpu for gpu in gpus if gpu.uuid in uuids]
     if len(uuids) != 1 or len(here) != 1:
         return None

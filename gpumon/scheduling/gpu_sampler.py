@@ -6,8 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from gpumon.model.interval import MAX_INTERVAL
 from gpumon.model.snapshot import GpuStatus
-from gpumon.sampling.collector import MAX_INTERVAL, Collector
+from gpumon.sampling.collector import Collector
 from gpumon.sources.source import SourceError
 from gpumon.text.formatting import duration
 

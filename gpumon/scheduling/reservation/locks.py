@@ -41,15 +41,7 @@ _MOMENT = 0.005
 
 
 class TakenError(Exception):
-    """Another process has reserved it.
-
-    Attributes:
-        uuid: UUID of the GPU or MIG device.
-    """
-
-    def __init__(self, uuid: str) -> None:
-        super().__init__(uuid)
-        self.uuid = uuid
+    """Another process has reserved it; the text is the UUID of the GPU or MIG device."""
 
 
 class _Note(msgspec.Struct, frozen=True):

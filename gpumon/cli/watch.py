@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.api.local import reservations
 from gpumon.cli.alert import add_alert_file, alerts_of
-from gpumon.cli.common import source_and_host, take_output
+from gpumon.cli.common import source_and_host, take_output, take_settings
 from gpumon.cli.messages import EXIT_USAGE, cannot_write, fail
 from gpumon.cli.options import add_interval, add_machine, drawing
 
@@ -33,7 +33,8 @@ def add_options(command: MakeParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Watch until a signal; the exit status."""
     take_output(options, "table")
-    found = alerts_of(options, terminal=False)
+    settings = take_settings()
+    found = alerts_of(options, settings, terminal=False)
     if isinstance(found, str):
         return fail(found, EXIT_USAGE)
     from gpumon.alerts.memory import memory_path
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
     source, host = source_and_host(options)
     state = None if options.demo else memory_path(source.hostname, options.alerts)
-    given = WatchOptions(found.alerts, options.interval or _INTERVAL, found.thresholds, state)
+    given = WatchOptions(found, options.interval or _INTERVAL, settings.thresholds, state)
     try:
         return watch(source, host, given, reservations(demo=options.demo))
     except BrokenPipeError:

@@ -144,16 +144,11 @@ def ask_driver(take: Callable[[], Snapshot]) -> DriverAnswer:
     except OSError:
         there = False
     before = time.monotonic()
+    snapshot: Snapshot | None = None
     try:
         snapshot = take()
+        trouble = snapshot.trouble
     except SourceError as error:
-        trouble: Trouble | None = Trouble(error.sentence, error.advice)
-        return DriverAnswer(there, version, None, trouble, time.monotonic() - before)
-    trouble = snapshot.trouble
-    return DriverAnswer(
-        there,
-        version,
-        snapshot if trouble is None else None,
-        trouble,
-        time.monotonic() - before,
-    )
+        trouble = Trouble(error.sentence, error.advice)
+    seconds = time.monotonic() - before
+    return DriverAnswer(there, version, None if trouble else snapshot, trouble, seconds)

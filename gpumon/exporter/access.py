@@ -124,7 +124,7 @@ class PageAccess:
                 try:
                     self._read()
                 except WebConfigError as error:
-                    self._say(f"{error.sentence}. Until then nobody can read the metrics.")
+                    self._say(f"{error}. Until then nobody can read the metrics.")
                 else:
                     self._say(f"{self._path} or a file that it names has changed and was read")
             return self._rules

@@ -48,16 +48,7 @@ class ExporterOptions(NamedTuple):
 
 
 class ListenError(Exception):
-    """It is not possible to listen at the address.
-
-    Attributes:
-        sentence: What is wrong and what to do, for a person.
-    """
-
-    def __init__(self, options: ExporterOptions, error: OSError) -> None:
-        fault = listen_fault(options.host, options.port, error)
-        self.sentence = f"{fault}; choose another address or port with --listen"
-        super().__init__(self.sentence)
+    """It is not possible to listen at the address; the message says why and what to do."""
 
 
 def export(
@@ -84,7 +75,8 @@ def export(
         try:
             listener = listen(options.host, options.port)
         except OSError as error:
-            raise ListenError(options, error) from None
+            fault = listen_fault(options.host, options.port, error)
+            raise ListenError(f"{fault}; choose another address or port with --listen") from None
         pages = MetricsPages(source.hostname, options.interval)
         with ExitStack() as ending:
             server = MetricsServer(listener, pages.newest, access)

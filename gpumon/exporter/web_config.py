@@ -71,15 +71,7 @@ _TLS_KEYS = (
 
 
 class WebConfigError(Exception):
-    """The file cannot be used.
-
-    Attributes:
-        sentence: What is wrong and what to do, for a person.
-    """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+    """The file cannot be used; the message says why and what to do."""
 
 
 class TlsConfig(NamedTuple):

@@ -28,15 +28,10 @@ _decode = Decoder(QueryResponse).decode
 
 
 class QueryError(Exception):
-    """There is no answer.
+    """There is no answer; the message says why, and what to do, without a full stop.
 
-    Attributes:
-        sentence: Why, and what to do, without a full stop. Safe to print; without any secret.
+    It is safe to print, and without any secret.
     """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
 
 
 class PrometheusClient:
@@ -89,7 +84,7 @@ class PrometheusClient:
         try:
             answer = self._connection.ask(HttpRequest("GET", target, self._headers()), MOST_BYTES)
         except HttpError as error:
-            raise QueryError(error.sentence) from None
+            raise QueryError(str(error)) from None
         return self._result(answer)
 
     def _headers(self) -> dict[str, str]:

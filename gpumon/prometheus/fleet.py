@@ -172,7 +172,7 @@ class PrometheusFleet:
             except QueryError as error:
                 self._failures += 1
                 pause = min(_FIRST_PAUSE * 2 ** min(self._failures - 1, 5), _LONGEST_PAUSE)
-                trouble = f"Prometheus at {self._endpoint.address}: {error.sentence}"
+                trouble = f"Prometheus at {self._endpoint.address}: {error}"
                 is_round = True
             now = time.monotonic()
             if is_round:

@@ -123,7 +123,7 @@ class RemoteHost:
                 patient=True,
             )
         except LostError as lost:
-            raise Refused(Refusal.UNREACHABLE, lost.sentence) from None
+            raise Refused(Refusal.UNREACHABLE, str(lost)) from None
         except OSError as error:
             raise Refused(Refusal.UNREACHABLE, error.strerror or str(error)) from None
         return plausible_family(found, connection.time_offset)
@@ -139,7 +139,7 @@ class RemoteHost:
                 patient=True,
             )
         except LostError as lost:
-            raise Refused(Refusal.UNREACHABLE, lost.sentence) from None
+            raise Refused(Refusal.UNREACHABLE, str(lost)) from None
         except OSError as error:
             raise Refused(Refusal.UNREACHABLE, error.strerror or str(error)) from None
         return None if found is None else plausible_details(found, process, connection.time_offset)
@@ -152,7 +152,7 @@ class RemoteHost:
             connection = self._connected()
             opened = connection.ask(lambda number: protocol.Open(number, target), protocol.Opened)
         except LostError as lost:
-            sentence = f"{target.id.pid} got no signal: {lost.sentence}"
+            sentence = f"{target.id.pid} got no signal: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
         return _RemoteHandle(connection, target, opened.handle)
 
@@ -188,7 +188,7 @@ class RemoteHost:
                     channel.leave()
                 self._connection = RemoteConnection(self._name, channel)
             except LostError as lost:
-                self._fail(lost.sentence)
+                self._fail(str(lost))
                 raise
             except OSError as error:
                 self._fail(f"{printable(self._command[0])} cannot be started: {error.strerror}")
@@ -228,9 +228,9 @@ class _RemoteHandle:
             )
         except LostError as lost:
             if lost.asked:
-                sentence = f"{pid} may have got {name}: {lost.sentence}"
+                sentence = f"{pid} may have got {name}: {lost}"
                 raise Refused(Refusal.UNANSWERED, sentence) from None
-            sentence = f"{pid} got no {name}: {lost.sentence}"
+            sentence = f"{pid} got no {name}: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
 
     def ended(self) -> bool:
@@ -246,7 +246,7 @@ class _RemoteHandle:
                 ProcessStatus | None,  # type: ignore[arg-type]  # a union is no type for mypy
             )
         except LostError as lost:
-            sentence = f"{self._target.id.pid} may live on: {lost.sentence}"
+            sentence = f"{self._target.id.pid} may live on: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
         return None if status is None else plausible_status(status)
 

@@ -50,16 +50,16 @@ _MOST_CHARACTERS = 300
 
 
 class LostError(Exception):
-    """The connection has ended, or is not answered in time.
+    """The connection has ended, or is not answered in time; the message says why.
+
+    It names the machine, and is safe to print.
 
     Attributes:
-        sentence: Why, naming the machine; safe to print.
         asked: Whether the request may have been received.
     """
 
     def __init__(self, sentence: str, *, asked: bool) -> None:
         super().__init__(sentence)
-        self.sentence = sentence
         self.asked = asked
 
 

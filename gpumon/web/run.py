@@ -48,15 +48,7 @@ class ServeOptions(NamedTuple):
 
 
 class ServeError(Exception):
-    """It cannot be served.
-
-    Attributes:
-        sentence: What is wrong and what to do, for a person.
-    """
-
-    def __init__(self, sentence: str) -> None:
-        self.sentence = sentence
-        super().__init__(sentence)
+    """It cannot be served; the message says why and what to do."""
 
 
 def serve(options: ServeOptions, arguments: Sequence[str]) -> int:

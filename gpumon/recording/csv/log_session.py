@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.recording.csv import log_messages as words
 from gpumon.recording.csv.naming import log_path
-from gpumon.recording.csv.recorder import LogError, Recorder
+from gpumon.recording.csv.opening import LogError
+from gpumon.recording.csv.recorder import Recorder
 from gpumon.system.ending_signals import queue_ending_signals
 from gpumon.text.formatting import printable
 from gpumon.text.status_line import StatusLine

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
 
-__all__ = ["QUEUED", "LogError", "LogStatus", "Recorder"]
-
 QUEUED = 100
 """Snapshots that wait to be written, at most: ten seconds at 10 Hz."""
 _FEWEST_QUEUED = 10
@@ -330,7 +328,7 @@ class Recorder:
 
     def _sentence(self, error: OSError | LogError) -> str:
         if isinstance(error, LogError):
-            return error.sentence
+            return str(error)
         reason = _REASONS.get(error.errno or 0, error.strerror or repr(error))
         return f"{shown(self._files.gpus)} is not written: {reason}."
 

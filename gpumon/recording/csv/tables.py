@@ -44,8 +44,8 @@ def samples(
     make: Callable[..., RowT],
     *,
     processes: bool,
-    first: float | None = None,
-    last: float | None = None,
+    first: float = -math.inf,
+    last: float = math.inf,
     damage: Damage | None = None,
 ) -> Iterator[list[RowT]]:
     """The rows of one file in order, one list per sample.
@@ -66,8 +66,6 @@ def samples(
     Raises:
         RecordingError: It is not a log file, or cannot be opened.
     """
-    begin = -math.inf if first is None else first
-    end = math.inf if last is None else last
     readers = [
         column_cells(column.name, processes=processes, reasons=False, damaged=DAMAGED)
         for column in wanted
@@ -78,8 +76,8 @@ def samples(
         seen = _Seen(sheet, Damage() if damage is None else damage, processes=processes)
         set_back = sheet.set_back
         plan: _Plan | None = None
-        chunk = sheet.at(begin + set_back)
-        if begin == -math.inf:
+        chunk = sheet.at(first + set_back)
+        if first == -math.inf:
             seen.begin(sheet.before_first())
         while chunk is not None:
             if plan is None or plan.header is not chunk.header:
@@ -89,9 +87,9 @@ def samples(
             table = plan.table(chunk, times)
             rows = None if table is None else list(map(make, *table))
             for run, time in zip(chunk.runs, times, strict=True):
-                if time > end:
+                if time > last:
                     return
-                if time < begin:
+                if time < first:
                     continue
                 if rows is not None:
                     yield rows[run.first : run.stop]

@@ -67,7 +67,7 @@ class Log:
         with pytest.raises(LogError) as refused:
             writer.ready()
         writer.close()
-        return refused.value.sentence
+        return str(refused.value)
 
 
 @pytest.fixture

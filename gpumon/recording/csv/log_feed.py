@@ -113,7 +113,8 @@ class MachineFeed:
 
     def trouble(self) -> str | None:
         """See ``LogFeed.trouble``."""
-        return words.trouble_of(None, self._collector.latest, self._interval)
+        latest = self._collector.latest
+        return None if latest is None else words.trouble_of(latest, self._interval)
 
     def changes(self) -> Sequence[str]:
         """See ``LogFeed.changes``."""

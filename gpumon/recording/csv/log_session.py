@@ -206,7 +206,9 @@ class _Run:
 
     def _tell(self) -> None:
         status = self._recorder.status if self._begun else None
-        trouble = words.trouble_of(status, None, self._terms.interval) or self._feed.trouble()
+        trouble = self._feed.trouble()
+        if status is not None and status.trouble is not None:
+            trouble = printable(status.trouble)
         if self._teller.rewrites:
             self._teller.show(self._line(status, trouble))
         else:

@@ -71,7 +71,6 @@ class LogStatus(Struct, frozen=True):
 
     Attributes:
         path: The GPUs' file.
-        since: When this run started to write it; seconds since the epoch.
         seconds: Duration of this run, including suspends.
         samples: Written in this run.
         bytes: Bytes written in this run, to both files of all parts.
@@ -80,7 +79,6 @@ class LogStatus(Struct, frozen=True):
     """
 
     path: Path
-    since: float
     seconds: float
     samples: int
     bytes: int
@@ -131,7 +129,7 @@ class Recorder:
         self._changed = threading.Condition()
         self._queue: deque[tuple[Mapping[str | None, Snapshot], float]] = deque()
         self._open = False
-        self._began = self._since = 0.0
+        self._began = 0.0
         self._ended: float | None = 0.0
         self._dropped = 0
 
@@ -170,8 +168,7 @@ class Recorder:
             raise LogError(
                 lack_behind(error) or f"{shown(path)} cannot be written: {reason}."
             ) from error
-        self._since, self._began = self._clock.time(), self._clock.monotonic()
-        self._synced_at = self._began
+        self._began = self._synced_at = self._clock.monotonic()
         self._ended = None
         self._open = True
         self._thread.start()
@@ -233,7 +230,6 @@ class Recorder:
         now = self._clock.monotonic() if self._ended is None else self._ended
         return LogStatus(
             path=self._files.gpus,
-            since=self._since,
             seconds=now - self._began,
             samples=self._samples,
             bytes=self._writer.bytes,

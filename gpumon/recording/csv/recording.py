@@ -6,7 +6,6 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
-from gpumon.recording.csv.compression import Opener
 from gpumon.recording.csv.files import log_to_read, parts
 from gpumon.recording.csv.hosts import HostFilter, has_several, hosts_in, in_words
 from gpumon.recording.csv.log_reader import LogReader
@@ -78,8 +77,8 @@ class CsvRecording:
     def __init__(self, files: LogFiles, host: HostFilter | None = None) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._opener = Opener()
-        self._shelf = RotatedLog(files, self._opener, host)
+        self._stopping = threading.Event()
+        self._shelf = RotatedLog(files, self._stopping.is_set, host)
         self._reader: LogReader | None = None
 
     @property
@@ -103,7 +102,7 @@ class CsvRecording:
 
     def close(self) -> None:
         """Close its files; no queries may follow. May be called more than once."""
-        self._opener.stop()
+        self._stopping.set()
         if self._reader is not None:
             self._reader.stop()
         if self._lock.acquire(timeout=_CLOSING):

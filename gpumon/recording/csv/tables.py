@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from gpumon.recording.csv.cells import DAMAGED, Cells, column_cells, read_moment
+from gpumon.recording.csv.cells import DAMAGED, Cells, read_moment
 from gpumon.recording.csv.columns import LIMITS
 from gpumon.recording.csv.compression import open_file
 from gpumon.recording.csv.headings import LONGEST_LINE, as_header, cells_of, row_of, whole_lines
@@ -66,10 +66,7 @@ def samples(
     Raises:
         RecordingError: It is not a log file, or cannot be opened.
     """
-    readers = [
-        column_cells(column.name, processes=processes, reasons=False, damaged=DAMAGED)
-        for column in wanted
-    ]
+    readers = [Cells(column.parse, damaged=DAMAGED) for column in wanted]
     file = open_file(path)
     with contextlib.closing(file):
         sheet = CsvFile(file, str(path), processes=processes)

@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from gpumon.model.amounts import known_sum
 from gpumon.model.makers import MAKERS, maker_of
 from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
 from gpumon.text.formatting import printable
@@ -57,11 +58,11 @@ USER_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuProcess]], int | None]]
     ),
     "gpumon_user_gpu_memory_bytes": (
         "GPU memory held by the user's processes.",
-        lambda processes: _sum([one.memory_used for one in processes]),
+        lambda processes: known_sum(one.memory_used for one in processes),
     ),
     "gpumon_user_idle_gpu_memory_bytes": (
         "GPU memory held by the user's processes that do not use the GPU in this sample.",
-        lambda processes: _sum([_idle_memory(one) for one in processes]),
+        lambda processes: known_sum(map(_idle_memory, processes)),
     ),
 }
 """Help text and value by name. An unknown value, or a user who is not known, gives no sample."""
@@ -175,12 +176,6 @@ def _idle_memory(process: GpuProcess) -> int | None:
     if process.resting is None:
         return None
     return process.memory_used if process.resting else 0
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    """The sum; ``None`` if any value is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
 
 
 GPU_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")

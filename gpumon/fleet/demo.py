@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from gpumon.fleet.fleet import FleetSnapshot, HostOrigin, HostState, HostStatus
 from gpumon.fleet.host_source import HostSource
+from gpumon.fleet.listeners import Listeners
 from gpumon.host.recorded import RecordedHost
 from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import ALL, parse_selection
@@ -96,7 +96,7 @@ class DemoFleet:
         self._states = {
             name: HostState(name, HostStatus.CONNECTING, self._start) for name in self._hosts
         }
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners = Listeners()
         self._lock = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="gpumon-demo-fleet", daemon=True)
@@ -123,14 +123,7 @@ class DemoFleet:
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See ``Fleet.subscribe``."""
-        with self._lock:
-            self._listeners.append(listener)
-
-        def end() -> None:
-            with self._lock, suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return end
+        return self._listeners.add(listener)
 
     def source(self, name: str) -> Source:
         """See ``Fleet.source``."""
@@ -164,9 +157,7 @@ class DemoFleet:
             state = _live(name, part, source.sample(closely=False), since, now)
         with self._lock:
             self._states[name] = state
-            listeners = tuple(self._listeners)
-        for listener in listeners:
-            listener()
+        self._listeners.tell()
 
     def _run(self) -> None:
         names = tuple(self._hosts)

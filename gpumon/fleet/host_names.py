@@ -13,7 +13,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetError
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -192,7 +192,7 @@ def _checked(name: str) -> str:
 
 def _told(text: str) -> str:
     """A text of the user, short and safe to print."""
-    return repr(printable(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"))
+    return repr(printable(shortened(text, _SHOWN)))
 
 
 def _too_many() -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.findings import Finding, FindingKind, Severity, conditions, gpu_state, not_free
 from gpumon.findings.groups import UserUse, users
 from gpumon.fleet.fleet import HostState, HostStatus, Owner
+from gpumon.model.amounts import known_sum
 from gpumon.model.snapshot import GpuStatus
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import STATE_GPU_DEPTH, History
@@ -155,27 +157,13 @@ def _with_values(summary: HostSummary, snapshot: Snapshot) -> HostSummary:
     """The summary of a live host: of others nobody knows what is free now."""
     sound = [gpu for gpu in snapshot.gpus if gpu.status is GpuStatus.OK]
     known = [gpu.memory_free for gpu in sound if gpu.memory_free is not None]
-    return HostSummary(
-        summary.state,
-        summary.place,
-        summary.gpus,
+    return replace(
+        summary,
         free=sum(gpu.free for gpu in summary.gpus),
         most_free=max(known, default=None),
-        memory_used=_sum(gpu.memory_used for gpu in snapshot.gpus),
-        memory_total=_sum(gpu.memory_total for gpu in snapshot.gpus),
-        users=summary.users,
-        worst=summary.worst,
-        history=summary.history,
+        memory_used=known_sum(gpu.memory_used for gpu in snapshot.gpus),
+        memory_total=known_sum(gpu.memory_total for gpu in snapshot.gpus),
     )
-
-
-def _sum(sizes: Iterable[int | None]) -> int | None:
-    total = 0
-    for size in sizes:
-        if size is None:
-            return None
-        total += size
-    return total
 
 
 class FleetTotals(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec.json import Decoder
 from gpumon.http.connection import HttpConnection, HttpError, HttpRequest
 from gpumon.prometheus.endpoint import SecretError
 from gpumon.prometheus.series import QueryResponse, TimeSeries
-from gpumon.text.formatting import printable
+from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
     from gpumon.http.connection import HttpAnswer
@@ -141,5 +141,4 @@ class PrometheusClient:
 
 
 def _short(error: str) -> str:
-    text = printable(" ".join(error[: 4 * _SHOWN].split()))
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return shortened(printable(" ".join(error[: 4 * _SHOWN].split())), _SHOWN)

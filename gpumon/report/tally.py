@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from gpumon.findings.conditions import TURN
+from gpumon.model.amounts import known_sum
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory
-from gpumon.report.lists import GpuProcessList, SubjectShare, by_gpu, known_sum, prepares
+from gpumon.report.lists import GpuProcessList, SubjectShare, by_gpu, prepares
 from gpumon.report.owners import BY_PROCESSES, Subjects, identity
 from gpumon.report.pacing import seconds_between
 from gpumon.report.reading import PATIENCE, GpuSample, ListedUse, MergedSample

@@ -7,11 +7,11 @@ value of the file, except names of options: values can be secrets.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpumon.system.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,17 +180,17 @@ def _load(path: str) -> object:
             return super().construct_mapping(node, deep)
 
     try:
-        # A pipe would be waited for, without end.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes no descriptor
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _Refused("is not a regular file")
-            text = file.read(_MOST_BYTES + 1)
+        content = read_regular(path, _MOST_BYTES)
     except OSError as error:
         raise _Refused(f"cannot be read: {error.strerror}") from None
+    if content is None:
+        raise _Refused("is not a regular file")
+    if len(content) > _MOST_BYTES:
+        raise _Refused("is larger than 1 MiB, which no web configuration is")
+    try:
+        text = content.decode()
     except UnicodeDecodeError:
         raise _Refused("is not a text file in UTF-8") from None
-    if len(text) > _MOST_BYTES:
-        raise _Refused("is larger than 1 MiB, which no web configuration is")
     try:
         # Loader is a SafeLoader.
         return yaml.load(text, Loader)  # noqa: S506 - see above

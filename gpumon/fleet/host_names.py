@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetError
+from gpumon.system.files import read_regular
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
@@ -121,12 +121,9 @@ def _file(name: str) -> Iterator[str]:
 
 def _text(path: str) -> str:
     """The text of a file; raises ``ValueError`` with the reason if it cannot be a list."""
-    # A pipe must not block gpumon.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - it is open already
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is no ordinary file")
-        data = file.read(_MOST_BYTES + 1)
+    data = read_regular(path, _MOST_BYTES)
+    if data is None:
+        raise ValueError("it is no ordinary file")
     if len(data) > _MOST_BYTES:
         raise ValueError("it is longer than 1 MiB")
     try:

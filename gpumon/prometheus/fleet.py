@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
 from gpumon.fleet.listeners import Listeners
 from gpumon.prometheus.client import PATIENCE, PrometheusClient, QueryError
 from gpumon.prometheus.no_processes import NoProcesses
-from gpumon.prometheus.past import PastReader
+from gpumon.prometheus.past import read_past
 from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
 from gpumon.prometheus.source import PrometheusSource
@@ -154,10 +155,9 @@ class PrometheusFleet:
         host = self._poller.hosts.get(name)
         if host is None:
             return []
-        client = PrometheusClient(self._endpoint, self._patience)
         series = self._queries.host(host.label, host.texts)
-        reader = PastReader(client, host.name, series, host.period, self._poller.clock.shift)
-        return reader.read(before)
+        with closing(PrometheusClient(self._endpoint, self._patience)) as client:
+            return read_past(client, host, series, self._poller.clock.shift, before)
 
     def _run(self) -> None:
         due = 0.0

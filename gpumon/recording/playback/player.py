@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import History
-    from gpumon.recording.recording import Event, Recording
+    from gpumon.recording.recording import Recording
     from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
@@ -32,15 +32,12 @@ SPEEDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1
 class Player:
     """Plays a recording.
 
-    Snapshots come from ``subscribe``, on the sampling thread, as they do from a collector. The
-    controls may be used from any thread and cause a sample at once.
-
     Attributes:
+        source: Has the controls, each of which causes a sample at once.
         collector: Samples the recording; its interval is the time between two frames.
 
     Args:
-        recording: What to play; queried on the sampling thread, and by ``to_event`` on the caller's
-            thread.
+        recording: What to play.
         history: The history of its snapshots, which may receive more.
         position: The start position; by default the newest moment.
         playing: Whether to start playing instead of paused.
@@ -61,14 +58,15 @@ class Player:
         self._recording = recording
         self._whole = history
         self._clock = clock or SystemClock()
-        self._source = ReplaySource(recording, position, playing=playing, clock=self._clock)
+        self.source = ReplaySource(recording, position, playing=playing, clock=self._clock)
         self.collector = Collector(
-            self._source,
+            self.source,
             interval,
-            _PlaybackClock(self._clock, self._source),
+            _PlaybackClock(self._clock, self.source),
             annotate=self._keep_up,
             silence=_silence,
         )
+        self.source.moved = self.collector.sample_now
         self._moments = Moments(recording, history)
         self._moment: tuple[Snapshot, History] | None = None
         self.collector.subscribe(self._show)
@@ -93,80 +91,7 @@ class Player:
     def playing(self) -> Playing:
         """The displayed moment and the state of playback."""
         read_until = math.inf if self._recording.events_complete else self._whole.now
-        return replace(self._source.state, waiting=self.collector.overdue, read_until=read_until)
-
-    def start(self) -> None:
-        """Start sampling; if playing fails, the collector's ``failure`` says why."""
-        self.collector.start()
-
-    def stop(self, timeout: float = 1.0) -> None:
-        """Stop sampling, see ``Collector.stop``."""
-        self.collector.stop(timeout)
-
-    def subscribe(
-        self,
-        listener: Callable[[Snapshot], None],
-        failed: Callable[[BaseException], None] | None = None,
-    ) -> Callable[[], None]:
-        """Pass every snapshot to a listener, see ``Collector.subscribe``; ``moment`` has it too."""
-        return self.collector.subscribe(listener, failed)
-
-    def play(self) -> None:
-        """Start playing."""
-        self._source.play()
-        self.collector.sample_now()
-
-    def pause(self) -> None:
-        """Pause."""
-        self._source.pause()
-        self.collector.sample_now()
-
-    @property
-    def speed(self) -> float:
-        """Playback speed: seconds of the recording per second.
-
-        Raises:
-            ValueError: When set to less than 0.1 or more than 1000.
-        """
-        return self._source.speed
-
-    @speed.setter
-    def speed(self, speed: float) -> None:
-        self._source.speed = speed
-        self.collector.sample_now()
-
-    def seek(self, time: float) -> None:
-        """Go to a moment, within the ends of the recording."""
-        self._source.seek(time)
-        self.collector.sample_now()
-
-    def reaches_end(self, seconds: float) -> bool:
-        """Whether at most the newest sample is that far on from the requested position."""
-        return self._source.reaches_end(seconds)
-
-    def jump(self, seconds: float) -> None:
-        """Go forward or back by a time."""
-        self._source.jump(seconds)
-        self.collector.sample_now()
-
-    def step(self, samples: int) -> None:
-        """Go forward or back by a number of samples, and each time by at least about a second."""
-        self._source.step(samples)
-        self.collector.sample_now()
-
-    def to_event(self, *, forward: bool, or_here: bool = False) -> Event | None:
-        """Go to the next or previous event; returns ``None`` if none is known.
-
-        Args:
-            forward: Whether to go forward instead of back.
-            or_here: Whether going back may stay at an event of the current moment.
-
-        Raises:
-            RecordingError: The recording cannot be read any more.
-        """
-        mark = self._source.to_event(forward=forward, or_here=or_here)
-        self.collector.sample_now()
-        return mark
+        return replace(self.source.state, waiting=self.collector.overdue, read_until=read_until)
 
     def _show(self, snapshot: Snapshot) -> None:
         self._moment = snapshot, self._moments.history

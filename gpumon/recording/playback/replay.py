@@ -14,7 +14,7 @@ from gpumon.sources.source import SourceError
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Event, Recording
@@ -65,7 +65,10 @@ class ReplaySource:
 
     The controls and the state may be used from any thread at any time. They do not wait for the
     recording, which may be on a disk that hangs: each sample updates its start and end. The next
-    sample shows the effect of a control.
+    sample shows the effect of a control. Only ``to_event`` and ``reaches_end`` ask the recording.
+
+    Attributes:
+        moved: Called after each control, on its thread.
 
     Args:
         recording: What to play.
@@ -82,6 +85,7 @@ class ReplaySource:
         playing: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        self.moved: Callable[[], None] = lambda: None
         self._recording = recording
         self._clock: Clock = clock or SystemClock()
         self._lock = Lock()
@@ -225,6 +229,7 @@ class ReplaySource:
         """Go to a moment, within the ends of the recording."""
         with self._lock:
             self._move(time)
+        self.moved()
 
     def jump(self, seconds: float) -> None:
         """Go forward or back by a time."""
@@ -232,11 +237,13 @@ class ReplaySource:
             steps = self._steps
             self._move(self._now() + seconds)
             self._steps = steps
+        self.moved()
 
     def step(self, samples: int) -> None:
         """Go forward or back by a number of samples, and each time by at least ``STEP_SECONDS``."""
         with self._lock:
             self._steps += samples
+        self.moved()
 
     def reaches_end(self, seconds: float) -> bool:
         """Whether at most the newest sample is that far on from the requested position."""
@@ -254,6 +261,9 @@ class ReplaySource:
 
         Returns:
             The event; ``None`` if none is known, and the position stays.
+
+        Raises:
+            RecordingError: The recording cannot be read any more.
         """
         with self._lock:
             here = self._now()
@@ -269,6 +279,7 @@ class ReplaySource:
             self._put(self._now())
             self._playing = self._playing if playing is None else playing
             self._speed = self._speed if speed is None else speed
+        self.moved()
 
     def _move(self, position: float) -> None:
         self._moves += 1

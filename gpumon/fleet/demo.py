@@ -87,7 +87,7 @@ class DemoFleet:
         self, names: Sequence[str], interval: float = 1.0, clock: Clock | None = None
     ) -> None:
         self._clock: Clock = clock or SystemClock()
-        self._interval = interval
+        self.interval = interval
         self._start = self._clock.time()
         self._hosts = {
             name: (_PARTS[place % len(_PARTS)], _source(name, place, self._clock))
@@ -100,11 +100,6 @@ class DemoFleet:
         self._lock = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="gpumon-demo-fleet", daemon=True)
-
-    @property
-    def interval(self) -> float:
-        """See ``Fleet.interval``."""
-        return self._interval
 
     def start(self) -> None:
         """See ``Fleet.start``."""
@@ -164,7 +159,7 @@ class DemoFleet:
         for name in names:
             self.sample(name)
         turn = 0
-        while not self._stop.wait(self._interval / _TURNS):
+        while not self._stop.wait(self.interval / _TURNS):
             for name in names[turn::_TURNS]:
                 self.sample(name)
             turn = (turn + 1) % _TURNS

@@ -31,7 +31,7 @@ class SshFleet:
     def __init__(
         self, hosts: Sequence[str], interval: float, client: SshClient = _DEFAULT_CLIENT
     ) -> None:
-        self._interval = interval
+        self.interval = interval
         self._client = client
         self._listeners = Listeners()
         self._poller = FleetPoller(hosts, client, interval, self._listeners.tell)
@@ -58,11 +58,6 @@ class SshFleet:
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See ``Fleet.subscribe``."""
         return self._listeners.add(listener)
-
-    @property
-    def interval(self) -> float:
-        """See ``Fleet.interval``."""
-        return self._interval
 
     def source(self, name: str) -> HostSource:
         """See ``Fleet.source``."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.findings import Finding, FindingKind, Severity, conditions, gpu_state, not_free
+from gpumon.findings.finding import IN_USE
 from gpumon.findings.groups import UserUse, users
 from gpumon.fleet.fleet import HostState, HostStatus, Owner
 from gpumon.model.amounts import known_sum
@@ -127,11 +128,11 @@ class HostJudge:
         return _with_values(summary, snapshot) if summary.is_live else summary
 
     def _is_notable(self, gpu: GpuSummary) -> bool:
-        """Whether a state is worth knowing from afar: of ``_IN_USE`` a GPU is just in use."""
+        """Whether a state is worth knowing from afar: of ``IN_USE`` a GPU is just in use."""
         state = gpu.state
         if state.kind is FindingKind.IDLE and state.since is not None:
             return self._history.now - state.since >= self._thresholds.idle_after
-        return state.severity >= Severity.NOTE and state.kind not in _IN_USE
+        return state.severity >= Severity.NOTE and state.kind not in IN_USE
 
     def _gpu(self, gpu: Gpu) -> GpuSummary:
         load = gpu.utilization_gpu
@@ -144,9 +145,6 @@ class HostJudge:
             None if load is None else load / 100,
             gpu_state(self._history, gpu),
         )
-
-
-_IN_USE = (FindingKind.FULL, FindingKind.RESERVED, FindingKind.MEMORY_BOUND)
 
 
 def _severity(gpu: GpuSummary) -> Severity:

@@ -197,18 +197,13 @@ class _RemoteHandle:
     def __init__(self, connection: RemoteConnection, target: Target, number: int) -> None:
         self.connection = connection
         self.number = number
-        self._target = target
+        self.target = target
         self._ended = False
         self._closed = False
 
-    @property
-    def target(self) -> Target:
-        """See ``ProcessHandle.target``."""
-        return self._target
-
     def send(self, number: int) -> None:
         """See ``ProcessHandle.send``."""
-        pid, name = self._target.id.pid, signal_name(number)
+        pid, name = self.target.id.pid, signal_name(number)
         before = self.connection.their_monotonic(time.monotonic() + ANSWER_SECONDS)
         try:
             self.connection.ask(
@@ -235,7 +230,7 @@ class _RemoteHandle:
                 ProcessStatus | None,  # type: ignore[arg-type]  # a union is no type for mypy
             )
         except LostError as lost:
-            sentence = f"{self._target.id.pid} may live on: {lost}"
+            sentence = f"{self.target.id.pid} may live on: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
         return None if status is None else plausible_status(status)
 

@@ -60,7 +60,9 @@ def tally_parts(
     (log,) = logs
     if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
         return None
-    count = min(_usable_cores(), _MOST_PARTS, int(_bytes_within(log, window) // part_bytes))
+    count = min(
+        len(os.sched_getaffinity(0)), _MOST_PARTS, int(_bytes_within(log, window) // part_bytes)
+    )
     cuts = [] if count < 2 else _cuts(log, window, count)
     if not cuts:
         return None
@@ -180,13 +182,6 @@ def _tally(work: _Work) -> UsageTotals | None:
         tally.add(moment)
     tally.close()
     return None if any(damage.lines for damage in log.damage.values()) else tally
-
-
-def _usable_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return 1
 
 
 _Cut = tuple[float, dict[str | None, frozenset[str]]]

@@ -25,7 +25,7 @@ from gpumon.export.as_json import (
 from gpumon.model.metrics import GPU_METRIC
 from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId, Suspect
 from gpumon.model.snapshot import Gpu, MigInstance, Reserved, Unknown
-from gpumon.stream.sample import GpuState
+from gpumon.stream.sample import MOST, GpuState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 LATEST = 2e11
 """The latest time, in seconds since the epoch: in the year 8307. Python's calendar ends in 9999."""
-MOST = 10**18
-"""Larger numbers are damage. Sums of as many as fit in a line still are finite."""
 
 IDENTITIES = {"id": "", "parent": "parent", "launcher": "launcher"}
 """Fields that hold a ``ProcessId``, and whose PID their keys name."""

@@ -330,9 +330,7 @@ class Recorder:
 
 
 class _WakefulClock(SystemClock):
-    """A clock that also counts while the machine is suspended, if the system has one."""
+    """A clock that also counts while the machine is suspended."""
 
     def monotonic(self) -> float:
-        if hasattr(time, "CLOCK_BOOTTIME"):
-            return time.clock_gettime(time.CLOCK_BOOTTIME)
-        return time.monotonic()
+        return time.clock_gettime(time.CLOCK_BOOTTIME)

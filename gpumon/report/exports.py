@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gpumon.report.figures import KWH, SCHEMA, ReportRow, UsageReport, figures_of
+from gpumon.text.csv_cells import csv_text
 from gpumon.text.formatting import printable, spreadsheet_safe
 
 if TYPE_CHECKING:
@@ -33,12 +32,8 @@ def to_json(report: UsageReport, notes: Sequence[str]) -> str:
 def to_csv(report: UsageReport) -> str:
     """One row per line under a header; an unknown value is an empty cell."""
     figures = figures_of(report.by)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([one.key for one in figures])
-    for line in report.lines:
-        writer.writerow([_cell(one.read(line)) for one in figures])
-    return text.getvalue()
+    rows = [[_cell(one.read(line)) for one in figures] for line in report.lines]
+    return csv_text([[one.key for one in figures], *rows])
 
 
 def _harmless(value: object) -> object:

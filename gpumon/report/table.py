@@ -43,7 +43,7 @@ from gpumon.text.formatting import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gpumon.report.sums import Sums
+    from gpumon.report.sums import Sums, WastedTime
 
 _BETWEEN = "  "
 _MOST_TEXT = 60
@@ -120,6 +120,14 @@ def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
 
 def _slowed(value: Callable[[Sums], float]) -> Callable[[ReportRow], str]:
     return lambda line: _time(value(line.sums), line.sums.slowed.known, line.sums.seconds)
+
+
+def _wasted(value: Callable[[Sums], WastedTime]) -> Callable[[ReportRow], str]:
+    def show(line: ReportRow) -> str:
+        wasted = value(line.sums)
+        return _time(wasted.seconds, wasted.known, line.sums.seconds)
+
+    return show
 
 
 def _gaps(line: ReportRow) -> str:
@@ -212,10 +220,10 @@ _COLUMNS = (
     _Column("BRAKE", BY, _slowed(lambda s: s.slowed.brake), drop=26, total=True, quiet=("0s", UNKNOWN)),
     _Column("HW-SLOW", BY, _slowed(lambda s: s.slowed.hardware), drop=27, total=True, quiet=("0s", UNKNOWN)),
     _Column("CAPPED", BY, _slowed(lambda s: s.slowed.capped), drop=28, total=True, quiet=(UNKNOWN,)),
-    _Column("EMPTY", BY, lambda one: _time(one.sums.wasted.empty, one.sums.wasted.empty_known, one.sums.seconds), drop=9, total=True, quiet=("0s", UNKNOWN)),
-    _Column("STARVED", BY, lambda one: _time(one.sums.wasted.starved, one.sums.wasted.starved_known, one.sums.seconds), drop=11, total=True, quiet=("0s", UNKNOWN)),
+    _Column("EMPTY", BY, _wasted(lambda s: s.wasted.empty), drop=9, total=True, quiet=("0s", UNKNOWN)),
+    _Column("STARVED", BY, _wasted(lambda s: s.wasted.starved), drop=11, total=True, quiet=("0s", UNKNOWN)),
     _Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
-    _Column("LEFT-OUT", _GROUPS, lambda one: _time(one.sums.wasted.left_out, one.sums.wasted.left_out_known, one.sums.seconds), drop=10, quiet=("0s", UNKNOWN)),
+    _Column("LEFT-OUT", _GROUPS, _wasted(lambda s: s.wasted.left_out), drop=10, quiet=("0s", UNKNOWN)),
     _Column("GAPS", _GPUS, _gaps, drop=18, text=True, quiet=("none",)),
     _FIRST,
     _LAST,

@@ -228,10 +228,10 @@ class HostTotals:
             if slows(sample.clock_event_reasons):
                 period.wasted.slowed_joules += energy.joules
         if is_fresh and sample.sm_active is not None and sample.utilization_gpu is not None:
-            period.wasted.empty_known += seconds
+            period.wasted.empty.known += seconds
             if sample.utilization_gpu >= _BUSY and sample.sm_active <= _EMPTY:
-                period.wasted.empty += seconds
-                period.wasted.empty_joules += energy.joules
+                period.wasted.empty.seconds += seconds
+                period.wasted.empty.joules += energy.joules
         if is_fresh and sample.utilization_gpu is not None:
             self._count_waiting(gpu, sample.utilization_gpu, seconds, energy.joules)
         if sample.status is not None:
@@ -251,11 +251,11 @@ class HostTotals:
         wasted = gpu.period.wasted
         preparing = None if gpu.list is None else gpu.list.preparing
         if preparing is not None:
-            wasted.starved_known += seconds
+            wasted.starved.known += seconds
         if utilization >= _HIGH:
             if gpu.loaded_until is not None and gpu.since - gpu.loaded_until <= TURN:
-                wasted.starved += gpu.waited
-                wasted.starved_joules += gpu.waited_joules
+                wasted.starved.seconds += gpu.waited
+                wasted.starved.joules += gpu.waited_joules
             gpu.loaded_until = self._now
             gpu.waited = gpu.waited_joules = 0.0
         elif preparing and utilization <= _LOW:
@@ -441,10 +441,10 @@ def _count_share(share: SubjectShare, period: Period) -> None:
         return
     sums.utilization.add(share.sm, seconds)
     if share.left_out is not None:
-        sums.wasted.left_out_known += seconds
+        sums.wasted.left_out.known += seconds
         if share.left_out:
-            sums.wasted.left_out += seconds
-            sums.wasted.left_out_joules += period.energy.joules * share.part
+            sums.wasted.left_out.seconds += seconds
+            sums.wasted.left_out.joules += period.energy.joules * share.part
     sums.idle_known += seconds
     if share.sm > 0:
         sums.busy += seconds

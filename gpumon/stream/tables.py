@@ -21,14 +21,15 @@ from gpumon.export.as_json import (
     json_key,
     json_keys,
     place_json,
+    unknown_json,
 )
 from gpumon.model.metrics import GPU_METRIC
 from gpumon.model.processes import GpuProcess, GpuUse, Place, ProcessId, Suspect
-from gpumon.model.snapshot import Gpu, MigInstance, Reserved, Unknown
+from gpumon.model.snapshot import Gpu, MigInstance, Reserved
 from gpumon.stream.sample import MOST, GpuState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable
 
     from msgspec import Struct
 
@@ -155,11 +156,6 @@ def _instance(parts: tuple[int, int] | None) -> tuple[int | None, int | None]:
 
 def _count(rows: tuple[Struct, ...] | None) -> tuple[int]:
     return (len(rows or ()),)
-
-
-def unknown_json(unknown: Mapping[str, Unknown]) -> dict[str, Unknown]:
-    """The reasons why values are unknown, by JSON key."""
-    return {json_key(field): why for field, why in unknown.items()}
 
 
 def _place(place: Place | None) -> dict[str, Any] | None:

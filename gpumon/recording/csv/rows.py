@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,6 +14,7 @@ from gpumon.recording.csv.columns import (
     GpuRow,
     ProcessRow,
 )
+from gpumon.text.csv_cells import csv_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,9 +34,7 @@ _OWN = [(place, column) for place, column in enumerate(GPU_COLUMNS) if column.pa
 
 def as_csv(rows: Iterable[Iterable[str]]) -> bytes:
     """Rows of cells as lines of a file; no cell contains a line break."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+    return csv_text(rows).encode()
 
 
 class LogColumns(Struct, frozen=True):

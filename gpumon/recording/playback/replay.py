@@ -10,15 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
+from gpumon.sources.driverless import DriverlessSource
 from gpumon.sources.source import SourceError
 from gpumon.system.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Event, Recording
-    from gpumon.sources.source import Call
     from gpumon.system.clock import Clock
 
 SLOWEST, FASTEST = 0.1, 1000.0
@@ -60,7 +60,7 @@ class Playing(Struct, frozen=True):
     read_until: float = math.inf
 
 
-class ReplaySource:
+class ReplaySource(DriverlessSource):
     """A recording as a ``Source``.
 
     The controls and the state may be used from any thread at any time. They do not wait for the
@@ -120,24 +120,10 @@ class ReplaySource:
     def close(self) -> None:
         """Does nothing: the caller owns the recording."""
 
-    def give_up(self, _call: Call) -> bool:
-        """Does nothing: no driver is called."""
-        return False
-
     @property
     def hostname(self) -> str:
         """See ``Source.hostname``; a recording names its machine only in each sample."""
         return "" if self._shown is None else self._shown.host.name
-
-    @property
-    def current_call(self) -> Call | None:
-        """Always ``None``: no driver is called."""
-        return None
-
-    @property
-    def driver_seconds(self) -> float:
-        """Always 0: no driver is called."""
-        return 0.0
 
     @property
     def position(self) -> float:
@@ -197,10 +183,6 @@ class ReplaySource:
                 elif now - began > _HICCUP:
                     self._since = now
         return shown
-
-    def past(self) -> Iterator[Snapshot]:
-        """Nothing: the history of the whole recording answers for every position."""
-        return iter(())
 
     def play(self) -> None:
         """Start playing."""

@@ -183,12 +183,7 @@ GPU_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
 
 
 def gpu_labels(gpu: Gpu, host: str) -> list[str]:
-    """The values of ``GPU_LABELS``, safe to print.
-
-    Args:
-        gpu: The GPU.
-        host: Name of its machine.
-    """
+    """The values of ``GPU_LABELS`` for a GPU of a machine, safe to print."""
     # dcgm-exporter's device is the index too, not the minor number.
     device = f"{MAKERS[maker_of(gpu.name)].device}{gpu.index}"
     texts = (gpu.uuid, gpu.pci_bus_id or "", device, gpu.name or "", host)

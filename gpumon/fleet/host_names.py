@@ -36,10 +36,6 @@ _SHOWN = 60
 def read_hosts(text: str, groups: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The hosts of a list, each once, in order.
 
-    Args:
-        text: The list.
-        groups: The lists of the configuration by the names of their groups.
-
     Raises:
         FleetError: A part is no name, a file or a group cannot be read, there is no host, or there
             are more than ``MOST_HOSTS``.

@@ -24,9 +24,6 @@ class SshProcess:
         output: Descriptor of its standard output.
         errors: Descriptor of its standard error.
 
-    Args:
-        arguments: The command.
-
     Raises:
         OSError: It does not start.
     """

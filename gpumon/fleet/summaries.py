@@ -20,11 +20,7 @@ _STOP_PATIENCE = 1.0
 
 
 class FleetSummaries:
-    """The newest summary of each host.
-
-    Args:
-        fleet: The fleet; it may be started later.
-        thresholds: The thresholds of the findings.
+    """The newest summary of each host of a fleet, which may be started later.
 
     Attributes:
         failure: The bug that has ended the thread.

@@ -88,12 +88,7 @@ class HostSummary(Struct, frozen=True):
 
 
 class HostJudge:
-    """Judges the states of one host, with a short history of it.
-
-    Args:
-        place: Its position in the fleet.
-        thresholds: The thresholds of the findings.
-    """
+    """Judges the states of one host, with a short history of it."""
 
     def __init__(self, place: int, thresholds: Thresholds = DEFAULTS) -> None:
         self._place = place

@@ -39,14 +39,7 @@ class HttpError(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """A request.
-
-    Attributes:
-        method: ``GET`` or ``POST``.
-        target: The path with the query.
-        headers: Its headers.
-        body: Its body.
-    """
+    """A request; the target is the path with the query."""
 
     method: str
     target: str

@@ -97,12 +97,7 @@ class Queries:
         return f"up{{{_one_of('job', jobs)}}}"
 
     def host(self, label: str, texts: Collection[str]) -> str:
-        """All series of one host.
-
-        Args:
-            label: The label that names it.
-            texts: The values of that label.
-        """
+        """All series of one host."""
         return self._select(ALL_NAMES, [_one_of(label, texts)])
 
     def _select(self, names: str, more: Iterable[str] = ()) -> str:

@@ -75,12 +75,7 @@ class _Held(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What a reading thread has found.
-
-    Attributes:
-        request: The request.
-        message: Its answer.
-    """
+    """What a reading thread has found."""
 
     request: Families | ReadDetails
     message: Message

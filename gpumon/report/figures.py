@@ -101,13 +101,7 @@ def make_report(tally: UsageTotals) -> UsageReport:
 
 
 def _of_host(name: str | None, whole: Sums, gpus: Sequence[GpuTotals]) -> ReportRow:
-    """The row of a host.
-
-    Args:
-        name: Its name.
-        whole: Its presence and memory.
-        gpus: Its GPUs.
-    """
+    """The row of a host, of which ``whole`` has the presence and the memory."""
     sums = Sums()
     for gpu in gpus:
         sums.join(gpu.sums)

@@ -312,14 +312,7 @@ class HostTotals:
     def _replace_list(
         self, gpu: GpuTotals, sample: GpuSample, written: list[ListedUse] | None, usual: float
     ) -> None:
-        """Make the list of this sample the current one.
-
-        Args:
-            gpu: The GPU.
-            sample: Its newest.
-            written: The rows of its list; ``None`` if no lists were written.
-            usual: The usual interval.
-        """
+        """Make the list of this sample the current one; ``None`` if no lists were written."""
         count = sample.processes
         standing = gpu.list
         if count is None:

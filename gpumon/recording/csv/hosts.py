@@ -23,11 +23,7 @@ _MOST_PIECES = 128
 
 
 class HostFilter:
-    """Tells the rows of one host from all others.
-
-    Args:
-        host: The name of the host.
-    """
+    """Tells the rows of one host from all others."""
 
     def __init__(self, host: str) -> None:
         self._text = cell(host, Unit.TEXT)

@@ -46,14 +46,7 @@ _HEADINGS_KEPT = 1000
 
 
 class SampleSpan(NamedTuple):
-    """The lines of one sample in a chunk.
-
-    Attributes:
-        first: Its first line.
-        stop: The line after its last line.
-        onward: Its onward time.
-        wall: Its wall-clock time.
-    """
+    """The lines of one sample in a chunk, from ``first`` to before ``stop``, and its times."""
 
     first: int
     stop: int

@@ -56,10 +56,6 @@ class LogOptions(NamedTuple):
 def log(feed: LogFeed, terms: LogOptions) -> int:
     """Log until the end, with progress on standard error and nothing on standard output.
 
-    Args:
-        feed: What is logged.
-        terms: How.
-
     Returns:
         The exit status: 0, or 1 when nothing was logged or the last samples were lost.
 
@@ -116,14 +112,7 @@ class _LogReporter:
 
 
 class _Run:
-    """One log from its first to its last sample.
-
-    Args:
-        feed: What is logged.
-        terms: The options.
-        news: ``None`` when told to end, or why it has to.
-        teller: Shows the progress.
-    """
+    """One log from its first to its last sample."""
 
     def __init__(
         self,

@@ -53,7 +53,6 @@ class Part:
         host: Read only the rows of this host; ``None`` reads all.
 
     Attributes:
-        files: The same.
         shift: Seconds by which its onward times are ahead of the recording's times.
         first: The clock readings at its first sample, before it is open that of any host; ``None``
             while there is none.

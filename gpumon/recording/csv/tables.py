@@ -96,13 +96,7 @@ def samples(
 
 
 class _Seen:
-    """Counts the damaged lines of a file, and keeps the number of the first one.
-
-    Args:
-        sheet: The file.
-        damage: The counter.
-        processes: Whether it is the process file.
-    """
+    """Counts the damaged lines of a file, and keeps the number of the first one."""
 
     def __init__(self, sheet: CsvFile, damage: Damage, *, processes: bool) -> None:
         self._sheet = sheet
@@ -174,11 +168,8 @@ class _Plan:
         """The time and the values of each line of a chunk, by column.
 
         ``None`` if its lines must be read one by one: some are damaged, or are not of the sample
-        that they are in, or have times of their own as nvidia-smi's rows do.
-
-        Args:
-            chunk: The chunk.
-            times: The times of its samples.
+        that they are in, or have times of their own as nvidia-smi's rows do. The times are those
+        of the samples.
         """
         header, lines = self.header, chunk.lines
         if header.key is not None or header.time != 0 or chunk.passed:

@@ -8,6 +8,7 @@ value of the file, except names of options: values can be secrets.
 from __future__ import annotations
 
 import re
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,9 +35,14 @@ _HEADERS = (
 
 VERIFY_IF_GIVEN, VERIFY = "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
 _CLIENT_AUTH = ("NoClientCert", VERIFY_IF_GIVEN, VERIFY)
-_VERSIONS = ("TLS10", "TLS11", "TLS12", "TLS13")
+_VERSIONS = {
+    "TLS10": ssl.TLSVersion.TLSv1,
+    "TLS11": ssl.TLSVersion.TLSv1_1,
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
 
-CIPHERS = {
+_CIPHERS = {
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
@@ -55,19 +61,6 @@ _REFUSED = {
     "key": "Python reads a key from a file only: use key_file",
     "curve_preferences": "Python cannot order curves: leave it out",
 }
-_TLS_KEYS = (
-    "cert_file",
-    "key_file",
-    "client_auth_type",
-    "client_ca_file",
-    "client_ca",
-    "client_allowed_sans",
-    "min_version",
-    "max_version",
-    "cipher_suites",
-    "prefer_server_cipher_suites",
-    *_REFUSED,
-)
 
 
 class WebConfigError(Exception):
@@ -75,7 +68,7 @@ class WebConfigError(Exception):
 
 
 class TlsConfig(NamedTuple):
-    """``tls_server_config``. Paths are relative to the current directory.
+    """``tls_server_config``, by its keys. Paths are relative to the current directory.
 
     Attributes:
         cert_file: The certificate and its chain.
@@ -84,9 +77,9 @@ class TlsConfig(NamedTuple):
         client_ca_file: Certificates of the authorities of clients.
         client_ca: The same as PEM text.
         client_allowed_sans: If set, a client's certificate must have one of these names.
-        min_version: One of ``_VERSIONS``.
-        max_version: One of ``_VERSIONS``.
-        cipher_suites: Keys of ``CIPHERS``; empty for the default.
+        min_version: The oldest version.
+        max_version: The newest version.
+        cipher_suites: OpenSSL's names; empty for the default.
         prefer_server_cipher_suites: Whether their order counts, not that of the client.
     """
 
@@ -96,8 +89,8 @@ class TlsConfig(NamedTuple):
     client_ca_file: str | None
     client_ca: str | None
     client_allowed_sans: tuple[str, ...]
-    min_version: str
-    max_version: str
+    min_version: ssl.TLSVersion
+    max_version: ssl.TLSVersion
     cipher_suites: tuple[str, ...]
     prefer_server_cipher_suites: bool
 
@@ -248,7 +241,8 @@ def _texts(section: Mapping[str, object], key: str) -> tuple[str, ...]:
 
 def _tls(whole: Mapping[str, object], folder: Path) -> TlsConfig | None:
     """``tls_server_config``; relative paths in it start in the folder of the file."""
-    section = _section(whole.get("tls_server_config"), "tls_server_config", _TLS_KEYS)
+    keys = (*TlsConfig._fields, *_REFUSED)
+    section = _section(whole.get("tls_server_config"), "tls_server_config", keys)
     for key, advice in _REFUSED.items():
         if section.get(key):
             raise _Refused(f"{key} is not available here: {advice}")
@@ -269,14 +263,15 @@ def _tls(whole: Mapping[str, object], folder: Path) -> TlsConfig | None:
     names = _texts(section, "client_allowed_sans")
     if names and asked != VERIFY:
         raise _Refused(f"client_allowed_sans needs client_auth_type: {VERIFY}")
-    least = _choice(section, "min_version", _VERSIONS, "TLS12")
-    most = _choice(section, "max_version", _VERSIONS, "TLS13")
-    if _VERSIONS.index(least) > _VERSIONS.index(most):
+    versions = tuple(_VERSIONS)
+    least = _VERSIONS[_choice(section, "min_version", versions, "TLS12")]
+    most = _VERSIONS[_choice(section, "max_version", versions, "TLS13")]
+    if least > most:
         raise _Refused("min_version is newer than max_version: swap them")
     suites = _texts(section, "cipher_suites")
     for suite in suites:
         # Go leaves out the suites of TLS 1.3, which cannot be chosen, in the same way.
-        if suite not in CIPHERS and not re.fullmatch(r"TLS_(AES|CHACHA20)_\w+", suite):
+        if suite not in _CIPHERS and not re.fullmatch(r"TLS_(AES|CHACHA20)_\w+", suite):
             raise _Refused(f"cipher_suites has {suite!r}, which is unknown or insecure: remove it")
     return TlsConfig(
         cert,
@@ -287,7 +282,7 @@ def _tls(whole: Mapping[str, object], folder: Path) -> TlsConfig | None:
         names,
         least,
         most,
-        tuple(suite for suite in suites if suite in CIPHERS),
+        tuple(_CIPHERS[suite] for suite in suites if suite in _CIPHERS),
         _flag(section, "prefer_server_cipher_suites", default=True),
     )
 

@@ -10,13 +10,12 @@ from gpumon.fleet.fleet import FleetSnapshot
 from gpumon.fleet.host_source import HostSource
 from gpumon.fleet.listeners import Listeners
 from gpumon.fleet.poller import FleetPoller
-from gpumon.fleet.ssh import SshClient
 from gpumon.remote.client import RemoteHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_DEFAULT_CLIENT = SshClient()
+    from gpumon.fleet.ssh import SshClient
 
 
 class SshFleet:
@@ -28,9 +27,7 @@ class SshFleet:
         client: How they are reached.
     """
 
-    def __init__(
-        self, hosts: Sequence[str], interval: float, client: SshClient = _DEFAULT_CLIENT
-    ) -> None:
+    def __init__(self, hosts: Sequence[str], interval: float, client: SshClient) -> None:
         self.interval = interval
         self._client = client
         self._listeners = Listeners()

@@ -61,8 +61,7 @@ def hosts_in(parts: Sequence[LogFiles]) -> set[str]:
     found: set[str] = set()
     each = max(1, _MOST_PIECES // max(1, len(parts)))
     for part in parts:
-        block = head(part.gpus, LONGEST_LINE)
-        header = first_header(block, str(part.gpus), processes=False)[1]
+        header = _header(part.gpus)
         place = header.places.get("host")
         if place is None:
             continue
@@ -96,8 +95,11 @@ def has_several(path: Path) -> bool:
     Raises:
         RecordingError: It is no log.
     """
-    block = head(path, LONGEST_LINE)
-    return first_header(block, str(path), processes=False)[1].several
+    return _header(path).several
+
+
+def _header(path: Path) -> Header:
+    return first_header(head(path, LONGEST_LINE), str(path), processes=False)[1]
 
 
 def in_words(hosts: Iterable[str | None]) -> str:

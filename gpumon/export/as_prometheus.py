@@ -18,7 +18,7 @@ from gpumon.model.sums import known_sum
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from prometheus_client import Metric as Family
 
@@ -126,10 +126,25 @@ class _Families:
         return self._found
 
 
-def families(*snapshots: Snapshot) -> Iterator[Family]:
-    """The metric families of snapshots of different hosts that have a sample."""
+def gauge(
+    name: str,
+    about: str,
+    labels: Sequence[str],
+    samples: Iterable[tuple[Sequence[str], float | None]],
+) -> Iterator[Family]:
+    """A family of the samples, each its labels and its value, that are known; none without any."""
     from prometheus_client.core import GaugeMetricFamily
 
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for values, value in samples:
+        if value is not None:
+            family.add_metric(values, value)
+    if family.samples:
+        yield family
+
+
+def families(*snapshots: Snapshot) -> Iterator[Family]:
+    """The metric families of snapshots of different hosts that have a sample."""
     gpus = [
         (gpu, gpu_labels(gpu, snapshot.host.name))
         for snapshot in snapshots
@@ -137,39 +152,25 @@ def families(*snapshots: Snapshot) -> Iterator[Family]:
     ]
     for metric, name, _, unit in exported_metrics():
         about = f"{metric.label} (in {unit})" if unit else metric.label
-        family = GaugeMetricFamily(name, f"{about}. {metric.about}", labels=GPU_LABELS)
-        for gpu, labels in gpus:
-            value = _value(gpu, metric)
-            if value is not None:
-                family.add_metric(labels, value)
-        if family.samples:
-            yield family
+        values = [(labels, _value(gpu, metric)) for gpu, labels in gpus]
+        yield from gauge(name, f"{about}. {metric.about}", GPU_LABELS, values)
     about = "Whether the GPU answers: ok, asleep, no answer, lost, reset required, ..."
-    status = GaugeMetricFamily(STATUS, about, labels=(*GPU_LABELS, "status"))
-    for gpu, labels in gpus:
-        status.add_metric([*labels, gpu.status.value], 1)
-    if status.samples:
-        yield status
+    statuses = [([*labels, gpu.status.value], 1) for gpu, labels in gpus]
+    yield from gauge(STATUS, about, (*GPU_LABELS, "status"), statuses)
     yield from _user_families(snapshots)
 
 
 def _user_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
-    from prometheus_client.core import GaugeMetricFamily
-
     owned: defaultdict[tuple[str, str], list[GpuProcess]] = defaultdict(list)
     for snapshot in snapshots:
         host = printable(snapshot.host.name)
         for process in snapshot.processes:
             if process.user is not None:
-                owned[host, printable(process.user)].append(process)
+                owned[printable(process.user), host].append(process)
+    users = sorted(owned.items(), key=lambda one: one[0][::-1])
     for name, (about, value_of) in USER_METRICS.items():
-        family = GaugeMetricFamily(name, about, labels=("user", "Hostname"))
-        for (host, user), processes in sorted(owned.items()):
-            value = value_of(processes)
-            if value is not None:
-                family.add_metric([user, host], value)
-        if family.samples:
-            yield family
+        values = [(labels, value_of(processes)) for labels, processes in users]
+        yield from gauge(name, about, ("user", "Hostname"), values)
 
 
 def _idle_memory(process: GpuProcess) -> int | None:

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from msgspec import DecodeError
 from msgspec.json import Decoder
 
+from gpumon.fleet.fleet import FleetError
 from gpumon.http.connection import HttpConnection, HttpError, HttpRequest
-from gpumon.prometheus.endpoint import SecretError
 from gpumon.prometheus.series import QueryResponse, TimeSeries
 from gpumon.text.formatting import printable, shortened
 
@@ -91,7 +91,7 @@ class PrometheusClient:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         try:
             authorization = self.endpoint.authorization()
-        except SecretError as error:
+        except FleetError as error:
             raise QueryError(str(error)) from None
         if authorization is not None:
             headers["Authorization"] = authorization

@@ -25,10 +25,6 @@ _PORTS = {"http": 80, "https": 443}
 _EXAMPLE = "such as http://prometheus:9090"
 
 
-class SecretError(Exception):
-    """A password or a token cannot be read; the message is a sentence without the secret."""
-
-
 class Endpoint:
     """A Prometheus server.
 
@@ -64,7 +60,7 @@ class Endpoint:
         """The header ``Authorization``; ``None`` if none is sent. Files may change meanwhile.
 
         Raises:
-            SecretError: The file of the password or the token cannot be used.
+            FleetError: The file of the password or the token cannot be used; without the secret.
         """
         settings = self._settings
         if settings is None:
@@ -73,7 +69,7 @@ class Endpoint:
             token = _secret(settings.token_file).decode("latin-1").strip()
             # http.client would quote another value in its error.
             if not token or not token.isascii() or not token.isprintable() or " " in token:
-                raise SecretError(f"{printable(settings.token_file)} has no token on one line")
+                raise FleetError(f"{printable(settings.token_file)} has no token on one line")
             return f"Bearer {token}"
         if settings.user:
             password = _secret(settings.password_file).removesuffix(b"\n").removesuffix(b"\r")
@@ -114,10 +110,7 @@ def read_endpoint(text: str, settings: Prometheus) -> Endpoint:
     if known is not None:
         _check_secrets(known)
     endpoint = Endpoint(url, known, _context(url, settings))
-    try:
-        endpoint.authorization()
-    except SecretError as error:
-        raise FleetError(str(error)) from None
+    endpoint.authorization()
     return endpoint
 
 
@@ -181,9 +174,9 @@ def _secret(name: str) -> bytes:
     try:
         content = read_regular(path, _MOST_SECRET)
     except OSError as error:
-        raise SecretError(f"{printable(name)} cannot be read: {error.strerror}") from None
+        raise FleetError(f"{printable(name)} cannot be read: {error.strerror}") from None
     if content is None:
-        raise SecretError(f"{printable(name)} is not a regular file")
+        raise FleetError(f"{printable(name)} is not a regular file")
     if len(content) > _MOST_SECRET:
-        raise SecretError(f"{printable(name)} is larger than 64 KiB, which no password or token is")
+        raise FleetError(f"{printable(name)} is larger than 64 KiB, which no password or token is")
     return content

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.model.snapshot import Trouble
-from gpumon.recording.playback.moments import Moments
+from gpumon.recording.history import HistoryAsOf
+from gpumon.recording.playback.drafts import Draft
 from gpumon.recording.playback.replay import Playing, ReplaySource
+from gpumon.recording.series import RECENT_SPAN
 from gpumon.sampling.collector import Collector
 from gpumon.system.clock import SystemClock
 from gpumon.text.formatting import duration
@@ -35,6 +37,9 @@ class Player:
     Attributes:
         source: Has the controls, each of which causes a sample at once.
         collector: Samples the recording; its interval is the time between two frames.
+        moment: The newest snapshot and its history; ``None`` before the first snapshot.
+        settled: Whether the history has reached the moment: it may be that of a log still being
+            read.
 
     Args:
         recording: What to play.
@@ -67,25 +72,21 @@ class Player:
             silence=_silence,
         )
         self.source.moved = self.collector.sample_now
-        self._moments = Moments(recording, history)
-        self._moment: tuple[Snapshot, History] | None = None
+        self.settled = True
+        self.moment: tuple[Snapshot, History] | None = None
+        self._draft = Draft(recording)
+        self._as_of: HistoryAsOf | None = None
+        self._is_complete = False
         self.collector.subscribe(self._show)
 
     @property
-    def moment(self) -> tuple[Snapshot, History] | None:
-        """The newest snapshot and its history; ``None`` before the first snapshot."""
-        return self._moment
-
-    @property
     def history(self) -> History:
-        """The history up to the displayed moment; another object after a jump."""
-        moment = self._moment
-        return self._moments.history if moment is None else moment[1]
+        """The history up to the displayed moment.
 
-    @property
-    def settled(self) -> bool:
-        """Whether the history has reached the moment: it may be that of a log still being read."""
-        return self._moments.settled
+        Another object after a jump, and when more has become known of the moment.
+        """
+        moment = self.moment
+        return (self._as_of or self._whole) if moment is None else moment[1]
 
     @property
     def playing(self) -> Playing:
@@ -94,11 +95,24 @@ class Player:
         return replace(self.source.state, waiting=self.collector.overdue, read_until=read_until)
 
     def _show(self, snapshot: Snapshot) -> None:
-        self._moment = snapshot, self._moments.history
+        self.moment = snapshot, self._as_of or self._whole
 
     def _keep_up(self, snapshot: Snapshot) -> Snapshot:
-        """Bring the history up to a snapshot before any listener gets it."""
-        self._moments.show(snapshot)
+        """Bring the history up to a snapshot, also to the same again, before a listener gets it."""
+        shown, is_complete = self._as_of, self._whole.now >= snapshot.time
+        is_new = is_complete and not self._is_complete
+        if shown is not None and shown.latest is snapshot and not is_new:
+            return snapshot
+        follows = shown is not None and 0 <= snapshot.time - shown.now <= RECENT_SPAN
+        # At the end of a log that grows, the history is a moment behind.
+        is_near = self._recording.events_complete and self._whole.reaches(snapshot.time)
+        self._is_complete, self.settled = is_complete, is_complete or is_near
+        if shown is None or is_new or not follows:
+            shown = self._as_of = HistoryAsOf(self._whole, snapshot)
+        else:
+            shown.show(snapshot)
+        if shown.lacks_values():
+            shown.drawn = self._draft.of(snapshot)
         return snapshot
 
 

@@ -37,7 +37,7 @@ class HostSource(DriverlessSource):
 
     def __init__(self, fleet: Fleet, name: str) -> None:
         self._fleet = fleet
-        self._name = name
+        self.hostname = name
         self._changed = Event()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._given: Snapshot | None = None
@@ -64,13 +64,13 @@ class HostSource(DriverlessSource):
     def _sample(self) -> Snapshot:
         state = self._awaited()
         if state.snapshot is None:
-            sentence = state.sentence or f"{self._name} has not answered yet"
+            sentence = state.sentence or f"{self.hostname} has not answered yet"
             return Snapshot(
-                time.time(), Host(self._name), trouble=Trouble(f"{sentence}.", _RETRIED)
+                time.time(), Host(self.hostname), trouble=Trouble(f"{sentence}.", _RETRIED)
             )
         is_new = state.snapshot is not self._given
         self._given = state.snapshot
-        snapshot = replace(state.snapshot, host=replace(state.snapshot.host, name=self._name))
+        snapshot = replace(state.snapshot, host=replace(state.snapshot.host, name=self.hostname))
         if state.status is HostStatus.LIVE and is_new:
             return snapshot
         snapshot = replace(snapshot, time=max(time.time(), snapshot.time))
@@ -93,10 +93,5 @@ class HostSource(DriverlessSource):
         """End the subscription. The connection goes on."""
         self._unsubscribe()
 
-    @property
-    def hostname(self) -> str:
-        """See ``Source.hostname``."""
-        return self._name
-
     def _state(self) -> HostState:
-        return next(one for one in self._fleet.latest().hosts if one.name == self._name)
+        return next(one for one in self._fleet.latest().hosts if one.name == self.hostname)

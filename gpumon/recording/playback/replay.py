@@ -69,6 +69,7 @@ class ReplaySource(DriverlessSource):
 
     Attributes:
         moved: Called after each control, on its thread.
+        position: The moment of the newest sample.
 
     Args:
         recording: What to play.
@@ -97,7 +98,7 @@ class ReplaySource(DriverlessSource):
         self._since = self._clock.monotonic()
         self._moves = 0
         self._first, self._last = recording.first, recording.last
-        self._sampled = self._within(self._from)
+        self.position = self._within(self._from)
         self._shown: Snapshot | None = None
         self._shown_until = -math.inf
         self._in_gap = False
@@ -109,7 +110,7 @@ class ReplaySource(DriverlessSource):
             SourceError: The recording cannot be read, or is empty.
         """
         try:
-            found = self._recording.at(self._sampled)
+            found = self._recording.at(self.position)
         except RecordingError as error:
             raise _unreadable(error) from error
         if found is None:
@@ -126,15 +127,10 @@ class ReplaySource(DriverlessSource):
         return "" if self._shown is None else self._shown.host.name
 
     @property
-    def position(self) -> float:
-        """The moment of the newest sample."""
-        return self._sampled
-
-    @property
     def state(self) -> Playing:
         """The state of playback."""
         with self._lock:
-            position, last = self._sampled, self._last
+            position, last = self.position, self._last
             return Playing(
                 position=position,
                 first=_or(self._first, position),
@@ -174,7 +170,7 @@ class ReplaySource(DriverlessSource):
             raise _unreadable(error) from error
         now = self._clock.monotonic()
         with self._lock:
-            self._sampled, self._in_gap = position, in_gap
+            self.position, self._in_gap = position, in_gap
             if moves == self._moves:
                 if steps:
                     self._put(position)

@@ -261,16 +261,12 @@ class RemoteConnection:
             case Exited(handle=handle):
                 if handle in self._held:
                     self._held[handle] = True
-            case Opened(id=number) | Answer(id=number) | Declined(id=number):
-                self._keep_answer(number, message)
-            case Failed(id=number):
-                # Without a number it is about a request that is not ours, and is waited for.
-                if number is not None:
-                    self._keep_answer(number, message)
+            case Opened() | Answer() | Declined() | Failed():
+                self._keep_answer(message.id, message)
 
-    def _keep_answer(self, number: int, message: Message) -> None:
-        # A late answer has nobody who waits for it.
-        if number not in self._answers or self._answers[number] is not None:
+    def _keep_answer(self, number: int | None, message: Message) -> None:
+        # A late answer has nobody who waits for it; one without a number is not to our request.
+        if number is None or self._answers.get(number, message) is not None:
             return
         self._answers[number] = message
         if isinstance(message, Opened):

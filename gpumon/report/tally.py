@@ -181,10 +181,7 @@ class HostTotals:
     def join(self, later: HostTotals) -> None:
         """Add what was counted later. Not for subjects: their keys may depend on the past."""
         for key, gpu in later.gpus.items():
-            known = self.gpus.get(key)
-            if known is None:
-                self.gpus[key] = gpu
-            else:
+            if (known := self.gpus.setdefault(key, gpu)) is not gpu:
                 known.join(gpu)
         if self.whole is not None and later.whole is not None:
             self.whole.join(later.whole)
@@ -469,10 +466,7 @@ class UsageTotals:
     def join(self, later: UsageTotals) -> None:
         """Add what was counted in a later part of the time; see ``HostTotals.join``."""
         for name, host in later.hosts.items():
-            known = self.hosts.get(name)
-            if known is None:
-                self.hosts[name] = host
-            else:
+            if (known := self.hosts.setdefault(name, host)) is not host:
                 known.join(host)
 
     def close(self) -> None:

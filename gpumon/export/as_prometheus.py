@@ -12,9 +12,9 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.makers import MAKERS, maker_of
 from gpumon.model.metrics import GPU_METRICS, Unit, gpu_value
-from gpumon.model.sums import known_sum
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from gpumon.findings import Finding, FindingKind, Severity, conditions, gpu_stat
 from gpumon.findings.finding import IN_USE
 from gpumon.findings.groups import UserUse, users
 from gpumon.fleet.fleet import HostState, HostStatus, Owner
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.snapshot import GpuStatus
-from gpumon.model.sums import known_sum
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import STATE_GPU_DEPTH, History
 

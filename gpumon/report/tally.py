@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from gpumon.findings.conditions import TURN
-from gpumon.model.sums import known_sum
+from gpumon.model.arithmetic import known_sum
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.csv.rows import LIST_SECONDS
 from gpumon.report.between import ecc_errors, energy_used, holds_memory

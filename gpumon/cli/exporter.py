@@ -64,4 +64,4 @@ def run(options: argparse.Namespace) -> int:
     try:
         return export(source, terms, reservations(demo=options.demo))
     except (WebConfigError, ListenError) as error:
-        return fail(error.sentence, EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)

@@ -25,7 +25,7 @@ def explain(error: Exception) -> int | None:
     if isinstance(error, SourceError):
         return explain_source(error)
     if isinstance(error, (LogError, RecordingError, UncertainAllocationError)):
-        return fail(error.sentence)
+        return fail(str(error))
     if isinstance(error, FleetError):
         return fail(str(error), EXIT_USAGE)
     return fail(f"{error}.", EXIT_USAGE) if isinstance(error, UnknownThemeError) else None

@@ -1,16 +1,18 @@
-"""Sums of values some of which may be unknown, and lines through points."""
+"""Sums of values of which some may be unknown, and lines through points."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+N = TypeVar("N", int, float)
 
-def known_sum(values: Iterable[int | None]) -> int | None:
-    """The sum; ``None`` if a value is unknown."""
-    total = 0
+
+def known_sum(values: Iterable[N | None]) -> N | None:
+    """The sum; ``None`` if any value is unknown."""
+    total: N = 0
     for value in values:
         if value is None:
             return None

@@ -12,7 +12,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpumon.system.regular_files import read_regular
+from gpumon.system.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.fleet.fleet import FleetError
-from gpumon.system.regular_files import read_regular
+from gpumon.system.files import read_regular
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:

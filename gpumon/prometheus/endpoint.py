@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gpumon.fleet.fleet import FleetError
 from gpumon.http.listening import authority
-from gpumon.system.regular_files import read_regular
+from gpumon.system.files import read_regular
 from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:

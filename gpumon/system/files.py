@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,18 @@ def beginning(path: Folder, most: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         return file.read(most) or b""
+
+
+def read_regular(path: str, most: int) -> bytes | None:
+    """The content of a file that a user has named; of a longer one ``most`` bytes and one more.
+
+    ``None`` if it is not a regular file. It never waits for a pipe.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - pathlib takes no descriptor
+        return file.read(most + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
 
 
 def replace_file(path: Folder, data: bytes) -> None:
